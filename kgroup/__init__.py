@@ -1,0 +1,1 @@
+"""kgroup: a Kafka consumer group whose generations are values you hold."""

@@ -1,0 +1,1 @@
+"""An embedded Kafka broker for quick starts, tests and simulation. It keeps nothing on disk."""

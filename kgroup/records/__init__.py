@@ -1,0 +1,1 @@
+"""Records of assigned partitions: fetched, split by partition, handed over in batches."""

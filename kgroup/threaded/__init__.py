@@ -1,0 +1,1 @@
+"""The same group for programs without an event loop."""

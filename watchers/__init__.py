@@ -1,0 +1,1 @@
+"""Tasks that end a generation: heartbeats, partition watcher, subscription watcher."""
