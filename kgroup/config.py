@@ -1,0 +1,347 @@
+"""GroupConfig: every setting of a consumer group, with its default, its reason and its bounds.
+
+A wrong value is refused when the object is made, by a ``ConfigError`` that names the field,
+the value and what is allowed. docs/configuration.md is made from ``FIELDS``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, final
+
+import attrs
+
+from kgroup.errors import ConfigError
+from kgroup.model import INT32_MAX, IsolationLevel, OffsetReset, topic_fault
+from kgroup.protocols import Assignor
+
+BUILTIN_ASSIGNORS: Final = ("range", "roundrobin")
+"""The assignors that go by name."""
+LONGEST_DURATION: Final = INT32_MAX / 1000
+"""Seconds; what an int32 of milliseconds holds on the wire."""
+_LONGEST_INSTANCE: Final = 249
+_INSTANCE: Final = re.compile(r"[a-zA-Z0-9._-]+")
+_HOST_PORT: Final = re.compile(r"(?P<host>\[[^\[\]\s]+\]|[^\[\]:\s,]+):(?P<port>[0-9]{1,5})")
+_HIGHEST_PORT: Final = 65535
+
+Check = Callable[["GroupConfig", "attrs.Attribute[Any]", Any], None]
+
+
+def _allowed(predicate: Callable[[Any], bool], allowed: str) -> Check:
+    def check(_: GroupConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
+        if not predicate(value):
+            raise ConfigError(attribute.name, value, allowed)
+
+    return check
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _seconds(*, zero: bool = False) -> Check:
+    least = "0 or more" if zero else "at least 0.001"
+    return _allowed(
+        lambda value: _is_number(value) and (0 if zero else 0.001) <= value <= LONGEST_DURATION,
+        f"it must be seconds, {least} and at most {LONGEST_DURATION:.3f}",
+    )
+
+
+def _optional_seconds() -> Check:
+    return _allowed(
+        lambda value: value is None or (_is_number(value) and 0.001 <= value <= LONGEST_DURATION),
+        f"it must be seconds, at least 0.001 and at most {LONGEST_DURATION:.3f}, or None",
+    )
+
+
+def _whole(least: int, most: int) -> Check:
+    return _allowed(
+        lambda value: (
+            isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+        ),
+        f"it must be a whole number from {least} to {most}",
+    )
+
+
+def _flag() -> Check:
+    return _allowed(lambda value: isinstance(value, bool), "it must be True or False")
+
+
+def _text() -> Check:
+    return _allowed(
+        lambda value: isinstance(value, str) and bool(value) and _encodes(value),
+        "it must be a non-empty str of at most 32767 bytes in UTF-8",
+    )
+
+
+def _encodes(text: str) -> bool:
+    try:
+        return len(text.encode()) <= 2**15 - 1
+    except UnicodeEncodeError:
+        return False
+
+
+def _servers(value: object) -> object:
+    """``"a:9092,b:9092"`` or an iterable of such pieces, as a tuple."""
+    if isinstance(value, str):
+        return tuple(piece.strip() for piece in value.split(",") if piece.strip())
+    return _tuple(value)
+
+
+def _tuple(value: object) -> object:
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping):
+        return tuple(value)
+    return value
+
+
+def _check_servers(_: GroupConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
+    allowed = "it must name brokers as 'host:port', separated by commas or in a list"
+    if not isinstance(value, tuple) or not value:
+        raise ConfigError(attribute.name, value, allowed)
+    for server in value:
+        match = _HOST_PORT.fullmatch(server) if isinstance(server, str) else None
+        if match is None or not 0 < int(match["port"]) <= _HIGHEST_PORT:
+            raise ConfigError(attribute.name, server, allowed)
+
+
+def _check_topics(_: GroupConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if not isinstance(value, tuple) or not value:
+        raise ConfigError(attribute.name, value, "it must be a list of one topic or more")
+    for topic in value:
+        fault = topic_fault(topic)
+        if fault:
+            raise ConfigError(
+                attribute.name,
+                topic,
+                f"this name {fault}; a topic has 1 to 249 ASCII letters, digits, '.', '_', '-'",
+            )
+    if len(set(value)) != len(value):
+        raise ConfigError(attribute.name, value, "a topic must be named once only")
+
+
+def _check_assignors(_: GroupConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
+    known = ", ".join(BUILTIN_ASSIGNORS)
+    allowed = f"it must list assignors, each one of {known} or an object with name and assign()"
+    if not isinstance(value, tuple) or not value:
+        raise ConfigError(attribute.name, value, allowed)
+    names = []
+    for assignor in value:
+        if isinstance(assignor, str):
+            if assignor not in BUILTIN_ASSIGNORS:
+                raise ConfigError(attribute.name, assignor, allowed)
+            names.append(assignor)
+        elif (
+            callable(getattr(assignor, "assign", None))
+            and isinstance(getattr(assignor, "name", None), str)
+            and assignor.name
+        ):
+            names.append(assignor.name)
+        else:
+            raise ConfigError(attribute.name, assignor, allowed)
+    if len(set(names)) != len(names):
+        raise ConfigError(attribute.name, value, "an assignor's name must occur once only")
+
+
+def _check_instance(_: GroupConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if value is None:
+        return
+    if (
+        not isinstance(value, str)
+        or not _INSTANCE.fullmatch(value)
+        or len(value) > _LONGEST_INSTANCE
+        or value in (".", "..")
+    ):
+        raise ConfigError(
+            attribute.name,
+            value,
+            "it must be None or 1 to 249 ASCII letters, digits, '.', '_', '-', not '.' or '..'",
+        )
+
+
+def _member_of(kind: type[OffsetReset | IsolationLevel]) -> Callable[[Any], Any]:
+    def convert(value: Any) -> Any:
+        try:
+            return kind(value)
+        except ValueError:
+            return value
+
+    return convert
+
+
+def _is_a(kind: type[OffsetReset | IsolationLevel]) -> Check:
+    words = ", ".join(repr(item.value) for item in kind)
+    return _allowed(lambda value: isinstance(value, kind), f"it must be one of {words}")
+
+
+def _setting(default: Any, check: Check, reason: str, **more: Any) -> Any:
+    return attrs.field(default=default, validator=check, metadata={"reason": reason}, **more)
+
+
+@final
+@attrs.frozen(kw_only=True)
+class GroupConfig:
+    """All settings of one member of a consumer group; durations are float seconds.
+
+    Raises:
+        ConfigError: a value is not allowed; it names the field, the value and what is.
+    """
+
+    group_id: str = _setting(
+        attrs.NOTHING, _text(), "The group; members with the same id share the topics."
+    )
+    bootstrap_servers: tuple[str, ...] = _setting(
+        attrs.NOTHING,
+        _check_servers,
+        "Brokers to ask first, 'host:port'; each is tried until one answers.",
+        converter=_servers,
+    )
+    topics: tuple[str, ...] = _setting(
+        attrs.NOTHING,
+        _check_topics,
+        "What to read. A topic that does not exist yet is watched until it does; it is never"
+        " created by reading.",
+        converter=_tuple,
+    )
+    assignors: tuple[str | Assignor, ...] = _setting(
+        BUILTIN_ASSIGNORS,
+        _check_assignors,
+        "In order of preference; the group takes one that all members know.",
+        converter=_tuple,
+    )
+    heartbeat_interval: float = _setting(
+        1.0,
+        _seconds(),
+        "Members learn of a rebalance only from a heartbeat's answer, so this is what a"
+        " hand-over mostly waits for; one small request each.",
+    )
+    session_timeout: float = _setting(
+        30.0,
+        _seconds(),
+        "Without a heartbeat for so long a member is evicted. Bounded by the broker"
+        " (group.min.session.timeout.ms and max, 6 s to 30 min by default).",
+    )
+    rebalance_timeout: float = _setting(
+        30.0,
+        _seconds(),
+        "How long the coordinator waits in a rebalance for this member to finish its work and"
+        " join again; bounds the drain.",
+    )
+    watch_partition_changes: bool = _setting(
+        True, _flag(), "Whether the leader watches the topics for new and vanished partitions."
+    )
+    partition_watch_interval: float = _setting(
+        5.0, _seconds(), "How often the leader asks for metadata to watch partitions."
+    )
+    rejoin_backoff: float = _setting(
+        0.1,
+        _seconds(),
+        "The first wait before trying again what failed; doubles, with jitter. Without it a"
+        " broken broker would be asked as fast as it refuses.",
+    )
+    rejoin_backoff_max: float = _setting(
+        5.0, _seconds(), "The longest such wait: how late a recovery can be noticed."
+    )
+    drain_timeout: float = _setting(
+        25.0,
+        _seconds(zero=True),
+        "How long tasks may go on with what they hold when a generation ends as planned; less"
+        " where rebalance_timeout demands it.",
+    )
+    close_timeout: float = _setting(
+        5.0, _seconds(), "The deadline of leaving the group, after the drain."
+    )
+    auto_offset_reset: OffsetReset = _setting(
+        OffsetReset.EARLIEST,
+        _is_a(OffsetReset),
+        "Where a partition without a usable offset starts; 'earliest' skips nothing.",
+        converter=_member_of(OffsetReset),
+    )
+    commit_initial_position: bool = _setting(
+        True,
+        _flag(),
+        "Commit a position that was resolved as latest at once, so that a restart before the"
+        " first record skips nothing.",
+    )
+    isolation_level: IsolationLevel = _setting(
+        IsolationLevel.READ_UNCOMMITTED,
+        _is_a(IsolationLevel),
+        "Whether records of open and aborted transactions are read; goes to both planes.",
+        converter=_member_of(IsolationLevel),
+    )
+    group_instance_id: str | None = _setting(
+        None,
+        _check_instance,
+        "A static identity (KIP-345): a restart within the session time-out causes no"
+        " rebalance, and closing does not leave the group.",
+    )
+    client_id: str = _setting(
+        "kgroup", _text(), "How brokers' logs and quotas name this client; prefixes member ids."
+    )
+    rack_id: str | None = _setting(
+        None,
+        _allowed(
+            lambda value: value is None or (isinstance(value, str) and _encodes(value)),
+            "it must be a str or None",
+        ),
+        "This member's rack, for rack-aware assignment (KIP-881) and fetching (KIP-392).",
+    )
+    request_timeout: float = _setting(
+        10.0,
+        _seconds(),
+        "The deadline of each request to a broker; a parked Join has its own"
+        " (rebalance_timeout + 5 s).",
+    )
+    max_buffered_bytes: int = _setting(
+        64 * 1024 * 1024,
+        _whole(1024, 2**41),
+        "How much fetched data may wait in this member before fetching stops.",
+    )
+    max_buffered_records: int = _setting(
+        100_000,
+        _whole(1, 10_000_000),
+        "How many fetched records may wait in this member before fetching stops.",
+    )
+    max_processing_time: float | None = _setting(
+        None,
+        _optional_seconds(),
+        "If set, a batch that a handler holds for longer ends the generation, with a cause that"
+        " says so; a stuck handler then gives its partitions to others.",
+    )
+    offset_retention: float | None = _setting(
+        None,
+        _optional_seconds(),
+        "None leaves it to the broker: since Kafka 2.1 (KIP-211) offsets are kept for"
+        " offsets.retention.minutes (7 days) after the group became empty. A value makes every"
+        " commit an OffsetCommit v4 or older, the last that carries one; brokers then expire"
+        " the offset that long after its commit, once its topic is not subscribed any more."
+        " v4 carries neither leader epochs nor a static identity.",
+    )
+
+    def __attrs_post_init__(self) -> None:
+        """The rules between fields."""
+        if self.heartbeat_interval * 3 > self.session_timeout + 1e-9:
+            raise ConfigError(
+                "heartbeat_interval",
+                self.heartbeat_interval,
+                "it must be at most a third of session_timeout"
+                f" ({self.session_timeout:g} s), so that one lost heartbeat loses no membership",
+            )
+        if self.offset_retention is not None and self.group_instance_id is not None:
+            raise ConfigError(
+                "offset_retention",
+                self.offset_retention,
+                "it must be None together with group_instance_id, because the commits that"
+                " carry a retention (v4) carry no static identity and could not be fenced",
+            )
+        if self.rejoin_backoff_max < self.rejoin_backoff:
+            raise ConfigError(
+                "rejoin_backoff_max",
+                self.rejoin_backoff_max,
+                f"it must be at least rejoin_backoff ({self.rejoin_backoff:g} s)",
+            )
+
+
+FIELDS: Final = attrs.fields(GroupConfig)
+"""The settings as data; ``metadata["reason"]`` says what each is for."""

@@ -1,0 +1,233 @@
+"""Every exception of kgroup, in one tree.
+
+``KgroupError`` is the root. Below it, what the reader of a traceback needs to know first:
+was it the caller (``UsageError``), the broker's answer (``BrokerError``), the way there
+(``TransportError``), or the passing of a generation (``StaleGenerationError``)?
+
+Messages say what happened, to which group, member, generation and partition, what kgroup did
+about it, and what the reader can do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import final
+
+from kgroup.model import End, TopicPartition
+
+
+class KgroupError(Exception):
+    """The root of all exceptions that kgroup raises."""
+
+
+# The caller did something that cannot work.
+
+
+class UsageError(KgroupError):
+    """A call that makes no sense here; the program has to change."""
+
+
+@final
+class ConfigError(UsageError, ValueError):
+    """A configuration that is refused at construction.
+
+    Attributes:
+        field: the field's name.
+        value: what was given.
+        allowed: what would have been accepted, in words.
+    """
+
+    def __init__(self, field: str, value: object, allowed: str) -> None:
+        super().__init__(f"{field}={value!r} is refused: {allowed}")
+        self.field = field
+        self.value = value
+        self.allowed = allowed
+
+
+@final
+class NotOwnedError(UsageError):
+    """A partition that the generation does not own; nothing was sent."""
+
+
+@final
+class OffsetBehindFloorError(UsageError):
+    """A commit behind the start position or the last commit; nothing was sent."""
+
+
+@final
+class InvalidAssignmentError(UsageError):
+    """An assignor's answer that no group may follow; it was not sent to the coordinator."""
+
+
+@final
+class GroupClosedError(UsageError):
+    """The group was closed; it yields no further generation."""
+
+
+# The generation has passed.
+
+
+class StaleGenerationError(KgroupError):
+    """The generation has ended, or the coordinator has moved on; nothing was committed.
+
+    Attributes:
+        end: the end of the generation, if it is known.
+    """
+
+    def __init__(self, message: str, end: End | None = None) -> None:
+        super().__init__(message)
+        self.end = end
+
+
+@final
+class LeaseExpiredError(StaleGenerationError):
+    """Membership could not be confirmed in time; nothing was sent.
+
+    By this member's own clock the coordinator may have given its partitions away.
+    """
+
+
+# Commits.
+
+
+@final
+class CommitFailedError(KgroupError):
+    """The coordinator refused some partitions of a commit; the others were committed.
+
+    Attributes:
+        partitions: for each refused partition the broker's error.
+    """
+
+    def __init__(self, message: str, partitions: Mapping[TopicPartition, BrokerError]) -> None:
+        super().__init__(message)
+        self.partitions = dict(partitions)
+
+
+@final
+class CommitUnknownError(KgroupError):
+    """A commit was sent and its answer never came: it may or may not have been applied."""
+
+
+# The broker answered with an error.
+
+
+class BrokerError(KgroupError):
+    """An error code in a broker's answer.
+
+    Attributes:
+        code: Kafka's number of the error.
+        name: Kafka's name of it, or ``ERROR_<number>`` for one that kgroup does not know.
+        request: the request that it answered.
+    """
+
+    def __init__(self, code: int, name: str, request: str, message: str = "") -> None:
+        super().__init__(message or f"{request} was answered with {name} ({code})")
+        self.code = code
+        self.name = name
+        self.request = request
+
+
+class FatalGroupError(BrokerError):
+    """A refusal that trying again cannot mend; the group is over.
+
+    It is raised by every later ``next()``, or at the exit of ``async with``.
+    """
+
+
+@final
+class FencedInstanceError(FatalGroupError):
+    """Another process joined with the same group_instance_id and took this member's place."""
+
+
+@final
+class AuthorizationError(FatalGroupError):
+    """The broker does not let this client do what the request asked for."""
+
+
+@final
+class InconsistentProtocolError(FatalGroupError):
+    """The group's other members share no assignor, or another protocol type, with this one."""
+
+
+@final
+class GroupFullError(FatalGroupError):
+    """The group has as many members as the broker's group.max.size allows."""
+
+
+@final
+class OffsetOutOfRangeError(KgroupError):
+    """A position outside of the partition's log.
+
+    A handler sees it only where ``auto_offset_reset`` is ``error``.
+
+    Attributes:
+        partition: the partition.
+        offset: the position that it does not have, or -1 where the source cannot tell.
+    """
+
+    def __init__(self, message: str, partition: TopicPartition, offset: int = -1) -> None:
+        super().__init__(message)
+        self.partition = partition
+        self.offset = offset
+
+
+@final
+class NoOffsetError(KgroupError):
+    """A partition without a committed offset, where ``auto_offset_reset`` is ``error``."""
+
+
+@final
+class FetchError(KgroupError):
+    """Records of a partition cannot be read, and waiting will not change that.
+
+    Attributes:
+        partition: the partition, or None where it is not about one.
+    """
+
+    def __init__(self, message: str, partition: TopicPartition | None = None) -> None:
+        super().__init__(message)
+        self.partition = partition
+
+
+# The way to the broker.
+
+
+class TransportError(KgroupError):
+    """The exchange with a broker failed before an answer could be read.
+
+    Attributes:
+        sent: whether any byte of the request was given to the network. Where False, the
+            broker cannot have acted on it.
+    """
+
+    def __init__(self, message: str, *, sent: bool = False) -> None:
+        super().__init__(message)
+        self.sent = sent
+
+
+@final
+class ConnectionLostError(TransportError):
+    """The connection could not be opened, or ended before the answer.
+
+    Attributes:
+        answer_begun: whether a part of the answer had arrived.
+    """
+
+    def __init__(self, message: str, *, sent: bool = False, answer_begun: bool = False) -> None:
+        super().__init__(message, sent=sent)
+        self.answer_begun = answer_begun
+
+
+@final
+class RequestTimeoutError(TransportError):
+    """No answer within the request's deadline; the connection was closed."""
+
+
+@final
+class ProtocolError(TransportError):
+    """An answer that is not Kafka's protocol; that connection was closed, no other."""
+
+
+@final
+class UnsupportedVersionError(KgroupError):
+    """The broker and kgroup share no version of a request."""

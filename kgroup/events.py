@@ -1,0 +1,326 @@
+"""What happens in a group, told once, as values; logs, metrics and displays are made from them.
+
+An event names what it is about and carries no secret. Its ``level`` is a ``logging`` level: a
+planned rebalance is INFO, never an error. ``str(event)`` is the line that a log shows; no other
+code words a rebalance.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import ClassVar, Final
+
+import attrs
+
+from kgroup.model import Assignment, Cause, End, TopicPartition
+
+
+@attrs.frozen(kw_only=True)
+class Event:
+    """The root of all events.
+
+    Attributes:
+        group_id: the group.
+        member_id: the member's id, empty where it has none.
+        generation_id: the coordinator's id of the generation, -1 where there is none.
+        epoch: kgroup's own number of the generation, 0 where there is none.
+    """
+
+    level: ClassVar[int] = logging.INFO
+
+    group_id: str
+    member_id: str = ""
+    generation_id: int = -1
+    epoch: int = 0
+
+    def words(self) -> str:
+        """What happened, in words, without whom it happened to."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        generation = f", generation {self.generation_id}" if self.epoch else ""
+        member = f", member {self.member_id}" if self.member_id else ""
+        return f"group {self.group_id}{member}{generation}: {self.words()}"
+
+
+EventHandler = Callable[[Event], None]
+"""Is called with each event, in the group's own thread; it must not block."""
+
+
+@attrs.frozen(kw_only=True)
+class CoordinatorFound(Event):
+    """The group's coordinator is known, for the first time or again."""
+
+    node_id: int
+    address: str
+
+    def words(self) -> str:
+        """See ``Event``."""
+        return f"coordinator is broker {self.node_id} at {self.address}"
+
+
+@attrs.frozen(kw_only=True)
+class Joining(Event):
+    """A JoinGroup is about to be sent."""
+
+    reason: str
+
+    def words(self) -> str:
+        """See ``Event``."""
+        return f"joining: {self.reason}"
+
+
+@attrs.frozen(kw_only=True)
+class Joined(Event):
+    """The JoinGroup was answered: the member is in the generation."""
+
+    leader: bool
+    assignor: str
+    members: int
+
+    def words(self) -> str:
+        """See ``Event``."""
+        role = f"leader of {self.members} members" if self.leader else "follower"
+        return f"joined as {role}, assignor {self.assignor}"
+
+
+@attrs.frozen(kw_only=True)
+class Assigned(Event):
+    """The member knows its partitions and where each starts."""
+
+    assignment: Assignment
+    positions: Mapping[TopicPartition, int]
+
+    def words(self) -> str:
+        """See ``Event``."""
+        given = self.assignment
+        listed = ", ".join(f"{p} from {self.positions[p]}" for p in given) or "nothing"
+        return (
+            f"assigned {listed}"
+            f" ({len(given.added)} added, {len(given.kept)} kept, {len(given.removed)} removed)"
+        )
+
+
+@attrs.frozen(kw_only=True)
+class PartitionsUnassigned(Event):
+    """The leader's assignor left partitions to nobody."""
+
+    level: ClassVar[int] = logging.WARNING
+    partitions: tuple[TopicPartition, ...]
+
+    def words(self) -> str:
+        """See ``Event``."""
+        return f"the assignor gave to nobody: {', '.join(map(str, self.partitions))}"
+
+
+@attrs.frozen(kw_only=True)
+class TopicsMissing(Event):
+    """Topics that are subscribed and do not exist; they are watched until they do."""
+
+    level: ClassVar[int] = logging.WARNING
+    topics: tuple[str, ...]
+
+    def words(self) -> str:
+        """See ``Event``."""
+        return f"subscribed topics do not exist yet: {', '.join(self.topics)}"
+
+
+@attrs.frozen(kw_only=True)
+class OffsetReset(Event):
+    """A position was decided by ``auto_offset_reset``."""
+
+    level: ClassVar[int] = logging.WARNING
+    partition: TopicPartition
+    offset: int
+    reason: str
+
+    def words(self) -> str:
+        """See ``Event``."""
+        return f"{self.partition} starts at {self.offset}: {self.reason}"
+
+
+@attrs.frozen(kw_only=True)
+class GenerationStarted(Event):
+    """The generation was handed over to the program."""
+
+    def words(self) -> str:
+        """See ``Event``."""
+        return "generation started"
+
+
+@attrs.frozen(kw_only=True)
+class GenerationDraining(Event):
+    """The generation is over as planned; its tasks finish what they hold."""
+
+    end: End
+    deadline: float
+
+    def words(self) -> str:
+        """See ``Event``."""
+        return f"draining for at most {self.deadline:.1f} s ({self.end})"
+
+
+_WORDS_BY_CAUSE: Final = {
+    True: "generation ended",
+    False: "generation ended, its partitions are lost",
+}
+_QUIET: Final = frozenset(
+    {
+        Cause.REBALANCE,
+        Cause.TASK_RETURNED,
+        Cause.PARTITIONS_CHANGED,
+        Cause.SUBSCRIPTION_CHANGED,
+        Cause.CLOSED,
+        Cause.CANCELLED,
+    }
+)
+
+
+@attrs.frozen(kw_only=True)
+class GenerationEnded(Event):
+    """The generation is over; ``cut_short`` where tasks outlasted the drain and were cancelled."""
+
+    end: End
+    cut_short: bool
+
+    @property
+    def severity(self) -> int:
+        """INFO for what was planned, WARNING for what was not."""
+        planned = self.end.cause in _QUIET and not self.cut_short
+        return logging.INFO if planned else logging.WARNING
+
+    def words(self) -> str:
+        """See ``Event``."""
+        cut = "; tasks that outlasted the drain were cancelled" if self.cut_short else ""
+        return f"{_WORDS_BY_CAUSE[self.end.can_commit]} ({self.end}){cut}"
+
+
+@attrs.frozen(kw_only=True)
+class Committed(Event):
+    """Offsets were committed."""
+
+    level: ClassVar[int] = logging.DEBUG
+    offsets: Mapping[TopicPartition, int]
+
+    def words(self) -> str:
+        """See ``Event``."""
+        return "committed " + ", ".join(f"{p} at {self.offsets[p]}" for p in sorted(self.offsets))
+
+
+@attrs.frozen(kw_only=True)
+class CommitRefused(Event):
+    """A commit was refused, by the coordinator or by kgroup itself before it was sent."""
+
+    level: ClassVar[int] = logging.WARNING
+    offsets: Mapping[TopicPartition, int]
+    reason: str
+    stale: bool
+
+    def words(self) -> str:
+        """See ``Event``."""
+        listed = ", ".join(f"{p} at {self.offsets[p]}" for p in sorted(self.offsets))
+        return f"commit of {listed} refused: {self.reason}"
+
+
+@attrs.frozen(kw_only=True)
+class PartitionsNotRead(Event):
+    """Partitions are assigned and no stream was opened for them."""
+
+    level: ClassVar[int] = logging.WARNING
+    partitions: tuple[TopicPartition, ...]
+
+    def words(self) -> str:
+        """See ``Event``."""
+        listed = ", ".join(map(str, self.partitions))
+        return f"assigned, but nobody reads: {listed}; open generation.records() for them"
+
+
+@attrs.frozen(kw_only=True)
+class LoopBlocked(Event):
+    """The event loop stood still for over a third of the session time-out."""
+
+    level: ClassVar[int] = logging.WARNING
+    seconds: float
+
+    def words(self) -> str:
+        """See ``Event``."""
+        return (
+            f"the event loop was blocked, or the process stopped, for {self.seconds:.1f} s;"
+            " heartbeats could not be sent: move blocking work to a thread"
+        )
+
+
+@attrs.frozen(kw_only=True)
+class RequestFailed(Event):
+    """A request failed and the recovery table says what comes next."""
+
+    level: ClassVar[int] = logging.WARNING
+    request: str
+    reason: str
+    next_move: str
+
+    def words(self) -> str:
+        """See ``Event``."""
+        return f"{self.request} failed: {self.reason}; {self.next_move}"
+
+
+@attrs.frozen(kw_only=True)
+class BackingOff(Event):
+    """A wait before joining again."""
+
+    seconds: float
+    reason: str
+
+    def words(self) -> str:
+        """See ``Event``."""
+        return f"waiting {self.seconds:.2f} s before joining again: {self.reason}"
+
+
+@attrs.frozen(kw_only=True)
+class Left(Event):
+    """The member left the group, or could not tell the coordinator so."""
+
+    reason: str
+    told: bool
+
+    def words(self) -> str:
+        """See ``Event``."""
+        if self.told:
+            return f"left: {self.reason}"
+        return f"gone without telling the coordinator: {self.reason}"
+
+
+@attrs.frozen(kw_only=True)
+class SourceFault(Event):
+    """Reading a partition had a fault that kgroup waits out."""
+
+    level: ClassVar[int] = logging.WARNING
+    partition: TopicPartition | None
+    reason: str
+
+    def words(self) -> str:
+        """See ``Event``."""
+        subject = f"reading {self.partition}" if self.partition else "reading"
+        return f"{subject}: {self.reason}"
+
+
+@attrs.frozen(kw_only=True)
+class HandlerOutstayed(Event):
+    """A handler thread went on after the drain; it cannot be cancelled."""
+
+    level: ClassVar[int] = logging.WARNING
+    thread: str
+    stack: str
+
+    def words(self) -> str:
+        """See ``Event``."""
+        return (
+            f"thread {self.thread} outstayed the drain; its commits are refused and no new"
+            f" generation is asked for until it is gone. It is at:\n{self.stack}"
+        )
+
+
+def severity(event: Event) -> int:
+    """The ``logging`` level of an event."""
+    return event.severity if isinstance(event, GenerationEnded) else event.level

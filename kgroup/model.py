@@ -1,0 +1,275 @@
+"""Values of the consumer group: partitions, offsets, assignments, subscriptions, records.
+
+Pure values: frozen, hashable where their parts are, without I/O. What they mean to a live
+group is said by the modules that use them.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final, final
+from uuid import UUID
+
+import attrs
+from attrs import validators
+
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+LONGEST_TOPIC: Final = 249
+"""The longest topic name that Kafka admits (``Topic.MAX_NAME_LENGTH``)."""
+_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def topic_fault(topic: object) -> str | None:
+    """What is wrong with a topic's name by the rules of Kafka's ``Topic.validate``, or None."""
+    if not isinstance(topic, str):
+        return f"is a {type(topic).__name__}, not a str"
+    if not topic:
+        return "is empty"
+    if topic in (".", ".."):
+        return "is '.' or '..'"
+    if len(topic) > LONGEST_TOPIC:
+        return f"has {len(topic)} characters, more than {LONGEST_TOPIC}"
+    if not _TOPIC.fullmatch(topic):
+        return "has a character other than ASCII letters, digits, '.', '_' and '-'"
+    return None
+
+
+@final
+@attrs.frozen(order=True)
+class TopicPartition:
+    """One partition of a topic; sorts by topic, then number."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@final
+@attrs.frozen
+class OffsetAndMetadata:
+    """A position to commit: the next offset to read, and what travels with it.
+
+    Attributes:
+        offset: the offset of the next record to read (last handled + 1), 0 or more.
+        leader_epoch: the partition leader's epoch of the last record handled, or -1 (KIP-320).
+        metadata: free text kept beside the offset; the broker bounds it
+            (``offset.metadata.max.bytes``, 4096 by default).
+    """
+
+    offset: int = attrs.field(validator=[validators.instance_of(int), validators.ge(0)])
+    leader_epoch: int = attrs.field(default=-1, validator=validators.ge(-1))
+    metadata: str = attrs.field(default="", validator=validators.instance_of(str))
+
+
+@final
+@attrs.frozen
+class Broker:
+    """A broker's identity and address, as metadata tells them."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    def __str__(self) -> str:
+        return f"broker {self.node_id} at {self.host}:{self.port}"
+
+
+@final
+@attrs.frozen(kw_only=True)
+class TopicInfo:
+    """A topic as an assignor and the partition watcher see it.
+
+    Attributes:
+        name: its name.
+        partitions: how many it has; they are numbered from 0.
+        racks: for every partition the rack of each replica whose broker has one; empty where
+            no broker has a rack.
+        topic_id: its id, or None where the broker tells none.
+    """
+
+    name: str
+    partitions: int
+    racks: tuple[tuple[str, ...], ...] = ()
+    topic_id: UUID | None = None
+
+
+@final
+@attrs.frozen(kw_only=True)
+class MemberSubscription:
+    """A member as the group's leader reads it from the JoinGroup answer.
+
+    Attributes:
+        member_id: its id.
+        group_instance_id: its static identity (KIP-345), or None.
+        topics: the topics it subscribes to.
+        user_data: what its assignor sent along, or None.
+        owned: partitions it owned when it joined (version 1 and up).
+        generation_id: the generation it owned them in, -1 for none (version 2 and up).
+        rack_id: its rack, or None (version 3 and up).
+        version: the version of its ConsumerProtocolSubscription.
+    """
+
+    member_id: str
+    group_instance_id: str | None = None
+    topics: tuple[str, ...] = ()
+    user_data: bytes | None = None
+    owned: tuple[TopicPartition, ...] = ()
+    generation_id: int = -1
+    rack_id: str | None = None
+    version: int = 3
+
+
+@final
+@attrs.frozen(init=False)
+class Assignment(Collection[TopicPartition]):
+    """The partitions of one member in one generation, sorted; iterates over them.
+
+    Attributes:
+        partitions: all of them.
+        added: those that the member did not own in the generation before.
+        kept: those that it owned there too.
+        removed: those that it owned there and owns no more.
+    """
+
+    partitions: tuple[TopicPartition, ...]
+    added: frozenset[TopicPartition]
+    kept: frozenset[TopicPartition]
+    removed: frozenset[TopicPartition]
+
+    def __init__(
+        self,
+        partitions: Iterable[TopicPartition],
+        previous: Iterable[TopicPartition] = (),
+    ) -> None:
+        now, before = frozenset(partitions), frozenset(previous)
+        self.__attrs_init__(  # type: ignore[attr-defined] # mypy does not know it on init=False
+            tuple(sorted(now)), now - before, now & before, before - now
+        )
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(self.partitions)
+
+    def __len__(self) -> int:
+        return len(self.partitions)
+
+    def __contains__(self, partition: object) -> bool:
+        return partition in self.added or partition in self.kept
+
+    def topics(self) -> tuple[str, ...]:
+        """The topics that it has partitions of, sorted."""
+        return tuple(sorted({partition.topic for partition in self.partitions}))
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Membership:
+    """What a member was told when its JoinGroup was answered: who it is, and in which generation.
+
+    Attributes:
+        group_id: the group.
+        member_id: the id that the coordinator knows it by.
+        group_instance_id: its static identity, or None.
+        generation_id: the coordinator's id of the generation; ids can repeat after a crash of
+            the coordinator, so it is no order. See ``epoch``.
+        epoch: kgroup's own number of the generation, strictly rising within a ConsumerGroup.
+        assignor: the name of the assignor that the group chose (``protocol_name``).
+        leader: whether this member computes the assignment.
+    """
+
+    group_id: str
+    member_id: str
+    group_instance_id: str | None
+    generation_id: int
+    epoch: int
+    assignor: str
+    leader: bool
+
+    def __str__(self) -> str:
+        static = f" (instance {self.group_instance_id!r})" if self.group_instance_id else ""
+        return (
+            f"member {self.member_id!r}{static} of group {self.group_id!r}"
+            f" in generation {self.generation_id}"
+        )
+
+
+@final
+class IsolationLevel(enum.Enum):
+    """Which records of transactions are read (KIP-98)."""
+
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
+
+
+@final
+class OffsetReset(enum.Enum):
+    """Where a partition without a usable offset starts."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    ERROR = "error"
+
+
+@final
+class Cause(enum.Enum):
+    """Why a generation ended. ``can_commit`` tells revoked from lost."""
+
+    REBALANCE = "rebalance"
+    FENCED = "fenced"
+    MEMBERSHIP_LOST = "membership lost"
+    TASK_RETURNED = "task returned"
+    TASK_RAISED = "task raised"
+    PARTITIONS_CHANGED = "partitions changed"
+    SUBSCRIPTION_CHANGED = "subscription changed"
+    COORDINATOR_LOST = "coordinator lost"
+    PROCESSING_STUCK = "processing stuck"
+    CLOSED = "closed"
+    CANCELLED = "cancelled"
+
+    @property
+    def can_commit(self) -> bool:
+        """True where the coordinator still accepts a commit (revoked), False where not (lost)."""
+        return self not in _LOST
+
+
+_LOST: Final = frozenset(
+    {Cause.FENCED, Cause.MEMBERSHIP_LOST, Cause.COORDINATOR_LOST, Cause.CANCELLED}
+)
+
+
+@final
+@attrs.frozen
+class End:
+    """The end of a generation: its cause and, in words, what brought it about."""
+
+    cause: Cause
+    detail: str = ""
+    error: BaseException | None = attrs.field(default=None, eq=False)
+
+    @property
+    def can_commit(self) -> bool:
+        """Whether a commit under the generation's id could still succeed."""
+        return self.cause.can_commit
+
+    def __str__(self) -> str:
+        return f"{self.cause.value}: {self.detail}" if self.detail else self.cause.value
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """The numbers of partitions by topic, both sorted: the shape in which requests name them."""
+    topics: dict[str, list[int]] = {}
+    for partition in sorted(partitions):
+        topics.setdefault(partition.topic, []).append(partition.partition)
+    return topics
+
+
+Offsets = Mapping[TopicPartition, "int | OffsetAndMetadata"]
+"""What a commit takes: for each partition the next offset to read."""
+
+MemberAssignments = Mapping[str, Sequence[TopicPartition]]
+"""What an assignor gives: for each member id its partitions."""

@@ -1,0 +1,268 @@
+"""What the floors above implement, and what a user can put in their place.
+
+Only protocols and the values that pass through them: no I/O, nothing that runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Protocol, final, runtime_checkable
+
+import attrs
+import trio
+
+from kgroup.model import (
+    MemberAssignments,
+    Membership,
+    MemberSubscription,
+    OffsetAndMetadata,
+    TopicInfo,
+    TopicPartition,
+)
+
+
+class Clock(Protocol):
+    """Seconds that only go forward and count the time in which a machine was suspended."""
+
+    def now(self) -> float:
+        """The time in seconds; only differences mean anything."""
+        ...
+
+
+class Random(Protocol):
+    """The one source of random choices; ``random.Random`` is one."""
+
+    def random(self) -> float:
+        """A float from 0 up to, not including, 1."""
+        ...
+
+    def getrandbits(self, bits: int, /) -> int:
+        """A whole number of that many random bits."""
+        ...
+
+
+class StreamOpener(Protocol):
+    """Opens a byte stream to a broker: TCP, TLS, or memory in tests."""
+
+    async def __call__(self, host: str, port: int) -> trio.abc.Stream:
+        """Open a stream to an address.
+
+        Raises:
+            OSError: there is no connection.
+
+        Cancellation: nothing is left open.
+        """
+        ...
+
+
+@runtime_checkable
+class Assignor(Protocol):
+    """Divides the partitions of the group's topics among its members, in the leader.
+
+    Source: Kafka's ``ConsumerPartitionAssignor``.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name that members agree on (``protocol_name``)."""
+        ...
+
+    def assign(
+        self, topics: Mapping[str, TopicInfo], members: Sequence[MemberSubscription]
+    ) -> MemberAssignments:
+        """Give every member its partitions; pure, and the same for the same input.
+
+        Args:
+            topics: those topics of the group's subscriptions that exist.
+            members: all members, sorted by member id.
+
+        Returns:
+            for each member id its partitions; a member left out gets none.
+        """
+        ...
+
+
+class Message(Protocol):
+    """A record as handlers see it: the reading half of ``confluent_kafka.Message``."""
+
+    def topic(self) -> str | None:
+        """The topic."""
+        ...
+
+    def partition(self) -> int | None:
+        """The partition's number."""
+        ...
+
+    def offset(self) -> int | None:
+        """The offset."""
+        ...
+
+    def key(self) -> bytes | str | None:
+        """The key, or None."""
+        ...
+
+    def value(self) -> bytes | str | None:
+        """The value, or None for a tombstone."""
+        ...
+
+    def headers(self) -> object:
+        """A list of (name, value) pairs, or None."""
+        ...
+
+    def timestamp(self) -> tuple[int, int]:
+        """(kind, milliseconds since 1970): kind 1 is create time, 2 is log append time."""
+        ...
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Batch:
+    """Records of one partition, in the order of their offsets.
+
+    Attributes:
+        partition: whose records they are.
+        messages: at least one.
+        next_offset: what to commit when all of them are handled: the offset of the last + 1.
+        epoch: the generation (its ``epoch``) that they were fetched for.
+    """
+
+    partition: TopicPartition
+    messages: Sequence[Message] = attrs.field(repr=len)
+    next_offset: int
+    epoch: int
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+
+class RecordSource(Protocol):
+    """Fetches records for one member; lives as long as the member, through its generations.
+
+    It knows nothing of the group protocol: it is told what to read from where, and under which
+    epoch. Everything it hands out carries that epoch.
+
+    Life: ``async with source:`` around all else. For each generation ``assign`` once, then
+    ``open``/``receive``/``pause``/``resume``/``seek``; then ``revoke``. A closed source raises
+    nothing from ``revoke``.
+    """
+
+    async def __aenter__(self) -> RecordSource:
+        """Make it ready; no partition is read yet."""
+        ...
+
+    async def __aexit__(self, *details: object) -> None:
+        """Stop fetching and join every thread, within a deadline."""
+        ...
+
+    def assign(self, epoch: int, positions: Mapping[TopicPartition, int]) -> None:
+        """Begin a generation: its partitions and the offset at which each starts.
+
+        Fetched records of a partition that was assigned before are kept only if the next
+        undelivered one has exactly the offset given here. A partition is fetched from the
+        time that ``open`` names it.
+        """
+        ...
+
+    def open(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
+        """Begin to fetch these partitions. Of another epoch than the assigned one: nothing."""
+        ...
+
+    async def receive(self, epoch: int, partitions: Collection[TopicPartition]) -> Batch:
+        """Wait for the next batch of any of these opened partitions, fairly over them.
+
+        Records leave the source when this returns and not before: a call that is cancelled
+        loses none.
+
+        Raises:
+            OffsetOutOfRangeError: a partition's position is outside of its log; its
+                ``partition`` attribute names it. It stays paused there until ``seek``.
+            FetchError: a partition cannot be read and waiting will not help.
+        """
+        ...
+
+    def pause(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
+        """Hand out nothing of these partitions until ``resume``; nothing is lost."""
+        ...
+
+    def resume(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
+        """Hand out records of these partitions again."""
+        ...
+
+    def seek(self, epoch: int, partition: TopicPartition, offset: int) -> None:
+        """Go on at this offset; what was fetched of the partition and not handed out is dropped."""
+        ...
+
+    def revoke(self, epoch: int) -> None:
+        """End a generation: nothing of it is handed out from now on.
+
+        A ``receive`` that waits is woken and raises ``StaleGenerationError``. What was fetched
+        and not handed out may be kept for the next ``assign``.
+        """
+        ...
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Joined:
+    """A JoinGroup answer: the membership and, for a leader, who is there."""
+
+    member_id: str
+    generation_id: int
+    assignor: str
+    leader: bool
+    skip_assignment: bool = False
+    members: tuple[MemberSubscription, ...] = ()
+
+
+class Coordinator(Protocol):
+    """The group's coordinator as a member sees it; the network stands behind it, or a test.
+
+    Every call is one request, with its deadline; all of them raise ``BrokerError`` for an error
+    in the answer and ``TransportError`` where there was none. None of them retries: what to
+    do next is the recovery table's to say. A call cancelled midway breaks its connection.
+    """
+
+    async def find(self) -> None:
+        """Ask for the coordinator's address and use it from now on."""
+        ...
+
+    async def join(self, member_id: str, reason: str) -> Joined:
+        """JoinGroup: parked by the coordinator until the group is complete."""
+        ...
+
+    async def sync(
+        self, membership: Membership, assignments: MemberAssignments
+    ) -> tuple[TopicPartition, ...]:
+        """SyncGroup: the leader gives all assignments, each member gets its own."""
+        ...
+
+    async def heartbeat(
+        self, membership: Membership, on_sent: Callable[[], None] | None = None
+    ) -> float:
+        """Heartbeat; returns the seconds for which the broker asks not to be asked again."""
+        ...
+
+    async def leave(self, member_id: str, group_instance_id: str | None, reason: str) -> None:
+        """LeaveGroup, on a connection of its own."""
+        ...
+
+    async def commit(
+        self,
+        membership: Membership,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        on_sent: Callable[[], None],
+    ) -> Mapping[TopicPartition, int]:
+        """OffsetCommit; for each partition the error code of its answer, 0 where it was applied."""
+        ...
+
+    async def fetch_offsets(
+        self, membership: Membership, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, OffsetAndMetadata | None]:
+        """OffsetFetch of stable offsets; None where none is committed."""
+        ...
+
+
+StartSoon = Callable[..., bool]
+"""``start_soon(fn, *args)`` of a generation: whether it was started."""
+Task = Callable[..., Awaitable[object]]
+"""What ``start_soon`` takes: an async function."""
