@@ -1,0 +1,308 @@
+"""The border to kio: the only place where Kafka's messages become bytes and bytes become messages.
+
+A frame body goes in or comes out, header included and its four bytes of length not. APIs have
+kio's names (``join_group``), versions are numbers, requests are plain mappings keyed by kio's
+field names, answers are kio's frozen dataclasses. What to send and which version to choose is for
+others to say.
+
+Decoding uses kio's native reader, and where that fails the tolerant one: a tagged field or an
+error number that a newer broker sends is no fault. Invariants: an ``error_code`` is an int
+whatever its number; an array that Kafka declares not null is a tuple; bytes from outside raise
+`ProtocolError` (or, in a request, `UnknownRequestError`) and nothing else.
+
+Source: the Kafka protocol guide, KIP-482 (tagged fields), KIP-511 (ApiVersions' header).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import struct
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from functools import cache
+from typing import Any, Final, final
+
+import attrs
+from kio.index import KioIndexError, load_request_schema, load_response_schema
+from kio.schema.index import api_key_map, schema_name_map
+from kio.serial import entity_reader, entity_writer
+from kio.static.constants import EntityType
+
+from kgroup.errors import ProtocolError
+from kgroup.wire.build import build, field_shape, label, wrong_field
+from kgroup.wire.tolerant import tolerant_reader
+
+API_KEYS: Final[Mapping[str, int]] = {name: key for key, name in api_key_map.items()}
+"""Kafka's number of every API, by kio's name of it."""
+
+_PREFIX: Final = struct.Struct(">hhi")
+_LONGEST: Final = 2**31 - 1
+
+
+@final
+class UnknownRequestError(Exception):
+    """A request of an API or a version that kio does not have.
+
+    Attributes:
+        api_key: the number of the API.
+        version: the version asked for.
+        correlation_id: what the answer has to carry.
+    """
+
+    def __init__(self, api_key: int, version: int, correlation_id: int) -> None:
+        super().__init__(f"a request of API {api_key} in version {version}, which is not known")
+        self.api_key = api_key
+        self.version = version
+        self.correlation_id = correlation_id
+
+
+@final
+@attrs.frozen(kw_only=True)
+class RequestFrame:
+    """A request as a server reads it.
+
+    Attributes:
+        api: kio's name of the API.
+        version: its version.
+        correlation_id: what the answer has to carry.
+        client_id: who asks, or None.
+        entity: kio's dataclass of the request.
+    """
+
+    api: str
+    version: int
+    correlation_id: int
+    client_id: str | None
+    entity: Any
+
+
+def milliseconds(seconds: float, what: str) -> timedelta:
+    """A duration for a field that travels as int32 milliseconds.
+
+    Raises:
+        ValueError: it is negative, not a number, or longer than int32 milliseconds can say;
+            the text begins with `what`.
+    """
+    if not 0 <= seconds <= _LONGEST / 1000:
+        raise ValueError(f"{what} is {seconds!r}; it must be 0 to {_LONGEST / 1000} seconds")
+    return timedelta(milliseconds=round(seconds * 1000))
+
+
+def versions(api: str) -> tuple[int, int]:
+    """The lowest and the highest version of an API that kio has."""
+    known = [
+        version for version, kinds in schema_name_map[api].items() if EntityType.request in kinds
+    ]
+    return min(known), max(known)
+
+
+def encode_request(
+    api: str,
+    version: int,
+    fields: Mapping[str, Any],
+    *,
+    correlation_id: int,
+    client_id: str | None,
+) -> bytes:
+    """The frame body of a request.
+
+    Args:
+        api: kio's name, such as ``join_group``.
+        version: one that kio has.
+        fields: by kio's field names; mappings and sequences for what is nested. A field that this
+            version lacks is dropped where it says nothing (None, or what its absence means).
+        correlation_id: what the answer will carry.
+        client_id: who asks, or None.
+
+    Raises:
+        ValueError: the version lacks a field that carries a value, a field without a default is
+            missing, or a value does not fit its field. The text names the field.
+    """
+    codec = _request_codec(API_KEYS[api], version)
+    entity = build(codec.entity_type, fields)
+    buffer = io.BytesIO()
+    header = codec.header_type(
+        request_api_key=API_KEYS[api],
+        request_api_version=version,
+        correlation_id=correlation_id,
+        client_id=client_id,
+    )
+    _write(buffer, codec.write_header, header)
+    _write(buffer, codec.write, entity)
+    return buffer.getvalue()
+
+
+def decode_response(
+    api: str, version: int, body: bytes, *, broker: str = "a broker"
+) -> tuple[int, Any]:
+    """The correlation id and the kio dataclass of an answer.
+
+    Raises:
+        ProtocolError: the bytes are no such answer, or more than it; the text names the API, the
+            version and `broker`.
+    """
+    codec = _response_codec(API_KEYS[api], version)
+    what = f"the answer of {broker} to {api} v{version}"
+    header, offset = _read(codec.read_header, codec.header_type, body, 0, what)
+    entity, size = _read(codec.read, codec.entity_type, body, offset, what)
+    if offset + size != len(body):
+        # A version's fields are fixed (new ones are tagged): more bytes mean that this is
+        # something else, and the fields read so far mean nothing.
+        left = len(body) - offset - size
+        raise ProtocolError(f"{what} has {left} bytes after its last field", sent=True)
+    return header.correlation_id, entity
+
+
+def decode_request(body: bytes) -> RequestFrame:
+    """A request, for a server. Bytes after its last field are ignored, as Kafka's broker does.
+
+    Raises:
+        UnknownRequestError: kio lacks this API or version; Kafka answers UNSUPPORTED_VERSION.
+        ProtocolError: the bytes are no such request.
+    """
+    if len(body) < _PREFIX.size:
+        raise ProtocolError(f"a request of {len(body)} bytes is too short for its header")
+    api_key, version, correlation_id = _PREFIX.unpack_from(body)
+    try:
+        codec = _request_codec(api_key, version)
+    except KioIndexError as error:
+        raise UnknownRequestError(api_key, version, correlation_id) from error
+    api = api_key_map[api_key]
+    what = f"a {api} v{version} request"
+    header, offset = _read(codec.read_header, codec.header_type, body, 0, what)
+    entity, _ = _read(codec.read, codec.entity_type, body, offset, what)
+    return RequestFrame(
+        api=api,
+        version=version,
+        correlation_id=correlation_id,
+        client_id=header.client_id,
+        entity=entity,
+    )
+
+
+def encode_response(api: str, version: int, answer: Any, correlation_id: int) -> bytes:
+    """The frame body of an answer, for a server.
+
+    Args:
+        api: kio's name of the API.
+        version: the request's version.
+        answer: a mapping as in `encode_request`, or kio's dataclass of this version.
+        correlation_id: the request's.
+
+    Raises:
+        ValueError: as in `encode_request`.
+    """
+    codec = _response_codec(API_KEYS[api], version)
+    entity = build(codec.entity_type, answer) if isinstance(answer, Mapping) else answer
+    buffer = io.BytesIO()
+    _write(buffer, codec.write_header, codec.header_type(correlation_id=correlation_id))
+    _write(buffer, codec.write, entity)
+    return buffer.getvalue()
+
+
+def encode_data(entity_type: type[Any], fields: Mapping[str, Any]) -> bytes:
+    """The bytes of a message without a header, such as a consumer's subscription."""
+    buffer = io.BytesIO()
+    _write(buffer, entity_writer(entity_type), build(entity_type, fields))
+    return buffer.getvalue()
+
+
+def decode_data(entity_type: type[Any], body: bytes, offset: int) -> Any:
+    """A message without a header; bytes after it are ignored.
+
+    Raises:
+        ProtocolError: the bytes are no such message.
+    """
+    reader = entity_reader(entity_type)
+    return _read(reader, entity_type, body, offset, label(entity_type))[0]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Codec:
+    """All that one direction of one version of an API needs, looked up once."""
+
+    entity_type: Any
+    header_type: Any
+    read: Callable[[bytes, int], tuple[Any, int]]
+    read_header: Callable[[bytes, int], tuple[Any, int]]
+    write: Callable[[io.BytesIO, Any], None]
+    write_header: Callable[[io.BytesIO, Any], None]
+
+
+@cache
+def _request_codec(api_key: int, version: int) -> _Codec:
+    return _codec(load_request_schema(api_key, version))
+
+
+@cache
+def _response_codec(api_key: int, version: int) -> _Codec:
+    return _codec(load_response_schema(api_key, version))
+
+
+def _codec(entity_type: Any) -> _Codec:
+    header_type: Any = entity_type.__header_schema__
+    return _Codec(
+        entity_type=entity_type,
+        header_type=header_type,
+        read=entity_reader(entity_type),
+        read_header=entity_reader(header_type),
+        write=entity_writer(entity_type),
+        write_header=entity_writer(header_type),
+    )
+
+
+def _write(buffer: io.BytesIO, write: Callable[[io.BytesIO, Any], None], entity: Any) -> None:
+    try:
+        write(buffer, entity)
+    # kio's writers check nothing: a wrong value surfaces as whatever it happens to break.
+    except Exception as error:
+        raise ValueError(
+            f"{label(type(entity))} cannot be encoded: {wrong_field(entity) or error}"
+        ) from error
+
+
+def _read(
+    read: Callable[[bytes, int], tuple[Any, int]],
+    entity_type: type[Any],
+    body: bytes,
+    offset: int,
+    what: str,
+) -> tuple[Any, int]:
+    try:
+        entity, size = read(body, offset)
+    # kio raises KeyError, ValueError, IndexError and its own; the tolerant reader judges.
+    except Exception:
+        try:
+            entity, size = tolerant_reader(entity_type)(body, offset)
+        except Exception as error:
+            raise ProtocolError(f"{what} cannot be read: {error}", sent=True) from error
+    if (null := _null_array(entity)) is not None:
+        raise ProtocolError(f"{what} cannot be read: {null} is null", sent=True)
+    return entity, size
+
+
+def _null_array(entity: Any) -> str | None:
+    """The first array that must not be null and is; kio's reader lets it pass."""
+    for name, nullable, nested in _arrays(type(entity)):
+        items = getattr(entity, name)
+        if items is None:
+            if not nullable:
+                return name
+        elif nested:
+            for item in items:
+                if (null := _null_array(item)) is not None:
+                    return f"{name}.{null}"
+    return None
+
+
+@cache
+def _arrays(entity_type: type[Any]) -> tuple[tuple[str, bool, bool], ...]:
+    """Of each array field: name, whether it may be null, whether its items have arrays too."""
+    found = []
+    for field in dataclasses.fields(entity_type):
+        shape = field_shape(field)
+        if shape.is_array:
+            nested = shape.entity is not None and bool(_arrays(shape.entity))
+            found.append((field.name, shape.nullable, nested))
+    return tuple(found)
