@@ -1,0 +1,33 @@
+"""The checkout's links, and what a checkout that lost them is told."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.conftest import LINKS, ROOT
+
+
+def test_links_lead_to_the_two_packages() -> None:
+    """Both links lead to the package that has the same name at the top."""
+    assert [(ROOT / link).resolve() for link in LINKS] == [ROOT / Path(link).name for link in LINKS]
+
+
+def test_a_checkout_without_links_is_told_so(tmp_path: Path) -> None:
+    """Where git has made text files of the links, pytest ends at once and names both."""
+    tests = tmp_path / "tests"
+    tests.mkdir()
+    shutil.copy(ROOT / "tests" / "conftest.py", tests)
+    (tests / "test_nothing.py").write_text("def test_nothing() -> None: ...\n")
+    (tmp_path / "kgroup").mkdir()
+    for link in LINKS:
+        (tmp_path / link).write_text(f"../{Path(link).name}")
+
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir=.", "tests"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert ended.returncode == 4, ended.stdout
+    assert "kgroup/generation and kgroup/watchers should be links" in ended.stderr
+    assert "passed" not in ended.stdout

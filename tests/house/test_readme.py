@@ -1,0 +1,29 @@
+"""README's commands are the ones that are run."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from tests.conftest import ROOT
+
+
+def commands_of_readme() -> list[str]:
+    """README's commands for a fresh clone, in their order: each a line of its own."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return re.findall(r"^```sh\n(python3 -m venv .+)\n```$", text, re.MULTILINE)
+
+
+def test_readme_gives_two_commands() -> None:
+    """The first shows the demo, the second runs the whole suite, each in an environment."""
+    demo, suite = commands_of_readme()
+    assert demo.endswith(" && .venv/bin/kgroup demo")
+    assert suite.endswith(" && .venv/bin/tox")
+
+
+def test_ci_runs_the_command_of_readme() -> None:
+    """.ci/run can be executed and has README's second command as a line of its own."""
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    lines = script.read_text(encoding="utf-8").splitlines()
+    assert lines.count(commands_of_readme()[1]) == 1

@@ -1,0 +1,113 @@
+"""What the built distributions hold: kgroup once, whole, and nothing beside it."""
+
+from __future__ import annotations
+
+import configparser
+import shutil
+import tarfile
+import zipfile
+from collections import Counter
+from pathlib import Path
+from typing import Final, Literal
+
+import pytest
+from build import ProjectBuilder
+from pyproject_hooks import quiet_subprocess_runner
+
+from tests.conftest import ROOT
+from tests.house.sources import package_files, packages
+
+# The builds are made once in whichever worker runs this file.
+pytestmark = pytest.mark.xdist_group("wheel")
+
+LEFT_BY_TOOLS: Final = (".git", ".tox", ".venv*", ".*_cache", ".hypothesis", "__pycache__")
+LEFT_BY_BUILDS: Final = ("build", "dist", "*.egg-info")
+
+
+def build(tree: Path, kind: Literal["sdist", "wheel"], into: Path) -> Path:
+    """Build a ``wheel`` or an ``sdist`` of a tree with the setuptools that is installed."""
+    return Path(ProjectBuilder(tree, runner=quiet_subprocess_runner).build(kind, into))
+
+
+def contents(wheel: Path) -> dict[str, bytes]:
+    """The files of a wheel by name; a name that is there twice is a fault."""
+    with zipfile.ZipFile(wheel) as archive:
+        twice = [name for name, times in Counter(archive.namelist()).items() if times > 1]
+        assert twice == []
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the checkout with its links and without what earlier builds left."""
+    copy = tmp_path_factory.mktemp("wheel") / "tree"
+    ignore = shutil.ignore_patterns(*LEFT_BY_TOOLS, *LEFT_BY_BUILDS)
+    shutil.copytree(ROOT, copy, symlinks=True, ignore=ignore)
+    return copy
+
+
+@pytest.fixture(scope="module")
+def sdist(tree: Path) -> Path:
+    """The source distribution of the checkout, unpacked."""
+    archive = build(tree, "sdist", tree.parent / "sdist")
+    with tarfile.open(archive) as opened:
+        opened.extractall(tree.parent, filter="data")
+    return tree.parent / archive.name.removesuffix(".tar.gz")
+
+
+@pytest.fixture(scope="module")
+def wheel(tree: Path) -> dict[str, bytes]:
+    """What the wheel of the checkout holds."""
+    return contents(build(tree, "wheel", tree.parent / "wheel"))
+
+
+def test_setup_cfg_lists_every_package() -> None:
+    """A folder with an ``__init__.py`` under kgroup is named in setup.cfg, and nothing else is."""
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg", encoding="utf-8")
+    listed = config["options"]["packages"].split()
+    assert listed == packages(), "name each package in setup.cfg, [options] packages, sorted"
+
+
+def test_the_wheel_installs_kgroup_and_nothing_else(wheel: dict[str, bytes]) -> None:
+    """At the top of the wheel are kgroup and its metadata."""
+    tops = {name.partition("/")[0] for name in wheel}
+    assert {"dist-info" if top.endswith(".dist-info") else top for top in tops} == {
+        "kgroup",
+        "dist-info",
+    }
+
+
+def test_the_wheel_holds_every_module_once(tree: Path, wheel: dict[str, bytes]) -> None:
+    """The wheel's kgroup is the checkout's, generation and watchers included, and py.typed."""
+    installed = {name: text for name, text in wheel.items() if name.startswith("kgroup/")}
+    expected = {
+        path.relative_to(tree).as_posix(): path.read_bytes()
+        for path in package_files(tree).values()
+    }
+    assert installed.pop("kgroup/py.typed") == b""
+    assert sorted(installed) == sorted(expected)
+    assert installed == expected
+    assert {"kgroup/generation/__init__.py", "kgroup/watchers/__init__.py"} <= set(installed)
+
+
+def test_the_wheel_of_the_sdist_is_the_same(sdist: Path, wheel: dict[str, bytes]) -> None:
+    """A wheel built from the source distribution is, byte for byte, that of the checkout."""
+    again = contents(build(sdist, "wheel", sdist.parent / "again"))
+    assert sorted(again) == sorted(wheel)
+    assert again == wheel
+
+
+def test_the_sdist_holds_what_develops_kgroup(tree: Path, sdist: Path) -> None:
+    """Tests, examples, documents and settings are in the sdist, and each package once."""
+    names = {path.relative_to(sdist).as_posix() for path in sdist.rglob("*") if path.is_file()}
+    developed = {
+        path.relative_to(tree).as_posix()
+        for folder in ("benchmarks", "docs", "examples", "tests")
+        for path in (tree / folder).rglob("*")
+        if path.is_file()
+    }
+    settings = {"LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml", "tox.ini", ".ci/run"}
+    assert developed | settings <= names
+    assert "generation/__init__.py" in names
+    assert not [name for name in names if name.startswith(("kgroup/generation", "kgroup/watchers"))]
