@@ -1,1 +1,1 @@
-"""Kafka's wire protocol as a client speaks it: streams, connections, versions, the border to kio."""
+"""Kafka's wire protocol as a client speaks it: streams, connections, versions, kio's border."""

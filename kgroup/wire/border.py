@@ -25,16 +25,13 @@ from typing import Any, Final, final
 
 import attrs
 from kio.index import KioIndexError, load_request_schema, load_response_schema
-from kio.schema.index import api_key_map, schema_name_map
+from kio.schema.index import api_key_map
 from kio.serial import entity_reader, entity_writer
-from kio.static.constants import EntityType
 
 from kgroup.errors import ProtocolError
 from kgroup.wire.build import build, field_shape, label, wrong_field
 from kgroup.wire.tolerant import tolerant_reader
-
-API_KEYS: Final[Mapping[str, int]] = {name: key for key, name in api_key_map.items()}
-"""Kafka's number of every API, by kio's name of it."""
+from kgroup.wire.versions import API_KEYS, spelled
 
 _PREFIX: Final = struct.Struct(">hhi")
 _LONGEST: Final = 2**31 - 1
@@ -89,14 +86,6 @@ def milliseconds(seconds: float, what: str) -> timedelta:
     return timedelta(milliseconds=round(seconds * 1000))
 
 
-def versions(api: str) -> tuple[int, int]:
-    """The lowest and the highest version of an API that kio has."""
-    known = [
-        version for version, kinds in schema_name_map[api].items() if EntityType.request in kinds
-    ]
-    return min(known), max(known)
-
-
 def encode_request(
     api: str,
     version: int,
@@ -143,7 +132,7 @@ def decode_response(
             version and `broker`.
     """
     codec = _response_codec(API_KEYS[api], version)
-    what = f"the answer of {broker} to {api} v{version}"
+    what = f"the answer of {broker} to {spelled(api)} v{version}"
     header, offset = _read(codec.read_header, codec.header_type, body, 0, what)
     entity, size = _read(codec.read, codec.entity_type, body, offset, what)
     if offset + size != len(body):
@@ -169,7 +158,7 @@ def decode_request(body: bytes) -> RequestFrame:
     except KioIndexError as error:
         raise UnknownRequestError(api_key, version, correlation_id) from error
     api = api_key_map[api_key]
-    what = f"a {api} v{version} request"
+    what = f"a {spelled(api)} v{version} request"
     header, offset = _read(codec.read_header, codec.header_type, body, 0, what)
     entity, _ = _read(codec.read, codec.entity_type, body, offset, what)
     return RequestFrame(
@@ -201,14 +190,14 @@ def encode_response(api: str, version: int, answer: Any, correlation_id: int) ->
     return buffer.getvalue()
 
 
-def encode_data(entity_type: type[Any], fields: Mapping[str, Any]) -> bytes:
+def encode_data(entity_type: Any, fields: Mapping[str, Any]) -> bytes:
     """The bytes of a message without a header, such as a consumer's subscription."""
     buffer = io.BytesIO()
     _write(buffer, entity_writer(entity_type), build(entity_type, fields))
     return buffer.getvalue()
 
 
-def decode_data(entity_type: type[Any], body: bytes, offset: int) -> Any:
+def decode_data(entity_type: Any, body: bytes, offset: int) -> Any:
     """A message without a header; bytes after it are ignored.
 
     Raises:
@@ -264,7 +253,7 @@ def _write(buffer: io.BytesIO, write: Callable[[io.BytesIO, Any], None], entity:
 
 def _read(
     read: Callable[[bytes, int], tuple[Any, int]],
-    entity_type: type[Any],
+    entity_type: Any,
     body: bytes,
     offset: int,
     what: str,
@@ -272,7 +261,7 @@ def _read(
     try:
         entity, size = read(body, offset)
     # kio raises KeyError, ValueError, IndexError and its own; the tolerant reader judges.
-    except Exception:
+    except Exception:  # noqa: BLE001
         try:
             entity, size = tolerant_reader(entity_type)(body, offset)
         except Exception as error:
@@ -284,7 +273,8 @@ def _read(
 
 def _null_array(entity: Any) -> str | None:
     """The first array that must not be null and is; kio's reader lets it pass."""
-    for name, nullable, nested in _arrays(type(entity)):
+    entity_type: Any = type(entity)
+    for name, nullable, nested in _arrays(entity_type):
         items = getattr(entity, name)
         if items is None:
             if not nullable:
@@ -297,7 +287,7 @@ def _null_array(entity: Any) -> str | None:
 
 
 @cache
-def _arrays(entity_type: type[Any]) -> tuple[tuple[str, bool, bool], ...]:
+def _arrays(entity_type: Any) -> tuple[tuple[str, bool, bool], ...]:
     """Of each array field: name, whether it may be null, whether its items have arrays too."""
     found = []
     for field in dataclasses.fields(entity_type):

@@ -21,8 +21,6 @@ from kio.schema.errors import ErrorCode
 from kio.schema.index import schema_name_map
 
 
-
-
 class UnknownErrorCode(int):
     """An error number that kio has no name for: a newer broker's. Compares as the number it is."""
 
@@ -42,15 +40,15 @@ class UnknownErrorCode(int):
         return f"<UnknownErrorCode: {int(self)}>"
 
 
-def error_code(number: int) -> int:
-    """kio's `ErrorCode` for a number, or an `UnknownErrorCode` that keeps it."""
+def error_code(number: int) -> ErrorCode | UnknownErrorCode:
+    """Give kio's `ErrorCode` of a number, or an `UnknownErrorCode` that keeps it."""
     try:
-        return ErrorCode(number)  # type: ignore[call-arg]  # kio's __new__ confuses mypy
+        return ErrorCode(number)
     except ValueError:
         return UnknownErrorCode(number)
 
 
-def build(entity_type: type[Any], fields: Mapping[str, Any]) -> Any:
+def build(entity_type: Any, fields: Mapping[str, Any]) -> Any:
     """Make a kio entity, nested ones included, from plain values.
 
     A field that this version lacks is dropped if its value is None or what the field's absence
@@ -96,7 +94,7 @@ def _fits(value: Any, scalar: Any) -> bool:
     return isinstance(value, scalar) or (scalar is ErrorCode and isinstance(value, int))
 
 
-def label(entity_type: type[Any]) -> str:
+def label(entity_type: Any) -> str:
     """How error texts name a message and its version."""
     return f"{entity_type.__name__} v{entity_type.__version__}"
 
@@ -108,22 +106,19 @@ class _Plan:
 
 
 @cache
-def _plan(entity_type: type[Any]) -> _Plan:
+def _plan(entity_type: Any) -> _Plan:
     fields = dataclasses.fields(entity_type)
     return _Plan(
         converters={field.name: _converter(entity_type, field) for field in fields},
         required=frozenset(
             field.name
             for field in fields
-            if field.default is dataclasses.MISSING
-            and field.default_factory is dataclasses.MISSING
+            if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         ),
     )
 
 
-def _converter(
-    entity_type: type[Any], field: dataclasses.Field[Any]
-) -> Callable[[Any], Any] | None:
+def _converter(entity_type: Any, field: dataclasses.Field[Any]) -> Callable[[Any], Any] | None:
     shape = field_shape(field)
     convert_one: Callable[[Any], Any] | None = None
     if shape.entity is not None:
@@ -143,7 +138,8 @@ def _converter(
                 return None
             raise ValueError(f"{what} must be a sequence, got None")
         if isinstance(value, str | bytes | Mapping):
-            raise ValueError(f"{what} must be a sequence, got {type(value).__name__}")
+            kind = type(value).__name__
+            raise ValueError(f"{what} must be a sequence, got {kind}")
         return tuple(value) if convert_one is None else tuple(map(convert_one, value))
 
     return convert_all
@@ -156,7 +152,7 @@ class FieldShape:
     is_array: bool
     nullable: bool
     scalar: Any
-    entity: type[Any] | None
+    entity: Any | None
 
 
 def field_shape(field: dataclasses.Field[Any]) -> FieldShape:
@@ -176,7 +172,7 @@ def _without_none(annotation: Any) -> tuple[bool, Any]:
     return True, next(argument for argument in arguments if argument is not NoneType)
 
 
-def _refuse_if_it_carries_something(entity_type: type[Any], name: str, value: Any) -> None:
+def _refuse_if_it_carries_something(entity_type: Any, name: str, value: Any) -> None:
     defaults = _defaults_elsewhere(entity_type, name)
     if not defaults:
         raise ValueError(f"no version of {entity_type.__name__} has a field {name}")
@@ -188,8 +184,8 @@ def _refuse_if_it_carries_something(entity_type: type[Any], name: str, value: An
 
 
 @cache
-def _defaults_elsewhere(entity_type: type[Any], name: str) -> tuple[Any, ...]:
-    """The defaults that a field has in the other versions of its message; empty if it is in none."""
+def _defaults_elsewhere(entity_type: Any, name: str) -> tuple[Any, ...]:
+    """The defaults that a field has in all versions of its message; empty if none has it."""
     root, schema, message, _, part = entity_type.__module__.split(".")
     found: list[Any] = []
     for version in schema_name_map[message]:

@@ -33,6 +33,8 @@ def _read_error_code(data: bytes, offset: int) -> tuple[int, int]:
     return error_code(number), size
 
 
+_read_varint: Final[Reader] = readers.read_unsigned_varint
+
 #: Readers of types that are written alike in every version.
 _FIXED: Final[dict[str, Reader]] = {
     "int8": readers.read_int8,
@@ -69,7 +71,7 @@ _VARYING: Final[dict[tuple[str, bool, bool], Reader]] = {
 
 
 @cache
-def tolerant_reader(entity_type: type[Any]) -> Reader:
+def tolerant_reader(entity_type: Any) -> Reader:
     """The reader of one kio dataclass: ``(bytes, offset) -> (entity, bytes read)``.
 
     Raises (when called): ValueError, LookupError or kio's ``SerialError``; nothing else.
@@ -102,12 +104,12 @@ def _read_tagged(
     data: bytes, offset: int, known: dict[int, tuple[str, Reader]], values: dict[str, Any]
 ) -> int:
     start = offset
-    count, size = readers.read_unsigned_varint(data, offset)
+    count, size = _read_varint(data, offset)
     offset += size
     for _ in range(count):
-        tag, size = readers.read_unsigned_varint(data, offset)
+        tag, size = _read_varint(data, offset)
         offset += size
-        length, size = readers.read_unsigned_varint(data, offset)
+        length, size = _read_varint(data, offset)
         offset += size
         if length > len(data) - offset:
             raise ValueError(f"tagged field {tag} of {length} bytes, {len(data) - offset} left")
@@ -120,9 +122,7 @@ def _read_tagged(
     return offset - start
 
 
-def _field_reader(
-    entity_type: type[Any], field: dataclasses.Field[Any], *, is_tagged: bool
-) -> Reader:
+def _field_reader(entity_type: Any, field: dataclasses.Field[Any], *, is_tagged: bool) -> Reader:
     flexible = entity_type.__flexible__
     shape = field_shape(field)
     # A tagged field that is null is left out instead, so its own form has no null. A request
@@ -137,9 +137,10 @@ def _field_reader(
         kafka_type = "bytes" if kafka_type == "records" else kafka_type
         if entity_type.__name__ == "RequestHeader" and field.name == "client_id":
             flexible = False
-        one = _FIXED.get(kafka_type) or _VARYING[
-            kafka_type, flexible, nullable and not shape.is_array
-        ]
+        one = (
+            _FIXED.get(kafka_type)
+            or _VARYING[kafka_type, flexible, nullable and not shape.is_array]
+        )
     return _array(one, flexible=flexible, nullable=nullable) if shape.is_array else one
 
 
@@ -158,10 +159,10 @@ def _array(read_one: Reader, *, flexible: bool, nullable: bool) -> Reader:
     def read(data: bytes, offset: int) -> tuple[tuple[Any, ...] | None, int]:
         start = offset
         if flexible:
-            length, size = readers.read_unsigned_varint(data, offset)
-            length = length - 1
+            length, size = _read_varint(data, offset)
+            length -= 1
         else:
-            length, size = readers.read_int32(data, offset)
+            length, size = _FIXED["int32"](data, offset)
         offset += size
         if length < 0:
             if nullable:
