@@ -50,5 +50,5 @@ def test_an_unknown_subcommand_is_refused() -> None:
 
 def test_version_is_that_of_the_distribution() -> None:
     """``--version`` prints the installed version."""
-    result = CliRunner().invoke(main, ["--version"])
+    result = CliRunner().invoke(main, ["--version"], prog_name="kgroup")
     assert result.output == f"kgroup, version {version('kgroup')}\n"
