@@ -5,10 +5,9 @@ kio's names (``join_group``), versions are numbers, requests are plain mappings 
 field names, answers are kio's frozen dataclasses. What to send and which version to choose is for
 others to say.
 
-Decoding uses kio's native reader, and where that fails the tolerant one: a tagged field or an
-error number that a newer broker sends is no fault. Invariants: an ``error_code`` is an int
-whatever its number; an array that Kafka declares not null is a tuple; bytes from outside raise
-`ProtocolError` (or, in a request, `UnknownRequestError`) and nothing else.
+Encoding uses kio's writers, decoding `kgroup.wire.reader`: a tagged field or an error number that
+a newer broker sends is no fault. Invariants: an ``error_code`` is an int whatever its number;
+bytes from outside raise `ProtocolError` (or, in a request, `UnknownRequestError`) and nothing else.
 
 Source: the Kafka protocol guide, KIP-482 (tagged fields), KIP-511 (ApiVersions' header).
 """
@@ -26,11 +25,11 @@ from typing import Any, Final, final
 import attrs
 from kio.index import KioIndexError, load_request_schema, load_response_schema
 from kio.schema.index import api_key_map
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_writer
 
 from kgroup.errors import ProtocolError
-from kgroup.wire.build import build, field_shape, label, wrong_field
-from kgroup.wire.tolerant import tolerant_reader
+from kgroup.wire.build import build, label, wrong_field
+from kgroup.wire.reader import FAULTS, Reader, entity_reader
 from kgroup.wire.versions import API_KEYS, spelled
 
 _PREFIX: Final = struct.Struct(">hhi")
@@ -133,12 +132,12 @@ def decode_response(
     """
     codec = _response_codec(API_KEYS[api], version)
     what = f"the answer of {broker} to {spelled(api)} v{version}"
-    header, offset = _read(codec.read_header, codec.header_type, body, 0, what)
-    entity, size = _read(codec.read, codec.entity_type, body, offset, what)
-    if offset + size != len(body):
+    header, offset = _read(codec.read_header, body, 0, what)
+    entity, end = _read(codec.read, body, offset, what)
+    if end != len(body):
         # A version's fields are fixed (new ones are tagged): more bytes mean that this is
         # something else, and the fields read so far mean nothing.
-        left = len(body) - offset - size
+        left = len(body) - end
         raise ProtocolError(f"{what} has {left} bytes after its last field", sent=True)
     return header.correlation_id, entity
 
@@ -159,8 +158,8 @@ def decode_request(body: bytes) -> RequestFrame:
         raise UnknownRequestError(api_key, version, correlation_id) from error
     api = api_key_map[api_key]
     what = f"a {spelled(api)} v{version} request"
-    header, offset = _read(codec.read_header, codec.header_type, body, 0, what)
-    entity, _ = _read(codec.read, codec.entity_type, body, offset, what)
+    header, offset = _read(codec.read_header, body, 0, what)
+    entity, _ = _read(codec.read, body, offset, what)
     return RequestFrame(
         api=api,
         version=version,
@@ -203,8 +202,7 @@ def decode_data(entity_type: Any, body: bytes, offset: int) -> Any:
     Raises:
         ProtocolError: the bytes are no such message.
     """
-    reader = entity_reader(entity_type)
-    return _read(reader, entity_type, body, offset, label(entity_type))[0]
+    return _read(entity_reader(entity_type), body, offset, label(entity_type))[0]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -213,8 +211,8 @@ class _Codec:
 
     entity_type: Any
     header_type: Any
-    read: Callable[[bytes, int], tuple[Any, int]]
-    read_header: Callable[[bytes, int], tuple[Any, int]]
+    read: Reader
+    read_header: Reader
     write: Callable[[io.BytesIO, Any], None]
     write_header: Callable[[io.BytesIO, Any], None]
 
@@ -251,48 +249,8 @@ def _write(buffer: io.BytesIO, write: Callable[[io.BytesIO, Any], None], entity:
         ) from error
 
 
-def _read(
-    read: Callable[[bytes, int], tuple[Any, int]],
-    entity_type: Any,
-    body: bytes,
-    offset: int,
-    what: str,
-) -> tuple[Any, int]:
+def _read(read: Reader, body: bytes, offset: int, what: str) -> tuple[Any, int]:
     try:
-        entity, size = read(body, offset)
-    # kio raises KeyError, ValueError, IndexError and its own; the tolerant reader judges.
-    except Exception:  # noqa: BLE001
-        try:
-            entity, size = tolerant_reader(entity_type)(body, offset)
-        except Exception as error:
-            raise ProtocolError(f"{what} cannot be read: {error}", sent=True) from error
-    if (null := _null_array(entity)) is not None:
-        raise ProtocolError(f"{what} cannot be read: {null} is null", sent=True)
-    return entity, size
-
-
-def _null_array(entity: Any) -> str | None:
-    """The first array that must not be null and is; kio's reader lets it pass."""
-    entity_type: Any = type(entity)
-    for name, nullable, nested in _arrays(entity_type):
-        items = getattr(entity, name)
-        if items is None:
-            if not nullable:
-                return name
-        elif nested:
-            for item in items:
-                if (null := _null_array(item)) is not None:
-                    return f"{name}.{null}"
-    return None
-
-
-@cache
-def _arrays(entity_type: Any) -> tuple[tuple[str, bool, bool], ...]:
-    """Of each array field: name, whether it may be null, whether its items have arrays too."""
-    found = []
-    for field in dataclasses.fields(entity_type):
-        shape = field_shape(field)
-        if shape.is_array:
-            nested = shape.entity is not None and bool(_arrays(shape.entity))
-            found.append((field.name, shape.nullable, nested))
-    return tuple(found)
+        return read(body, offset)
+    except FAULTS as error:
+        raise ProtocolError(f"{what} cannot be read: {error}", sent=True) from error

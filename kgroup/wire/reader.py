@@ -1,0 +1,281 @@
+"""Any kio dataclass from bytes, with what a newer broker may add.
+
+Why not kio's own native reader: it refuses a tagged field or an error number that it does not
+know, although both are how Kafka evolves within a version (KIP-482); it lets null pass where an
+array must be; and it allocates what an array's length announces before it looks at what is there,
+which ends the whole process on a few bytes of garbage. This one reads the same dataclasses by
+their annotations, skips unknown tagged fields and keeps unknown error numbers.
+
+Invariants: nothing is allocated for an array that cannot be in the bytes left; an array that is
+declared not null is a tuple; an error code is an int whatever its number.
+
+To be quick, neighbouring fields of fixed size are read as one struct, and so is an array of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+from functools import cache
+from typing import Any, Final
+from uuid import UUID
+
+from kio.serial import readers
+from kio.serial.errors import SerialError
+from kio.static.constants import uuid_zero
+
+from kgroup.wire.build import error_code, field_shape
+
+Reader = Callable[[bytes, int], tuple[Any, int]]
+"""Takes the bytes and an offset, gives the value and the offset behind it."""
+
+FAULTS: Final = (ValueError, LookupError, OverflowError, struct.error, SerialError)
+"""What a reader raises on bytes that are something else."""
+
+_Values = dict[str, Any]
+_Step = Callable[[bytes, int, _Values], int]
+"""Reads some fields of an entity into its values, gives the offset behind them."""
+_Convert = Callable[[Any], Any]
+
+
+def _milliseconds(number: int) -> timedelta:
+    return timedelta(milliseconds=number)
+
+
+def _uuid(raw: bytes) -> UUID | None:
+    value = UUID(bytes=raw)
+    return None if value == uuid_zero else value
+
+
+#: Types of fixed size: their struct format, and what makes the value of it.
+_FIXED: Final[Mapping[str, tuple[str, _Convert | None]]] = {
+    "int8": ("b", None),
+    "int16": ("h", None),
+    "int32": ("i", None),
+    "int64": ("q", None),
+    "uint8": ("B", None),
+    "uint16": ("H", None),
+    "uint32": ("I", None),
+    "uint64": ("Q", None),
+    "float64": ("d", None),
+    "bool": ("b", bool),  # as in Kafka, any byte but zero is true
+    "error_code": ("h", error_code),
+    "timedelta_i32": ("i", _milliseconds),
+    "timedelta_i64": ("q", _milliseconds),
+    "uuid": ("16s", _uuid),
+}
+
+#: The other types, by (type, flexible version, nullable); kio's give the size, not the offset.
+_SIZED: Final[Mapping[tuple[str, bool, bool], Reader]] = {
+    ("string", True, False): readers.read_compact_string,
+    ("string", True, True): readers.read_compact_string_nullable,
+    ("string", False, False): readers.read_legacy_string,
+    ("string", False, True): readers.read_nullable_legacy_string,
+    ("bytes", True, False): readers.read_compact_string_as_bytes,
+    ("bytes", True, True): readers.read_compact_string_as_bytes_nullable,
+    ("bytes", False, False): readers.read_legacy_bytes,
+    ("bytes", False, True): readers.read_nullable_legacy_bytes,
+    ("datetime_i64", True, False): readers.read_datetime_i64,
+    ("datetime_i64", False, False): readers.read_datetime_i64,
+    ("datetime_i64", True, True): readers.read_nullable_datetime_i64,
+    ("datetime_i64", False, True): readers.read_nullable_datetime_i64,
+}
+
+
+@cache
+def entity_reader(entity_type: Any) -> Reader:
+    """The reader of one kio dataclass.
+
+    Called with bytes that are no such entity it raises one of `FAULTS`.
+    """
+    fields = dataclasses.fields(entity_type)
+    steps = _steps(entity_type, [field for field in fields if "tag" not in field.metadata])
+    tagged = {
+        field.metadata["tag"]: (field.name, _field_reader(entity_type, field))
+        for field in fields
+        if "tag" in field.metadata
+    }
+    flexible = entity_type.__flexible__
+
+    def read(data: bytes, offset: int) -> tuple[Any, int]:
+        values: _Values = {}
+        for step in steps:
+            offset = step(data, offset, values)
+        if flexible:
+            offset = _read_tagged(data, offset, tagged, values)
+        return entity_type(**values), offset
+
+    return read
+
+
+def _read_tagged(
+    data: bytes, offset: int, known: Mapping[int, tuple[str, Reader]], values: _Values
+) -> int:
+    count, offset = _read_varint(data, offset)
+    for _ in range(count):
+        tag, offset = _read_varint(data, offset)
+        length, offset = _read_varint(data, offset)
+        end = offset + length
+        if end > len(data):
+            raise ValueError(f"tagged field {tag} of {length} bytes, {len(data) - offset} left")
+        if tag in known:
+            name, read_field = known[tag]
+            values[name], after = read_field(data, offset)
+            if after > end:
+                raise ValueError(f"tagged field {tag} ({name}) is longer than its {length} bytes")
+        offset = end
+    return offset
+
+
+def _read_varint(data: bytes, offset: int) -> tuple[int, int]:
+    first = data[offset]
+    if first < 0x80:  # nearly always one byte
+        return first, offset + 1
+    value, size = readers.read_unsigned_varint(data, offset)
+    return value, offset + size
+
+
+def _steps(entity_type: Any, fields: Iterable[dataclasses.Field[Any]]) -> list[_Step]:
+    """One step for each run of fixed-size fields, and one for every other field."""
+    steps = []
+    for fixed, run in itertools.groupby(fields, _is_fixed):
+        if fixed:
+            steps.append(_fixed_step(list(run)))
+        else:
+            steps += [_field_step(field.name, _field_reader(entity_type, field)) for field in run]
+    return steps
+
+
+def _is_fixed(field: dataclasses.Field[Any]) -> bool:
+    return field.metadata.get("kafka_type") in _FIXED and not field_shape(field).is_array
+
+
+def _fixed_step(run: list[dataclasses.Field[Any]]) -> _Step:
+    names = [field.name for field in run]
+    types = [_FIXED[field.metadata["kafka_type"]] for field in run]
+    layout = struct.Struct(">" + "".join(form for form, _ in types))
+    converts = [
+        (name, convert)
+        for name, (_, convert) in zip(names, types, strict=True)
+        if convert is not None
+    ]
+
+    def step(data: bytes, offset: int, values: _Values) -> int:
+        values.update(zip(names, layout.unpack_from(data, offset), strict=True))
+        for name, convert in converts:
+            values[name] = convert(values[name])
+        return offset + layout.size
+
+    return step
+
+
+def _field_step(name: str, read: Reader) -> _Step:
+    def step(data: bytes, offset: int, values: _Values) -> int:
+        values[name], offset = read(data, offset)
+        return offset
+
+    return step
+
+
+def _field_reader(entity_type: Any, field: dataclasses.Field[Any]) -> Reader:
+    shape = field_shape(field)
+    flexible = entity_type.__flexible__
+    # A tagged field that is null is left out instead: its own form has no null.
+    nullable = shape.nullable and "tag" not in field.metadata
+    if shape.entity is not None:
+        read_entity = entity_reader(shape.entity)
+        if shape.is_array:
+            return _array(_repeated(read_entity), flexible=flexible, nullable=nullable)
+        return _nullable(read_entity) if nullable else read_entity
+    kafka_type = field.metadata["kafka_type"]
+    if kafka_type in _FIXED:
+        read_items = _fixed_items(kafka_type)
+        if shape.is_array:
+            return _array(read_items, flexible=flexible, nullable=nullable)
+        return _first(read_items)
+    if kafka_type == "records":
+        kafka_type = "bytes"
+    # A request header's client id has the old form even in flexible versions.
+    old_form = entity_type.__name__ == "RequestHeader"
+    in_form = flexible and not old_form
+    read = _sized(_SIZED[kafka_type, in_form, nullable and not shape.is_array])
+    if shape.is_array:
+        return _array(_repeated(read), flexible=flexible, nullable=nullable)
+    return read
+
+
+def _sized(read_sized: Reader) -> Reader:
+    def read(data: bytes, offset: int) -> tuple[Any, int]:
+        value, size = read_sized(data, offset)
+        return value, offset + size
+
+    return read
+
+
+def _nullable(read_entity: Reader) -> Reader:
+    def read(data: bytes, offset: int) -> tuple[Any, int]:
+        marker, size = readers.read_int8(data, offset)
+        # KIP-893: a byte says whether the entity is there.
+        return (None, offset + size) if marker < 0 else read_entity(data, offset + size)
+
+    return read
+
+
+_Items = Callable[[bytes, int, int], tuple[tuple[Any, ...], int]]
+"""Takes the bytes, an offset and a count, gives that many items and the offset behind them."""
+
+
+def _repeated(read_one: Reader) -> _Items:
+    def read(data: bytes, offset: int, count: int) -> tuple[tuple[Any, ...], int]:
+        items = []
+        for _ in range(count):
+            item, offset = read_one(data, offset)
+            items.append(item)
+        return tuple(items), offset
+
+    return read
+
+
+def _fixed_items(kafka_type: str) -> _Items:
+    form, convert = _FIXED[kafka_type]
+    size = struct.calcsize(f">{form}")
+
+    def read(data: bytes, offset: int, count: int) -> tuple[tuple[Any, ...], int]:
+        end = offset + count * size
+        if end > len(data):
+            raise ValueError(f"{count} items of {size} bytes, {len(data) - offset} bytes left")
+        layout = f">{count}{form}" if len(form) == 1 else ">" + form * count
+        items = struct.unpack_from(layout, data, offset)
+        return (items if convert is None else tuple(map(convert, items))), end
+
+    return read
+
+
+def _first(read_items: _Items) -> Reader:
+    def read(data: bytes, offset: int) -> tuple[Any, int]:
+        items, offset = read_items(data, offset, 1)
+        return items[0], offset
+
+    return read
+
+
+def _array(read_items: _Items, *, flexible: bool, nullable: bool) -> Reader:
+    def read(data: bytes, offset: int) -> tuple[tuple[Any, ...] | None, int]:
+        if flexible:
+            length, offset = _read_varint(data, offset)
+            length -= 1
+        else:
+            length, size = readers.read_int32(data, offset)
+            offset += size
+        if length < 0:
+            if nullable:
+                return None, offset
+            raise ValueError("null where an array must be")
+        if length > len(data) - offset:  # no item takes less than a byte
+            raise ValueError(f"an array of {length} items, {len(data) - offset} bytes left")
+        return read_items(data, offset, length)
+
+    return read
