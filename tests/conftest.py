@@ -1,4 +1,4 @@
-"""What holds for every test: the checkout must have its links."""
+"""What holds for every test: the checkout has its links, and a hanging test harms no other."""
 
 from __future__ import annotations
 
@@ -6,16 +6,22 @@ from pathlib import Path
 
 import pytest
 
+from tests.timeouts import pytest_timeout_set_timer
+
+__all__ = ["LINKS", "ROOT", "pytest_timeout_set_timer"]
+
 ROOT = Path(__file__).resolve().parent.parent
 LINKS = ("kgroup/generation", "kgroup/watchers")
+BROKEN = [link for link in LINKS if (ROOT / link).is_file()]
+# From a checkout that is broken nothing of kgroup can be imported.
+pytest_plugins = [] if BROKEN else ["kgroup.testing.plugin"]
 
 
 def pytest_configure() -> None:
     """End at once, and say why, where a checkout has turned the links into text files."""
-    broken = [link for link in LINKS if (ROOT / link).is_file()]
-    if broken:
+    if BROKEN:
         msg = (
-            f"{' and '.join(broken)} should be links to folders, but this checkout made text files "
+            f"{' and '.join(BROKEN)} should be links to folders, but this checkout made text files "
             "of them, as git does on Windows. Develop kgroup on Linux or macOS, or set "
             "core.symlinks=true where links can be made and check out again. "
             "The built wheel has no links and runs anywhere."

@@ -1,0 +1,440 @@
+"""A real Apache Kafka of one node, from pip alone: started, probed, stopped, killed, removed.
+
+It leaves to others: where Java and the jars come from (``java``), whether it answers (``probe``),
+and that nothing outlives its users (``guard``, ``reaper``). Linux and macOS.
+
+INVARIANT: while a process of the broker runs, its guard is held, so that it ends with the last
+process that uses it.
+"""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+import tempfile
+import time
+import uuid
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self, final
+
+import attrs
+
+from kgroup.errors import ConfigError, UsageError
+from kgroup.testing.guard import Guard, left_running
+from kgroup.testing.java import LOGGING, KafkaUnavailableError, java_command, kafka_class_path
+from kgroup.testing.probe import PAUSE, free_ports, wait_until_open, wait_until_serving
+from kgroup.testing.reaper import mark
+from kgroup.testing.tools import run_tool
+
+SETTINGS: Final[Mapping[str, str]] = {
+    # A single node can hold one replica only.
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    # Kafka's 50 partitions each cost time at the first use of a group or a transaction.
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    # Tests should not wait for members that never come, and want sessions shorter than 6 s.
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "100",
+    # A topic that a test has not created is a mistake of the test.
+    "auto.create.topics.enable": "false",
+}
+"""Where a broker for tests differs from Kafka's defaults."""
+OWN: Final = frozenset(
+    {
+        "advertised.listeners",
+        "controller.listener.names",
+        "controller.quorum.voters",
+        "listeners",
+        "log.dirs",
+        "node.id",
+        "process.roles",
+    }
+)
+"""Settings that this module decides on."""
+AFTER_KILL: Final[Mapping[str, str]] = {
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "500",
+}
+"""For the first start after a kill: the controller lets a broker register again only when the
+session of the one that was killed is over, 9 s by default. Not for every start, because on a
+busy machine a broker with so short a session can lose it."""
+HOST: Final = "127.0.0.1"
+START_TIMEOUT: Final = 90.0
+"""Seconds within which a broker must answer; it takes about 3 on a machine at rest."""
+STOP_TIMEOUT: Final = 30.0
+"""Seconds that a broker gets to stop by itself."""
+PORT_ATTEMPTS: Final = 5
+PORT_TAKEN: Final = "Address already in use"
+LOG_TAIL: Final = 40
+"""Lines of the log that are shown with a failure."""
+
+
+@final
+@attrs.frozen
+class KafkaAddress:
+    """A running Kafka that somebody else starts and stops.
+
+    Attributes:
+        bootstrap_servers: ``host:port``.
+        settings: its properties, by Kafka's names.
+        log_path: its log.
+    """
+
+    bootstrap_servers: str
+    settings: Mapping[str, str]
+    log_path: Path
+
+    def log_tail(self, lines: int = LOG_TAIL) -> str:
+        """The last lines of its log."""
+        return tail(self.log_path, lines)
+
+    def run_tool(
+        self, tool: str, *args: str, stdin: str | None = None, timeout: float = 60.0
+    ) -> subprocess.CompletedProcess[str]:
+        """Run one of Kafka's command-line tools against it; see ``kgroup.testing.tools``."""
+        return run_tool(self.bootstrap_servers, tool, *args, stdin=stdin, timeout=timeout)
+
+
+@final
+class RealKafka:
+    """One broker of Apache Kafka, as a context manager that starts and removes it.
+
+    ``stop``, ``kill`` and ``start`` end and begin its process; port, data and log stay the same
+    until ``close``. All calls block; from trio use ``trio.to_thread.run_sync``.
+
+    Args:
+        settings: Kafka's broker properties, over those of ``SETTINGS``; values are written with
+            ``str``, true and false in Kafka's spelling.
+        heap: Java's largest heap.
+        log_path: where its log goes and is kept. By default into a temporary file that is
+            removed with the broker, but kept, and named, when it fails or an exception leaves
+            the ``with`` block.
+
+    Raises:
+        ConfigError: a setting is one of those that kgroup decides on.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, object] | None = None,
+        *,
+        heap: str = "512m",
+        log_path: Path | None = None,
+    ) -> None:
+        for name in sorted(OWN & set(settings or {})):
+            raise ConfigError(name, (settings or {})[name], "RealKafka decides on it; leave it out")
+        self._wanted = {**SETTINGS, **{k: _property(v) for k, v in (settings or {}).items()}}
+        self._heap = heap
+        self._given_log = log_path
+        self._log_path: Path | None = None
+        self._ports: tuple[int, int] | None = None
+        self._guard: Guard | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._killed = False
+
+    def __repr__(self) -> str:
+        if self._process is None:
+            return "<RealKafka, not running>"
+        return f"<RealKafka at {self.bootstrap_servers}, pid {self.pid}>"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None and self._log_path is not None:
+            error.add_note(f"The log of Kafka at {self._address()} is in {self._log_path}")
+        self.close(keep_log=error is not None)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``host:port`` of the broker; the same after every restart.
+
+        Raises:
+            UsageError: it was never started, or is closed.
+        """
+        return self._address()
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """The broker's properties by Kafka's names, without those that kgroup decides on."""
+        return dict(self._wanted)
+
+    @property
+    def log_path(self) -> Path:
+        """The broker's log: all that it printed, over all its starts.
+
+        Raises:
+            UsageError: it was never started.
+        """
+        if self._log_path is None:
+            raise UsageError("this Kafka has no log before start()")
+        return self._log_path
+
+    @property
+    def pid(self) -> int:
+        """The process that runs.
+
+        Raises:
+            UsageError: none does.
+        """
+        return self._running().pid
+
+    @property
+    def folder(self) -> Path:
+        """Where its data are, until ``close``.
+
+        Raises:
+            UsageError: it was never started, or is closed.
+        """
+        return self._hold().folder
+
+    def address(self) -> KafkaAddress:
+        """What others need to use it."""
+        return KafkaAddress(self.bootstrap_servers, self.settings, self.log_path)
+
+    def log_tail(self, lines: int = LOG_TAIL) -> str:
+        """The last lines of its log."""
+        return tail(self.log_path, lines)
+
+    def run_tool(
+        self, tool: str, *args: str, stdin: str | None = None, timeout: float = 60.0
+    ) -> subprocess.CompletedProcess[str]:
+        """Run one of Kafka's command-line tools against it; see ``kgroup.testing.tools``."""
+        return self.address().run_tool(tool, *args, stdin=stdin, timeout=timeout)
+
+    def start(self, timeout: float = START_TIMEOUT) -> None:
+        """Start the broker, or start it again, and return when it coordinates groups.
+
+        Raises:
+            KafkaUnavailableError: no Java, no jars, or it did not come up; the message has the
+                end of its log.
+            UsageError: it runs already.
+        """
+        if self._process is not None:
+            raise UsageError(f"Kafka at {self.bootstrap_servers} runs already, pid {self.pid}")
+        if self._guard is not None:
+            self._write_properties()
+            self._launch(timeout)
+            self._killed = False
+            return
+        for attempt in range(1, PORT_ATTEMPTS + 1):
+            try:
+                self._prepare()
+                self._launch(timeout)
+            except BaseException as error:
+                taken = PORT_TAKEN in self._log_text()
+                self.close(keep_log=True)
+                if not (isinstance(error, KafkaUnavailableError) and taken):
+                    raise
+                if attempt == PORT_ATTEMPTS:
+                    raise
+            else:
+                return
+
+    def stop(self, timeout: float = STOP_TIMEOUT) -> None:
+        """Ask the broker to stop, and wait; kill it, with a warning, if it takes too long.
+
+        Its data stay for the next ``start``. Stopping what does not run is nothing.
+        """
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.terminate()
+        try:
+            process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            self._killed = True
+            warnings.warn(
+                f"Kafka at {self._address()} (pid {process.pid}) did not stop within {timeout:g} s"
+                " of SIGTERM and was killed; the data that it had not flushed may be gone",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def restart(self) -> None:
+        """Stop the broker gracefully and start it again: same port, same data."""
+        self.stop()
+        self.start()
+
+    def kill(self) -> None:
+        """End the broker with SIGKILL; ``start`` begins it again with the same port and data.
+
+        Raises:
+            UsageError: it does not run.
+        """
+        process, self._process = self._running(), None
+        self._killed = True
+        process.kill()
+        process.wait()
+
+    def close(self, *, keep_log: bool = False) -> None:
+        """Stop the broker and remove what it wrote; again is nothing.
+
+        Args:
+            keep_log: leave the log where it is, even in its temporary place.
+        """
+        try:
+            self.stop()
+        finally:
+            guard, self._guard = self._guard, None
+            self._ports = None
+            if guard is not None:
+                guard.release()
+                guard.wait_until_reaped(STOP_TIMEOUT)
+            if self._log_path is not None and self._given_log is None and not keep_log:
+                self._log_path.unlink(missing_ok=True)
+
+    def hand_over(self) -> None:
+        """Let go of the running broker, for others that have joined its guard to go on with.
+
+        Raises:
+            UsageError: it does not run.
+        """
+        process, self._process = self._running(), None
+        guard, self._guard = self._hold(), None
+        left_running.append(process)
+        guard.release()
+
+    def _address(self) -> str:
+        if self._ports is None:
+            raise UsageError("this Kafka has no address before start() and after close()")
+        return f"{HOST}:{self._ports[0]}"
+
+    def _hold(self) -> Guard:
+        if self._guard is None:
+            raise UsageError("this Kafka was never started, or is closed")
+        return self._guard
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise UsageError("this Kafka does not run; start() begins it")
+        return self._process
+
+    def _prepare(self) -> None:
+        """Folder, guard, ports, properties, and storage formatted as KRaft wants it."""
+        class_path = kafka_class_path()
+        folder = Path(tempfile.mkdtemp(prefix="kgroup-kafka-"))
+        self._log_path = self._given_log or folder.with_suffix(".log")
+        self._guard = Guard.found(folder, self._log_path)
+        broker, controller = free_ports(2, HOST)
+        self._ports = (broker, controller)
+        self._write_properties()
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        command = self._java(class_path, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+        config = str(self._properties_file())
+        arguments = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", config]
+        with self._log_path.open("ab") as log:
+            try:
+                status = subprocess.run(
+                    [*command, *arguments],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    check=False,
+                    timeout=START_TIMEOUT,
+                ).returncode
+            except subprocess.TimeoutExpired as error:
+                raise self._failure(
+                    f"could not format its storage in {error.timeout:g} s"
+                ) from error
+        if status != 0:
+            raise self._failure(f"could not format its storage (exit status {status})")
+
+    def _launch(self, timeout: float) -> None:
+        class_path = kafka_class_path()
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*self._java(class_path), "kafka.Kafka", str(self._properties_file())],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                # A session of its own: Ctrl-C in a terminal is for the tests to act on, and the
+                # broker ends after them.
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + timeout
+        process = self._process
+
+        def pause(reason: str) -> None:
+            if process.poll() is not None:
+                raise self._failure(f"ended while starting (exit status {process.returncode})")
+            if time.monotonic() > deadline:
+                raise self._failure(f"is not ready {timeout:g} s after its start: {reason}")
+            time.sleep(PAUSE)
+
+        try:
+            wait_until_open(HOST, int(self._address().rpartition(":")[2]), pause)
+            wait_until_serving(self._address(), pause)
+            # It may be somebody else who answers, on a port that this one did not get.
+            pause("it has only just answered")
+        except BaseException:
+            self.stop()
+            raise
+
+    def _write_properties(self) -> None:
+        broker, controller = self._ports or (0, 0)
+        properties = {
+            **self._wanted,
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "listeners": f"PLAINTEXT://{HOST}:{broker},CONTROLLER://{HOST}:{controller}",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": f"1@{HOST}:{controller}",
+            "log.dirs": str(self.folder / "data"),
+        }
+        if self._killed:
+            properties = {**AFTER_KILL, **properties}
+        self._properties_file().write_text(
+            "".join(f"{name}={_escaped(value)}\n" for name, value in sorted(properties.items()))
+        )
+
+    def _java(self, class_path: str, *options: str) -> list[str]:
+        marked = [mark(self.folder), *LOGGING, *options]
+        return [*java_command(heap=self._heap, options=marked), "-cp", class_path]
+
+    def _properties_file(self) -> Path:
+        return self.folder / "server.properties"
+
+    def _log_text(self) -> str:
+        if self._log_path is None or not self._log_path.exists():
+            return ""
+        return self._log_path.read_text(errors="replace")
+
+    def _failure(self, what: str) -> KafkaUnavailableError:
+        return KafkaUnavailableError(
+            f"the real Kafka at {self._address()} {what}. Its log is in {self._log_path} and"
+            f" ends with:\n{self.log_tail()}"
+        )
+
+
+def tail(path: Path, lines: int) -> str:
+    """The last lines of a text file, or what there is to say if there is none."""
+    try:
+        return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
+    except OSError as error:
+        return f"({error})"
+
+
+def _property(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _escaped(value: str) -> str:
+    """A value as Java's properties files have it."""
+    escaped = value.encode("unicode_escape").decode("ascii")
+    return f"\\{escaped}" if escaped.startswith(" ") else escaped

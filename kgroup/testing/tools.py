@@ -1,0 +1,57 @@
+"""Kafka's own command-line tools, by the names of their scripts, against a running broker."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from typing import Final
+
+from kgroup.errors import UsageError
+from kgroup.testing.java import run_java
+
+TOOLS: Final[Mapping[str, str]] = {
+    "kafka-acls": "org.apache.kafka.tools.AclCommand",
+    "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "kafka-features": "org.apache.kafka.tools.FeatureCommand",
+    "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "kafka-groups": "org.apache.kafka.tools.GroupsCommand",
+    "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "kafka-topics": "org.apache.kafka.tools.TopicCommand",
+    "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
+    "kafka-verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
+    "kafka-verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
+}
+"""The class behind each script of Kafka's bin folder that takes ``--bootstrap-server``."""
+
+
+def run_tool(
+    bootstrap_servers: str,
+    tool: str,
+    *args: str,
+    stdin: str | None = None,
+    timeout: float = 60.0,
+) -> subprocess.CompletedProcess[str]:
+    """Run one of Kafka's tools to its end; ``--bootstrap-server`` is put before its arguments.
+
+    Args:
+        bootstrap_servers: ``host:port`` of the broker.
+        tool: a name in ``TOOLS``, as ``kafka-consumer-groups``.
+        args: its arguments.
+        stdin: text for its standard input; none by default.
+        timeout: seconds until it is killed.
+
+    Raises:
+        UsageError: there is no such tool.
+        subprocess.CalledProcessError: it failed; a note has what it printed.
+        subprocess.TimeoutExpired: it was killed.
+        KafkaUnavailableError: no Java, or no jars.
+    """
+    if tool not in TOOLS:
+        raise UsageError(f"no tool {tool!r}; there are {', '.join(TOOLS)}")
+    server = ("--bootstrap-server", bootstrap_servers)
+    return run_java(TOOLS[tool], *server, *args, stdin=stdin, timeout=timeout)
