@@ -40,12 +40,13 @@ class UnknownErrorCode(int):
         return f"<UnknownErrorCode: {int(self)}>"
 
 
+_ERROR_CODES: Final[Mapping[int, ErrorCode]] = {code.value: code for code in ErrorCode}
+
+
 def error_code(number: int) -> ErrorCode | UnknownErrorCode:
     """Give kio's `ErrorCode` of a number, or an `UnknownErrorCode` that keeps it."""
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return UnknownErrorCode(number)
+    known = _ERROR_CODES.get(number)
+    return UnknownErrorCode(number) if known is None else known
 
 
 def build(entity_type: Any, fields: Mapping[str, Any]) -> Any:

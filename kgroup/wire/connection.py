@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed_version
 from typing import Any, Final, final
 
 import trio
@@ -264,7 +265,7 @@ class Connection:
 
     async def _negotiate(self, asked: int) -> bool:
         """Learn the broker's versions; False if it hung up on this version of the question."""
-        correlation_id, body = self._encode(_NEGOTIATION, asked, _SOFTWARE)
+        correlation_id, body = self._encode(_NEGOTIATION, asked, _software)
         try:
             answer = await self._exchange(_NEGOTIATION, correlation_id, body, _nothing)
         except ConnectionLostError as error:
@@ -308,13 +309,16 @@ def _nothing() -> None:
 
 def _software_version() -> str:
     try:
-        return version("kgroup")
+        return installed_version("kgroup")
     except PackageNotFoundError:
         return "unknown"
 
 
-#: What the broker is told of its client (KIP-511).
-_SOFTWARE: Final = {
-    "client_software_name": "kgroup",
-    "client_software_version": _software_version(),
-}
+def _software(version: int) -> Mapping[str, Any]:
+    """What the broker is told of its client, from version 3 on (KIP-511)."""
+    if version < 3:
+        return {}
+    return {"client_software_name": "kgroup", "client_software_version": _SOFTWARE_VERSION}
+
+
+_SOFTWARE_VERSION: Final = _software_version()

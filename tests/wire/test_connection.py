@@ -1,0 +1,437 @@
+"""One connection: what a caller gets for good answers and for every kind of bad one."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from kgroup.errors import (
+    BrokerError,
+    ConnectionLostError,
+    KgroupError,
+    ProtocolError,
+    RequestTimeoutError,
+    UnsupportedVersionError,
+)
+from kgroup.wire.border import encode_response
+from kgroup.wire.connection import Connection
+from kgroup.wire.streams import open_tcp
+from tests.wire.scripted import NO_TIME, RANGES, Peer, ScriptedBroker, api_keys
+
+HEARTBEAT = {"group_id": "g", "generation_id": 1, "member_id": "m"}
+Script = Callable[[Peer], Awaitable[object]]
+
+
+async def opened(broker: ScriptedBroker, **options: Any) -> Connection:
+    """A connection to a scripted broker."""
+    options = {"client_id": "test", "timeout": 10, **options}
+    return await Connection.open(broker.open, "broker", 9092, **options)
+
+
+async def beat(connection: Connection, **options: Any) -> Any:
+    """A heartbeat on it."""
+    return await connection.ask("heartbeat", HEARTBEAT, **{"timeout": 10, **options})
+
+
+async def raw_answer(peer: Peer, answer: Callable[[int], bytes]) -> None:
+    """Negotiate, take a request, and send these bytes made from its correlation id."""
+    await peer.negotiate()
+    request = await peer.request()
+    await peer.stream.send_all(answer(request.correlation_id))
+
+
+def framed(body: bytes) -> bytes:
+    """A frame of these bytes."""
+    return struct.pack(">i", len(body)) + body
+
+
+def good(correlation_id: int, error_code: int = 0) -> bytes:
+    """The frame of a proper answer to a heartbeat."""
+    answer = {"error_code": error_code, **NO_TIME}
+    return framed(encode_response("heartbeat", 4, answer, correlation_id))
+
+
+async def test_an_answer_is_an_entity_in_the_highest_common_version(nursery: trio.Nursery) -> None:
+    """The answer is kio's dataclass of the highest version that both sides speak."""
+    ranges = {**RANGES, "heartbeat": (0, 3)}
+
+    async def script(peer: Peer) -> None:
+        await peer.negotiate(ranges)
+        request = await peer.request()
+        assert (request.version, request.client_id) == (3, "test")
+        assert request.entity.member_id == "m"
+        await peer.answer(request, error_code=27, **NO_TIME)
+
+    connection = await opened(ScriptedBroker(nursery, script))
+    answer = await beat(connection)
+    assert (int(answer.error_code), answer.__version__) == (27, 3)
+    assert connection.version("heartbeat") == 3
+    assert not connection.broken
+    assert repr(connection) == "<Connection to broker:9092, ready>"
+
+
+async def test_fields_may_depend_on_the_version(nursery: trio.Nursery) -> None:
+    """A function given as the fields is called with the version, which max_version bounds."""
+    asked: list[int] = []
+
+    def fields(version: int) -> dict[str, Any]:
+        asked.append(version)
+        return HEARTBEAT
+
+    connection = await opened(ScriptedBroker(nursery, Peer.heartbeats))
+    await connection.ask("heartbeat", fields, timeout=10, max_version=2)
+    assert asked == [2]
+
+
+#: Answers that leave the connection as it was: what a newer broker may send.
+TOLERABLE = {
+    "an unknown error code": (lambda number: good(number, 999), 999),
+    "an unknown tagged field": (
+        lambda number: framed(struct.pack(">iBihB", number, 0, 0, 27, 1) + b"\x63\x02hi"),
+        27,
+    ),
+    "an unknown tagged field in the header": (
+        lambda number: framed(struct.pack(">iB", number, 1) + b"\x63\x01h" + bytes(7)),
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", TOLERABLE)
+async def test_what_newer_brokers_send_breaks_nothing(kind: str, nursery: trio.Nursery) -> None:
+    """The caller gets the answer with its error's number, and the connection stays usable."""
+    answer, error_code = TOLERABLE[kind]
+
+    async def script(peer: Peer) -> None:
+        await raw_answer(peer, answer)
+        await peer.answer(await peer.request(), error_code=0, **NO_TIME)
+
+    connection = await opened(ScriptedBroker(nursery, script))
+    assert int((await beat(connection)).error_code) == error_code
+    assert not connection.broken
+    assert (await beat(connection)).error_code == 0
+
+
+#: Answers that cannot be used, the error's class, and a part of its text.
+BAD: dict[str, tuple[Callable[[int], bytes], type[KgroupError], str]] = {
+    "a frame shorter than a correlation id": (
+        lambda _: struct.pack(">i", 3) + b"abc",
+        ProtocolError,
+        "announced a frame of 3 bytes",
+    ),
+    "a negative length": (lambda _: b"\xff" * 4, ProtocolError, "a frame of -1 bytes"),
+    "an oversized frame": (
+        lambda _: struct.pack(">i", 2**30),
+        ProtocolError,
+        "the limit is 1000; is this Kafka's port",
+    ),
+    "another protocol": (lambda _: b"HTTP/1.1 400 Bad Request\r\n", ProtocolError, "the limit is"),
+    "a wrong correlation id": (
+        lambda number: good(number + 1),
+        ProtocolError,
+        "answered Heartbeat .correlation id 2. with correlation id 3",
+    ),
+    "a truncated body": (
+        lambda number: framed(struct.pack(">iBi", number, 0, 0)),
+        ProtocolError,
+        "the answer of broker:9092 to Heartbeat v4 cannot be read",
+    ),
+    "garbage": (
+        lambda number: framed(struct.pack(">i", number) + b"\xff" * 20),
+        ProtocolError,
+        "the answer of broker:9092 to Heartbeat v4 cannot be read",
+    ),
+    "bytes after the last field": (
+        lambda number: framed(good(number)[4:] + b"x"),
+        ProtocolError,
+        "has 1 bytes after its last field",
+    ),
+    "the end of the stream": (lambda _: b"", ConnectionLostError, "closed the connection cleanly"),
+    "the end within the length": (
+        lambda _: b"\0\0",
+        ConnectionLostError,
+        "closed the connection after 2 bytes of an answer",
+    ),
+    "the end within the body": (
+        lambda number: good(number)[:-2],
+        ConnectionLostError,
+        "closed the connection after 14 bytes of an answer",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+async def test_a_bad_answer_breaks_its_connection_only(kind: str, nursery: trio.Nursery) -> None:
+    """A bad answer is one clear error that says it was sent; the connection is closed."""
+    answer, error_class, text = BAD[kind]
+    broker = ScriptedBroker(nursery, lambda peer: raw_answer(peer, answer), Peer.heartbeats)
+    bystander_first = await opened(broker, max_frame=1000)
+    bystander = await opened(broker)
+    with pytest.raises(error_class, match=text) as caught:
+        await beat(bystander_first)
+    assert caught.value.sent  # type: ignore[attr-defined] # all of them are TransportErrors
+    assert bystander_first.broken
+    assert not bystander_first.closed
+    assert "broken: Heartbeat" in repr(bystander_first) or "broken: the answer" in repr(
+        bystander_first
+    )
+    with pytest.raises(ConnectionLostError, match="Heartbeat was not sent") as caught:
+        await beat(bystander_first)
+    assert not caught.value.sent
+    assert (await beat(bystander)).error_code == 0
+
+
+@pytest.mark.parametrize(("size", "begun"), [(0, False), (2, True), (9, True)])
+async def test_an_error_says_whether_the_answer_had_begun(
+    size: int, begun: bool, nursery: trio.Nursery
+) -> None:
+    """``answer_begun`` is whether any byte of the answer had arrived."""
+    broker = ScriptedBroker(nursery, lambda peer: raw_answer(peer, lambda i: good(i)[:size]))
+    with pytest.raises(ConnectionLostError) as caught:
+        await beat(await opened(broker))
+    assert caught.value.answer_begun is begun
+
+
+async def test_bytes_after_an_answer_break_the_connection_but_not_the_answer(
+    nursery: trio.Nursery,
+) -> None:
+    """A whole answer is given even if unasked bytes follow it; the connection is not used again."""
+    broker = ScriptedBroker(nursery, lambda peer: raw_answer(peer, lambda i: good(i) + b"more"))
+    connection = await opened(broker)
+    assert (await beat(connection)).error_code == 0
+    assert "4 bytes followed the answer" in repr(connection)
+
+
+async def test_an_answer_in_pieces_is_put_together(nursery: trio.Nursery) -> None:
+    """An answer that arrives byte by byte is the same answer."""
+
+    async def script(peer: Peer) -> None:
+        await peer.negotiate()
+        for byte in good((await peer.request()).correlation_id, 22):
+            await peer.stream.send_all(bytes([byte]))
+            await trio.testing.wait_all_tasks_blocked()
+
+    assert (await beat(await opened(ScriptedBroker(nursery, script)))).error_code == 22
+
+
+async def test_a_reset_is_a_lost_connection() -> None:
+    """A TCP reset while waiting for the answer is a ConnectionLostError, and breaks."""
+    async with trio.open_nursery() as nursery:
+        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+
+        async def serve(stream: trio.SocketStream) -> None:
+            peer = Peer(stream)
+            await peer.negotiate()
+            await peer.request()
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            await stream.aclose()
+
+        await nursery.start(trio.serve_listeners, serve, listeners)
+        host, port = listeners[0].socket.getsockname()
+        connection = await Connection.open(open_tcp, host, port, client_id=None, timeout=10)
+        with pytest.raises(ConnectionLostError, match="lost the connection") as caught:
+            await beat(connection)
+        assert caught.value.sent
+        assert not caught.value.answer_begun
+        assert connection.broken
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_request_that_cannot_be_made_is_refused_before_it_is_sent(
+    nursery: trio.Nursery,
+) -> None:
+    """Wrong fields are a ValueError, or an UnsupportedVersionError where the broker is too old."""
+    ranges = {**RANGES, "join_group": (0, 1), "heartbeat": (0, 2)}
+
+    async def script(peer: Peer) -> None:
+        await peer.negotiate(ranges)
+        await peer.rest()
+
+    connection = await opened(ScriptedBroker(nursery, script))
+    with pytest.raises(UnsupportedVersionError, match="JoinGroup v2 to v9.*offers v0 to v1"):
+        await connection.ask("join_group", {}, timeout=10)
+    with pytest.raises(UnsupportedVersionError, match="Heartbeat up to v2.*group_instance_id"):
+        await connection.ask("heartbeat", {**HEARTBEAT, "group_instance_id": "i"}, timeout=10)
+    with pytest.raises(ValueError, match="SyncGroupRequest v5 needs .*group_id"):
+        await connection.ask("sync_group", {}, timeout=10)
+    assert not connection.broken
+    await connection.aclose()
+
+
+async def test_requests_take_turns_in_the_order_of_asking(nursery: trio.Nursery) -> None:
+    """Requests of several tasks are sent one after the other, first come first served."""
+    seen: list[int] = []
+
+    async def script(peer: Peer) -> None:
+        await peer.negotiate()
+        for _ in range(5):
+            request = await peer.request()
+            await trio.testing.wait_all_tasks_blocked()
+            assert not peer.frames.unread
+            seen.append(request.entity.generation_id)
+            await peer.answer(request, error_code=0, **NO_TIME)
+
+    connection = await opened(ScriptedBroker(nursery, script))
+
+    async def ask(number: int) -> None:
+        await connection.ask("heartbeat", {**HEARTBEAT, "generation_id": number}, timeout=10)
+
+    async with trio.open_nursery() as askers:
+        for number in range(5):
+            askers.start_soon(ask, number)
+            await trio.testing.wait_all_tasks_blocked()
+            assert number or "busy" in repr(connection)
+    assert seen == [0, 1, 2, 3, 4]
+
+
+async def test_closing_fails_the_request_in_flight(nursery: trio.Nursery) -> None:
+    """``aclose`` makes a request in flight, and every later one, a ConnectionLostError."""
+
+    async def script(peer: Peer) -> None:
+        await peer.negotiate()
+        await peer.rest()
+
+    connection = await opened(ScriptedBroker(nursery, script))
+
+    async def ask() -> None:
+        with pytest.raises(ConnectionLostError) as caught:
+            await beat(connection)
+        assert caught.value.sent
+
+    async with trio.open_nursery() as askers:
+        askers.start_soon(ask)
+        await trio.testing.wait_all_tasks_blocked()
+        await connection.aclose()
+    assert connection.closed
+    assert "closed" in repr(connection)
+    with pytest.raises(ConnectionLostError, match="was not sent"):
+        await beat(connection)
+
+
+async def test_refused_and_unknown_addresses_are_lost_connections(nursery: trio.Nursery) -> None:
+    """Where no stream can be opened the error says to whom, and that nothing was sent."""
+    with pytest.raises(ConnectionLostError, match="no connection to broker:9092") as caught:
+        await opened(ScriptedBroker(nursery))
+    assert not caught.value.sent
+
+
+class TestNegotiation:
+    """How a connection learns the broker's versions."""
+
+    @pytest.mark.parametrize(("offered", "then"), [(3, 3), (0, 0), (None, 0), (7, 0)])
+    async def test_an_older_broker_says_which_version_it_wants(
+        self, offered: int | None, then: int, nursery: trio.Nursery
+    ) -> None:
+        """UNSUPPORTED_VERSION has the form of v0; its range says how to ask again."""
+        ranges = {} if offered is None else {"api_versions": (0, offered)}
+
+        async def script(peer: Peer) -> None:
+            request = await peer.request()
+            refusal = {"error_code": 35, "api_keys": api_keys(ranges)}
+            await peer.frames.send(
+                encode_response("api_versions", 0, refusal, request.correlation_id)
+            )
+            assert (await peer.negotiate()).version == then
+            await peer.rest()
+
+        connection = await opened(ScriptedBroker(nursery, script))
+        assert connection.version("heartbeat") == 4
+        await connection.aclose()
+
+    async def test_a_refusal_that_cannot_be_read_is_a_refusal(self, nursery: trio.Nursery) -> None:
+        """UNSUPPORTED_VERSION followed by anything is answered by asking in v0."""
+
+        async def script(peer: Peer) -> None:
+            request = await peer.request()
+            await peer.frames.send(struct.pack(">ih", request.correlation_id, 35) + b"\xff")
+            assert (await peer.negotiate()).version == 0
+            await peer.rest()
+
+        await (await opened(ScriptedBroker(nursery, script))).aclose()
+
+    async def test_a_broker_that_hangs_up_is_asked_in_v0_on_another_connection(
+        self, nursery: trio.Nursery
+    ) -> None:
+        """Where the first question ends the connection, the second one is v0."""
+
+        async def script(peer: Peer) -> None:
+            assert (await peer.negotiate()).version == 0
+            await peer.rest()
+
+        broker = ScriptedBroker(nursery, Peer.request, script)
+        connection = await opened(broker)
+        assert broker.opened == 2
+        await connection.aclose()
+
+    async def test_a_broker_that_always_hangs_up_is_lost(self, nursery: trio.Nursery) -> None:
+        """Two connections that end unanswered are an error, not a third try."""
+        broker = ScriptedBroker(nursery, Peer.request, Peer.request, Peer.heartbeats)
+        with pytest.raises(ConnectionLostError, match="closed the connection cleanly"):
+            await opened(broker)
+        assert broker.opened == 2
+
+    @pytest.mark.parametrize(
+        ("error_code", "expected", "text"),
+        [
+            (35, UnsupportedVersionError, "refuses ApiVersions in every version"),
+            (58, BrokerError, r"ApiVersions was answered with SASL_AUTHENTICATION_FAILED \(58\)"),
+            (999, BrokerError, r"ApiVersions was answered with UNKNOWN_ERROR_999 \(999\)"),
+        ],
+    )
+    async def test_an_error_in_the_answer_is_raised(
+        self, error_code: int, expected: type[KgroupError], text: str, nursery: trio.Nursery
+    ) -> None:
+        """An error that cannot be mended by another version surfaces, and nothing stays open."""
+
+        async def script(peer: Peer) -> None:
+            while True:
+                request = await peer.request()
+                version = 0 if error_code == 35 else request.version
+                answer = {"error_code": error_code, "api_keys": []}
+                answer |= NO_TIME if version else {}
+                await peer.frames.send(
+                    encode_response("api_versions", version, answer, request.correlation_id)
+                )
+
+        broker = ScriptedBroker(nursery, script)
+        with pytest.raises(expected, match=text):
+            await opened(broker)
+        with pytest.raises(trio.ClosedResourceError):
+            await broker.streams[0].receive_some()
+
+    async def test_an_answer_that_is_not_kafkas_is_an_error(self, nursery: trio.Nursery) -> None:
+        """An answer too short to hold an error cannot be read."""
+
+        async def script(peer: Peer) -> None:
+            request = await peer.request()
+            await peer.frames.send(struct.pack(">i", request.correlation_id))
+
+        with pytest.raises(ProtocolError, match="ApiVersions v4 cannot be read"):
+            await opened(ScriptedBroker(nursery, script))
+
+    @pytest.mark.usefixtures("autojump_clock")
+    async def test_it_has_one_deadline(self, nursery: trio.Nursery) -> None:
+        """Connecting and negotiating share the timeout; its passing leaves nothing open."""
+        broker = ScriptedBroker(nursery, Peer.rest)
+        with pytest.raises(RequestTimeoutError, match="no answer to ApiVersions from broker:9092"):
+            await opened(broker, timeout=3)
+        with pytest.raises(trio.ClosedResourceError):
+            await broker.streams[0].receive_some()
+
+    @pytest.mark.usefixtures("autojump_clock")
+    async def test_connecting_has_the_deadline_too(self) -> None:
+        """A stream that never opens is a RequestTimeoutError of which nothing was sent."""
+
+        async def never(_host: str, _port: int) -> trio.abc.Stream:
+            await trio.sleep_forever()
+            raise AssertionError
+
+        with pytest.raises(RequestTimeoutError, match="no connection to b:1 within 5 s") as caught:
+            await Connection.open(never, "b", 1, client_id=None, timeout=5)
+        assert not caught.value.sent
