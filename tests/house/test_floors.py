@@ -31,12 +31,15 @@ FLOORS: Final[tuple[tuple[frozenset[str], ...], ...]] = (
     # Decisions without I/O.
     (
         frozenset({"kgroup.assignors"}),
+        frozenset({"kgroup.backoff"}),
+        frozenset({"kgroup.clocks"}),
+        frozenset({"kgroup.lease"}),
         frozenset({"kgroup.recovery"}),
         frozenset({"kgroup.broker.groups"}),
         frozenset({"kgroup.wire.versions"}),
     ),
-    # The wire.
-    (frozenset({"kgroup.wire"}),),
+    # The wire, and asking again by the recovery table.
+    (frozenset({"kgroup.wire"}), frozenset({"kgroup.retry"})),
     # The cluster, and the coordinator as the client sees it.
     (frozenset({"kgroup.cluster", "kgroup.coordinator"}),),
     # Live parts; none imports another.

@@ -19,13 +19,23 @@ def test_a_checkout_without_links_is_told_so(tmp_path: Path) -> None:
     """Where git has made text files of the links, pytest ends at once and names both."""
     tests = tmp_path / "tests"
     tests.mkdir()
-    shutil.copy(ROOT / "tests" / "conftest.py", tests)
+    for name in ("conftest.py", "timeouts.py"):
+        shutil.copy(ROOT / "tests" / name, tests)
     (tests / "test_nothing.py").write_text("def test_nothing() -> None: ...\n")
     (tmp_path / "kgroup").mkdir()
     for link in LINKS:
         (tmp_path / link).write_text(f"../{Path(link).name}")
 
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir=.", "tests"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        "--import-mode=importlib",
+        "--rootdir=.",
+        "tests",
+    ]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 
     assert ended.returncode == 4, ended.stdout

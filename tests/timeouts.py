@@ -1,0 +1,64 @@
+"""How a test that hangs in trio ends: cancelled, so that the tests after it are not harmed.
+
+pytest-timeout's signal raises wherever the event loop happens to be, which leaves trio's run half
+alive in this thread. Here the signal first cancels the run from within and shows what each task
+was waiting for; only a run that does not end so within ``GRACE`` seconds is broken off its way.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import traceback
+from collections.abc import Generator, Iterator
+from types import FrameType
+from typing import Final
+
+import pytest
+import trio
+
+GRACE: Final = 5.0
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_timeout_set_timer() -> Generator[None, object, object]:
+    """Let pytest-timeout arm its signal, and stand before its handler."""
+    armed = yield
+    break_off = signal.getsignal(signal.SIGALRM)
+    cancelled = False
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal cancelled
+        if trio.lowlevel.in_trio_run() and not cancelled:
+            cancelled = True
+            signal.setitimer(signal.ITIMER_REAL, GRACE)
+            trio.lowlevel.current_trio_token().run_sync_soon(cancel_run)
+        elif callable(break_off):
+            break_off(number, frame)
+
+    if callable(break_off):
+        signal.signal(signal.SIGALRM, handle)
+    return armed
+
+
+def cancel_run() -> None:
+    """Tell what every task waits for, and end trio's run by the crash of a system task."""
+    root = trio.lowlevel.current_root_task()
+    for task in tasks_below(root) if root else ():
+        stack = traceback.StackSummary.extract(task.iter_await_frames())
+        sys.stderr.write(f"\n{task.name} waits at\n{''.join(stack.format())}")
+    trio.lowlevel.spawn_system_task(crash)
+
+
+def tasks_below(task: trio.lowlevel.Task) -> Iterator[trio.lowlevel.Task]:
+    """A task and every task in its nurseries."""
+    yield task
+    for nursery in task.child_nurseries:
+        for child in nursery.child_tasks:
+            yield from tasks_below(child)
+
+
+async def crash() -> None:
+    """Be the cause that the failed test shows."""
+    msg = "Timeout: the test took too long; what its tasks waited for is in its standard error"
+    raise TimeoutError(msg)
