@@ -63,21 +63,21 @@ class CoordinatorSettings:
                 number = int(properties[name])
             except ValueError as error:
                 raise ConfigError(name, properties[name], "a whole number") from error
-            fields[field] = number if unit is None else number * unit
+            fields[field] = number if unit is None else number * unit / 1000
         try:
             return cls(**fields)  # type: ignore[arg-type] # the table gives counts to counts
         except ValueError as error:
             raise ConfigError("broker properties", dict(properties), str(error)) from error
 
 
-#: Kafka's property -> the field it sets, and the length of its unit in seconds (None: a count).
-PROPERTIES: Final[Mapping[str, tuple[str, float | None]]] = {
-    "group.initial.rebalance.delay.ms": ("initial_rebalance_delay", 0.001),
-    "group.min.session.timeout.ms": ("min_session_timeout", 0.001),
-    "group.max.session.timeout.ms": ("max_session_timeout", 0.001),
+#: Kafka's property -> the field it sets, and its unit in milliseconds (None: a count).
+PROPERTIES: Final[Mapping[str, tuple[str, int | None]]] = {
+    "group.initial.rebalance.delay.ms": ("initial_rebalance_delay", 1),
+    "group.min.session.timeout.ms": ("min_session_timeout", 1),
+    "group.max.session.timeout.ms": ("max_session_timeout", 1),
     "group.max.size": ("group_max_size", None),
     "offset.metadata.max.bytes": ("offset_metadata_max_bytes", None),
-    "offsets.retention.minutes": ("offsets_retention", _MINUTE),
-    "offsets.retention.check.interval.ms": ("offsets_retention_check_interval", 0.001),
+    "offsets.retention.minutes": ("offsets_retention", 60_000),
+    "offsets.retention.check.interval.ms": ("offsets_retention_check_interval", 1),
     "offsets.topic.num.partitions": ("offsets_topic_partitions", None),
 }

@@ -1,0 +1,246 @@
+"""What rules do to members: take in, replace, answer, park, remove.
+
+Source: Kafka's ``GroupMetadataManager``, the method named at each action.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from kgroup.broker.groups.answers import Joined, Synced
+from kgroup.broker.groups.codes import ErrorCode
+from kgroup.broker.groups.members import Member
+from kgroup.broker.groups.requests import JoinGroup
+from kgroup.broker.groups.states import DEAD, EMPTY, PREPARING, STABLE
+from kgroup.broker.groups.timers import TimerKind
+from kgroup.broker.groups.turn import Turn
+
+_FIRST_WITH_SKIP_ASSIGNMENT = 9
+"""The JoinGroup version from which a returning leader is told not to assign (KIP-814)."""
+
+# JoinGroup
+
+
+def turn_away(turn: Turn) -> None:
+    """A member for whom there is no room loses its place, if it had one (``classicGroupJoin``)."""
+    turn.group.remove(turn.event.member_id)
+    turn.end_session(turn.event.member_id)
+
+
+def hand_out_id(turn: Turn) -> None:
+    """Give an id to come back with (``classicGroupJoinNewDynamicMember``)."""
+    request: JoinGroup = turn.event
+    member_id = _new_member_id(turn)
+    turn.group.pending[member_id] = None
+    turn.start_session(member_id, request.session_timeout)
+    turn.answer(Joined(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
+
+
+def add_member(turn: Turn) -> None:
+    """Take a new member in and park its join (``addMemberThenRebalanceOrCompleteJoin``).
+
+    Its session does not run yet, for it may not know its id; its join is kept for a fixed time.
+    """
+    request: JoinGroup = turn.event
+    group = turn.group
+    member = Member(
+        member_id=request.member_id or _new_member_id(turn),
+        group_instance_id=request.group_instance_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        rebalance_timeout=_rebalance_timeout(request),
+        session_timeout=request.session_timeout,
+        protocols=request.protocols,
+        is_new=True,
+    )
+    if group.state is PREPARING and group.previous is EMPTY:
+        group.newcomers = True
+    group.add(member, request.protocol_type)
+    group.park_join(member, turn.park())
+    turn.start_session(member.member_id, turn.settings.new_member_join_timeout)
+
+
+def rejoin(turn: Turn) -> None:
+    """Take over what a member sends and park its join, the older copy of which is forgotten.
+
+    Its session runs on (``updateMemberThenRebalanceOrCompleteJoin``).
+    """
+    _update(turn, turn.group.members[turn.event.member_id])
+
+
+def replace_instance(turn: Turn) -> None:
+    """Let a static member's new process take its place, and park its join.
+
+    (``updateStaticMemberThenRebalanceOrCompleteJoin``)
+    """
+    _update(turn, _fence(turn))
+
+
+def replace_instance_quietly(turn: Turn) -> None:
+    """Let a static member's new process take its place and work, and answer at once.
+
+    A leader that can be told to skip the assignment hears who is there; one that cannot hears
+    its old id as leader, and so does not assign.
+    """
+    request: JoinGroup = turn.event
+    group = turn.group
+    old_leader = group.leader
+    member = _fence(turn)
+    _update(turn, member)
+    group.write_record(turn.now)
+    leads = member.member_id == group.leader
+    if request.version >= _FIRST_WITH_SKIP_ASSIGNMENT:
+        answer = turn.joined(member.member_id, with_members=leads)
+        answer = attrs.evolve(answer, skip_assignment=leads)
+    else:
+        answer = turn.joined(member.member_id, with_members=False)
+        answer = attrs.evolve(answer, leader=old_leader or "")
+    turn.answer_join(member, answer)
+
+
+def repeat_join_answer(turn: Turn) -> None:
+    """Tell a member of the generation that it is in (``classicGroupJoinExistingMember``)."""
+    member_id = turn.event.member_id
+    leads = member_id == turn.group.leader
+    turn.answer(turn.joined(member_id, with_members=leads))
+
+
+def _new_member_id(turn: Turn) -> str:
+    prefix = turn.event.group_instance_id
+    return f"{turn.event.client_id if prefix is None else prefix}-{turn.new_id()}"
+
+
+def _rebalance_timeout(request: JoinGroup) -> float:
+    timeout = request.rebalance_timeout
+    return request.session_timeout if timeout is None else timeout
+
+
+def _fence(turn: Turn) -> Member:
+    """Refuse what the instance's old process waits for, and give its place a new id."""
+    group, request = turn.group, turn.event
+    owner = group.member_of_instance(request.group_instance_id)
+    assert owner is not None
+    old = group.members[owner]
+    turn.answer_join(old, Joined(error=ErrorCode.FENCED_INSTANCE_ID, member_id=owner))
+    turn.answer_sync(old, ErrorCode.FENCED_INSTANCE_ID)
+    turn.end_session(owner)
+    member = group.replace(old, _new_member_id(turn))
+    turn.extend_session(member)
+    return member
+
+
+def _update(turn: Turn, member: Member) -> None:
+    request: JoinGroup = turn.event
+    turn.group.set_protocols(member, request.protocols)
+    member.rebalance_timeout = _rebalance_timeout(request)
+    member.session_timeout = request.session_timeout
+    turn.answer_parked(turn.group.park_join(member, turn.park()), None)
+
+
+# SyncGroup
+
+
+def park_sync(turn: Turn) -> None:
+    """Keep a sync until the leader's comes; the older copy of it is forgotten."""
+    member = turn.group.members[turn.event.member_id]
+    turn.answer_parked(member.parked_sync, None)
+    member.parked_sync = turn.park()
+    note_sync(turn)
+
+
+def note_sync(turn: Turn) -> None:
+    """A member has synced; when all have, nobody is waited for (``removePendingSyncMember``)."""
+    turn.group.unsynced.pop(turn.event.member_id, None)
+    if not turn.group.unsynced:
+        turn.cancel_timer(TimerKind.SYNC)
+
+
+def take_assignments(turn: Turn) -> None:
+    """Take the leader's assignments and answer all syncs; who was left out gets no bytes."""
+    group = turn.group
+    given = {one.member_id: one.assignment for one in turn.event.assignments}
+    for member in group.members.values():
+        member.assignment = given.get(member.member_id, b"")
+    group.write_record(turn.now)
+    for member in group.members.values():
+        if turn.answer_sync(member, ErrorCode.NONE):
+            turn.extend_session(member)
+    group.enter(STABLE, turn.now)
+
+
+def give_assignment(turn: Turn) -> None:
+    """Tell a member its assignment again; its session runs on."""
+    group = turn.group
+    turn.answer(
+        Synced(
+            protocol_type=group.protocol_type,
+            protocol_name=group.protocol_name,
+            assignment=group.members[turn.event.member_id].assignment,
+        )
+    )
+
+
+# Heartbeat and OffsetCommit
+
+
+def extend_session(turn: Turn) -> None:
+    """A sign of life (``rescheduleClassicGroupMemberHeartbeat``)."""
+    turn.extend_session(turn.group.members[turn.event.member_id])
+
+
+# LeaveGroup and timers
+
+
+def drop_pending(turn: Turn) -> None:
+    """An id that was handed out is void."""
+    turn.group.remove(turn.event.member_id)
+    turn.end_session(turn.event.member_id)
+
+
+def remove_member(turn: Turn) -> None:
+    """A member leaves or has died (``removeCurrentMemberFromClassicGroup``)."""
+    _remove(turn, turn.event.member_id)
+
+
+def remove_instance(turn: Turn) -> None:
+    """A static member is removed by an administrator who knows only its instance id."""
+    owner = turn.group.member_of_instance(turn.event.group_instance_id)
+    assert owner is not None
+    _remove(turn, owner)
+
+
+def remove_unsynced(turn: Turn) -> None:
+    """Whoever has not synced in time is out (``expirePendingSync``)."""
+    for member_id in list(turn.group.unsynced):
+        turn.group.remove(member_id)
+        turn.end_session(member_id)
+
+
+# The end of a group
+
+
+def refuse_all_parked(turn: Turn) -> None:
+    """Send whoever waits to the group's next coordinator (``onUnloaded``)."""
+    for member in turn.group.members.values():
+        refusal = Joined(error=ErrorCode.NOT_COORDINATOR, member_id=member.member_id)
+        turn.answer_join(member, refusal)
+        turn.answer_sync(member, ErrorCode.NOT_COORDINATOR)
+
+
+def bury(turn: Turn) -> None:
+    """The group is no more; none of its timers will come."""
+    group = turn.group
+    for member_id in (*group.members, *group.pending):
+        turn.end_session(member_id)
+    turn.cancel_timer(TimerKind.JOIN)
+    turn.cancel_timer(TimerKind.SYNC)
+    group.enter(DEAD, turn.now)
+
+
+def _remove(turn: Turn, member_id: str) -> None:
+    """Take a member out: its parked join is answered so that it may try again, its sync never."""
+    member = turn.group.members[member_id]
+    turn.end_session(member_id)
+    turn.answer_join(member, Joined(error=ErrorCode.UNKNOWN_MEMBER_ID))
+    turn.answer_parked(member.parked_sync, None)
+    turn.group.remove(member_id)

@@ -1,0 +1,175 @@
+"""The questions that rules ask, each about the event in hand and its group. None changes anything.
+
+Source: Kafka's ``ClassicGroup.validateMember`` and ``supportsProtocols``,
+``GroupMetadataManager.acceptJoiningMember``.
+"""
+
+from __future__ import annotations
+
+from kgroup.broker.groups.states import EMPTY, PREPARING
+from kgroup.broker.groups.turn import Turn
+
+_FIRST_WITH_MEMBER_ID_REQUIRED = 4
+"""The JoinGroup version from which a new dynamic member is first given an id (KIP-394)."""
+
+# Who asks
+
+
+def has_no_id(turn: Turn) -> bool:
+    """No member id was sent."""
+    return not turn.event.member_id
+
+
+def has_instance(turn: Turn) -> bool:
+    """An instance id was sent."""
+    return turn.event.group_instance_id is not None
+
+
+def instance_is_known(turn: Turn) -> bool:
+    """The instance id is a member's."""
+    instance = turn.event.group_instance_id
+    return instance is not None and turn.group.member_of_instance(instance) is not None
+
+
+def instance_is_unknown(turn: Turn) -> bool:
+    """An instance id was sent, and is no member's."""
+    return has_instance(turn) and not instance_is_known(turn)
+
+
+def instance_is_anothers(turn: Turn) -> bool:
+    """The instance id is that of a member with another id than the one sent."""
+    instance = turn.event.group_instance_id
+    owner = None if instance is None else turn.group.member_of_instance(instance)
+    return owner is not None and owner != turn.event.member_id
+
+
+def is_pending(turn: Turn) -> bool:
+    """The id was handed out, and its owner has not joined yet."""
+    return turn.event.member_id in turn.group.pending
+
+
+def is_no_member(turn: Turn) -> bool:
+    """The id is no member's."""
+    return turn.event.member_id not in turn.group.members
+
+
+def is_leader(turn: Turn) -> bool:
+    """The id is the leader's."""
+    return bool(turn.event.member_id == turn.group.leader)
+
+
+def is_anonymous(turn: Turn) -> bool:
+    """No generation, member id or instance id was sent."""
+    return turn.event.generation_id < 0 and has_no_id(turn) and not has_instance(turn)
+
+
+def has_no_generation(turn: Turn) -> bool:
+    """No generation was sent."""
+    return bool(turn.event.generation_id < 0)
+
+
+def names_a_generation(turn: Turn) -> bool:
+    """A generation was sent."""
+    return not has_no_generation(turn)
+
+
+def generation_differs(turn: Turn) -> bool:
+    """The generation is not the group's."""
+    return bool(turn.event.generation_id != turn.group.generation_id)
+
+
+# Joining
+
+
+def is_over_size(turn: Turn) -> bool:
+    """There is no room for this member (``group.max.size``).
+
+    While joins are parked, those count: the last ones to join again have to go.
+    """
+    group = turn.group
+    if group.state is EMPTY:
+        return False
+    member = group.members.get(turn.event.member_id)
+    if group.state is PREPARING:
+        is_in, size = member is not None and member.parked_join is not None, group.joined
+    else:
+        is_in, size = member is not None, len(group.members)
+    return not is_in and size >= turn.settings.group_max_size
+
+
+def shares_no_protocol(turn: Turn) -> bool:
+    """The protocol type is not the group's, or no protocol is known to all members."""
+    return not turn.group.supports(turn.event.protocol_type, turn.event.protocols)
+
+
+def needs_an_id_first(turn: Turn) -> bool:
+    """This version of the request can be asked to come again with the id it is given."""
+    return bool(turn.event.version >= _FIRST_WITH_MEMBER_ID_REQUIRED)
+
+
+def changes_nothing(turn: Turn) -> bool:
+    """The member joins with the protocols that it has, in the same order."""
+    return bool(turn.group.members[turn.event.member_id].protocols == turn.event.protocols)
+
+
+def keeps_the_protocol(turn: Turn) -> bool:
+    """With what the known instance sends now, the vote would end as it did."""
+    group, request = turn.group, turn.event
+    owner = group.member_of_instance(request.group_instance_id)
+    assert owner is not None
+    elected = group.protocol_if(group.members[owner], request.protocols)
+    return elected == (group.protocol_name or "")
+
+
+# Syncing
+
+
+def protocol_differs(turn: Turn) -> bool:
+    """A protocol type or name was sent that is not the group's."""
+    return _differs(turn.event.protocol_type, turn.group.protocol_type) or _differs(
+        turn.event.protocol_name, turn.group.protocol_name
+    )
+
+
+def _differs(sent: str | None, known: str | None) -> bool:
+    return sent is not None and known is not None and sent != known
+
+
+# Timers
+
+
+def may_wait_longer(turn: Turn) -> bool:
+    """The initial wait brought new members, and there is time left for more."""
+    wait = turn.group.initial_wait
+    return wait is not None and turn.group.newcomers and wait.remaining > 0
+
+
+def is_spared(turn: Turn) -> bool:
+    """The member waits for the group, so the end of its session does not count."""
+    return turn.group.members[turn.event.member_id].is_spared
+
+
+def all_have_synced(turn: Turn) -> bool:
+    """No sync is missing."""
+    return not turn.group.unsynced
+
+
+# A join that completes
+
+
+def has_no_members(turn: Turn) -> bool:
+    """The group has no members."""
+    return not turn.group.members
+
+
+def nobody_has_joined(turn: Turn) -> bool:
+    """No member has a parked join; static members may have stayed all the same."""
+    return turn.group.joined == 0
+
+
+# Offsets and administration
+
+
+def speaks_another_protocol(turn: Turn) -> bool:
+    """Members do not use the consumer protocol, so what they subscribe to is unknown."""
+    return not turn.group.is_of_consumers

@@ -1,0 +1,292 @@
+"""A classic group: its data, and the small operations that keep the data consistent.
+
+What to do when is not decided here; that is in ``tables``.
+
+INVARIANTS: every static member's instance id maps to that member alone; a leader is a member;
+an id is pending or a member, never both; a state is only entered from those in PREDECESSORS.
+
+Source: Kafka's ``ClassicGroup``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import final
+
+import attrs
+
+from kgroup.broker.groups.answers import JoinedMember
+from kgroup.broker.groups.java import hash_map_order
+from kgroup.broker.groups.members import Member, Parked
+from kgroup.broker.groups.records import GroupRecord, MemberRecord
+from kgroup.broker.groups.requests import Protocol
+from kgroup.broker.groups.states import EMPTY, PREDECESSORS, GroupState
+from kgroup.broker.groups.subscription import CONSUMER, subscribed_topics
+
+
+@final
+@attrs.frozen
+class InitialWait:
+    """The wait of an empty group's first join: this period, and what is left after it."""
+
+    delay: float
+    remaining: float
+
+
+@final
+@attrs.define(eq=False)
+class Group:
+    """One group.
+
+    Attributes:
+        previous: the state before this one; after EMPTY a join waits for more members.
+        since: when the state was entered; None if the record that it came from did not say.
+        protocol_type: of the members it has, or had last; None for a group of offsets only.
+        protocol_name: the protocol selected for this generation.
+        pending: ids handed out, whose owners have not joined yet (KIP-394). In order.
+        unsynced: ids of this generation that have not synced yet. In order.
+        topics: what the members subscribed to when the last join completed; None if unknown.
+        newcomers: whether a member was added during the initial wait.
+        initial_wait: the wait that the JOIN timer is for, if it is the initial one.
+        record: what a failover would find of this group.
+        trail: states entered during the event in hand; ``rules`` checks them.
+    """
+
+    group_id: str
+    state: GroupState = EMPTY
+    previous: GroupState = GroupState.DEAD
+    since: float | None = None
+    generation_id: int = 0
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader: str | None = None
+    members: dict[str, Member] = attrs.field(factory=dict)
+    pending: dict[str, None] = attrs.field(factory=dict)
+    unsynced: dict[str, None] = attrs.field(factory=dict)
+    topics: frozenset[str] | None = None
+    newcomers: bool = False
+    initial_wait: InitialWait | None = None
+    record: GroupRecord | None = None
+    trail: list[GroupState] = attrs.field(factory=list)
+    _static: dict[str, str] = attrs.field(factory=dict, init=False)
+    _supporters: Counter[str] = attrs.field(factory=Counter, init=False)
+    _joined: int = attrs.field(default=0, init=False)
+
+    # Who is there
+
+    def member_of_instance(self, group_instance_id: str) -> str | None:
+        """The member id of a static member, or None."""
+        return self._static.get(group_instance_id)
+
+    @property
+    def joined(self) -> int:
+        """How many members have a parked join."""
+        return self._joined
+
+    @property
+    def all_joined(self) -> bool:
+        """Whether every member has a parked join and no id is pending."""
+        return self._joined == len(self.members) and not self.pending
+
+    @property
+    def rebalance_timeout(self) -> float:
+        """The longest of its members', 0 without members."""
+        return max((member.rebalance_timeout for member in self.members.values()), default=0.0)
+
+    # Changes
+
+    def enter(self, state: GroupState, now: float) -> None:
+        """Enter a state."""
+        if self.state not in PREDECESSORS[state]:
+            raise RuntimeError(f"group {self.group_id!r}: {state} cannot follow {self.state}")
+        self.previous, self.state, self.since = self.state, state, now
+        self.trail.append(state)
+
+    def add(self, member: Member, protocol_type: str) -> None:
+        """Take a member in; the first one gives the group its protocol type and its leader."""
+        if not self.members:
+            self.protocol_type = protocol_type
+        if member.group_instance_id is not None:
+            self._static[member.group_instance_id] = member.member_id
+        if self.leader is None:
+            self.leader = member.member_id
+        self.members[member.member_id] = member
+        self._count(member, 1)
+        self.pending.pop(member.member_id, None)
+
+    def remove(self, member_id: str) -> Member | None:
+        """Take a member or a pending id out; another member becomes leader if it was."""
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._count(member, -1)
+            self._joined -= member.parked_join is not None
+            if member.group_instance_id is not None:
+                self._static.pop(member.group_instance_id, None)
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+        self.pending.pop(member_id, None)
+        self.unsynced.pop(member_id, None)
+        return member
+
+    def replace(self, old: Member, member_id: str) -> Member:
+        """Give a static member, that has nothing parked, a new id.
+
+        Its entry in ``unsynced`` stays under the old id, as in Kafka.
+        """
+        assert old.group_instance_id is not None
+        assert old.parked_join is None
+        assert old.parked_sync is None
+        del self.members[old.member_id]
+        member = attrs.evolve(old, member_id=member_id, is_new=False)
+        self.members[member_id] = member
+        if self.leader == old.member_id:
+            self.leader = member_id
+        self._static[old.group_instance_id] = member_id
+        return member
+
+    def set_protocols(self, member: Member, protocols: tuple[Protocol, ...]) -> None:
+        """Change what a member supports."""
+        self._count(member, -1)
+        member.protocols = protocols
+        self._count(member, 1)
+
+    def park_join(self, member: Member, parked: Parked) -> Parked | None:
+        """Park a member's join; gives back the older copy that it takes the place of."""
+        older = self.unpark_join(member)
+        member.parked_join = parked
+        self._joined += 1
+        return older
+
+    def unpark_join(self, member: Member) -> Parked | None:
+        """Take a member's parked join away, if it has one."""
+        parked, member.parked_join = member.parked_join, None
+        self._joined -= parked is not None
+        return parked
+
+    def _count(self, member: Member, by: int) -> None:
+        for name in {protocol.name for protocol in member.protocols}:
+            self._supporters[name] += by
+
+    # Protocols
+
+    def supports(self, protocol_type: str, protocols: tuple[Protocol, ...]) -> bool:
+        """Whether someone with these protocols could be a member."""
+        if self.state is EMPTY:
+            return bool(protocol_type and protocols)
+        return protocol_type == self.protocol_type and any(
+            self._supporters[protocol.name] == len(self.members) for protocol in protocols
+        )
+
+    def elect_protocol(self) -> str:
+        """The protocol with most votes among those that all members support."""
+        candidates = [
+            name for name, count in self._supporters.items() if count == len(self.members)
+        ]
+        votes = Counter(member.vote(candidates) for member in self.members.values())
+        return max(hash_map_order(votes), key=votes.__getitem__)
+
+    def protocol_if(self, member: Member, protocols: tuple[Protocol, ...]) -> str:
+        """What ``elect_protocol`` would give if a member supported these."""
+        before = member.protocols
+        self.set_protocols(member, protocols)
+        try:
+            return self.elect_protocol()
+        finally:
+            self.set_protocols(member, before)
+
+    def joined_members(self) -> tuple[JoinedMember, ...]:
+        """All members, as a leader is told of them."""
+        name = self.protocol_name
+        assert name is not None
+        return tuple(
+            JoinedMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                metadata=member.metadata(name),
+            )
+            for member in self.members.values()
+        )
+
+    # Subscriptions
+
+    @property
+    def is_of_consumers(self) -> bool:
+        """Whether its members speak the consumer protocol."""
+        return self.protocol_type == CONSUMER
+
+    def protects(self, topic: str) -> bool:
+        """Whether offsets of a topic must stay because a member may be using them."""
+        return topic in self.topics if self.topics is not None else self.is_of_consumers
+
+    def read_topics(self) -> frozenset[str] | None:
+        """What its members subscribe to, or None where that cannot be known."""
+        if not self.is_of_consumers:
+            return None
+        if not self.members:
+            return frozenset()
+        if self.protocol_name is None:
+            return None
+        topics: set[str] = set()
+        for member in self.members.values():
+            some = subscribed_topics(member.metadata(self.protocol_name))
+            if some is None:
+                return None
+            topics.update(some)
+        return frozenset(topics)
+
+    # What outlives the coordinator
+
+    def write_record(self, now: float) -> None:
+        """Persist the group as it is now, in a state in which every member has a protocol."""
+        self.record = GroupRecord(
+            group_id=self.group_id,
+            generation_id=self.generation_id,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol_name,
+            leader=self.leader,
+            since=now if self.since is None else self.since,
+            members=tuple(self._member_record(member) for member in self.members.values()),
+        )
+
+    def _member_record(self, member: Member) -> MemberRecord:
+        assert self.protocol_name is not None
+        return MemberRecord(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            rebalance_timeout=member.rebalance_timeout,
+            session_timeout=member.session_timeout,
+            metadata=member.metadata(self.protocol_name),
+            assignment=member.assignment,
+        )
+
+    @classmethod
+    def from_record(cls, record: GroupRecord) -> Group:
+        """The group that a failover finds: Stable, or Empty without members."""
+        group = cls(
+            record.group_id,
+            state=GroupState.STABLE if record.members else EMPTY,
+            since=record.since,
+            generation_id=record.generation_id,
+            protocol_type=record.protocol_type,
+            protocol_name=record.protocol_name,
+            leader=record.leader,
+            record=record,
+        )
+        for known in record.members:
+            assert record.protocol_type is not None
+            assert record.protocol_name is not None
+            member = Member(
+                member_id=known.member_id,
+                group_instance_id=known.group_instance_id,
+                client_id=known.client_id,
+                client_host=known.client_host,
+                rebalance_timeout=known.rebalance_timeout,
+                session_timeout=known.session_timeout,
+                protocols=(Protocol(record.protocol_name, known.metadata),),
+                assignment=known.assignment,
+            )
+            group.add(member, record.protocol_type)
+        group.topics = group.read_topics()
+        return group

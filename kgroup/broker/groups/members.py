@@ -1,0 +1,68 @@
+"""A member of a classic group, as the coordinator keeps it.
+
+Source: Kafka's ``ClassicGroupMember``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import final
+
+import attrs
+
+from kgroup.broker.groups.requests import Protocol, Ticket
+
+
+@final
+@attrs.frozen
+class Parked:
+    """A request that waits for its answer."""
+
+    ticket: Ticket
+
+
+@final
+@attrs.define(eq=False, kw_only=True)
+class Member:
+    """One member. Durations are float seconds.
+
+    Attributes:
+        protocols: by preference.
+        assignment: what the leader gave it last; empty for nothing.
+        parked_join: its join, while it waits for the others.
+        parked_sync: its sync, while it waits for the leader's.
+        is_new: whether it has not been through a completed join yet.
+    """
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout: float
+    session_timeout: float
+    protocols: tuple[Protocol, ...]
+    assignment: bytes = b""
+    parked_join: Parked | None = None
+    parked_sync: Parked | None = None
+    is_new: bool = False
+
+    @property
+    def is_static(self) -> bool:
+        """Whether it has an instance id (KIP-345)."""
+        return self.group_instance_id is not None
+
+    @property
+    def is_spared(self) -> bool:
+        """Whether the end of its session does not count, because it waits for the group.
+
+        A new member is not spared: nobody may be at the other end of its join any more.
+        """
+        return not self.is_new and (self.parked_join is not None or self.parked_sync is not None)
+
+    def metadata(self, protocol_name: str) -> bytes:
+        """Its metadata for a protocol that it knows."""
+        return next(known.metadata for known in self.protocols if known.name == protocol_name)
+
+    def vote(self, candidates: Collection[str]) -> str:
+        """Its favourite among candidates of which it knows at least one."""
+        return next(known.name for known in self.protocols if known.name in candidates)

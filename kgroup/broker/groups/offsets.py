@@ -1,0 +1,115 @@
+"""Commits, fetches and deletes of offsets, once the group has allowed them.
+
+Source: Kafka's ``OffsetMetadataManager`` (``commitOffset``, ``commitTransactionalOffset``,
+``fetchOffsets``, ``fetchAllOffsets``, ``deleteOffsets``).
+"""
+
+from __future__ import annotations
+
+from kgroup.broker.groups.answers import FetchedGroup, FetchedOffset, PartitionResult
+from kgroup.broker.groups.codes import ErrorCode
+from kgroup.broker.groups.group import Group
+from kgroup.broker.groups.java import utf16_length
+from kgroup.broker.groups.records import OffsetRecord
+from kgroup.broker.groups.requests import (
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetchGroup,
+    OffsetToCommit,
+    TxnOffsetCommit,
+)
+from kgroup.broker.groups.settings import CoordinatorSettings
+from kgroup.broker.groups.store import OffsetStore
+from kgroup.model import TopicPartition
+
+
+def commit(
+    now: float,
+    request: OffsetCommit | TxnOffsetCommit,
+    offsets: tuple[OffsetToCommit, ...],
+    store: OffsetStore,
+    settings: CoordinatorSettings,
+) -> tuple[PartitionResult, ...]:
+    """Write these offsets of an allowed commit; one with too long metadata is refused alone."""
+    results = []
+    for one in offsets:
+        error = ErrorCode.NONE
+        if utf16_length(one.metadata or "") > settings.offset_metadata_max_bytes:
+            error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+        else:
+            _write(now, request, one, store)
+        results.append(PartitionResult(topic=one.topic, partition=one.partition, error=error))
+    return tuple(results)
+
+
+def _write(
+    now: float,
+    request: OffsetCommit | TxnOffsetCommit,
+    one: OffsetToCommit,
+    store: OffsetStore,
+) -> None:
+    partition = TopicPartition(one.topic, one.partition)
+    kept = request.retention_time if isinstance(request, OffsetCommit) else None
+    record = OffsetRecord(
+        offset=one.offset,
+        leader_epoch=max(one.leader_epoch, -1),
+        metadata=one.metadata or "",
+        sequence=store.next_sequence(),
+        committed_at=now,
+        expires_at=None if kept is None else now + kept,
+    )
+    if isinstance(request, TxnOffsetCommit):
+        store.commit_pending(request.producer_id, request.group_id, partition, record)
+    else:
+        store.commit(request.group_id, partition, record)
+
+
+def fetch(
+    asked: OffsetFetchGroup, group: Group | None, store: OffsetStore, *, stable: bool
+) -> FetchedGroup:
+    """The committed offsets of a group; without the group there are none.
+
+    ``stable`` puts an error in the place of those that an open transaction may change.
+    """
+    known = {} if group is None else store.of_group(asked.group_id)
+    wanted = known if asked.partitions is None else asked.partitions
+
+    def fetched(partition: TopicPartition) -> FetchedOffset:
+        topic, number = partition.topic, partition.partition
+        if stable and store.is_pending(asked.group_id, partition):
+            unstable = ErrorCode.UNSTABLE_OFFSET_COMMIT
+            return FetchedOffset(topic=topic, partition=number, error=unstable)
+        record = known.get(partition)
+        if record is None:
+            return FetchedOffset(topic=topic, partition=number)
+        return FetchedOffset(
+            topic=topic,
+            partition=number,
+            offset=record.offset,
+            leader_epoch=record.leader_epoch,
+            metadata=record.metadata,
+        )
+
+    return FetchedGroup(
+        group_id=asked.group_id, partitions=tuple(fetched(partition) for partition in wanted)
+    )
+
+
+def delete(
+    request: OffsetDelete,
+    partitions: tuple[TopicPartition, ...],
+    group: Group,
+    store: OffsetStore,
+) -> tuple[PartitionResult, ...]:
+    """Forget these offsets of an allowed delete, but for those of topics in use (KIP-496)."""
+    results = []
+    for partition in partitions:
+        error = ErrorCode.NONE
+        if group.protects(partition.topic):
+            error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+        else:
+            store.delete(request.group_id, partition)
+        results.append(
+            PartitionResult(topic=partition.topic, partition=partition.partition, error=error)
+        )
+    return tuple(results)

@@ -1,0 +1,130 @@
+"""How a rebalance begins and how its join completes; the actions that rules share.
+
+Source: Kafka's ``GroupMetadataManager.prepareRebalance``, ``completeClassicGroupJoin``,
+``maybeCompleteJoinPhase``, ``tryCompleteInitialRebalanceElseSchedule``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kgroup.broker.groups import conditions as if_
+from kgroup.broker.groups.codes import ErrorCode
+from kgroup.broker.groups.group import InitialWait
+from kgroup.broker.groups.rules import Row, Table, run
+from kgroup.broker.groups.states import COMPLETING, EMPTY, PREPARING
+from kgroup.broker.groups.timers import TimerKind
+from kgroup.broker.groups.turn import Turn
+
+_MILLISECONDS: Final = 3
+"""Time-outs are whole milliseconds on the wire; what is left of one must not be less."""
+
+
+def prepare_rebalance(turn: Turn) -> None:
+    """Ask every member to join again; an empty group first waits for more members."""
+    group = turn.group
+    if group.state is COMPLETING:
+        for member in group.members.values():
+            member.assignment = b""
+            if turn.answer_sync(member, ErrorCode.REBALANCE_IN_PROGRESS):
+                turn.extend_session(member)
+    group.unsynced.clear()
+    turn.cancel_timer(TimerKind.SYNC)
+    was_empty = group.state is EMPTY
+    group.enter(PREPARING, turn.now)
+    if was_empty:
+        delay = turn.settings.initial_rebalance_delay
+        group.initial_wait = InitialWait(delay, _left(group.rebalance_timeout, delay))
+        turn.set_timer(TimerKind.JOIN, delay)
+    elif group.all_joined:
+        complete_join(turn)
+    else:
+        turn.set_timer(TimerKind.JOIN, group.rebalance_timeout)
+
+
+def complete_if_all_joined(turn: Turn) -> None:
+    """Complete the join if nobody is missing, an initial wait or not."""
+    if turn.group.all_joined:
+        complete_join(turn)
+
+
+def complete_if_not_waiting(turn: Turn) -> None:
+    """Complete the join if nobody is missing; an initial wait runs its time."""
+    if turn.group.previous is not EMPTY:
+        complete_if_all_joined(turn)
+
+
+def wait_for_more(turn: Turn) -> None:
+    """Add a period to the initial wait, because the last one brought new members."""
+    group = turn.group
+    assert group.initial_wait is not None
+    last, remaining = group.initial_wait.delay, group.initial_wait.remaining
+    group.newcomers = False
+    delay = min(turn.settings.initial_rebalance_delay, remaining)
+    group.initial_wait = InitialWait(delay, _left(remaining, last))
+    turn.set_timer(TimerKind.JOIN, delay)
+
+
+def complete_join(turn: Turn) -> None:
+    """End the wait for joins: whoever has not come is out, unless static."""
+    group = turn.group
+    turn.cancel_timer(TimerKind.JOIN)
+    group.initial_wait = None
+    missing = [
+        member
+        for member in group.members.values()
+        if member.parked_join is None and not member.is_static
+    ]
+    for member in missing:
+        group.remove(member.member_id)
+        turn.end_session(member.member_id)
+    run(JOIN_COMPLETES, turn)
+
+
+def become_empty(turn: Turn) -> None:
+    """Begin a generation of nobody."""
+    group = turn.group
+    group.generation_id += 1
+    group.protocol_name = None
+    group.topics = group.read_topics()
+    group.enter(EMPTY, turn.now)
+    group.unsynced.clear()
+    group.write_record(turn.now)
+
+
+def wait_again(turn: Turn) -> None:
+    """Wait another rebalance time-out for the static members, who keep their places."""
+    turn.set_timer(TimerKind.JOIN, turn.group.rebalance_timeout)
+
+
+def start_generation(turn: Turn) -> None:
+    """Elect a leader who is there, elect a protocol, answer all joins and expect all syncs."""
+    group = turn.group
+    assert group.leader is not None
+    if group.members[group.leader].parked_join is None:
+        group.leader = next(
+            member.member_id for member in group.members.values() if member.parked_join is not None
+        )
+    group.generation_id += 1
+    group.protocol_name = group.elect_protocol()
+    group.topics = group.read_topics()
+    group.enter(COMPLETING, turn.now)
+    for member in group.members.values():
+        leads = member.member_id == group.leader
+        turn.answer_join(member, turn.joined(member.member_id, with_members=leads))
+        turn.extend_session(member)
+        member.is_new = False
+        group.unsynced[member.member_id] = None
+    turn.set_timer(TimerKind.SYNC, group.rebalance_timeout)
+
+
+def _left(seconds: float, spent: float) -> float:
+    return max(round(seconds - spent, _MILLISECONDS), 0.0)
+
+
+#: A join completes: it was waited for long enough, or nobody is missing.
+JOIN_COMPLETES: Final[Table] = (
+    Row({PREPARING}, (if_.has_no_members,), then=(become_empty,), to=EMPTY),
+    Row({PREPARING}, (if_.nobody_has_joined,), then=(wait_again,)),
+    Row({PREPARING}, then=(start_generation,), to=COMPLETING),
+)

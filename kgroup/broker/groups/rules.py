@@ -1,0 +1,70 @@
+"""What a rule is, and the interpreter: the first row that fits says what happens.
+
+INVARIANT: an event enters no state but the one that its row names. Completing a join is an
+event of its own, within the event that brought it about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import final
+
+import attrs
+
+from kgroup.broker.groups.codes import ErrorCode
+from kgroup.broker.groups.states import GroupState
+from kgroup.broker.groups.turn import Turn
+
+Condition = Callable[[Turn], bool]
+Action = Callable[[Turn], None]
+
+
+@final
+@attrs.frozen
+class Row:
+    """One rule.
+
+    Attributes:
+        states: the states in which it holds.
+        when: the conditions that must all hold besides.
+        then: what is done, in order.
+        error: what the request is answered with, if ``then`` does not answer or park it.
+        to: the state that is entered, or None if the group stays in its own.
+    """
+
+    states: frozenset[GroupState] = attrs.field(converter=frozenset)
+    when: tuple[Condition, ...] = ()
+    then: tuple[Action, ...] = attrs.field(default=(), kw_only=True)
+    error: ErrorCode = attrs.field(default=ErrorCode.NONE, kw_only=True)
+    to: GroupState | None = attrs.field(default=None, kw_only=True)
+
+    def fits(self, turn: Turn) -> bool:
+        """Whether the rule holds for this event."""
+        return turn.group.state in self.states and all(holds(turn) for holds in self.when)
+
+
+Table = tuple[Row, ...]
+
+
+def run(table: Table, turn: Turn) -> ErrorCode:
+    """Do what the first fitting row says, and give its error."""
+    row = _first(table, turn)
+    trail = turn.group.trail
+    mark = len(trail)
+    for act in row.then:
+        act(turn)
+    entered, trail[mark:] = trail[mark:], []
+    if entered != ([] if row.to is None else [row.to]):
+        raise RuntimeError(
+            f"group {turn.group.group_id!r} went through {entered} where its rule says {row.to}"
+        )
+    return row.error
+
+
+def _first(rows: Iterable[Row], turn: Turn) -> Row:
+    for row in rows:
+        if row.fits(turn):
+            return row
+    raise RuntimeError(
+        f"group {turn.group.group_id!r} has no rule in {turn.group.state} for {turn.event!r}"
+    )

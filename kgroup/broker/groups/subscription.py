@@ -1,0 +1,45 @@
+"""Reads the topics out of a consumer's subscription, as far as the coordinator must know them.
+
+Only version 0 of the schema is read, which every later version begins with, so no version is
+unknown. All else in a member's metadata is the members' business.
+
+Source: Kafka's ``ConsumerProtocol`` and ``ClassicGroup.computeSubscribedTopics``.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+CONSUMER: Final = "consumer"
+"""The protocol type of consumer groups."""
+_VERSION_AND_COUNT: Final = struct.Struct(">hi")
+_LENGTH: Final = struct.Struct(">h")
+
+
+def subscribed_topics(metadata: bytes) -> tuple[str, ...] | None:
+    """The topics of a ConsumerProtocolSubscription, or None if these bytes are none."""
+    try:
+        _, count = _VERSION_AND_COUNT.unpack_from(metadata)
+        position = _VERSION_AND_COUNT.size
+        topics = []
+        for _ in range(_counted(count, metadata)):
+            (length,) = _LENGTH.unpack_from(metadata, position)
+            position += _LENGTH.size
+            topics.append(_text(metadata, position, length))
+            position += length
+    except (struct.error, ValueError):
+        return None
+    return tuple(topics)
+
+
+def _counted(count: int, metadata: bytes) -> int:
+    if not 0 <= count <= len(metadata):
+        raise ValueError(f"{count} topics in {len(metadata)} bytes")
+    return count
+
+
+def _text(metadata: bytes, start: int, length: int) -> str:
+    if not 0 <= length <= len(metadata) - start:
+        raise ValueError(f"a topic of {length} bytes where {len(metadata) - start} are left")
+    return metadata[start : start + length].decode()

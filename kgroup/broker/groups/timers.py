@@ -1,0 +1,91 @@
+"""Deadlines by name, cheap to move: what a timer wheel is to Kafka.
+
+INVARIANT: every name has at most one deadline, and one entry in the heap at or before it. A
+deadline that moves later leaves its entry where it is; the entry follows when it comes up. So
+a heartbeat, which moves a session's deadline, costs one dictionary write.
+"""
+
+from __future__ import annotations
+
+import enum
+import heapq
+from typing import final
+
+import attrs
+
+
+@final
+class TimerKind(enum.Enum):
+    """What a deadline is for. Kafka's names of its keys: heartbeat, join, sync."""
+
+    SESSION = "session"
+    JOIN = "join"
+    SYNC = "sync"
+    RETENTION = "retention"
+
+
+@final
+@attrs.frozen
+class TimerName:
+    """A deadline's name: its kind, its group (but for retention) and, for sessions, its member."""
+
+    kind: TimerKind
+    group_id: str = ""
+    member_id: str = ""
+
+
+@final
+class Timers:
+    """Deadlines in float seconds. Equal ones come due in the order in which they were set."""
+
+    def __init__(self) -> None:
+        self._deadlines: dict[TimerName, tuple[float, int]] = {}
+        self._heap: list[tuple[float, int, TimerName]] = []
+        self._entries: dict[TimerName, tuple[float, int]] = {}
+        self._count = 0
+
+    def set(self, name: TimerName, at: float) -> None:
+        """Set a deadline, in place of the one it had."""
+        self._count += 1
+        self._deadlines[name] = deadline = (at, self._count)
+        if name not in self._entries or self._entries[name] > deadline:
+            self._push(name, deadline)
+
+    def cancel(self, name: TimerName) -> None:
+        """Forget a deadline, if it is set."""
+        self._deadlines.pop(name, None)
+
+    def get(self, name: TimerName) -> float | None:
+        """A deadline, or None."""
+        return self._deadlines[name][0] if name in self._deadlines else None
+
+    def next(self) -> float | None:
+        """The earliest deadline, or None."""
+        self._settle()
+        return self._heap[0][0] if self._heap else None
+
+    def pop_due(self, now: float) -> TimerName | None:
+        """Take out the earliest deadline that is not after now, or None."""
+        self._settle()
+        if not self._heap or self._heap[0][0] > now:
+            return None
+        name = heapq.heappop(self._heap)[2]
+        del self._entries[name], self._deadlines[name]
+        return name
+
+    def _push(self, name: TimerName, deadline: tuple[float, int]) -> None:
+        self._entries[name] = deadline
+        heapq.heappush(self._heap, (*deadline, name))
+
+    def _settle(self) -> None:
+        """Bring the true earliest deadline to the top."""
+        while self._heap:
+            at, count, name = self._heap[0]
+            entry, deadline = self._entries.get(name), self._deadlines.get(name)
+            if entry == deadline == (at, count):
+                return
+            heapq.heappop(self._heap)
+            if entry == (at, count):
+                del self._entries[name]
+                if deadline is not None:
+                    self._push(name, deadline)
