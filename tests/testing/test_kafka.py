@@ -6,13 +6,14 @@ from collections.abc import Callable
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from kgroup.testing.admin import create_topic
 from kgroup.testing.kafka import KafkaAddress, RealKafka
 
 
 def test_records_come_back(real_kafka: KafkaAddress) -> None:
     """What is produced to the shared broker is read from it."""
     producer = Producer({"bootstrap.servers": real_kafka.bootstrap_servers})
-    real_kafka.run_tool("kafka-topics", "--create", "--topic", "come-back", "--partitions", "1")
+    create_topic(real_kafka.bootstrap_servers, "come-back")
     producer.produce("come-back", b"value")
     assert producer.flush(20) == 0
     consumer = Consumer(

@@ -1,0 +1,243 @@
+"""What tests do to a broker, real or embedded: topics, records, committed offsets. All calls block.
+
+Thin over confluent-kafka, whose ``KafkaException`` tells what the broker refused; what is added is
+that a call returns only when the broker shows its effect. From trio use
+``trio.to_thread.run_sync``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+import confluent_kafka
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions, NewTopic
+
+from kgroup.model import OffsetAndMetadata, TopicPartition
+
+TIMEOUT: Final = 30.0
+"""Seconds within which a broker must have done what is asked of it."""
+PAUSE: Final = 0.02
+FULL: Final = 50_000
+"""Records on their way at which ``produce`` waits; librdkafka's queue takes twice as many."""
+
+
+def create_topic(
+    bootstrap_servers: str,
+    topic: str,
+    partitions: int = 1,
+    config: Mapping[str, str] | None = None,
+    *,
+    timeout: float = TIMEOUT,
+) -> None:
+    """Create a topic of one replica, and return when every partition of it has a leader.
+
+    Args:
+        bootstrap_servers: ``host:port`` of the broker.
+        topic: its name.
+        partitions: how many.
+        config: its settings, by Kafka's names.
+        timeout: seconds until ``TimeoutError``.
+
+    Raises:
+        KafkaException: the broker refused.
+        TimeoutError: it is not there in time.
+    """
+    admin = _admin(bootstrap_servers)
+    new = NewTopic(topic, partitions, replication_factor=1, config=dict(config or {}))
+    admin.create_topics([new], operation_timeout=timeout)[topic].result(timeout)
+    _wait_until(
+        lambda: _leaders(admin, topic) == partitions,
+        f"topic {topic!r} has no leader for each of {partitions} partitions",
+        timeout,
+    )
+
+
+def add_partitions(
+    bootstrap_servers: str, topic: str, total: int, *, timeout: float = TIMEOUT
+) -> None:
+    """Let a topic grow to so many partitions, and return when every one has a leader.
+
+    Raises:
+        KafkaException: the broker refused.
+        TimeoutError: they are not there in time.
+    """
+    admin = _admin(bootstrap_servers)
+    more = NewPartitions(topic, total)
+    admin.create_partitions([more], operation_timeout=timeout)[topic].result(timeout)
+    _wait_until(
+        lambda: _leaders(admin, topic) == total,
+        f"topic {topic!r} has no leader for each of {total} partitions",
+        timeout,
+    )
+
+
+def delete_topic(bootstrap_servers: str, topic: str, *, timeout: float = TIMEOUT) -> None:
+    """Delete a topic, and return when the broker lists it no more.
+
+    Raises:
+        KafkaException: the broker refused.
+        TimeoutError: it is still there.
+    """
+    admin = _admin(bootstrap_servers)
+    admin.delete_topics([topic], operation_timeout=timeout)[topic].result(timeout)
+    _wait_until(lambda: _leaders(admin, topic) is None, f"topic {topic!r} is still there", timeout)
+
+
+def produce(
+    bootstrap_servers: str,
+    topic: str,
+    values: Iterable[str | bytes],
+    *,
+    partition: int | None = None,
+    keys: Sequence[str | bytes] | None = None,
+    timeout: float = TIMEOUT,
+) -> list[tuple[TopicPartition, int]]:
+    """Produce one record for each value, with every one acknowledged.
+
+    Args:
+        bootstrap_servers: ``host:port`` of the broker.
+        topic: an existing topic.
+        values: the values, in order.
+        partition: where to; by key, or at random, if not given.
+        keys: for each value its key; none if not given.
+        timeout: seconds until ``TimeoutError``.
+
+    Returns:
+        for each value the partition and the offset that it got.
+
+    Raises:
+        KafkaException: the broker refused a record.
+        TimeoutError: not all were acknowledged in time.
+    """
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "enable.idempotence": True,
+            "linger.ms": 5,
+            "log_level": 0,
+            "message.timeout.ms": int(timeout * 1000),
+        }
+    )
+    anywhere = -1
+    placed: dict[int, tuple[TopicPartition, int]] = {}
+    refused: list[KafkaException] = []
+
+    def report_on(number: int) -> Callable[[KafkaError | None, Message], None]:
+        def report(error: KafkaError | None, message: Message) -> None:
+            where, offset = message.partition(), message.offset()
+            if error is not None:
+                refused.append(KafkaException(error))
+            elif where is not None and offset is not None:
+                placed[number] = (TopicPartition(topic, where), offset)
+
+        return report
+
+    count = 0
+    for number, value in enumerate(values):
+        count += 1
+        producer.produce(
+            topic,
+            value,
+            None if keys is None else keys[number],
+            anywhere if partition is None else partition,
+            on_delivery=report_on(number),
+        )
+        # librdkafka refuses more than its queue holds; wait for room before the next one.
+        while len(producer) > FULL:
+            producer.poll(0.1)
+        producer.poll(0)
+    producer.flush(timeout)
+    if refused:
+        raise refused[0]
+    if len(placed) < count:
+        raise TimeoutError(
+            f"{count - len(placed)} of {count} records to {topic!r} not acknowledged"
+        )
+    return [placed[number] for number in range(count)]
+
+
+def committed_offsets(
+    bootstrap_servers: str,
+    group_id: str,
+    partitions: Iterable[TopicPartition],
+    *,
+    timeout: float = TIMEOUT,
+) -> dict[TopicPartition, OffsetAndMetadata | None]:
+    """What a group has committed for partitions; None where nothing. Does not join the group.
+
+    Raises:
+        KafkaException: the broker refused, or did not answer in time.
+    """
+    # AdminClient.list_consumer_group_offsets would be the call for it, but confluent-kafka 2.16.1
+    # crashes the process in it when the coordinator is not ready yet.
+    asked = [confluent_kafka.TopicPartition(p.topic, p.partition) for p in partitions]
+    settings = {"bootstrap.servers": bootstrap_servers, "group.id": group_id, "log_level": 0}
+    consumer = Consumer(settings)
+    try:
+        answers = consumer.committed(asked, timeout=timeout)
+    finally:
+        consumer.close()
+    committed: dict[TopicPartition, OffsetAndMetadata | None] = {}
+    for answer in answers:
+        if answer.error is not None:
+            raise KafkaException(answer.error)
+        committed[TopicPartition(answer.topic, answer.partition)] = (
+            _committed(answer) if answer.offset >= 0 else None
+        )
+    return committed
+
+
+def end_offsets(
+    bootstrap_servers: str, partitions: Iterable[TopicPartition], *, timeout: float = TIMEOUT
+) -> dict[TopicPartition, int]:
+    """The offset that the next record of each partition will get, open transactions included.
+
+    Raises:
+        KafkaException: the broker refused.
+    """
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "kgroup-end-offsets",
+            "isolation.level": "read_uncommitted",
+            "log_level": 0,
+        }
+    )
+    ends = {}
+    try:
+        for partition in partitions:
+            asked = confluent_kafka.TopicPartition(partition.topic, partition.partition)
+            ends[partition] = consumer.get_watermark_offsets(asked, timeout=timeout)[1]
+    finally:
+        consumer.close()
+    return ends
+
+
+def _committed(answer: confluent_kafka.TopicPartition) -> OffsetAndMetadata:
+    # The type stubs say int, but where the broker tells no epoch it is None.
+    epoch: int | None = answer.leader_epoch
+    return OffsetAndMetadata(answer.offset, epoch or -1, answer.metadata or "")
+
+
+def _admin(bootstrap_servers: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+
+
+def _leaders(admin: AdminClient, topic: str) -> int | None:
+    """How many partitions of a topic have a leader; None where there is no such topic."""
+    topics = admin.list_topics(timeout=TIMEOUT).topics
+    if topic not in topics:
+        return None
+    return sum(partition.leader >= 0 for partition in topics[topic].partitions.values())
+
+
+def _wait_until(holds: Callable[[], bool], otherwise: str, timeout: float) -> None:
+    deadline = time.monotonic() + timeout
+    while not holds():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{otherwise} after {timeout:g} s")
+        time.sleep(PAUSE)

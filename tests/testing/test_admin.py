@@ -1,0 +1,70 @@
+"""What tests do to a broker: topics, records, offsets."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import TopicPartition as Position
+
+from kgroup.model import OffsetAndMetadata, TopicPartition
+from kgroup.testing.admin import (
+    add_partitions,
+    committed_offsets,
+    create_topic,
+    delete_topic,
+    end_offsets,
+    produce,
+)
+from kgroup.testing.kafka import KafkaAddress
+
+
+def test_records_are_where_the_answer_says(real_kafka: KafkaAddress) -> None:
+    """Each value's partition and offset are told in the order of the values."""
+    server = real_kafka.bootstrap_servers
+    create_topic(server, "admin-produce", 2)
+    first = produce(server, "admin-produce", ["a", "b"], partition=1)
+    assert first == [(TopicPartition("admin-produce", 1), offset) for offset in (0, 1)]
+    keyed = produce(server, "admin-produce", ["c", "d", "e"], keys=["k", "k", "k"])
+    assert len({partition for partition, _ in keyed}) == 1
+    ends = end_offsets(server, [TopicPartition("admin-produce", p) for p in (0, 1)])
+    assert sum(ends.values()) == 5
+
+
+def test_topics_come_grow_and_go(real_kafka: KafkaAddress) -> None:
+    """A call returns when the broker shows its effect, so that the next one can rely on it."""
+    server = real_kafka.bootstrap_servers
+    create_topic(server, "admin-grow", 1, {"retention.ms": "1000"})
+    add_partitions(server, "admin-grow", 3)
+    produce(server, "admin-grow", ["a"], partition=2)
+    delete_topic(server, "admin-grow")
+    create_topic(server, "admin-grow", 2)
+    assert end_offsets(server, [TopicPartition("admin-grow", 1)]) == {
+        TopicPartition("admin-grow", 1): 0
+    }
+    with pytest.raises(KafkaException, match="already exists"):
+        create_topic(server, "admin-grow")
+
+
+def test_committed_offsets_are_told(real_kafka: KafkaAddress) -> None:
+    """A committed offset comes with its metadata; a partition without one is None."""
+    server = real_kafka.bootstrap_servers
+    create_topic(server, "admin-commit", 2)
+    consumer = Consumer({"bootstrap.servers": server, "group.id": "admin-commit"})
+    try:
+        consumer.commit(
+            offsets=[Position("admin-commit", 0, 7, metadata="note")], asynchronous=False
+        )
+    finally:
+        consumer.close()
+    partitions = [TopicPartition("admin-commit", number) for number in (0, 1)]
+    assert committed_offsets(server, "admin-commit", partitions) == {
+        partitions[0]: OffsetAndMetadata(7, -1, "note"),
+        partitions[1]: None,
+    }
+
+
+def test_an_unacknowledged_record_is_an_error(real_kafka: KafkaAddress) -> None:
+    """A record for a partition that there is not is refused, not lost."""
+    create_topic(real_kafka.bootstrap_servers, "admin-refused")
+    with pytest.raises(KafkaException):
+        produce(real_kafka.bootstrap_servers, "admin-refused", ["a"], partition=5, timeout=3)
