@@ -116,30 +116,37 @@ class Link:
 
     async def _usable(self, api: str, deadline: float) -> tuple[Connection, bool]:
         """A connection that is not known to be broken, and whether it was there before."""
-        with trio.move_on_at(deadline):
-            async with self._opening:
-                self._refuse_if_closed(api)
-                connection = self._connection
-                if connection is not None and not (connection.broken or connection.closed):
-                    return connection, True
-                host, port = self._address
-                connection = await Connection.open(
-                    self._opener,
-                    host,
-                    port,
-                    client_id=self._client_id,
-                    timeout=_until(deadline),
-                    broker=self._broker,
-                    max_frame=self._max_frame,
-                )
-                if self._closed:
-                    await connection.aclose()
-                    self._refuse_if_closed(api)
-                self._connection = connection
-                return connection, False
-        raise RequestTimeoutError(
-            f"no turn to use a connection to {self._broker} in time; {spelled(api)} was not sent"
+        with trio.move_on_at(deadline) as waiting:
+            await self._opening.acquire()
+        if waiting.cancelled_caught:
+            raise RequestTimeoutError(
+                f"{self._broker} was being connected to all the time; {spelled(api)} was not sent"
+            )
+        try:
+            self._refuse_if_closed(api)
+            connection = self._connection
+            if connection is not None and not (connection.broken or connection.closed):
+                return connection, True
+            self._connection = await self._opened(api, deadline)
+            return self._connection, False
+        finally:
+            self._opening.release()
+
+    async def _opened(self, api: str, deadline: float) -> Connection:
+        host, port = self._address
+        connection = await Connection.open(
+            self._opener,
+            host,
+            port,
+            client_id=self._client_id,
+            timeout=_until(deadline),
+            broker=self._broker,
+            max_frame=self._max_frame,
         )
+        if self._closed:
+            await connection.aclose()
+            self._refuse_if_closed(api)
+        return connection
 
     def _refuse_if_closed(self, api: str) -> None:
         if self._closed:

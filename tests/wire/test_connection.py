@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 from kgroup.errors import (
     BrokerError,
@@ -189,7 +190,7 @@ async def test_a_bad_answer_breaks_its_connection_only(kind: str, nursery: trio.
 
 @pytest.mark.parametrize(("size", "begun"), [(0, False), (2, True), (9, True)])
 async def test_an_error_says_whether_the_answer_had_begun(
-    size: int, begun: bool, nursery: trio.Nursery
+    size: int, *, begun: bool, nursery: trio.Nursery
 ) -> None:
     """``answer_begun`` is whether any byte of the answer had arrived."""
     broker = ScriptedBroker(nursery, lambda peer: raw_answer(peer, lambda i: good(i)[:size]))
@@ -254,11 +255,11 @@ async def test_a_request_that_cannot_be_made_is_refused_before_it_is_sent(
         await peer.rest()
 
     connection = await opened(ScriptedBroker(nursery, script))
-    with pytest.raises(UnsupportedVersionError, match="JoinGroup v2 to v9.*offers v0 to v1"):
+    with pytest.raises(UnsupportedVersionError, match=r"JoinGroup v2 to v9.*offers v0 to v1"):
         await connection.ask("join_group", {}, timeout=10)
-    with pytest.raises(UnsupportedVersionError, match="Heartbeat up to v2.*group_instance_id"):
+    with pytest.raises(UnsupportedVersionError, match=r"Heartbeat up to v2.*group_instance_id"):
         await connection.ask("heartbeat", {**HEARTBEAT, "group_instance_id": "i"}, timeout=10)
-    with pytest.raises(ValueError, match="SyncGroupRequest v5 needs .*group_id"):
+    with pytest.raises(ValueError, match=r"SyncGroupRequest v5 needs .*group_id"):
         await connection.ask("sync_group", {}, timeout=10)
     assert not connection.broken
     await connection.aclose()
@@ -415,23 +416,26 @@ class TestNegotiation:
         with pytest.raises(ProtocolError, match="ApiVersions v4 cannot be read"):
             await opened(ScriptedBroker(nursery, script))
 
-    @pytest.mark.usefixtures("autojump_clock")
-    async def test_it_has_one_deadline(self, nursery: trio.Nursery) -> None:
+    async def test_it_has_one_deadline(
+        self, nursery: trio.Nursery, autojump_clock: MockClock
+    ) -> None:
         """Connecting and negotiating share the timeout; its passing leaves nothing open."""
         broker = ScriptedBroker(nursery, Peer.rest)
+        started = autojump_clock.current_time()
         with pytest.raises(RequestTimeoutError, match="no answer to ApiVersions from broker:9092"):
             await opened(broker, timeout=3)
+        assert autojump_clock.current_time() - started == pytest.approx(3)
         with pytest.raises(trio.ClosedResourceError):
             await broker.streams[0].receive_some()
 
-    @pytest.mark.usefixtures("autojump_clock")
-    async def test_connecting_has_the_deadline_too(self) -> None:
+    async def test_connecting_has_the_deadline_too(self, autojump_clock: MockClock) -> None:
         """A stream that never opens is a RequestTimeoutError of which nothing was sent."""
 
-        async def never(_host: str, _port: int) -> trio.abc.Stream:
+        async def never(host: str, port: int) -> trio.abc.Stream:
             await trio.sleep_forever()
-            raise AssertionError
+            raise AssertionError(host, port)
 
         with pytest.raises(RequestTimeoutError, match="no connection to b:1 within 5 s") as caught:
             await Connection.open(never, "b", 1, client_id=None, timeout=5)
+        assert autojump_clock.current_time() == pytest.approx(5)
         assert not caught.value.sent
