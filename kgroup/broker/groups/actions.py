@@ -117,14 +117,12 @@ def _rebalance_timeout(request: JoinGroup) -> float:
 
 def _fence(turn: Turn) -> Member:
     """Refuse what the instance's old process waits for, and give its place a new id."""
-    group, request = turn.group, turn.event
-    owner = group.member_of_instance(request.group_instance_id)
-    assert owner is not None
-    old = group.members[owner]
-    turn.answer_join(old, Joined(error=ErrorCode.FENCED_INSTANCE_ID, member_id=owner))
+    instance = turn.event.group_instance_id
+    old = turn.group.instance(instance)
+    turn.answer_join(old, Joined(error=ErrorCode.FENCED_INSTANCE_ID, member_id=old.member_id))
     turn.answer_sync(old, ErrorCode.FENCED_INSTANCE_ID)
-    turn.end_session(owner)
-    member = group.replace(old, _new_member_id(turn))
+    turn.end_session(old.member_id)
+    member = turn.group.replace(instance, _new_member_id(turn))
     turn.extend_session(member)
     return member
 
@@ -204,9 +202,7 @@ def remove_member(turn: Turn) -> None:
 
 def remove_instance(turn: Turn) -> None:
     """A static member is removed by an administrator who knows only its instance id."""
-    owner = turn.group.member_of_instance(turn.event.group_instance_id)
-    assert owner is not None
-    _remove(turn, owner)
+    _remove(turn, turn.group.instance(turn.event.group_instance_id).member_id)
 
 
 def remove_unsynced(turn: Turn) -> None:

@@ -115,9 +115,8 @@ def changes_nothing(turn: Turn) -> bool:
 def keeps_the_protocol(turn: Turn) -> bool:
     """With what the known instance sends now, the vote would end as it did."""
     group, request = turn.group, turn.event
-    owner = group.member_of_instance(request.group_instance_id)
-    assert owner is not None
-    elected = group.protocol_if(group.members[owner], request.protocols)
+    member = group.instance(request.group_instance_id)
+    elected = group.protocol_if(member, request.protocols)
     return elected == (group.protocol_name or "")
 
 
@@ -141,7 +140,7 @@ def _differs(sent: str | None, known: str | None) -> bool:
 def may_wait_longer(turn: Turn) -> bool:
     """The initial wait brought new members, and there is time left for more."""
     wait = turn.group.initial_wait
-    return wait is not None and turn.group.newcomers and wait.remaining > 0
+    return turn.group.newcomers and wait.remaining > 0
 
 
 def is_spared(turn: Turn) -> bool:

@@ -11,7 +11,7 @@ Source: Kafka's ``ClassicGroup``.
 from __future__ import annotations
 
 from collections import Counter
-from typing import final
+from typing import Final, final
 
 import attrs
 
@@ -33,6 +33,9 @@ class InitialWait:
     remaining: float
 
 
+NO_WAIT: Final = InitialWait(0.0, 0.0)
+
+
 @final
 @attrs.define(eq=False)
 class Group:
@@ -47,7 +50,7 @@ class Group:
         unsynced: ids of this generation that have not synced yet. In order.
         topics: what the members subscribed to when the last join completed; None if unknown.
         newcomers: whether a member was added during the initial wait.
-        initial_wait: the wait that the JOIN timer is for, if it is the initial one.
+        initial_wait: the initial wait that the JOIN timer is for, or NO_WAIT.
         record: what a failover would find of this group.
         trail: states entered during the event in hand; ``rules`` checks them.
     """
@@ -65,7 +68,7 @@ class Group:
     unsynced: dict[str, None] = attrs.field(factory=dict)
     topics: frozenset[str] | None = None
     newcomers: bool = False
-    initial_wait: InitialWait | None = None
+    initial_wait: InitialWait = NO_WAIT
     record: GroupRecord | None = None
     trail: list[GroupState] = attrs.field(factory=list)
     _static: dict[str, str] = attrs.field(factory=dict, init=False)
@@ -77,6 +80,10 @@ class Group:
     def member_of_instance(self, group_instance_id: str) -> str | None:
         """The member id of a static member, or None."""
         return self._static.get(group_instance_id)
+
+    def instance(self, group_instance_id: str) -> Member:
+        """The static member with a known instance id."""
+        return self.members[self._static[group_instance_id]]
 
     @property
     def joined(self) -> int:
@@ -128,20 +135,17 @@ class Group:
         self.unsynced.pop(member_id, None)
         return member
 
-    def replace(self, old: Member, member_id: str) -> Member:
+    def replace(self, group_instance_id: str, member_id: str) -> Member:
         """Give a static member, that has nothing parked, a new id.
 
         Its entry in ``unsynced`` stays under the old id, as in Kafka.
         """
-        assert old.group_instance_id is not None
-        assert old.parked_join is None
-        assert old.parked_sync is None
-        del self.members[old.member_id]
+        old = self.members.pop(self._static[group_instance_id])
         member = attrs.evolve(old, member_id=member_id, is_new=False)
         self.members[member_id] = member
         if self.leader == old.member_id:
             self.leader = member_id
-        self._static[old.group_instance_id] = member_id
+        self._static[group_instance_id] = member_id
         return member
 
     def set_protocols(self, member: Member, protocols: tuple[Protocol, ...]) -> None:
@@ -194,15 +198,20 @@ class Group:
         finally:
             self.set_protocols(member, before)
 
+    @property
+    def selected(self) -> str:
+        """The protocol of a group that has one: its members have been through a join."""
+        if self.protocol_name is None:
+            raise RuntimeError(f"group {self.group_id!r} has no protocol in {self.state}")
+        return self.protocol_name
+
     def joined_members(self) -> tuple[JoinedMember, ...]:
         """All members, as a leader is told of them."""
-        name = self.protocol_name
-        assert name is not None
         return tuple(
             JoinedMember(
                 member_id=member.member_id,
                 group_instance_id=member.group_instance_id,
-                metadata=member.metadata(name),
+                metadata=member.metadata(self.selected),
             )
             for member in self.members.values()
         )
@@ -249,7 +258,6 @@ class Group:
         )
 
     def _member_record(self, member: Member) -> MemberRecord:
-        assert self.protocol_name is not None
         return MemberRecord(
             member_id=member.member_id,
             group_instance_id=member.group_instance_id,
@@ -257,7 +265,7 @@ class Group:
             client_host=member.client_host,
             rebalance_timeout=member.rebalance_timeout,
             session_timeout=member.session_timeout,
-            metadata=member.metadata(self.protocol_name),
+            metadata=member.metadata(self.selected),
             assignment=member.assignment,
         )
 
@@ -275,8 +283,6 @@ class Group:
             record=record,
         )
         for known in record.members:
-            assert record.protocol_type is not None
-            assert record.protocol_name is not None
             member = Member(
                 member_id=known.member_id,
                 group_instance_id=known.group_instance_id,
@@ -284,9 +290,9 @@ class Group:
                 client_host=known.client_host,
                 rebalance_timeout=known.rebalance_timeout,
                 session_timeout=known.session_timeout,
-                protocols=(Protocol(record.protocol_name, known.metadata),),
+                protocols=(Protocol(group.selected, known.metadata),),
                 assignment=known.assignment,
             )
-            group.add(member, record.protocol_type)
+            group.add(member, record.protocol_type or "")
         group.topics = group.read_topics()
         return group

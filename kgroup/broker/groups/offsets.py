@@ -13,7 +13,6 @@ from kgroup.broker.groups.java import utf16_length
 from kgroup.broker.groups.records import OffsetRecord
 from kgroup.broker.groups.requests import (
     OffsetCommit,
-    OffsetDelete,
     OffsetFetchGroup,
     OffsetToCommit,
     TxnOffsetCommit,
@@ -96,10 +95,7 @@ def fetch(
 
 
 def delete(
-    request: OffsetDelete,
-    partitions: tuple[TopicPartition, ...],
-    group: Group,
-    store: OffsetStore,
+    group: Group, partitions: tuple[TopicPartition, ...], store: OffsetStore
 ) -> tuple[PartitionResult, ...]:
     """Forget these offsets of an allowed delete, but for those of topics in use (KIP-496)."""
     results = []
@@ -108,7 +104,7 @@ def delete(
         if group.protects(partition.topic):
             error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
         else:
-            store.delete(request.group_id, partition)
+            store.delete(group.group_id, partition)
         results.append(
             PartitionResult(topic=partition.topic, partition=partition.partition, error=error)
         )

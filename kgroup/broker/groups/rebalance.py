@@ -10,7 +10,7 @@ from typing import Final
 
 from kgroup.broker.groups import conditions as if_
 from kgroup.broker.groups.codes import ErrorCode
-from kgroup.broker.groups.group import InitialWait
+from kgroup.broker.groups.group import NO_WAIT, InitialWait
 from kgroup.broker.groups.rules import Row, Table, run
 from kgroup.broker.groups.states import COMPLETING, EMPTY, PREPARING
 from kgroup.broker.groups.timers import TimerKind
@@ -57,11 +57,10 @@ def complete_if_not_waiting(turn: Turn) -> None:
 def wait_for_more(turn: Turn) -> None:
     """Add a period to the initial wait, because the last one brought new members."""
     group = turn.group
-    assert group.initial_wait is not None
-    last, remaining = group.initial_wait.delay, group.initial_wait.remaining
+    last = group.initial_wait
     group.newcomers = False
-    delay = min(turn.settings.initial_rebalance_delay, remaining)
-    group.initial_wait = InitialWait(delay, _left(remaining, last))
+    delay = min(turn.settings.initial_rebalance_delay, last.remaining)
+    group.initial_wait = InitialWait(delay, _left(last.remaining, last.delay))
     turn.set_timer(TimerKind.JOIN, delay)
 
 
@@ -69,7 +68,7 @@ def complete_join(turn: Turn) -> None:
     """End the wait for joins: whoever has not come is out, unless static."""
     group = turn.group
     turn.cancel_timer(TimerKind.JOIN)
-    group.initial_wait = None
+    group.initial_wait = NO_WAIT
     missing = [
         member
         for member in group.members.values()
@@ -100,11 +99,9 @@ def wait_again(turn: Turn) -> None:
 def start_generation(turn: Turn) -> None:
     """Elect a leader who is there, elect a protocol, answer all joins and expect all syncs."""
     group = turn.group
-    assert group.leader is not None
-    if group.members[group.leader].parked_join is None:
-        group.leader = next(
-            member.member_id for member in group.members.values() if member.parked_join is not None
-        )
+    present = [one.member_id for one in group.members.values() if one.parked_join is not None]
+    if group.leader not in present:
+        group.leader = present[0]
     group.generation_id += 1
     group.protocol_name = group.elect_protocol()
     group.topics = group.read_topics()

@@ -57,6 +57,7 @@ _WITHOUT_ECHO: Final = frozenset(
 """Errors of a JoinGroup whose answer does not repeat the member id that was sent."""
 _FIRST_WITH_LOADING: Final = 2
 """Producers before this TxnOffsetCommit version could not bear to be told of loading."""
+_NOT_LOADING: Final = {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.COORDINATOR_NOT_AVAILABLE}
 _FIRST_FETCH_WITH_ERROR: Final = 2
 """The OffsetFetch version from which a group has an error of its own."""
 
@@ -79,10 +80,12 @@ def refused_fetch(version: int, group: OffsetFetchGroup, error: ErrorCode) -> Fe
     )
 
 
-def refused_partitions(
-    offsets: tuple[OffsetToCommit, ...], error: ErrorCode
+def refused_commit(
+    request: OffsetCommit | TxnOffsetCommit, offsets: tuple[OffsetToCommit, ...], error: ErrorCode
 ) -> tuple[PartitionResult, ...]:
-    """The same error for each partition of a commit."""
+    """The same error for each of these partitions of a commit."""
+    if isinstance(request, TxnOffsetCommit) and request.version < _FIRST_WITH_LOADING:
+        error = _NOT_LOADING.get(error, error)
     return tuple(
         PartitionResult(topic=one.topic, partition=one.partition, error=error) for one in offsets
     )
@@ -93,14 +96,8 @@ def _join(request: JoinGroup, error: ErrorCode) -> Joined:
     return Joined(error=error, member_id=echo)
 
 
-def _commit(request: OffsetCommit, error: ErrorCode) -> OffsetsCommitted:
-    return OffsetsCommitted(partitions=refused_partitions(request.offsets, error))
-
-
-def _txn_commit(request: TxnOffsetCommit, error: ErrorCode) -> OffsetsCommitted:
-    if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and request.version < _FIRST_WITH_LOADING:
-        error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    return OffsetsCommitted(partitions=refused_partitions(request.offsets, error))
+def _commit(request: OffsetCommit | TxnOffsetCommit, error: ErrorCode) -> OffsetsCommitted:
+    return OffsetsCommitted(partitions=refused_commit(request, request.offsets, error))
 
 
 def _fetch(request: OffsetFetch, error: ErrorCode) -> OffsetsFetched:
@@ -127,7 +124,7 @@ _REFUSALS: Final[Mapping[type, Callable[[Any, ErrorCode], Response]]] = {
     Heartbeat: lambda _, error: HeartbeatAnswered(error=error),
     LeaveGroup: lambda _, error: Left(error=error),
     OffsetCommit: _commit,
-    TxnOffsetCommit: _txn_commit,
+    TxnOffsetCommit: _commit,
     OffsetFetch: _fetch,
     OffsetDelete: lambda _, error: OffsetsDeleted(error=error),
     DescribeGroups: _describe,

@@ -19,6 +19,10 @@ Condition = Callable[[Turn], bool]
 Action = Callable[[Turn], None]
 
 
+def _states(states: Iterable[GroupState]) -> frozenset[GroupState]:
+    return frozenset(states)
+
+
 @final
 @attrs.frozen
 class Row:
@@ -32,7 +36,7 @@ class Row:
         to: the state that is entered, or None if the group stays in its own.
     """
 
-    states: frozenset[GroupState] = attrs.field(converter=frozenset)
+    states: frozenset[GroupState] = attrs.field(converter=_states)
     when: tuple[Condition, ...] = ()
     then: tuple[Action, ...] = attrs.field(default=(), kw_only=True)
     error: ErrorCode = attrs.field(default=ErrorCode.NONE, kw_only=True)

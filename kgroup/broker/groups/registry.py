@@ -1,0 +1,169 @@
+"""The groups of one broker, the shards they belong to, and what is kept of them.
+
+A shard is a partition of the offsets topic; the hash of a group's id says which.
+
+Source: Kafka's ``CoordinatorRuntime`` and ``GroupCoordinatorShard``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, final
+
+from kgroup.broker.groups.answers import Answer
+from kgroup.broker.groups.codes import ErrorCode
+from kgroup.broker.groups.gate import Arrival, Shard, absent_error, stopped
+from kgroup.broker.groups.group import Group
+from kgroup.broker.groups.java import shard_of
+from kgroup.broker.groups.machine import GroupMachine
+from kgroup.broker.groups.records import Snapshot
+from kgroup.broker.groups.settings import CoordinatorSettings
+from kgroup.broker.groups.store import OffsetStore
+from kgroup.broker.groups.timers import Timers
+
+
+@final
+class Registry:
+    """Groups by their ids, with their offsets and timers.
+
+    Attributes:
+        machines: by group id, in the order in which the groups were made.
+        shut_down: whether every request is refused.
+    """
+
+    def __init__(
+        self,
+        settings: CoordinatorSettings,
+        new_id: Callable[[], str],
+        topics: Callable[[str], int | None],
+        shards: Collection[int] | None,
+    ) -> None:
+        self.settings = settings
+        self.machines: dict[str, GroupMachine] = {}
+        self.store = OffsetStore()
+        self.timers = Timers()
+        self.shut_down = False
+        self._new_id = new_id
+        self._topics = topics
+        led = range(settings.offsets_topic_partitions) if shards is None else shards
+        self._shards = dict.fromkeys(led, Shard.ACTIVE)
+
+    def group(self, group_id: str) -> Group | None:
+        """A group, or None."""
+        machine = self.machines.get(group_id)
+        return None if machine is None else machine.group
+
+    def make(self, now: float, group_id: str) -> GroupMachine:
+        """A new group, without members and not persisted."""
+        return self._keep(Group(group_id, since=now))
+
+    def exists(self, topic: str, partition: int) -> bool:
+        """Whether a partition is there to have an offset."""
+        partitions = self._topics(topic)
+        return partitions is not None and 0 <= partition < partitions
+
+    # What is allowed
+
+    def stopped(self, request: Any, group_id: str) -> ErrorCode | None:
+        """The error that stops a request at the gate, or None."""
+        shard = self._shards.get(self.shard_of(group_id), Shard.ELSEWHERE)
+        return self._stopped_in(request, group_id, shard)
+
+    def stopped_anywhere(self, request: Any) -> ErrorCode | None:
+        """The error that stops a request about all groups, or None."""
+        errors = (self._stopped_in(request, "", shard) for shard in self._shards.values())
+        return next((error for error in errors if error is not None), None)
+
+    def judge(self, now: float, request: Any) -> ErrorCode:
+        """Whether a group allows a commit or an offset delete; a commit may make the group."""
+        machine = self.machines.get(request.group_id)
+        if machine is None:
+            error = absent_error(request)
+            if error is not None:
+                return error
+            machine = self.make(now, request.group_id)
+        return machine.judge(now, request)
+
+    def delete(self, now: float, group_id: str, request: Any) -> ErrorCode:
+        """Delete a group and its offsets, if it allows that."""
+        machine = self.machines.get(group_id)
+        if machine is None:
+            return absent_error(request) or ErrorCode.NONE
+        error = machine.judge(now, request)
+        if error is ErrorCode.NONE:
+            del self.machines[group_id]
+            self.store.delete_group(group_id)
+        return error
+
+    # Shards
+
+    def shard_of(self, group_id: str) -> int:
+        """The shard that a group belongs to."""
+        return shard_of(group_id, self.settings.offsets_topic_partitions)
+
+    def snapshot(self, shards: Collection[int] | None) -> Snapshot:
+        """The records of shards, of all if None."""
+        group_ids = self._groups_in(shards)
+        offsets, pending = self.store.snapshot(group_ids)
+        records = {name: self.machines[name].group.record for name in self.machines}
+        return Snapshot(
+            groups={
+                name: record
+                for name, record in records.items()
+                if record is not None and name in group_ids
+            },
+            offsets=offsets,
+            pending=pending,
+        )
+
+    def unload(self, now: float, shards: Collection[int] | None) -> list[Answer]:
+        """Give shards up, all if None."""
+        answers: list[Answer] = []
+        group_ids = self._groups_in(shards)
+        for group_id in group_ids:
+            if group_id in self.machines:
+                answers += self.machines.pop(group_id).unload(now)
+        self.store.unload(group_ids)
+        for shard in list(self._shards) if shards is None else shards:
+            self._shards.pop(shard, None)
+        return answers
+
+    def begin_loading(self, shards: Collection[int]) -> None:
+        """Lead shards whose records are not read yet."""
+        self._shards.update(dict.fromkeys(shards, Shard.LOADING))
+
+    def load(self, now: float, snapshot: Snapshot, shards: Collection[int]) -> None:
+        """Lead shards with these records; every session starts anew."""
+        self._shards.update(dict.fromkeys(shards, Shard.ACTIVE))
+        self.store.load(snapshot.offsets, snapshot.pending)
+        for record in snapshot.groups.values():
+            self._keep(Group.from_record(record))
+        pending: set[str] = set().union(*snapshot.pending.values())
+        for group_id in (*snapshot.offsets, *sorted(pending)):
+            if group_id not in self.machines:
+                self.make(now, group_id)
+        for group_id in snapshot.groups:
+            self.machines[group_id].loaded(now)
+
+    def _keep(self, group: Group) -> GroupMachine:
+        machine = GroupMachine(group, self.settings, self.timers, self._new_id)
+        self.machines[group.group_id] = machine
+        return machine
+
+    def _groups_in(self, shards: Collection[int] | None) -> dict[str, None]:
+        group_ids = dict.fromkeys((*self.machines, *self.store.group_ids()))
+        if shards is None:
+            return group_ids
+        wanted = set(shards)
+        return {name: None for name in group_ids if self.shard_of(name) in wanted}
+
+    def _stopped_in(self, request: Any, group_id: str, shard: Shard) -> ErrorCode | None:
+        return stopped(
+            Arrival(
+                request=request,
+                group_id=group_id,
+                shard=shard,
+                shut_down=self.shut_down,
+                settings=self.settings,
+            )
+        )
