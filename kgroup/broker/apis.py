@@ -1,0 +1,85 @@
+"""Which APIs the embedded broker offers, in which versions, and why not in others.
+
+ApiVersions is answered from this table, and a request is served by it. What the newest version
+would add and this broker cannot do is the reason to stop before it.
+
+Source: the message definitions of Kafka 4 and the KIPs named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, final
+
+import attrs
+
+from kgroup.broker.call import Call, Handler
+from kgroup.broker.handlers import (
+    fetch,
+    groups,
+    metadata,
+    offsets,
+    produce,
+    topics,
+    transactions,
+    versions,
+)
+
+
+@final
+@attrs.frozen
+class Api:
+    """One API: the versions offered, who serves it, and why the versions end where they do."""
+
+    lowest: int
+    highest: int
+    handler: Handler
+    reason: str
+
+    def offers(self, version: int) -> bool:
+        """Whether a version is served."""
+        return self.lowest <= version <= self.highest
+
+
+_NEWEST: Final = "the newest there is"
+
+
+async def _api_versions(call: Call) -> Mapping[str, object]:
+    return versions.api_versions(call, [(name, a.lowest, a.highest) for name, a in APIS.items()])
+
+
+#: kio's name of the API -> what is offered. The lowest versions are those that Kafka 4 kept.
+APIS: Final[Mapping[str, Api]] = {
+    "produce": Api(3, 11, produce.produce, "v12 begins transactions by writing (KIP-890)"),
+    "fetch": Api(4, 16, fetch.fetch, "from v17 on the additions are for follower replicas"),
+    "list_offsets": Api(1, 8, offsets.list_offsets, "v9 asks about tiered storage (KIP-1005)"),
+    "metadata": Api(0, 13, metadata.metadata, _NEWEST),
+    "offset_commit": Api(2, 9, groups.offset_commit, "v10 names topics by id only (KIP-848)"),
+    "offset_fetch": Api(1, 9, groups.offset_fetch, "v10 names topics by id only (KIP-848)"),
+    "find_coordinator": Api(0, 5, metadata.find_coordinator, "v6 is for share groups (KIP-932)"),
+    "join_group": Api(0, 9, groups.join_group, _NEWEST),
+    "heartbeat": Api(0, 4, groups.heartbeat, _NEWEST),
+    "leave_group": Api(0, 5, groups.leave_group, _NEWEST),
+    "sync_group": Api(0, 5, groups.sync_group, _NEWEST),
+    "describe_groups": Api(0, 6, groups.describe_groups, _NEWEST),
+    "list_groups": Api(0, 5, groups.list_groups, _NEWEST),
+    "api_versions": Api(0, 4, _api_versions, _NEWEST),
+    "create_topics": Api(2, 7, topics.create_topics, _NEWEST),
+    "delete_topics": Api(1, 6, topics.delete_topics, _NEWEST),
+    "delete_records": Api(0, 2, offsets.delete_records, _NEWEST),
+    "init_producer_id": Api(0, 5, transactions.init_producer_id, "v6 is two-phase commit"),
+    "offset_for_leader_epoch": Api(2, 4, offsets.offset_for_leader_epoch, _NEWEST),
+    "add_partitions_to_txn": Api(
+        0, 3, transactions.add_partitions_to_txn, "from v4 on it is sent by brokers (KIP-890)"
+    ),
+    "add_offsets_to_txn": Api(0, 4, transactions.add_offsets_to_txn, _NEWEST),
+    "end_txn": Api(0, 4, transactions.end_txn, "v5 gives a new epoch each time (KIP-890)"),
+    "txn_offset_commit": Api(
+        0, 4, transactions.txn_offset_commit, "v5 begins transactions by committing (KIP-890)"
+    ),
+    "describe_configs": Api(1, 4, topics.describe_configs, _NEWEST),
+    "create_partitions": Api(0, 3, topics.create_partitions, _NEWEST),
+    "delete_groups": Api(0, 2, groups.delete_groups, _NEWEST),
+    "offset_delete": Api(0, 0, groups.offset_delete, _NEWEST),
+    "describe_cluster": Api(0, 2, metadata.describe_cluster, _NEWEST),
+}

@@ -1,0 +1,178 @@
+"""Record batches as Kafka stores them (magic 2): the fixed header, and nothing behind it.
+
+A batch stays bytes from the producer to the consumer. What the log has to know stands in the
+61 bytes of its header; the records behind it are read by ``kgroup.broker.records`` alone, and
+only where somebody asks for records.
+
+Source: Kafka's ``DefaultRecordBatch``, KIP-98.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, final
+
+import attrs
+from crc32c import crc32c
+from kio.schema.errors import ErrorCode
+
+from kgroup.broker.refusal import Refusal
+
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+"""Base offset, length, leader epoch, magic, CRC, attributes, last offset delta, base and
+maximum timestamp, producer id and epoch, base sequence, number of records."""
+MAGIC: Final = 2
+NO_PRODUCER: Final = -1
+NO_SEQUENCE: Final = -1
+NO_TIMESTAMP: Final = -1
+
+_ROUTING: Final = struct.Struct(">qii")
+_CRC: Final = struct.Struct(">I")
+_LOG_OVERHEAD: Final = 12
+_CRC_AT: Final = 17
+_CRC_FROM: Final = 21
+_ATTRIBUTES_AT: Final = 21
+_MAX_TIMESTAMP_AT: Final = 35
+
+_COMPRESSION: Final = 0x07
+_LOG_APPEND_TIME: Final = 0x08
+_TRANSACTIONAL: Final = 0x10
+_CONTROL: Final = 0x20
+
+
+@final
+@attrs.frozen
+class BatchHeader:
+    """What a batch says of itself, in the order of the wire."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    count: int
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of its last record."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence number of its last record; they wrap around at 2^31."""
+        return (self.base_sequence + self.last_offset_delta) % 2**31
+
+    @property
+    def compression(self) -> int:
+        """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+        return self.attributes & _COMPRESSION
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether its records belong to a transaction."""
+        return bool(self.attributes & _TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it is a marker that ends a transaction."""
+        return bool(self.attributes & _CONTROL)
+
+    @property
+    def has_append_time(self) -> bool:
+        """Whether its records all have the broker's time, which is ``max_timestamp``."""
+        return bool(self.attributes & _LOG_APPEND_TIME)
+
+
+def header_of(data: bytes) -> BatchHeader:
+    """The header of a stored batch; it was checked when it came in."""
+    return BatchHeader(*HEADER.unpack_from(data))
+
+
+def check(data: bytes | None) -> BatchHeader:
+    """Judge the one batch that a producer sends for a partition, and give its header.
+
+    Raises:
+        Refusal: CORRUPT_MESSAGE where length or CRC is wrong, INVALID_RECORD where the batch is
+            not one, not of magic 2, empty, or a control batch.
+
+    Source: Kafka's ``ProduceRequest.validateRecords`` and ``LogValidator``.
+    """
+    if data is None or len(data) < HEADER.size:
+        raise Refusal(ErrorCode.invalid_record, "there is no record batch")
+    header = header_of(data)
+    if header.magic != MAGIC:
+        raise Refusal(ErrorCode.invalid_record, f"the batch has magic {header.magic}, not 2")
+    if header.length + _LOG_OVERHEAD < HEADER.size:
+        raise Refusal(ErrorCode.corrupt_message, f"the batch says it has {header.length} bytes")
+    if header.length + _LOG_OVERHEAD < len(data):
+        raise Refusal(ErrorCode.invalid_record, "there is more than one record batch")
+    if header.length + _LOG_OVERHEAD > len(data):
+        raise Refusal(ErrorCode.corrupt_message, "the record batch is cut off")
+    if crc32c(memoryview(data)[_CRC_FROM:]) != header.crc:
+        raise Refusal(ErrorCode.corrupt_message, "the record batch does not match its CRC")
+    if header.count < 1 or header.last_offset_delta != header.count - 1:
+        raise Refusal(
+            ErrorCode.invalid_record,
+            f"the batch has {header.count} records and {header.last_offset_delta} as last offset",
+        )
+    if header.is_control:
+        raise Refusal(ErrorCode.invalid_record, "a producer may not write control batches")
+    return header
+
+
+def placed(data: bytes, base_offset: int, leader_epoch: int) -> bytes:
+    """The batch at its place in a log. Neither field is under the CRC."""
+    length = len(data) - _LOG_OVERHEAD
+    head = _ROUTING.pack(base_offset, length, leader_epoch)
+    return b"".join((head, memoryview(data)[_ROUTING.size :]))
+
+
+def stamped(data: bytes, timestamp: int) -> bytes:
+    """The batch with the broker's time (milliseconds) in place of the producer's."""
+    changed = bytearray(data)
+    (attributes,) = struct.unpack_from(">h", changed, _ATTRIBUTES_AT)
+    struct.pack_into(">h", changed, _ATTRIBUTES_AT, attributes | _LOG_APPEND_TIME)
+    struct.pack_into(">q", changed, _MAX_TIMESTAMP_AT, timestamp)
+    _CRC.pack_into(changed, _CRC_AT, crc32c(memoryview(changed)[_CRC_FROM:]))
+    return bytes(changed)
+
+
+def assemble(
+    records: bytes,
+    *,
+    count: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    producer_id: int = NO_PRODUCER,
+    producer_epoch: int = -1,
+    base_sequence: int = NO_SEQUENCE,
+    transactional: bool = False,
+    control: bool = False,
+) -> bytes:
+    """A batch around encoded, uncompressed records; its offset is given by the log."""
+    attributes = (_TRANSACTIONAL if transactional else 0) | (_CONTROL if control else 0)
+    head = HEADER.pack(
+        0,
+        HEADER.size - _LOG_OVERHEAD + len(records),
+        0,
+        MAGIC,
+        0,
+        attributes,
+        count - 1,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        count,
+    )
+    batch = bytearray(head + records)
+    _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[_CRC_FROM:]))
+    return bytes(batch)

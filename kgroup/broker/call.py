@@ -1,0 +1,46 @@
+"""What a handler is given: one request, who sent it, and the cluster that it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, final
+
+import attrs
+
+from kgroup.broker.answer import Answer
+from kgroup.broker.cluster import Cluster
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Call:
+    """One request.
+
+    Attributes:
+        cluster: what it is about.
+        api: kio's name of the API.
+        version: the version that it came in, and that its answer has.
+        request: kio's dataclass of it.
+        client_id: who sent it, by its own words.
+        client_host: from where, as Kafka shows it ("/127.0.0.1").
+    """
+
+    cluster: Cluster
+    api: str
+    version: int
+    request: Any
+    client_id: str
+    client_host: str
+
+
+@final
+class Silence:
+    """The answer that is none: the request is never answered."""
+
+
+SILENCE: Final = Silence()
+"""Nothing is sent, and nothing later on this connection is answered either."""
+NO_ANSWER: Final = None
+"""Nothing is sent, and the connection goes on (Produce with acks=0)."""
+
+Handler = Callable[[Call], Awaitable[Answer | Silence | None]]

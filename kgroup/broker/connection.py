@@ -1,0 +1,174 @@
+"""One client's connection: requests in, answers out, one at a time and in order.
+
+Kafka reads nothing more from a connection while a request of it waits; a parked Join holds up
+what comes behind it, and so it does here. What a request means is its handler's business.
+
+INVARIANT: nothing of a client's bytes, and no fault of a handler, ends more than this connection.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from typing import Final, final
+
+import trio
+from kio.schema.errors import ErrorCode
+
+from kgroup.broker.answer import Answer, fit
+from kgroup.broker.apis import APIS
+from kgroup.broker.call import Call, Silence
+from kgroup.broker.cluster import Cluster
+from kgroup.broker.faults import Faults
+from kgroup.broker.handlers import versions
+from kgroup.broker.refusal import Refusal
+from kgroup.broker.refusals import REFUSALS
+from kgroup.errors import ProtocolError
+from kgroup.wire import border
+
+_LOG: Final = logging.getLogger("kgroup.broker")
+_LENGTH: Final = struct.Struct(">i")
+_PREFIX: Final = struct.Struct(">hhi")
+_CHUNK: Final = 1 << 18
+_SMALL: Final = 1 << 16
+"""Up to this size an answer is joined to its length; a larger one is not copied for it."""
+
+
+@final
+class _ClosedError(Exception):
+    """The connection ends here; the text says why."""
+
+
+@final
+class Connection:
+    """Serves one stream until either side closes it."""
+
+    def __init__(
+        self, stream: trio.abc.Stream, client_host: str, cluster: Cluster, faults: Faults
+    ) -> None:
+        self._stream = stream
+        self._client_host = client_host
+        self._cluster = cluster
+        self._faults = faults
+        self._scope = trio.CancelScope()
+        self._received = bytearray()
+        self.client_id: str | None = None
+        """What the client calls itself, since its first request."""
+
+    def cut(self) -> None:
+        """End it now, whatever it is doing; the client sees it closed."""
+        self._scope.cancel()
+
+    async def serve(self) -> None:
+        """Serve until the client closes, the connection is cut, or the client misbehaves.
+
+        Cancellation: the stream is closed at once.
+        """
+        with self._scope:
+            try:
+                while True:
+                    await self._serve_one()
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                pass  # the client is gone; what it asked for has been handled
+            except _ClosedError as reason:
+                if str(reason):
+                    _LOG.warning("connection from %s closed: %s", self._client_host, reason)
+            except Exception:
+                _LOG.exception("connection from %s closed: a defect", self._client_host)
+        await trio.aclose_forcefully(self._stream)
+
+    async def _serve_one(self) -> None:
+        body = await self._read_frame()
+        await self._faults.reachable()
+        answer = await self._answer(body)
+        if answer is None:
+            return
+        await self._faults.reachable()
+        length = _LENGTH.pack(len(answer))
+        if len(answer) <= _SMALL:
+            await self._stream.send_all(length + answer)
+        else:
+            await self._stream.send_all(length)
+            await self._stream.send_all(answer)
+
+    # Bytes.
+
+    async def _read_frame(self) -> bytes:
+        (length,) = _LENGTH.unpack(await self._read(_LENGTH.size))
+        if not _PREFIX.size <= length <= self._cluster.settings.request_max_bytes:
+            raise _ClosedError(f"a request of {length} bytes")
+        return await self._read(length)
+
+    async def _read(self, size: int) -> bytes:
+        received = self._received
+        while len(received) < size:
+            chunk = await self._stream.receive_some(_CHUNK)
+            if not chunk:
+                raise _ClosedError(
+                    f"in the middle of a request of {size} bytes" if received else ""
+                )
+            received += chunk
+        with memoryview(received) as view:
+            taken = bytes(view[:size])
+        del received[:size]
+        return taken
+
+    async def _swallow(self) -> None:
+        """Answer nothing any more: Kafka has lost a request, and what follows waits behind it."""
+        while await self._stream.receive_some(_CHUNK):
+            pass
+        raise _ClosedError("")
+
+    # Requests.
+
+    async def _answer(self, body: bytes) -> bytes | None:
+        api_key, version, correlation_id = _PREFIX.unpack_from(body)
+        if api_key == border.API_KEYS["api_versions"] and not APIS["api_versions"].offers(version):
+            offered = [(name, api.lowest, api.highest) for name, api in APIS.items()]
+            return self._encode("api_versions", 0, versions.fallback(offered), correlation_id)
+        try:
+            frame = border.decode_request(body)
+        except border.UnknownRequestError as error:
+            raise _ClosedError(str(error)) from error
+        except ProtocolError as error:
+            raise _ClosedError(str(error)) from error
+        self.client_id = frame.client_id
+        call = Call(
+            cluster=self._cluster,
+            api=frame.api,
+            version=frame.version,
+            request=frame.entity,
+            client_id=frame.client_id or "",
+            client_host=self._client_host,
+        )
+        answer = await self._handle(call)
+        if isinstance(answer, Silence):
+            await self._swallow()
+        if answer is None or isinstance(answer, Silence):
+            return None
+        return self._encode(call.api, call.version, answer, correlation_id)
+
+    async def _handle(self, call: Call) -> Answer | Silence | None:
+        api = APIS.get(call.api)
+        if api is None:
+            raise _ClosedError(f"{call.api} is not offered")
+        refuse = REFUSALS[call.api]
+        if not api.offers(call.version):
+            return refuse(call.request, ErrorCode.unsupported_version)
+        fault = self._faults.strike(call.api, call.request)
+        if fault is not None:
+            await trio.sleep(fault.delay)
+            if fault.error_code is not None:
+                return refuse(call.request, fault.error_code)
+        try:
+            return await api.handler(call)
+        except Refusal as refusal:
+            return refuse(call.request, refusal.code)
+        except ConnectionAbortedError as error:
+            raise _ClosedError(str(error)) from error
+        except Exception:
+            _LOG.exception("%s v%d: a defect", call.api, call.version)
+            return refuse(call.request, ErrorCode.unknown_server_error)
+
+    def _encode(self, api: str, version: int, answer: Answer, correlation_id: int) -> bytes:
+        return border.encode_response(api, version, fit(api, version, answer), correlation_id)

@@ -1,0 +1,109 @@
+"""The group coordinator's desk: where tasks wait for what the state machine answers.
+
+``kgroup.broker.groups`` decides and never waits; here a request waits for its answer, and one
+task wakes the machine when a timer is due. Nothing here knows what a request means.
+
+Invariants: every ticket that the machine answers is handed its answer once; a task that stops
+waiting (its connection was cut) leaves the machine untouched: the member stays until its own
+timers, as in Kafka.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import final
+
+import trio
+
+from kgroup.broker.groups.answers import Answer, Response
+from kgroup.broker.groups.coordinator import Coordinator
+from kgroup.broker.groups.requests import Request
+
+
+@final
+class _Ticket:
+    """One waiting request; known by its identity."""
+
+    __slots__ = ("answered", "response")
+
+    def __init__(self) -> None:
+        self.answered: trio.Event | None = None
+        self.response: Response | None = None
+
+
+@final
+class Alarm:
+    """Calls a function at the times that it names itself, and is told when they change."""
+
+    def __init__(self, next_time: Callable[[], float | None], ring: Callable[[], None]) -> None:
+        self._next_time = next_time
+        self._ring = ring
+        self._changed = trio.Event()
+        self._set_for: float | None = None
+
+    def look(self) -> None:
+        """The next time may have changed: wake the task if it sleeps too long."""
+        following = self._next_time()
+        if following is not None and (self._set_for is None or following < self._set_for):
+            self._changed.set()
+
+    async def run(self) -> None:
+        """Ring for ever; only cancellation ends it."""
+        while True:
+            self._set_for = self._next_time()
+            self._changed = trio.Event()
+            deadline = math.inf if self._set_for is None else self._set_for
+            with trio.move_on_at(deadline):
+                await self._changed.wait()
+                continue
+            self._ring()
+
+
+@final
+class GroupDesk:
+    """Asks the state machine on behalf of tasks."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+        self._waiting: set[_Ticket] = set()
+        self.alarm = Alarm(lambda: coordinator.next_timer, self._expire)
+
+    @property
+    def coordinator(self) -> Coordinator:
+        """The machine, for what needs no waiting."""
+        return self._coordinator
+
+    async def ask(self, request: Request) -> Response | None:
+        """Give a request to the machine and wait for what it answers.
+
+        Returns:
+            the answer, or None where Kafka never answers this request.
+
+        Cancellation: the request has been handled; only its answer is lost.
+        """
+        ticket = _Ticket()
+        self._waiting.add(ticket)
+        try:
+            self.deliver(self._coordinator.handle(trio.current_time(), request, ticket))
+            if ticket in self._waiting:
+                ticket.answered = trio.Event()
+                await ticket.answered.wait()
+        finally:
+            self._waiting.discard(ticket)
+        return ticket.response
+
+    def deliver(self, answers: Iterable[Answer]) -> None:
+        """Hand out what the machine answered, and look at its timers again."""
+        for answer in answers:
+            ticket = answer.ticket
+            if not isinstance(ticket, _Ticket) or ticket not in self._waiting:
+                continue
+            self._waiting.discard(ticket)
+            ticket.response = answer.response
+            if ticket.answered is not None:
+                ticket.answered.set()
+        self.alarm.look()
+
+    def _expire(self) -> None:
+        self.deliver(self._coordinator.expire(trio.current_time()))

@@ -1,0 +1,211 @@
+"""Fetch: whole batches out of the logs, at once or when enough has come.
+
+Fetch sessions are declined, as Kafka declines them when its cache is full: every answer has
+session id 0, and so every request names all its partitions.
+
+Source: Kafka's ``KafkaApis.handleFetchRequest``, ``DelayedFetch``, KIP-74 (sizes), KIP-98
+(read_committed), KIP-227 (sessions), KIP-320 (epochs), KIP-516 (topic ids).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, final
+
+import attrs
+import trio
+from kio.schema.errors import ErrorCode
+
+from kgroup.broker.answer import Answer
+from kgroup.broker.call import Call
+from kgroup.broker.handlers.shapes import seconds
+from kgroup.broker.log import LEADER_EPOCH, PartitionLog
+from kgroup.broker.refusal import Refusal
+
+_IDS_FROM: Final = 13
+_NO_SESSION: Final = 0
+_SESSION_ENDS: Final = -1
+"""The epoch in which a client says that it closes its session: it may have ended before."""
+_READ_COMMITTED: Final = 1
+_NO_EPOCH: Final = -1
+
+
+@final
+@attrs.frozen
+class _Wanted:
+    """A partition of the request: its log and where to read, or why not."""
+
+    topic: Any
+    partition: Any
+    log: PartitionLog | None
+    refusal: Refusal | None = None
+
+
+async def fetch(call: Call) -> Answer:
+    """Answer Fetch when ``min_bytes`` are there, after ``max_wait``, or at once on an error."""
+    request = call.request
+    session = getattr(request, "session_id", _NO_SESSION)
+    if session != _NO_SESSION and request.session_epoch != _SESSION_ENDS:
+        return {"error_code": ErrorCode.fetch_session_id_not_found, "responses": ()}
+    wanted = list(_wanted(call))
+    await _wait_for_bytes(call, wanted)
+    return {"error_code": ErrorCode.none, "session_id": 0, "responses": _read(call, wanted)}
+
+
+def _wanted(call: Call) -> Iterator[_Wanted]:
+    topics = call.cluster.topics
+    for topic in call.request.topics:
+        if call.version >= _IDS_FROM:
+            found = topics.by_id(topic.topic_id)
+            unknown = Refusal(ErrorCode.unknown_topic_id)
+        else:
+            found = topics.get(topic.topic)
+            unknown = Refusal(ErrorCode.unknown_topic_or_partition)
+        for part in topic.partitions:
+            if found is None:
+                yield _Wanted(topic, part, None, unknown)
+            elif not 0 <= part.partition < len(found.logs):
+                refusal = Refusal(ErrorCode.unknown_topic_or_partition)
+                yield _Wanted(topic, part, None, refusal)
+            else:
+                log = found.logs[part.partition]
+                yield _Wanted(topic, part, log, _fault(log, part))
+
+
+def _fault(log: PartitionLog, part: Any) -> Refusal | None:
+    try:
+        check_epoch(getattr(part, "current_leader_epoch", _NO_EPOCH))
+        log.check_offset(part.fetch_offset)
+    except Refusal as refusal:
+        return refusal
+    return None
+
+
+def check_epoch(epoch: int) -> None:
+    """Compare the leader epoch that a client knows with the log's.
+
+    Raises:
+        Refusal: UNKNOWN_LEADER_EPOCH for one that is still to come.
+    """
+    if epoch > LEADER_EPOCH:
+        raise Refusal(ErrorCode.unknown_leader_epoch, f"epoch {epoch} has not begun")
+
+
+async def _wait_for_bytes(call: Call, wanted: Sequence[_Wanted]) -> None:
+    request = call.request
+    logs = {entry.log: None for entry in wanted if entry.log is not None}
+    with trio.move_on_after(seconds(request.max_wait)):
+        while not _enough(call, wanted):
+            changed = trio.Event()
+            for log in logs:
+                log.watch(changed)
+            try:
+                await changed.wait()
+            finally:
+                for log in logs:
+                    log.unwatch(changed)
+
+
+def _enough(call: Call, wanted: Sequence[_Wanted]) -> bool:
+    request = call.request
+    if not wanted or any(_is_faulty(call, entry) for entry in wanted):
+        return True
+    found = 0
+    for entry in wanted:
+        assert entry.log is not None
+        found += entry.log.available(
+            entry.partition.fetch_offset,
+            entry.partition.partition_max_bytes,
+            committed=request.isolation_level == _READ_COMMITTED,
+        )
+        if found >= request.min_bytes:
+            return True
+    return False
+
+
+def _is_faulty(call: Call, entry: _Wanted) -> bool:
+    if entry.refusal is not None or entry.log is None:
+        return True
+    return not _is_current(call, entry) or entry.partition.fetch_offset < entry.log.start_offset
+
+
+def _is_current(call: Call, entry: _Wanted) -> bool:
+    """Whether the log is still that of the topic asked for; it may be deleted while we wait."""
+    topics = call.cluster.topics
+    if call.version >= _IDS_FROM:
+        return topics.by_id(entry.topic.topic_id) is not None
+    topic = topics.get(entry.topic.topic)
+    number = entry.partition.partition
+    return topic is not None and number < len(topic.logs) and topic.logs[number] is entry.log
+
+
+def _read(call: Call, wanted: Sequence[_Wanted]) -> list[dict[str, Any]]:
+    left = min(getattr(call.request, "max_bytes", 2**31 - 1), call.cluster.settings.fetch_max_bytes)
+    topics: list[dict[str, Any]] = []
+    last: Any = None
+    anything = False
+    for entry in wanted:
+        if entry.topic is not last:
+            last = entry.topic
+            topics.append({**_name(call, entry.topic), "partitions": []})
+        shown, size = _read_partition(call, entry, left, first=not anything)
+        anything = anything or size > 0
+        left = max(0, left - size)
+        topics[-1]["partitions"].append(shown)
+    return topics
+
+
+def _name(call: Call, topic: Any) -> dict[str, Any]:
+    return {"topic_id": topic.topic_id} if call.version >= _IDS_FROM else {"topic": topic.topic}
+
+
+def _read_partition(
+    call: Call, entry: _Wanted, left: int, *, first: bool
+) -> tuple[dict[str, Any], int]:
+    part = entry.partition
+    committed = call.request.isolation_level == _READ_COMMITTED
+    try:
+        if entry.refusal is not None:
+            raise entry.refusal
+        if entry.log is None or not _is_current(call, entry):
+            gone = call.version >= _IDS_FROM
+            raise Refusal(
+                ErrorCode.unknown_topic_id if gone else ErrorCode.unknown_topic_or_partition
+            )
+        read = entry.log.read(
+            part.fetch_offset,
+            min(left, part.partition_max_bytes),
+            committed=committed,
+            at_least_one=first,
+        )
+    except Refusal as refusal:
+        return no_records(part.partition, refusal.code), 0
+    return {
+        "partition_index": part.partition,
+        "error_code": ErrorCode.none,
+        "high_watermark": read.high_watermark,
+        "last_stable_offset": read.last_stable_offset,
+        "log_start_offset": read.start_offset,
+        "aborted_transactions": (
+            None
+            if read.aborted is None
+            else [
+                {"producer_id": txn.producer_id, "first_offset": txn.first_offset}
+                for txn in read.aborted
+            ]
+        ),
+        "records": read.data[0] if len(read.data) == 1 else b"".join(read.data),
+    }, read.size
+
+
+def no_records(number: int, code: ErrorCode) -> dict[str, Any]:
+    """What Fetch tells of a partition that cannot be read."""
+    return {
+        "partition_index": number,
+        "error_code": code,
+        "high_watermark": -1,
+        "last_stable_offset": -1,
+        "log_start_offset": -1,
+        "aborted_transactions": None,
+        "records": b"",
+    }

@@ -1,0 +1,353 @@
+"""The calls of the group protocol: what came over the wire as the coordinator's values, and back.
+
+Nothing is decided here. The coordinator answers, at once or when its answer is due.
+
+Source: Kafka's message definitions; the rules are in ``kgroup.broker.groups``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeVar
+
+from kgroup.broker.answer import Answer
+from kgroup.broker.call import SILENCE, Call, Silence
+from kgroup.broker.groups import answers, requests
+from kgroup.broker.handlers.shapes import by_topic, seconds
+from kgroup.model import TopicPartition
+
+_REBALANCE_TIMEOUT_FROM: Final = 1
+_LEAVES_IN_BATCHES_FROM: Final = 3
+_FETCHES_IN_BATCHES_FROM: Final = 8
+_BROKERS_OWN: Final = -0.001
+"""The retention time (-1 ms) that leaves it to the broker."""
+_NO_EPOCH: Final = -1
+
+Kind = TypeVar("Kind")
+
+
+async def _ask(call: Call, request: requests.Request, kind: type[Kind]) -> Kind | None:
+    """The coordinator's answer, or None where there is none ever."""
+    answer = await call.cluster.groups.ask(request)
+    assert answer is None or isinstance(answer, kind), answer
+    return answer
+
+
+async def join_group(call: Call) -> Answer | Silence:
+    """Answer JoinGroup; it waits until the group is complete."""
+    request = call.request
+    rebalance = (
+        seconds(request.rebalance_timeout) if call.version >= _REBALANCE_TIMEOUT_FROM else None
+    )
+    answer = await _ask(
+        call,
+        requests.JoinGroup(
+            group_id=request.group_id,
+            version=call.version,
+            client_id=call.client_id,
+            client_host=call.client_host,
+            session_timeout=seconds(request.session_timeout),
+            rebalance_timeout=rebalance,
+            member_id=request.member_id,
+            group_instance_id=getattr(request, "group_instance_id", None),
+            protocol_type=request.protocol_type,
+            protocols=tuple(
+                requests.Protocol(protocol.name, protocol.metadata)
+                for protocol in request.protocols
+            ),
+            reason=getattr(request, "reason", None),
+        ),
+        answers.Joined,
+    )
+    if answer is None:
+        return SILENCE
+    return {
+        "error_code": answer.error,
+        "generation_id": answer.generation_id,
+        "protocol_type": answer.protocol_type,
+        "protocol_name": answer.protocol_name,
+        "leader": answer.leader,
+        "skip_assignment": answer.skip_assignment,
+        "member_id": answer.member_id,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.group_instance_id,
+                "metadata": member.metadata,
+            }
+            for member in answer.members
+        ],
+    }
+
+
+async def sync_group(call: Call) -> Answer | Silence:
+    """Answer SyncGroup; it waits for the leader's."""
+    request = call.request
+    answer = await _ask(
+        call,
+        requests.SyncGroup(
+            group_id=request.group_id,
+            version=call.version,
+            generation_id=request.generation_id,
+            member_id=request.member_id,
+            group_instance_id=getattr(request, "group_instance_id", None),
+            protocol_type=getattr(request, "protocol_type", None),
+            protocol_name=getattr(request, "protocol_name", None),
+            assignments=tuple(
+                requests.MemberAssignment(given.member_id, given.assignment)
+                for given in request.assignments
+            ),
+        ),
+        answers.Synced,
+    )
+    if answer is None:
+        return SILENCE
+    return {
+        "error_code": answer.error,
+        "protocol_type": answer.protocol_type,
+        "protocol_name": answer.protocol_name,
+        "assignment": answer.assignment,
+    }
+
+
+async def heartbeat(call: Call) -> Answer | Silence:
+    """Answer Heartbeat."""
+    request = call.request
+    answer = await _ask(
+        call,
+        requests.Heartbeat(
+            group_id=request.group_id,
+            generation_id=request.generation_id,
+            member_id=request.member_id,
+            group_instance_id=getattr(request, "group_instance_id", None),
+        ),
+        answers.HeartbeatAnswered,
+    )
+    return SILENCE if answer is None else {"error_code": answer.error}
+
+
+async def leave_group(call: Call) -> Answer | Silence:
+    """Answer LeaveGroup, of one member or of several."""
+    request = call.request
+    batched = call.version >= _LEAVES_IN_BATCHES_FROM
+    answer = await _ask(
+        call,
+        requests.LeaveGroup(
+            group_id=request.group_id,
+            version=call.version,
+            members=tuple(
+                requests.LeavingMember(
+                    member_id=member.member_id,
+                    group_instance_id=getattr(member, "group_instance_id", None),
+                    reason=getattr(member, "reason", None),
+                )
+                for member in (request.members if batched else (request,))
+            ),
+        ),
+        answers.Left,
+    )
+    if answer is None:
+        return SILENCE
+    return {
+        "error_code": answer.error,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.group_instance_id,
+                "error_code": member.error,
+            }
+            for member in answer.members
+        ],
+    }
+
+
+async def offset_commit(call: Call) -> Answer | Silence:
+    """Answer OffsetCommit."""
+    request = call.request
+    retention = getattr(request, "retention_time", None)
+    own = retention is None or seconds(retention) == _BROKERS_OWN
+    answer = await _ask(
+        call,
+        requests.OffsetCommit(
+            group_id=request.group_id,
+            version=call.version,
+            generation_id=request.generation_id_or_member_epoch,
+            member_id=request.member_id,
+            group_instance_id=getattr(request, "group_instance_id", None),
+            retention_time=None if own or retention is None else seconds(retention),
+            offsets=offsets_of(request),
+        ),
+        answers.OffsetsCommitted,
+    )
+    return SILENCE if answer is None else {"topics": results(answer.partitions)}
+
+
+def offsets_of(request: Any) -> tuple[requests.OffsetToCommit, ...]:
+    """The offsets of an OffsetCommit or a TxnOffsetCommit."""
+    return tuple(
+        requests.OffsetToCommit(
+            topic=topic.name,
+            partition=part.partition_index,
+            offset=part.committed_offset,
+            leader_epoch=getattr(part, "committed_leader_epoch", _NO_EPOCH),
+            metadata=part.committed_metadata,
+        )
+        for topic in request.topics
+        for part in topic.partitions
+    )
+
+
+def results(partitions: tuple[answers.PartitionResult, ...]) -> list[dict[str, Any]]:
+    """What became of each partition, by topic."""
+    return by_topic(
+        partitions,
+        lambda result: {"partition_index": result.partition, "error_code": result.error},
+    )
+
+
+async def offset_fetch(call: Call) -> Answer | Silence:
+    """Answer OffsetFetch, of one group or of several."""
+    request = call.request
+    batched = call.version >= _FETCHES_IN_BATCHES_FROM
+    groups = request.groups if batched else (request,)
+    answer = await _ask(
+        call,
+        requests.OffsetFetch(
+            version=call.version,
+            groups=tuple(
+                requests.OffsetFetchGroup(group_id=group.group_id, partitions=_partitions(group))
+                for group in groups
+            ),
+            require_stable=getattr(request, "require_stable", False),
+        ),
+        answers.OffsetsFetched,
+    )
+    if answer is None:
+        return SILENCE
+    fetched = [
+        {
+            "group_id": group.group_id,
+            "error_code": group.error,
+            "topics": by_topic(group.partitions, _fetched),
+        }
+        for group in answer.groups
+    ]
+    if batched:
+        return {"groups": fetched}
+    return {"topics": fetched[0]["topics"], "error_code": fetched[0]["error_code"]}
+
+
+def _partitions(group: Any) -> tuple[TopicPartition, ...] | None:
+    if group.topics is None:
+        return None
+    return tuple(
+        TopicPartition(topic.name, number)
+        for topic in group.topics
+        for number in topic.partition_indexes
+    )
+
+
+def _fetched(offset: answers.FetchedOffset) -> dict[str, Any]:
+    return {
+        "partition_index": offset.partition,
+        "committed_offset": offset.offset,
+        "committed_leader_epoch": offset.leader_epoch,
+        "metadata": offset.metadata,
+        "error_code": offset.error,
+    }
+
+
+async def offset_delete(call: Call) -> Answer | Silence:
+    """Answer OffsetDelete."""
+    request = call.request
+    answer = await _ask(
+        call,
+        requests.OffsetDelete(
+            group_id=request.group_id,
+            partitions=tuple(
+                TopicPartition(topic.name, part.partition_index)
+                for topic in request.topics
+                for part in topic.partitions
+            ),
+        ),
+        answers.OffsetsDeleted,
+    )
+    if answer is None:
+        return SILENCE
+    return {"error_code": answer.error, "topics": results(answer.partitions)}
+
+
+async def describe_groups(call: Call) -> Answer | Silence:
+    """Answer DescribeGroups."""
+    answer = await _ask(
+        call,
+        requests.DescribeGroups(version=call.version, group_ids=tuple(call.request.groups)),
+        answers.GroupsDescribed,
+    )
+    if answer is None:
+        return SILENCE
+    return {
+        "groups": [
+            {
+                "error_code": group.error,
+                "error_message": group.error_message,
+                "group_id": group.group_id,
+                "group_state": group.state,
+                "protocol_type": group.protocol_type,
+                "protocol_data": group.protocol_name,
+                "members": [
+                    {
+                        "member_id": member.member_id,
+                        "group_instance_id": member.group_instance_id,
+                        "client_id": member.client_id,
+                        "client_host": member.client_host,
+                        "member_metadata": member.metadata,
+                        "member_assignment": member.assignment,
+                    }
+                    for member in group.members
+                ],
+            }
+            for group in answer.groups
+        ]
+    }
+
+
+async def list_groups(call: Call) -> Answer | Silence:
+    """Answer ListGroups."""
+    answer = await _ask(
+        call,
+        requests.ListGroups(
+            states=tuple(getattr(call.request, "states_filter", ())),
+            types=tuple(getattr(call.request, "types_filter", ())),
+        ),
+        answers.GroupsListed,
+    )
+    if answer is None:
+        return SILENCE
+    return {
+        "error_code": answer.error,
+        "groups": [
+            {
+                "group_id": group.group_id,
+                "protocol_type": group.protocol_type,
+                "group_state": group.state,
+                "group_type": group.type,
+            }
+            for group in answer.groups
+        ],
+    }
+
+
+async def delete_groups(call: Call) -> Answer | Silence:
+    """Answer DeleteGroups."""
+    answer = await _ask(
+        call,
+        requests.DeleteGroups(group_ids=tuple(call.request.groups_names)),
+        answers.GroupsDeleted,
+    )
+    if answer is None:
+        return SILENCE
+    return {
+        "results": [
+            {"group_id": group.group_id, "error_code": group.error} for group in answer.groups
+        ]
+    }

@@ -1,0 +1,158 @@
+"""Metadata, DescribeCluster, FindCoordinator: who is there, and who has what.
+
+Source: Kafka's ``KafkaApis.handleTopicMetadataRequest``, ``handleFindCoordinatorRequest``,
+KIP-516 (topic ids), KIP-699 (several coordinators in one request), KIP-700.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from kgroup.broker.answer import Answer
+from kgroup.broker.call import Call
+from kgroup.broker.log import LEADER_EPOCH
+from kgroup.broker.refusal import Refusal
+from kgroup.broker.topics import Topic
+from kgroup.model import TopicPartition
+
+_ALL_BY_EMPTY_LIST: Final = 0
+"""In this version an empty list asks for all topics; later null does."""
+_ALWAYS_CREATES_UP_TO: Final = 3
+"""Up to this version a Metadata request cannot say that it wants no topic created."""
+_BROKERS: Final = 1
+"""Endpoint type of brokers; 2 is controllers (KIP-919)."""
+_KEY_TYPES: Final = (0, 1)
+"""Group and transaction; 2, a share group's, has no coordinator here."""
+_BATCHED_FROM: Final = 4
+_PORTLESS: Final = {"node_id": -1, "host": "", "port": -1}
+
+
+async def metadata(call: Call) -> Answer:
+    """Answer Metadata, creating topics where asked and allowed."""
+    cluster, request = call.cluster, call.request
+    if request.topics is None or (not request.topics and call.version == _ALL_BY_EMPTY_LIST):
+        topics = [_topic(call, topic) for topic in cluster.topics]
+    else:
+        topics = [_asked(call, asked) for asked in request.topics]
+    return {
+        "brokers": [
+            {"node_id": node.node_id, "host": node.host, "port": node.port, "rack": node.rack}
+            for node in cluster.nodes
+        ],
+        "cluster_id": cluster.cluster_id,
+        "controller_id": cluster.controller.node_id,
+        "topics": topics,
+        "error_code": ErrorCode.none,
+    }
+
+
+async def describe_cluster(call: Call) -> Answer:
+    """Answer DescribeCluster."""
+    cluster = call.cluster
+    answer: dict[str, Any] = {
+        "error_code": ErrorCode.none,
+        "endpoint_type": _BROKERS,
+        "cluster_id": cluster.cluster_id,
+        "controller_id": cluster.controller.node_id,
+        "brokers": [
+            {
+                "broker_id": node.node_id,
+                "host": node.host,
+                "port": node.port,
+                "rack": node.rack,
+                "is_fenced": False,
+            }
+            for node in cluster.nodes
+        ],
+    }
+    if getattr(call.request, "endpoint_type", _BROKERS) != _BROKERS:
+        answer |= {"error_code": ErrorCode.mismatched_endpoint_type, "brokers": []}
+    return answer
+
+
+async def find_coordinator(call: Call) -> Answer:
+    """Answer FindCoordinator, for one key or for several."""
+    request = call.request
+    keys = request.coordinator_keys if call.version >= _BATCHED_FROM else (request.key,)
+    found = [_coordinator(call, getattr(request, "key_type", 0), key) for key in keys]
+    if call.version >= _BATCHED_FROM:
+        return {"coordinators": found}
+    return {name: value for name, value in found[0].items() if name != "key"}
+
+
+def _coordinator(call: Call, key_type: int, key: str) -> dict[str, Any]:
+    if key_type not in _KEY_TYPES:
+        refused = {
+            "error_code": ErrorCode.invalid_request,
+            "error_message": f"there is no coordinator of key type {key_type}",
+        }
+        return {"key": key, **_PORTLESS, **refused}
+    node = call.cluster.coordinator_of(key)
+    return {
+        "key": key,
+        "node_id": node.node_id,
+        "host": node.host,
+        "port": node.port,
+        "error_code": ErrorCode.none,
+        "error_message": "NONE",
+    }
+
+
+def _asked(call: Call, asked: Any) -> dict[str, Any]:
+    topics = call.cluster.topics
+    name, topic_id = asked.name, getattr(asked, "topic_id", None)
+    if name is None:
+        topic = topics.by_id(topic_id)
+        if topic is None:
+            return _no_topic(None, topic_id, ErrorCode.unknown_topic_id)
+        return _topic(call, topic)
+    topic = topics.get(name)
+    if topic is None:
+        if not _may_create(call):
+            return _no_topic(name, None, ErrorCode.unknown_topic_or_partition)
+        try:
+            topic = topics.create(name)
+        except Refusal as refusal:
+            return _no_topic(name, None, refusal.code)
+    return _topic(call, topic)
+
+
+def _may_create(call: Call) -> bool:
+    wanted = call.version <= _ALWAYS_CREATES_UP_TO or call.request.allow_auto_topic_creation
+    return bool(wanted and call.cluster.settings.auto_create_topics)
+
+
+def _topic(call: Call, topic: Topic) -> dict[str, Any]:
+    partitions = []
+    for number in range(len(topic.logs)):
+        leader = call.cluster.leader_of(TopicPartition(topic.name, number)).node_id
+        partitions.append(
+            {
+                "error_code": ErrorCode.none,
+                "partition_index": number,
+                "leader_id": leader,
+                "leader_epoch": LEADER_EPOCH,
+                "replica_nodes": (leader,),
+                "isr_nodes": (leader,),
+                "offline_replicas": (),
+            }
+        )
+    return {
+        "error_code": ErrorCode.none,
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "is_internal": False,
+        "partitions": partitions,
+    }
+
+
+def _no_topic(name: str | None, topic_id: Any, code: ErrorCode) -> dict[str, Any]:
+    return {
+        "error_code": code,
+        "name": name,
+        "topic_id": topic_id,
+        "is_internal": False,
+        "partitions": (),
+    }

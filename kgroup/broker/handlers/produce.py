@@ -1,0 +1,85 @@
+"""Produce: record batches come in as bytes and stay bytes.
+
+Source: Kafka's ``KafkaApis.handleProduceRequest``, ``ReplicaManager.appendRecords``.
+"""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from kgroup.broker import batches
+from kgroup.broker.answer import Answer
+from kgroup.broker.call import NO_ANSWER, Call
+from kgroup.broker.refusal import Refusal
+from kgroup.model import TopicPartition
+
+_ACKS: Final = (-1, 0, 1)
+_NO_ACKS: Final = 0
+
+
+async def produce(call: Call) -> Answer | None:
+    """Answer Produce; with acks=0 there is no answer, and an error closes the connection."""
+    request = call.request
+    answer = {
+        "responses": [
+            {
+                "name": topic.name,
+                "partition_responses": [
+                    _append(call, topic.name, part.index, part.records)
+                    for part in topic.partition_data
+                ],
+            }
+            for topic in request.topic_data
+        ]
+    }
+    if request.acks != _NO_ACKS:
+        return answer
+    for topic in answer["responses"]:
+        for part in topic["partition_responses"]:
+            if part["error_code"]:
+                # The producer asked for no answer: this is the only way to be heard.
+                raise ConnectionAbortedError(f"produce with acks=0: {part['error_message']}")
+    return NO_ANSWER
+
+
+def _append(call: Call, name: str, number: int, records: bytes | None) -> dict[str, Any]:
+    cluster = call.cluster
+    try:
+        if call.request.acks not in _ACKS:
+            raise Refusal(ErrorCode.invalid_required_acks, f"acks={call.request.acks}")
+        log = cluster.topics.log(name, number)
+        header = batches.check(records)
+        assert records is not None
+        if header.is_transactional and not log.has_open_transaction(header.producer_id):
+            cluster.transactions.check_partition(
+                call.request.transactional_id,
+                header.producer_id,
+                header.producer_epoch,
+                TopicPartition(name, number),
+            )
+        done = log.append(records, header, cluster.now_ms())
+    except Refusal as refusal:
+        return {
+            "index": number,
+            "error_code": refusal.code,
+            "base_offset": -1,
+            "record_errors": (),
+            "error_message": refusal.message or None,
+        }
+    return {
+        "index": number,
+        "error_code": ErrorCode.none,
+        "base_offset": done.base_offset,
+        "log_append_time": _moment(done.timestamp),
+        "log_start_offset": log.start_offset,
+        "record_errors": (),
+    }
+
+
+def _moment(timestamp: int) -> datetime.datetime | None:
+    if timestamp == batches.NO_TIMESTAMP:
+        return None
+    return datetime.datetime.fromtimestamp(timestamp / 1000, datetime.UTC)

@@ -1,0 +1,212 @@
+"""CreateTopics, DeleteTopics, CreatePartitions, DescribeConfigs: what admin clients ask for.
+
+Source: Kafka's ``ReplicationControlManager``, ``ConfigHelper``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from kgroup.broker.answer import Answer
+from kgroup.broker.call import Call
+from kgroup.broker.groups.settings import PROPERTIES as GROUP_PROPERTIES
+from kgroup.broker.refusal import Refusal
+from kgroup.broker.settings import PROPERTIES
+from kgroup.broker.topics import UNSET
+
+_BY_ID_FROM: Final = 6
+"""DeleteTopics names topics by id or name from this version on."""
+_TOPIC: Final = 2
+_BROKER: Final = 4
+"""Resource types of DescribeConfigs."""
+_FROM_TOPIC: Final = 1
+_FROM_BROKER: Final = 4
+_FROM_DEFAULT: Final = 5
+"""Where a config's value comes from, as DescribeConfigs tells it."""
+_STRING: Final = 2
+"""The type that DescribeConfigs tells of every value: all are texts here."""
+
+
+async def create_topics(call: Call) -> Answer:
+    """Answer CreateTopics; each topic is judged for itself."""
+    times = Counter(asked.name for asked in call.request.topics)
+    once = {asked.name: asked for asked in call.request.topics}
+    return {"topics": [_create(call, asked, times[name]) for name, asked in once.items()]}
+
+
+def _create(call: Call, asked: Any, times: int) -> dict[str, Any]:
+    topics = call.cluster.topics
+    try:
+        if times > 1:
+            raise Refusal(ErrorCode.invalid_request, f"topic {asked.name!r} is named {times} times")
+        partitions, factor = _layout(call, asked)
+        topic = topics.create(
+            asked.name,
+            partitions,
+            replication_factor=factor,
+            configs={config.name: config.value for config in asked.configs},
+            validate_only=call.request.validate_only,
+        )
+    except Refusal as refusal:
+        return {
+            "name": asked.name,
+            "topic_id": None,
+            "error_code": refusal.code,
+            "error_message": refusal.message,
+            "configs": (),
+        }
+    return {
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "error_code": ErrorCode.none,
+        "error_message": None,
+        "num_partitions": len(topic.logs),
+        "replication_factor": 1,
+        "configs": [
+            {
+                "name": name,
+                "value": value,
+                "read_only": False,
+                "config_source": source,
+                "is_sensitive": False,
+            }
+            for name, (value, source) in _topic_configs(call, topic.configs).items()
+        ],
+    }
+
+
+def _layout(call: Call, asked: Any) -> tuple[int, int]:
+    """(partitions, replication factor), from an assignment by hand where there is one."""
+    if not asked.assignments:
+        return asked.num_partitions, asked.replication_factor
+    if (asked.num_partitions, asked.replication_factor) != (UNSET, UNSET):
+        raise Refusal(ErrorCode.invalid_request, "both an assignment and a number of partitions")
+    indexes = sorted(assignment.partition_index for assignment in asked.assignments)
+    nodes = [call.cluster.settings.node_id]
+    if indexes != list(range(len(indexes))) or any(
+        list(assignment.broker_ids) != nodes for assignment in asked.assignments
+    ):
+        raise Refusal(
+            ErrorCode.invalid_replica_assignment, f"every partition must be on brokers {nodes}"
+        )
+    return len(indexes), UNSET
+
+
+async def delete_topics(call: Call) -> Answer:
+    """Answer DeleteTopics, by name or by id."""
+    request = call.request
+    if call.version >= _BY_ID_FROM:
+        asked = [(state.name, state.topic_id) for state in request.topics]
+    else:
+        asked = [(name, None) for name in request.topic_names]
+    return {"responses": [_delete(call, name, topic_id) for name, topic_id in asked]}
+
+
+def _delete(call: Call, name: str | None, topic_id: Any) -> dict[str, Any]:
+    topics = call.cluster.topics
+    topic = topics.by_id(topic_id) if name is None else topics.get(name)
+    try:
+        if topic is None and name is None:
+            raise Refusal(ErrorCode.unknown_topic_id, f"there is no topic of id {topic_id}")
+        if topic is None:
+            raise Refusal(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
+        call.cluster.delete_topic(topic)
+    except Refusal as refusal:
+        return {
+            "name": name,
+            "topic_id": topic_id,
+            "error_code": refusal.code,
+            "error_message": refusal.message,
+        }
+    return {"name": topic.name, "topic_id": topic.topic_id, "error_code": ErrorCode.none}
+
+
+async def create_partitions(call: Call) -> Answer:
+    """Answer CreatePartitions."""
+    return {"results": [_grow(call, asked) for asked in call.request.topics]}
+
+
+def _grow(call: Call, asked: Any) -> dict[str, Any]:
+    try:
+        call.cluster.topics.grow(asked.name, asked.count, validate_only=call.request.validate_only)
+    except Refusal as refusal:
+        return {
+            "name": asked.name,
+            "error_code": refusal.code,
+            "error_message": refusal.message,
+        }
+    return {"name": asked.name, "error_code": ErrorCode.none}
+
+
+async def describe_configs(call: Call) -> Answer:
+    """Answer DescribeConfigs for topics and for the broker."""
+    return {"results": [_describe(call, asked) for asked in call.request.resources]}
+
+
+def _describe(call: Call, asked: Any) -> dict[str, Any]:
+    result = {
+        "resource_type": asked.resource_type,
+        "resource_name": asked.resource_name,
+        "error_code": ErrorCode.none,
+        "error_message": None,
+        "configs": (),
+    }
+    try:
+        configs = _configs(call, asked.resource_type, asked.resource_name)
+    except Refusal as refusal:
+        return {**result, "error_code": refusal.code, "error_message": refusal.message}
+    wanted = asked.configuration_keys
+    return {
+        **result,
+        "configs": [
+            {
+                "name": name,
+                "value": value,
+                "read_only": asked.resource_type == _BROKER,
+                "config_source": source,
+                "is_sensitive": False,
+                "synonyms": (),
+                "config_type": _STRING,
+                "documentation": None,
+            }
+            for name, (value, source) in configs.items()
+            if wanted is None or name in wanted
+        ],
+    }
+
+
+def _configs(call: Call, resource_type: int, name: str) -> Mapping[str, tuple[str, int]]:
+    if resource_type == _TOPIC:
+        topic = call.cluster.topics.get(name)
+        if topic is None:
+            raise Refusal(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
+        return _topic_configs(call, topic.configs)
+    if resource_type == _BROKER:
+        if name not in ("", str(call.cluster.settings.node_id)):
+            raise Refusal(ErrorCode.invalid_request, f"there is no broker {name!r}")
+        return _broker_configs(call)
+    raise Refusal(ErrorCode.invalid_request, f"resource type {resource_type} has no configs here")
+
+
+def _topic_configs(call: Call, own: Mapping[str, str]) -> dict[str, tuple[str, int]]:
+    return {
+        name: (own[name], _FROM_TOPIC) if name in own else (default, _FROM_DEFAULT)
+        for name, default in sorted(call.cluster.topics.config_defaults().items())
+    }
+
+
+def _broker_configs(call: Call) -> dict[str, tuple[str, int]]:
+    given = call.cluster.settings.properties
+    defaults = {name: default for name, (_, _, default) in PROPERTIES.items()}
+    groups = call.cluster.settings.groups
+    for name, (field, unit) in GROUP_PROPERTIES.items():
+        value = getattr(groups, field)
+        defaults[name] = str(value if unit is None else round(value / unit))
+    return {
+        name: (given[name], _FROM_BROKER) if name in given else (default, _FROM_DEFAULT)
+        for name, default in sorted(defaults.items())
+    }

@@ -1,0 +1,188 @@
+"""InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit, EndTxn.
+
+Source: Kafka's ``KafkaApis``; what is decided is ``kgroup.broker.transactions``'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import trio
+from kio.schema.errors import ErrorCode
+
+from kgroup.broker.answer import Answer
+from kgroup.broker.call import SILENCE, Call, Silence
+from kgroup.broker.groups import answers, requests
+from kgroup.broker.handlers.groups import offsets_of, results
+from kgroup.broker.handlers.shapes import seconds
+from kgroup.broker.refusal import Refusal
+from kgroup.model import TopicPartition
+
+#: The first version of each request whose clients know PRODUCER_FENCED; before it they are
+#: told INVALID_PRODUCER_EPOCH (KIP-588).
+_KNOWS_FENCED_FROM: Final = {
+    "init_producer_id": 4,
+    "add_partitions_to_txn": 2,
+    "add_offsets_to_txn": 2,
+    "end_txn": 2,
+}
+
+
+def _code(call: Call, refusal: Refusal) -> ErrorCode:
+    fenced = refusal.code is ErrorCode.producer_fenced
+    if fenced and call.version < _KNOWS_FENCED_FROM[call.api]:
+        return ErrorCode.invalid_producer_epoch
+    return refusal.code
+
+
+def _outcome(call: Call, act: Callable[[], None]) -> ErrorCode:
+    try:
+        act()
+    except Refusal as refusal:
+        return _code(call, refusal)
+    call.cluster.transaction_alarm.look()
+    return ErrorCode.none
+
+
+async def init_producer_id(call: Call) -> Answer:
+    """Answer InitProducerId."""
+    request = call.request
+    try:
+        producer_id, epoch = call.cluster.transactions.init_producer(
+            request.transactional_id,
+            seconds(request.transaction_timeout),
+            getattr(request, "producer_id", -1),
+            getattr(request, "producer_epoch", -1),
+        )
+    except Refusal as refusal:
+        return {"error_code": _code(call, refusal), "producer_id": -1, "producer_epoch": -1}
+    return {"error_code": ErrorCode.none, "producer_id": producer_id, "producer_epoch": epoch}
+
+
+async def add_partitions_to_txn(call: Call) -> Answer:
+    """Answer AddPartitionsToTxn: all of the partitions, or none."""
+    request = call.request
+    wanted = [
+        TopicPartition(topic.name, number)
+        for topic in request.v3_and_below_topics
+        for number in topic.partitions
+    ]
+    unknown = {tp for tp in wanted if not _exists(call, tp)}
+    if unknown:
+        codes = {
+            tp: (
+                ErrorCode.unknown_topic_or_partition
+                if tp in unknown
+                else ErrorCode.operation_not_attempted
+            )
+            for tp in wanted
+        }
+    else:
+        code = _outcome(
+            call,
+            lambda: call.cluster.transactions.add_partitions(
+                trio.current_time(),
+                request.v3_and_below_transactional_id,
+                request.v3_and_below_producer_id,
+                request.v3_and_below_producer_epoch,
+                wanted,
+            ),
+        )
+        codes = dict.fromkeys(wanted, code)
+    return {
+        "results_by_topic_v3_and_below": [
+            {
+                "name": topic.name,
+                "results_by_partition": [
+                    {
+                        "partition_index": number,
+                        "partition_error_code": codes[TopicPartition(topic.name, number)],
+                    }
+                    for number in topic.partitions
+                ],
+            }
+            for topic in request.v3_and_below_topics
+        ]
+    }
+
+
+def _exists(call: Call, partition: TopicPartition) -> bool:
+    count = call.cluster.topics.partitions(partition.topic)
+    return count is not None and 0 <= partition.partition < count
+
+
+async def add_offsets_to_txn(call: Call) -> Answer:
+    """Answer AddOffsetsToTxn."""
+    request = call.request
+    if not request.group_id:
+        return {"error_code": ErrorCode.invalid_group_id}
+    code = _outcome(
+        call,
+        lambda: call.cluster.transactions.add_group(
+            trio.current_time(),
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            request.group_id,
+        ),
+    )
+    return {"error_code": code}
+
+
+async def end_txn(call: Call) -> Answer:
+    """Answer EndTxn; when it is answered, the outcome can be seen."""
+    request = call.request
+    code = _outcome(
+        call,
+        lambda: call.cluster.transactions.end(
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            committed=request.committed,
+        ),
+    )
+    return {"error_code": code}
+
+
+async def txn_offset_commit(call: Call) -> Answer | Silence:
+    """Answer TxnOffsetCommit: the transaction is judged here, the member by the coordinator."""
+    request = call.request
+    if request.group_id:
+        try:
+            call.cluster.transactions.check_group(
+                request.transactional_id,
+                request.producer_id,
+                request.producer_epoch,
+                request.group_id,
+            )
+        except Refusal as refusal:
+            return {"topics": _all_refused(request, refusal.code)}
+    answer = await call.cluster.groups.ask(
+        requests.TxnOffsetCommit(
+            group_id=request.group_id,
+            version=call.version,
+            producer_id=request.producer_id,
+            generation_id=getattr(request, "generation_id", -1),
+            member_id=getattr(request, "member_id", ""),
+            group_instance_id=getattr(request, "group_instance_id", None),
+            offsets=offsets_of(request),
+        )
+    )
+    if answer is None:
+        return SILENCE
+    assert isinstance(answer, answers.OffsetsCommitted), answer
+    return {"topics": results(answer.partitions)}
+
+
+def _all_refused(request: Any, code: ErrorCode) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": topic.name,
+            "partitions": [
+                {"partition_index": part.partition_index, "error_code": code}
+                for part in topic.partitions
+            ],
+        }
+        for topic in request.topics
+    ]

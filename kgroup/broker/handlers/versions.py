@@ -1,0 +1,42 @@
+"""ApiVersions: what this broker offers.
+
+Source: KIP-35, KIP-511; Kafka's ``ApiVersionsRequest``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from kgroup.broker.answer import Answer
+from kgroup.broker.call import Call
+from kgroup.wire.border import API_KEYS
+
+_NAMES_SOFTWARE_FROM: Final = 3
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+
+
+def api_versions(call: Call, offered: Iterable[tuple[str, int, int]]) -> Answer:
+    """Answer ApiVersions from (kio's name, lowest, highest) of what is offered."""
+    if call.version >= _NAMES_SOFTWARE_FROM and not (
+        _SOFTWARE.fullmatch(call.request.client_software_name)
+        and _SOFTWARE.fullmatch(call.request.client_software_version)
+    ):
+        return {"error_code": ErrorCode.invalid_request, "api_keys": ()}
+    return {"error_code": ErrorCode.none, "api_keys": _keys(offered)}
+
+
+def fallback(offered: Iterable[tuple[str, int, int]]) -> Answer:
+    """The answer, in version 0, to an ApiVersions of a version that is not offered."""
+    return {"error_code": ErrorCode.unsupported_version, "api_keys": _keys(offered)}
+
+
+def _keys(offered: Iterable[tuple[str, int, int]]) -> list[dict[str, Any]]:
+    keys = [
+        {"api_key": API_KEYS[name], "min_version": lowest, "max_version": highest}
+        for name, lowest, highest in offered
+    ]
+    return sorted(keys, key=lambda key: key["api_key"])

@@ -1,0 +1,380 @@
+"""The log of one partition: record batches as bytes, in memory, by offset.
+
+Offsets, the checks of idempotent producers, the bookkeeping of transactions (last stable
+offset, aborted ones), look-up by time, deletion from the front. Batches are never decoded on
+the way in or out. Who may write, waiting on the network and topics are for others.
+
+Invariants: batches are sorted and without gaps between ``start_offset``'s and ``end_offset``;
+a batch's bytes never change once stored; no method waits but ``wait_beyond``.
+
+Source: Kafka's ``UnifiedLog``, ``TransactionIndex``.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Final, final
+
+import attrs
+import trio
+from kio.schema.errors import ErrorCode
+
+from kgroup.broker import batches
+from kgroup.broker.batches import BatchHeader
+from kgroup.broker.records import CompressedBatchError, StoredRecord, marker, records_of
+from kgroup.broker.refusal import Refusal
+from kgroup.broker.sequences import Sequences
+
+LEADER_EPOCH: Final = 0
+"""Every partition has had one leader, this process."""
+
+
+@final
+@attrs.frozen
+class StoredBatch:
+    """A batch at its place."""
+
+    header: BatchHeader
+    last_offset: int
+    data: bytes = attrs.field(repr=False)
+
+
+@final
+@attrs.frozen
+class AbortedTransaction:
+    """A transaction whose records read_committed consumers skip; both offsets are included."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+
+
+@final
+@attrs.frozen
+class Appended:
+    """Where a batch went; ``timestamp`` is the broker's time if the log stamps, else -1."""
+
+    base_offset: int
+    timestamp: int
+    duplicate: bool = False
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Slice:
+    """What a read gives: whole batches, and where the log stood."""
+
+    data: Sequence[bytes]
+    size: int
+    high_watermark: int
+    last_stable_offset: int
+    start_offset: int
+    aborted: tuple[AbortedTransaction, ...] | None
+
+
+@final
+@attrs.frozen
+class LogSettings:
+    """How one topic's logs behave.
+
+    Attributes:
+        max_message_bytes: the largest batch that is taken.
+        append_time: whether records get the broker's time.
+        retention_bytes: the size past which the oldest batches go, or None.
+    """
+
+    max_message_bytes: int = 1_048_588
+    append_time: bool = False
+    retention_bytes: int | None = None
+
+
+@final
+class PartitionLog:
+    """One partition's records. Not for use by threads."""
+
+    def __init__(self, settings: LogSettings) -> None:
+        self._settings = settings
+        self._batches: list[StoredBatch] = []
+        self._size = 0
+        self._start = 0
+        self._end = 0
+        self._sequences = Sequences()
+        self._open: dict[int, int] = {}
+        self._aborted: list[AbortedTransaction] = []
+        self._watchers: dict[trio.Event, None] = {}
+
+    def __repr__(self) -> str:
+        return f"<PartitionLog {self._start}..{self._end}, {self._size} bytes>"
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset that can be read."""
+        return self._start
+
+    @property
+    def end_offset(self) -> int:
+        """The offset that the next record will have; also the high watermark."""
+        return self._end
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The first offset of a transaction that is still open, or the end."""
+        return min(self._open.values(), default=self._end)
+
+    @property
+    def size(self) -> int:
+        """The bytes of its batches."""
+        return self._size
+
+    def limit(self, *, committed: bool) -> int:
+        """The offset up to which records are visible."""
+        return self.last_stable_offset if committed else self._end
+
+    # Writing.
+
+    def append(self, data: bytes, header: BatchHeader, now: int) -> Appended:
+        """Store a producer's batch.
+
+        Args:
+            data: one record batch.
+            header: what ``batches.check`` made of it.
+            now: milliseconds since 1970.
+
+        Raises:
+            Refusal: MESSAGE_TOO_LARGE, and see ``Sequences.duplicate``.
+        """
+        if len(data) > self._settings.max_message_bytes:
+            raise Refusal(
+                ErrorCode.message_too_large,
+                f"the batch has {len(data)} bytes, more than {self._settings.max_message_bytes}",
+            )
+        if header.producer_id >= 0 and header.base_sequence >= 0:
+            written = self._sequences.duplicate(header)
+            if written is not None:
+                return Appended(written.base_offset, batches.NO_TIMESTAMP, duplicate=True)
+            self._sequences.written(header, self._end)
+        base, timestamp = self._end, batches.NO_TIMESTAMP
+        if self._settings.append_time:
+            data, timestamp = batches.stamped(data, now), now
+        self._store(data)
+        if header.is_transactional:
+            self._open.setdefault(header.producer_id, base)
+        self._retain()
+        self._wake()
+        return Appended(base, timestamp)
+
+    def end_transaction(self, producer_id: int, epoch: int, now: int, *, committed: bool) -> None:
+        """Write the marker that ends a producer's transaction here."""
+        self._sequences.marked(producer_id, epoch)
+        self._store(marker(producer_id, epoch, committed=committed, now=now))
+        first = self._open.pop(producer_id, None)
+        if first is not None and not committed:
+            self._aborted.append(AbortedTransaction(producer_id, first, self._end - 1))
+        self._wake()
+
+    def has_open_transaction(self, producer_id: int) -> bool:
+        """Whether a producer has written here in a transaction that has not ended."""
+        return producer_id in self._open
+
+    def delete_before(self, offset: int) -> int:
+        """Move the start to an offset, -1 for the end; the new start.
+
+        Raises:
+            Refusal: OFFSET_OUT_OF_RANGE for one past the end, or below -1.
+        """
+        if offset == -1:
+            offset = self._end
+        if not 0 <= offset <= self._end:
+            raise Refusal(
+                ErrorCode.offset_out_of_range, f"offset {offset} is not in 0..{self._end}"
+            )
+        self._start = max(self._start, offset)
+        self._drop_front()
+        return self._start
+
+    def _store(self, data: bytes) -> None:
+        data = batches.placed(data, self._end, LEADER_EPOCH)
+        header = batches.header_of(data)
+        self._batches.append(StoredBatch(header, header.last_offset, data))
+        self._size += len(data)
+        self._end = header.last_offset + 1
+
+    def _retain(self) -> None:
+        most = self._settings.retention_bytes
+        if most is None or self._size <= most:
+            return
+        excess, start = self._size - most, self._start
+        for batch in self._batches:
+            if len(batch.data) > excess:
+                break
+            excess -= len(batch.data)
+            start = batch.last_offset + 1
+        self._start = start
+        self._drop_front()
+
+    def _drop_front(self) -> None:
+        gone = self._index(self._start)
+        self._size -= sum(len(batch.data) for batch in self._batches[:gone])
+        del self._batches[:gone]
+        self._aborted = [txn for txn in self._aborted if txn.last_offset >= self._start]
+
+    # Reading.
+
+    def check_offset(self, offset: int) -> None:
+        """Refuse a position outside of the log.
+
+        Raises:
+            Refusal: OFFSET_OUT_OF_RANGE.
+        """
+        if not self._start <= offset <= self._end:
+            raise Refusal(
+                ErrorCode.offset_out_of_range,
+                f"offset {offset} is not in {self._start}..{self._end}",
+            )
+
+    def read(self, offset: int, max_bytes: int, *, committed: bool, at_least_one: bool) -> Slice:
+        """Whole batches from the one that holds ``offset`` on.
+
+        Args:
+            offset: where to begin.
+            max_bytes: the most bytes to give.
+            committed: give nothing past the last stable offset, and tell aborted transactions.
+            at_least_one: give the first batch even if it has more than ``max_bytes``.
+
+        Raises:
+            Refusal: OFFSET_OUT_OF_RANGE.
+        """
+        self.check_offset(offset)
+        limit = self.limit(committed=committed)
+        data: list[bytes] = []
+        size, upper = 0, offset
+        for position in range(self._index(offset), len(self._batches)):
+            batch = self._batches[position]
+            if batch.header.base_offset >= limit:
+                break
+            if size + len(batch.data) > max_bytes and (data or not at_least_one):
+                break
+            data.append(batch.data)
+            size += len(batch.data)
+            upper = batch.last_offset + 1
+        return Slice(
+            data=data,
+            size=size,
+            high_watermark=self._end,
+            last_stable_offset=self.last_stable_offset,
+            start_offset=self._start,
+            aborted=self._aborted_within(offset, upper) if committed else None,
+        )
+
+    def available(self, offset: int, max_bytes: int, *, committed: bool) -> int:
+        """How many bytes a ``read`` would give, at most ``max_bytes``, without making it."""
+        limit, size = self.limit(committed=committed), 0
+        for position in range(self._index(offset), len(self._batches)):
+            batch = self._batches[position]
+            if batch.header.base_offset >= limit or size >= max_bytes:
+                break
+            size += len(batch.data)
+        return min(size, max_bytes)
+
+    def records(
+        self, offset: int, max_records: int, *, committed: bool
+    ) -> tuple[list[StoredRecord], int]:
+        """Decoded records from an offset on, and the offset to go on at.
+
+        Control batches are skipped, and with ``committed`` aborted records too, so that the
+        next offset can be past the last record's.
+
+        Raises:
+            Refusal: OFFSET_OUT_OF_RANGE.
+            CompressedBatchError: a batch cannot be decoded.
+        """
+        self.check_offset(offset)
+        limit, following = self.limit(committed=committed), offset
+        found: list[StoredRecord] = []
+        for position in range(self._index(offset), len(self._batches)):
+            batch = self._batches[position]
+            if batch.header.base_offset >= limit:
+                break
+            if not batch.header.is_control and not (committed and self._is_aborted(batch)):
+                for record in records_of(batch.data, batch.header):
+                    if record.offset < offset:
+                        continue
+                    if len(found) == max_records:
+                        return found, following
+                    found.append(record)
+                    following = record.offset + 1
+            following = batch.last_offset + 1
+        return found, following
+
+    def offset_for_time(self, timestamp: int) -> tuple[int, int] | None:
+        """(offset, timestamp) of the first record that is not older, or None.
+
+        Of a batch whose codec cannot be read, its first offset stands for the record.
+        """
+        for batch in self._batches:
+            if batch.header.max_timestamp < timestamp or batch.last_offset < self._start:
+                continue
+            try:
+                for record in records_of(batch.data, batch.header):
+                    if record.timestamp >= timestamp and record.offset >= self._start:
+                        return record.offset, record.timestamp
+            except CompressedBatchError:
+                return max(batch.header.base_offset, self._start), batch.header.max_timestamp
+        return None
+
+    def offset_of_max_time(self) -> tuple[int, int] | None:
+        """(offset, timestamp) of the first record with the greatest timestamp, or None."""
+        newest = max((batch.header.max_timestamp for batch in self._batches), default=None)
+        return None if newest is None else self.offset_for_time(newest)
+
+    def _index(self, offset: int) -> int:
+        return bisect_left(self._batches, offset, key=attrgetter("last_offset"))
+
+    def _aborted_within(self, start: int, upper: int) -> tuple[AbortedTransaction, ...]:
+        return tuple(
+            txn for txn in self._aborted if txn.last_offset >= start and txn.first_offset < upper
+        )
+
+    def _is_aborted(self, batch: StoredBatch) -> bool:
+        return batch.header.is_transactional and any(
+            txn.producer_id == batch.header.producer_id
+            and txn.first_offset <= batch.header.base_offset <= txn.last_offset
+            for txn in self._aborted
+        )
+
+    # Waiting.
+
+    def watch(self, event: trio.Event) -> None:
+        """Set an event at the next change of the log, or at ``close``."""
+        self._watchers[event] = None
+
+    def unwatch(self, event: trio.Event) -> None:
+        """Forget an event."""
+        self._watchers.pop(event, None)
+
+    def close(self) -> None:
+        """Wake everybody who waits: the partition is gone."""
+        self._wake()
+
+    async def wait_beyond(self, offset: int, *, committed: bool) -> None:
+        """Wait until a record at ``offset`` can be read, or the log changes in another way.
+
+        Cancellation: nothing is left behind.
+        """
+        await trio.lowlevel.checkpoint()
+        if self.limit(committed=committed) > offset or self._start > offset:
+            return
+        changed = trio.Event()
+        self.watch(changed)
+        try:
+            await changed.wait()
+        finally:
+            self.unwatch(changed)
+
+    def _wake(self) -> None:
+        if self._watchers:
+            watchers, self._watchers = self._watchers, {}
+            for event in watchers:
+                event.set()

@@ -1,0 +1,26 @@
+"""How the broker's parts say no: an exception that carries Kafka's error code to the answer.
+
+A handler catches it where the answer has a place for it (a partition, a topic, a group);
+what no handler catches becomes the answer's error as a whole.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from kio.schema.errors import ErrorCode
+
+
+@final
+class Refusal(Exception):
+    """A request, or a part of one, that is answered with an error.
+
+    Attributes:
+        code: Kafka's error.
+        message: what is wrong, for the answers that have a place for words.
+    """
+
+    def __init__(self, code: ErrorCode, message: str = "") -> None:
+        super().__init__(f"{code.name}: {message}" if message else code.name)
+        self.code = code
+        self.message = message

@@ -1,0 +1,226 @@
+"""Topics of the embedded broker: their names, ids, partitions and configs.
+
+Creating, growing and deleting with Kafka's checks and error codes. A topic that is created
+again has another id and empty logs. Requests and answers are the handlers'.
+
+Source: Kafka's ``ReplicationControlManager``, ``Topic``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, final
+from uuid import UUID
+
+import attrs
+from kio.schema.errors import ErrorCode
+
+from kgroup.broker.log import LogSettings, PartitionLog
+from kgroup.broker.refusal import Refusal
+from kgroup.broker.settings import BrokerSettings
+from kgroup.model import TopicPartition, topic_fault
+
+MOST_PARTITIONS: Final = 10_000
+"""Partitions of a topic; Kafka's controller refuses more in one request."""
+UNSET: Final = -1
+"""What a request says for "the broker's default" partitions or replication factor."""
+
+#: Topic configs that do something here: Kafka's name -> the broker property with its default.
+EFFECTIVE_CONFIGS: Final[Mapping[str, str]] = {
+    "max.message.bytes": "message.max.bytes",
+    "message.timestamp.type": "log.message.timestamp.type",
+    "retention.bytes": "log.retention.bytes",
+}
+#: Topic configs that are taken and told again, with Kafka's defaults. They are about disks,
+#: replicas and age, of which a log in memory has none: records stay until they are deleted.
+PASSIVE_CONFIGS: Final[Mapping[str, str]] = {
+    "cleanup.policy": "delete",
+    "compression.type": "producer",
+    "delete.retention.ms": "86400000",
+    "file.delete.delay.ms": "60000",
+    "flush.messages": "9223372036854775807",
+    "flush.ms": "9223372036854775807",
+    "index.interval.bytes": "4096",
+    "max.compaction.lag.ms": "9223372036854775807",
+    "message.timestamp.after.max.ms": "3600000",
+    "message.timestamp.before.max.ms": "9223372036854775807",
+    "min.cleanable.dirty.ratio": "0.5",
+    "min.compaction.lag.ms": "0",
+    "min.insync.replicas": "1",
+    "preallocate": "false",
+    "retention.ms": "604800000",
+    "segment.bytes": "1073741824",
+    "segment.index.bytes": "10485760",
+    "segment.jitter.ms": "0",
+    "segment.ms": "604800000",
+    "unclean.leader.election.enable": "false",
+}
+
+
+@final
+@attrs.define(eq=False)
+class Topic:
+    """A topic and the logs of its partitions, by number."""
+
+    name: str
+    topic_id: UUID
+    configs: Mapping[str, str]
+    log_settings: LogSettings
+    logs: list[PartitionLog] = attrs.field(factory=list)
+
+    def grow(self, partitions: int) -> None:
+        """Add partitions until it has this many."""
+        while len(self.logs) < partitions:
+            self.logs.append(PartitionLog(self.log_settings))
+
+
+@final
+class Topics:
+    """All topics of a broker."""
+
+    def __init__(self, settings: BrokerSettings, new_id: Callable[[], UUID]) -> None:
+        self._settings = settings
+        self._new_id = new_id
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[UUID, Topic] = {}
+
+    def __iter__(self) -> Iterator[Topic]:
+        return iter([self._by_name[name] for name in sorted(self._by_name)])
+
+    def get(self, name: str) -> Topic | None:
+        """A topic by its name."""
+        return self._by_name.get(name)
+
+    def by_id(self, topic_id: UUID | None) -> Topic | None:
+        """A topic by its id."""
+        return None if topic_id is None else self._by_id.get(topic_id)
+
+    def partitions(self, name: str) -> int | None:
+        """How many partitions a topic has, or None for an unknown one."""
+        topic = self._by_name.get(name)
+        return None if topic is None else len(topic.logs)
+
+    def log(self, name: str, partition: int) -> PartitionLog:
+        """The log of a partition.
+
+        Raises:
+            Refusal: UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        topic = self._by_name.get(name)
+        if topic is None or not 0 <= partition < len(topic.logs):
+            raise Refusal(ErrorCode.unknown_topic_or_partition, f"there is no {name}-{partition}")
+        return topic.logs[partition]
+
+    def create(
+        self,
+        name: str,
+        partitions: int = UNSET,
+        *,
+        replication_factor: int = UNSET,
+        configs: Mapping[str, str | None] | None = None,
+        validate_only: bool = False,
+    ) -> Topic:
+        """Create a topic; with ``validate_only`` the answer is what would be created.
+
+        Raises:
+            Refusal: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
+                INVALID_REPLICATION_FACTOR, INVALID_CONFIG.
+        """
+        fault = topic_fault(name)
+        if fault is not None:
+            raise Refusal(ErrorCode.invalid_topic_exception, f"topic name {name!r} {fault}")
+        if name in self._by_name:
+            raise Refusal(ErrorCode.topic_already_exists, f"topic {name!r} already exists")
+        self._refuse_collision(name)
+        if partitions == UNSET:
+            partitions = self._settings.default_partitions
+        if not 1 <= partitions <= MOST_PARTITIONS:
+            raise Refusal(
+                ErrorCode.invalid_partitions,
+                f"{partitions} partitions; it must be 1 to {MOST_PARTITIONS}",
+            )
+        if replication_factor not in (UNSET, 1):
+            raise Refusal(
+                ErrorCode.invalid_replication_factor,
+                f"replication factor {replication_factor}; there is one broker",
+            )
+        given = {key: value for key, value in (configs or {}).items() if value is not None}
+        topic = Topic(name, self._new_id(), given, self._log_settings(given))
+        topic.grow(partitions)
+        if not validate_only:
+            self._by_name[name] = self._by_id[topic.topic_id] = topic
+        return topic
+
+    def grow(self, name: str, partitions: int, *, validate_only: bool = False) -> None:
+        """Give a topic more partitions.
+
+        Raises:
+            Refusal: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS.
+        """
+        topic = self._by_name.get(name)
+        if topic is None:
+            raise Refusal(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
+        if not len(topic.logs) < partitions <= MOST_PARTITIONS:
+            raise Refusal(
+                ErrorCode.invalid_partitions,
+                f"topic {name!r} has {len(topic.logs)} partitions and was asked for {partitions}",
+            )
+        if not validate_only:
+            topic.grow(partitions)
+
+    def delete(self, topic: Topic) -> list[TopicPartition]:
+        """Delete a topic; the partitions that are gone.
+
+        Raises:
+            Refusal: TOPIC_DELETION_DISABLED.
+        """
+        if not self._settings.delete_topics:
+            raise Refusal(ErrorCode.topic_deletion_disabled, "delete.topic.enable is false")
+        del self._by_name[topic.name], self._by_id[topic.topic_id]
+        for log in topic.logs:
+            log.close()
+        return [TopicPartition(topic.name, number) for number in range(len(topic.logs))]
+
+    def config_defaults(self) -> dict[str, str]:
+        """Every topic config with the value that it has where a topic sets none."""
+        own = self._settings
+        effective = {
+            "max.message.bytes": str(own.max_message_bytes),
+            "message.timestamp.type": "LogAppendTime" if own.append_time else "CreateTime",
+            "retention.bytes": str(-1 if own.retention_bytes is None else own.retention_bytes),
+        }
+        return {**PASSIVE_CONFIGS, **effective}
+
+    def _refuse_collision(self, name: str) -> None:
+        # Kafka's metrics cannot tell '.' from '_', and so it takes only one of such names.
+        for other in self._by_name:
+            if other.replace(".", "_") == name.replace(".", "_"):
+                raise Refusal(
+                    ErrorCode.invalid_topic_exception, f"topic {name!r} collides with {other!r}"
+                )
+
+    def _log_settings(self, configs: Mapping[str, str]) -> LogSettings:
+        for name in configs:
+            if name not in EFFECTIVE_CONFIGS and name not in PASSIVE_CONFIGS:
+                raise Refusal(ErrorCode.invalid_config, f"there is no topic config {name!r}")
+        own = self._settings
+        properties = {
+            EFFECTIVE_CONFIGS[name]: value
+            for name, value in configs.items()
+            if name in EFFECTIVE_CONFIGS
+        }
+        try:
+            asked = BrokerSettings.from_properties(properties)
+        except ValueError as error:
+            raise Refusal(ErrorCode.invalid_config, str(error)) from error
+        return LogSettings(
+            max_message_bytes=(
+                asked.max_message_bytes if "max.message.bytes" in configs else own.max_message_bytes
+            ),
+            append_time=(
+                asked.append_time if "message.timestamp.type" in configs else own.append_time
+            ),
+            retention_bytes=(
+                asked.retention_bytes if "retention.bytes" in configs else own.retention_bytes
+            ),
+        )

@@ -1,0 +1,285 @@
+"""The transaction coordinator: producer ids and epochs, and what each transaction touches.
+
+Decisions without I/O; the time comes in. What a finished transaction does to logs and groups
+is done by the ``finish`` that it is given, at once: there is no window in which a marker is
+under way, and so CONCURRENT_TRANSACTIONS is answered only to an InitProducerId that had to
+abort a transaction first. Transactions are the classic ones, without KIP-890's second version.
+
+Source: Kafka's ``TransactionCoordinator``, ``TransactionMetadata``, KIP-98, KIP-360.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection
+from typing import Final, Protocol, final
+
+import attrs
+from kio.schema.errors import ErrorCode
+
+from kgroup.broker.refusal import Refusal
+from kgroup.model import TopicPartition
+
+NO_EPOCH: Final = -1
+NO_PRODUCER: Final = -1
+_LAST_EPOCH: Final = 2**15 - 2
+"""The epoch after it is kept for fencing, as Kafka does."""
+
+
+@final
+class State(enum.Enum):
+    """Where a transactional id stands."""
+
+    EMPTY = "Empty"
+    ONGOING = "Ongoing"
+    COMMITTED = "CompleteCommit"
+    ABORTED = "CompleteAbort"
+
+
+@final
+@attrs.define(eq=False)
+class Transaction:
+    """A transactional id, its producer, and the transaction under way."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int = NO_EPOCH
+    last_epoch: int = NO_EPOCH
+    timeout: float = 0.0
+    state: State = State.EMPTY
+    deadline: float = 0.0
+    partitions: dict[TopicPartition, None] = attrs.field(factory=dict)
+    groups: dict[str, None] = attrs.field(factory=dict)
+
+
+class Finish(Protocol):
+    """Makes the outcome of a transaction visible: markers in logs, offsets in groups."""
+
+    def __call__(
+        self,
+        producer_id: int,
+        epoch: int,
+        partitions: Collection[TopicPartition],
+        groups: Collection[str],
+        *,
+        committed: bool,
+    ) -> None:
+        """End the producer's transaction in these partitions and groups."""
+        ...
+
+
+@final
+class Transactions:
+    """All producers and transactional ids of a broker."""
+
+    def __init__(self, max_timeout: float, finish: Finish) -> None:
+        self._max_timeout = max_timeout
+        self._finish = finish
+        self._next_producer_id = 0
+        self._by_id: dict[str, Transaction] = {}
+
+    # InitProducerId.
+
+    def init_producer(
+        self,
+        transactional_id: str | None,
+        timeout: float,
+        producer_id: int = NO_PRODUCER,
+        epoch: int = NO_EPOCH,
+    ) -> tuple[int, int]:
+        """Give a producer its id and epoch, fencing the one that had the transactional id.
+
+        Args:
+            transactional_id: None for a producer that is only idempotent.
+            timeout: seconds that a transaction may take.
+            producer_id: the producer's, if it has one and asks for a new epoch (KIP-360).
+            epoch: its epoch.
+
+        Raises:
+            Refusal: INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, and
+                CONCURRENT_TRANSACTIONS after an open transaction was aborted: ask again.
+        """
+        if transactional_id is None:
+            return self._new_producer_id(), 0
+        if not transactional_id:
+            raise Refusal(ErrorCode.invalid_request, "the transactional id is empty")
+        if not 0 < timeout <= self._max_timeout:
+            raise Refusal(
+                ErrorCode.invalid_transaction_timeout,
+                f"{timeout} s; it must be more than 0 and at most {self._max_timeout} s",
+            )
+        known = self._by_id.get(transactional_id)
+        if known is None:
+            known = Transaction(transactional_id, self._new_producer_id())
+            self._by_id[transactional_id] = known
+        if known.epoch != NO_EPOCH and producer_id not in (NO_PRODUCER, known.producer_id):
+            raise _fenced(known, producer_id, epoch)
+        if known.state is State.ONGOING:
+            self._abort_fenced(known)
+            raise Refusal(ErrorCode.concurrent_transactions, "an open transaction was aborted")
+        known.timeout = timeout
+        self._advance(known, producer_id, epoch)
+        return known.producer_id, known.epoch
+
+    def _advance(self, known: Transaction, producer_id: int, epoch: int) -> None:
+        expected = producer_id != NO_PRODUCER
+        if expected and known.epoch not in (NO_EPOCH, epoch):
+            if epoch == known.last_epoch:
+                return  # the answer to its first asking was lost
+            raise _fenced(known, producer_id, epoch)
+        if known.epoch >= _LAST_EPOCH:
+            known.producer_id, known.epoch, known.last_epoch = self._new_producer_id(), 0, NO_EPOCH
+        else:
+            known.last_epoch = known.epoch if expected else NO_EPOCH
+            known.epoch += 1
+        known.state = State.EMPTY
+
+    def _new_producer_id(self) -> int:
+        self._next_producer_id += 1
+        return self._next_producer_id - 1
+
+    # A transaction's course.
+
+    def add_partitions(
+        self,
+        now: float,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        partitions: Collection[TopicPartition],
+    ) -> None:
+        """Take partitions into the transaction, beginning it if need be.
+
+        Raises:
+            Refusal: INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED.
+        """
+        known = self._checked(transactional_id, producer_id, epoch)
+        self._begin(known, now)
+        known.partitions.update(dict.fromkeys(partitions))
+
+    def add_group(
+        self, now: float, transactional_id: str, producer_id: int, epoch: int, group_id: str
+    ) -> None:
+        """Take a group's offsets into the transaction, beginning it if need be.
+
+        Raises:
+            Refusal: as ``add_partitions``.
+        """
+        known = self._checked(transactional_id, producer_id, epoch)
+        self._begin(known, now)
+        known.groups[group_id] = None
+
+    def end(self, transactional_id: str, producer_id: int, epoch: int, *, committed: bool) -> None:
+        """Commit or abort the transaction; again is no error, the opposite is.
+
+        Raises:
+            Refusal: as ``add_partitions``, and INVALID_TXN_STATE.
+        """
+        known = self._checked(transactional_id, producer_id, epoch)
+        done = State.COMMITTED if committed else State.ABORTED
+        if known.state is done:
+            return
+        if known.state is not State.ONGOING:
+            raise Refusal(
+                ErrorCode.invalid_txn_state,
+                f"transaction {transactional_id!r} is {known.state.value}",
+            )
+        self._complete(known, done)
+
+    def check_partition(
+        self, transactional_id: str | None, producer_id: int, epoch: int, partition: TopicPartition
+    ) -> None:
+        """Refuse a transactional batch for a partition that is not in the transaction.
+
+        Raises:
+            Refusal: TRANSACTIONAL_ID_AUTHORIZATION_FAILED without a transactional id,
+                INVALID_PRODUCER_ID_MAPPING, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE.
+        """
+        if transactional_id is None:
+            raise Refusal(ErrorCode.transactional_id_authorization_failed, "no transactional id")
+        known = self._to_write(transactional_id, producer_id, epoch)
+        if known.state is not State.ONGOING or partition not in known.partitions:
+            raise Refusal(
+                ErrorCode.invalid_txn_state,
+                f"{partition} is not part of transaction {transactional_id!r}",
+            )
+
+    def check_group(
+        self, transactional_id: str, producer_id: int, epoch: int, group_id: str
+    ) -> None:
+        """Refuse offsets of a group that is not in the transaction.
+
+        Raises:
+            Refusal: INVALID_PRODUCER_ID_MAPPING, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE.
+        """
+        known = self._to_write(transactional_id, producer_id, epoch)
+        if known.state is not State.ONGOING or group_id not in known.groups:
+            raise Refusal(
+                ErrorCode.invalid_txn_state,
+                f"group {group_id!r} is not part of transaction {transactional_id!r}",
+            )
+
+    # Timers.
+
+    def expire(self, now: float) -> None:
+        """Abort every transaction that has taken longer than its producer said."""
+        for known in self._by_id.values():
+            if known.state is State.ONGOING and known.deadline <= now:
+                self._abort_fenced(known)
+
+    @property
+    def next_timer(self) -> float | None:
+        """When ``expire`` must be called next, or None."""
+        return min(
+            (known.deadline for known in self._by_id.values() if known.state is State.ONGOING),
+            default=None,
+        )
+
+    # Parts of the above.
+
+    def _checked(self, transactional_id: str, producer_id: int, epoch: int) -> Transaction:
+        if not transactional_id:
+            raise Refusal(ErrorCode.invalid_request, "the transactional id is empty")
+        known = self._by_id.get(transactional_id)
+        if known is None or known.producer_id != producer_id:
+            raise Refusal(
+                ErrorCode.invalid_producer_id_mapping,
+                f"transactional id {transactional_id!r} is not producer {producer_id}'s",
+            )
+        if known.epoch != epoch:
+            raise _fenced(known, producer_id, epoch)
+        return known
+
+    def _to_write(self, transactional_id: str, producer_id: int, epoch: int) -> Transaction:
+        try:
+            return self._checked(transactional_id, producer_id, epoch)
+        except Refusal as refusal:
+            if refusal.code is ErrorCode.producer_fenced:
+                raise Refusal(ErrorCode.invalid_producer_epoch, refusal.message) from refusal
+            raise
+
+    @staticmethod
+    def _begin(known: Transaction, now: float) -> None:
+        if known.state is not State.ONGOING:
+            known.state, known.deadline = State.ONGOING, now + known.timeout
+
+    def _abort_fenced(self, known: Transaction) -> None:
+        known.epoch, known.last_epoch = known.epoch + 1, NO_EPOCH
+        self._complete(known, State.ABORTED)
+
+    def _complete(self, known: Transaction, done: State) -> None:
+        partitions, groups = tuple(known.partitions), tuple(known.groups)
+        known.state = done
+        known.partitions.clear()
+        known.groups.clear()
+        self._finish(
+            known.producer_id, known.epoch, partitions, groups, committed=done is State.COMMITTED
+        )
+
+
+def _fenced(known: Transaction, producer_id: int, epoch: int) -> Refusal:
+    return Refusal(
+        ErrorCode.producer_fenced,
+        f"transactional id {known.transactional_id!r} has producer {known.producer_id} at epoch"
+        f" {known.epoch}; producer {producer_id} at epoch {epoch} is fenced",
+    )
