@@ -12,7 +12,6 @@ from typing import Final, Literal
 
 import pytest
 from build import ProjectBuilder
-from pyproject_hooks import quiet_subprocess_runner
 
 from tests.conftest import ROOT
 from tests.house.sources import package_files, packages
@@ -26,7 +25,7 @@ LEFT_BY_BUILDS: Final = ("build", "dist", "*.egg-info")
 
 def build(tree: Path, kind: Literal["sdist", "wheel"], into: Path) -> Path:
     """Build a ``wheel`` or an ``sdist`` of a tree with the setuptools that is installed."""
-    return Path(ProjectBuilder(tree, runner=quiet_subprocess_runner).build(kind, into))
+    return Path(ProjectBuilder(tree).build(kind, into))
 
 
 def contents(wheel: Path) -> dict[str, bytes]:
