@@ -1,0 +1,297 @@
+"""A coordinator on a bench: a clock that is a float, ids that count, clients in one line each."""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import attrs
+
+from kgroup.broker.groups.answers import (
+    Answer,
+    FetchedOffset,
+    HeartbeatAnswered,
+    Joined,
+    Left,
+    OffsetsCommitted,
+    OffsetsFetched,
+    Response,
+    Synced,
+)
+from kgroup.broker.groups.codes import ErrorCode
+from kgroup.broker.groups.coordinator import Coordinator
+from kgroup.broker.groups.group import Group
+from kgroup.broker.groups.requests import (
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    LeavingMember,
+    MemberAssignment,
+    OffsetCommit,
+    OffsetFetch,
+    OffsetFetchGroup,
+    OffsetToCommit,
+    Protocol,
+    Request,
+    SyncGroup,
+    TxnOffsetCommit,
+)
+from kgroup.broker.groups.settings import CoordinatorSettings
+from kgroup.broker.groups.states import GroupState
+from kgroup.model import TopicPartition
+
+TOPICS = {"t1": 3, "t2": 2}
+SETTINGS = CoordinatorSettings(initial_rebalance_delay=0, min_session_timeout=0.1)
+R = TypeVar("R", bound=Response)
+
+
+def subscription(*topics: str, user_data: str = "") -> bytes:
+    """A ConsumerProtocolSubscription, version 0."""
+    words = [struct.pack(">h", len(topic.encode())) + topic.encode() for topic in topics]
+    data = user_data.encode()
+    return (
+        struct.pack(">hi", 0, len(topics)) + b"".join(words) + struct.pack(">i", len(data)) + data
+    )
+
+
+class Bench:
+    """A coordinator, its time, and every answer that it gave."""
+
+    def __init__(
+        self, settings: CoordinatorSettings = SETTINGS, coordinator: Coordinator | None = None
+    ) -> None:
+        ids = itertools.count(1)
+        self.now = 1000.0
+        self.settings = settings
+        self.coordinator = coordinator or Coordinator(
+            settings, lambda: f"id{next(ids)}", TOPICS.get
+        )
+        self.answers: dict[int, Response | None] = {}
+        self._tickets = itertools.count(1)
+
+    def send(self, request: Request) -> int:
+        """Give a request in, and let zero delays pass."""
+        ticket = next(self._tickets)
+        self.note(self.coordinator.handle(self.now, request, ticket))
+        self.note(self.coordinator.expire(self.now))
+        return ticket
+
+    def note(self, answers: list[Answer]) -> None:
+        """Keep answers, each ticket's once."""
+        for answer in answers:
+            assert isinstance(answer.ticket, int)
+            assert answer.ticket not in self.answers
+            self.answers[answer.ticket] = answer.response
+
+    def ask(self, request: Request, kind: type[R]) -> R:
+        """A request that is answered at once."""
+        return self.answered(self.send(request), kind)
+
+    def answered(self, ticket: int, kind: type[R]) -> R:
+        """The answer to a request."""
+        assert ticket in self.answers, "still parked"
+        answer = self.answers[ticket]
+        assert isinstance(answer, kind)
+        return answer
+
+    def is_parked(self, ticket: int) -> bool:
+        """Whether a request has no answer yet."""
+        return ticket not in self.answers
+
+    def is_given_up(self, ticket: int) -> bool:
+        """Whether a request will never be answered."""
+        return ticket in self.answers and self.answers[ticket] is None
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass, timer by timer."""
+        end = self.now + seconds
+        while (at := self.coordinator.next_timer) is not None and at <= end:
+            self.now = max(self.now, at)
+            self.note(self.coordinator.expire(self.now))
+        self.now = end
+
+    def group(self, group_id: str = "g") -> Group:
+        """A group that is there."""
+        group = self.coordinator.group(group_id)
+        assert group is not None
+        return group
+
+    def state(self, group_id: str = "g") -> GroupState:
+        """Its state, DEAD if absent."""
+        group = self.coordinator.group(group_id)
+        return GroupState.DEAD if group is None else group.state
+
+    def fetch(self, *partitions: str, group_id: str = "g", stable: bool = False) -> dict[str, Any]:
+        """Committed offsets, or errors, by partition."""
+        asked = OffsetFetchGroup(
+            group_id=group_id, partitions=tuple(tp(one) for one in partitions) or None
+        )
+        request = OffsetFetch(version=9, groups=(asked,), require_stable=stable)
+        (group,) = self.ask(request, OffsetsFetched).groups
+        assert group.error is ErrorCode.NONE
+        return {f"{one.topic}-{one.partition}": _shown(one) for one in group.partitions}
+
+    def client(self, label: str, **attributes: Any) -> Client:
+        """A client that is not in the group yet."""
+        return Client(bench=self, label=label, **attributes)
+
+    def form(self, *clients: Client, synced: bool = True) -> None:
+        """Bring clients into one generation, the first one leading."""
+        first = clients[0].enter()
+        others = [client.enter() for client in clients[1:]]
+        if others:
+            clients[0].take(first)
+            first = clients[0].join()
+        for client, ticket in zip(clients, [first, *others], strict=True):
+            client.take(ticket)
+        assert len({client.generation for client in clients}) == 1
+        if synced:
+            given = {client: client.label for client in clients}
+            assert self.answered(clients[0].sync(given), Synced).error is ErrorCode.NONE
+            for client in clients[1:]:
+                assert self.answered(client.sync(), Synced).assignment == client.label.encode()
+
+
+@attrs.define(eq=False, kw_only=True)
+class Client:
+    """A client of one group; ``like`` gives one that claims to be the same."""
+
+    bench: Bench
+    label: str
+    group_id: str = "g"
+    id: str = ""
+    instance: str | None = None
+    generation: int = -1
+    protocols: Mapping[str, bytes] = {"range": subscription("t1")}
+    protocol_type: str = "consumer"
+    session: float = 60.0
+    rebalance: float | None = 60.0
+
+    def like(self, **changes: Any) -> Client:
+        """The same with something changed."""
+        return attrs.evolve(self, **changes)
+
+    def joining(self, version: int = 9) -> JoinGroup:
+        """The JoinGroup that it sends."""
+        return JoinGroup(
+            group_id=self.group_id,
+            version=version,
+            client_id=self.label,
+            client_host="/127.0.0.1",
+            session_timeout=self.session,
+            rebalance_timeout=self.rebalance,
+            member_id=self.id,
+            group_instance_id=self.instance,
+            protocol_type=self.protocol_type,
+            protocols=tuple(Protocol(name, data) for name, data in self.protocols.items()),
+        )
+
+    def join(self, version: int = 9) -> int:
+        """Send a JoinGroup."""
+        return self.bench.send(self.joining(version))
+
+    def joined(self, version: int = 9) -> Joined:
+        """A JoinGroup that is answered at once; the id and generation are taken over."""
+        return self.take(self.join(version))
+
+    def take(self, ticket: int) -> Joined:
+        """Take id and generation from the answer to a join."""
+        answer = self.bench.answered(ticket, Joined)
+        if answer.error in {ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED}:
+            self.id = answer.member_id
+        if answer.error is ErrorCode.NONE:
+            self.generation = answer.generation_id
+        return answer
+
+    def enlist(self) -> None:
+        """Get a member id."""
+        assert self.joined().error is ErrorCode.MEMBER_ID_REQUIRED
+
+    def enter(self) -> int:
+        """Send the join that makes it a member."""
+        if self.instance is None and not self.id:
+            self.enlist()
+        return self.join()
+
+    def sync(self, assignments: Mapping[Client, str] | None = None, **more: Any) -> int:
+        """Send a SyncGroup v5, the leader's with what each is to do."""
+        given = (assignments or {}).items()
+        request = SyncGroup(
+            group_id=self.group_id,
+            version=5,
+            generation_id=self.generation,
+            member_id=self.id,
+            group_instance_id=self.instance,
+            protocol_type=self.protocol_type,
+            protocol_name=next(iter(self.protocols)),
+            assignments=tuple(MemberAssignment(one.id, text.encode()) for one, text in given),
+        )
+        return self.bench.send(attrs.evolve(request, **more))
+
+    def synced(self, assignments: Mapping[Client, str] | None = None, **more: Any) -> Synced:
+        """A SyncGroup that is answered at once."""
+        return self.bench.answered(self.sync(assignments, **more), Synced)
+
+    def heartbeat(self) -> ErrorCode:
+        """A Heartbeat."""
+        request = Heartbeat(
+            group_id=self.group_id,
+            generation_id=self.generation,
+            member_id=self.id,
+            group_instance_id=self.instance,
+        )
+        return self.bench.ask(request, HeartbeatAnswered).error
+
+    def leave(self, *others: Client, version: int = 5) -> Left:
+        """A LeaveGroup of this client, and of others in the same request."""
+        members = tuple(
+            LeavingMember(member_id=one.id, group_instance_id=one.instance)
+            for one in (self, *others)
+        )
+        request = LeaveGroup(group_id=self.group_id, version=version, members=members)
+        return self.bench.ask(request, Left)
+
+    def commit(self, partition: str = "t1-0", offset: int = 1, version: int = 9) -> ErrorCode:
+        """An OffsetCommit of one partition."""
+        request = OffsetCommit(
+            group_id=self.group_id,
+            version=version,
+            generation_id=self.generation,
+            member_id=self.id,
+            group_instance_id=self.instance,
+            offsets=(to_commit(partition, offset),),
+        )
+        return self.bench.ask(request, OffsetsCommitted).partitions[0].error
+
+    def commit_in_transaction(self, partition: str = "t1-0", offset: int = 1) -> ErrorCode:
+        """A TxnOffsetCommit of one partition, of producer 7."""
+        request = TxnOffsetCommit(
+            group_id=self.group_id,
+            version=3,
+            producer_id=7,
+            generation_id=self.generation,
+            member_id=self.id,
+            group_instance_id=self.instance,
+            offsets=(to_commit(partition, offset),),
+        )
+        return self.bench.ask(request, OffsetsCommitted).partitions[0].error
+
+
+def to_commit(partition: str, offset: int, metadata: str | None = None) -> OffsetToCommit:
+    """An offset of ``topic-number``."""
+    known = tp(partition)
+    return OffsetToCommit(
+        topic=known.topic, partition=known.partition, offset=offset, metadata=metadata
+    )
+
+
+def tp(partition: str) -> TopicPartition:
+    """``topic-number`` as a value."""
+    topic, _, number = partition.rpartition("-")
+    return TopicPartition(topic, int(number))
+
+
+def _shown(one: FetchedOffset) -> int | str:
+    return one.offset if one.error is ErrorCode.NONE else one.error.name

@@ -1,0 +1,527 @@
+"""What members ask for, state by state: join, sync, heartbeat, leave."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from kgroup.broker.groups.answers import Joined, LeftMember, Synced
+from kgroup.broker.groups.codes import ErrorCode
+from kgroup.broker.groups.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
+from tests.broker.groups.bench import SETTINGS, Bench, subscription
+
+NONE = ErrorCode.NONE
+FENCED = ErrorCode.FENCED_INSTANCE_ID
+UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
+TWO = {"range": subscription("t1"), "roundrobin": subscription("t1")}
+TURNED = {"roundrobin": subscription("t1"), "range": subscription("t1")}
+
+# Member ids
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_old_clients_join_without_an_id(version: int) -> None:
+    """Before v4 a dynamic member joins at once, and its id is its client id and a new id."""
+    bench = Bench()
+    answer = bench.client("m1").joined(version)
+    assert answer.error is NONE
+    assert answer.member_id == answer.leader == "m1-id1"
+    assert bench.state() is COMPLETING
+
+
+@pytest.mark.parametrize("version", range(4, 10))
+def test_new_clients_are_given_an_id_first(version: int) -> None:
+    """From v4 on a dynamic member's first join only gets an id; nothing else changes."""
+    bench = Bench()
+    m1 = bench.client("m1")
+    assert m1.joined(version) == Joined(error=ErrorCode.MEMBER_ID_REQUIRED, member_id="m1-id1")
+    assert bench.state() is EMPTY
+    assert m1.joined(version).generation_id == 1
+
+
+def test_pending_id_with_an_instance_id_is_an_error() -> None:
+    """An id that was handed out belongs to a dynamic member; Kafka trips over an instance id."""
+    bench = Bench()
+    m1 = bench.client("m1")
+    m1.enlist()
+    answer = m1.like(instance="i1").joined()
+    assert answer == Joined(error=ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def test_pending_id_is_void_after_its_session() -> None:
+    """The session of an id that nobody came back with ends, and with it the id."""
+    bench = Bench()
+    m1 = bench.client("m1", session=1.0)
+    m1.enlist()
+    bench.sleep(0.99)
+    assert list(bench.group().pending) == [m1.id]
+    bench.sleep(0.02)
+    assert not bench.group().pending
+    assert m1.joined() == Joined(error=UNKNOWN, member_id=m1.id)
+
+
+def test_join_waits_for_pending_ids() -> None:
+    """A rebalance completes when the owner of an id comes, leaves, or its session ends."""
+    for end in ("join", "leave", "session"):
+        bench = Bench()
+        m1, m2 = bench.client("m1"), bench.client("m2", session=1.0)
+        bench.form(m1)
+        m2.enlist()
+        rejoin = m1.join()
+        assert bench.is_parked(rejoin)
+        if end == "join":
+            m2.join()
+        elif end == "leave":
+            m2.leave()
+        else:
+            bench.sleep(1)
+        assert m1.take(rejoin).generation_id == 2
+
+
+def test_pending_id_that_leaves_a_stable_group_starts_a_rebalance() -> None:
+    """As in Kafka, any good leave of a Stable group is a rebalance, a pending id's too."""
+    bench = Bench()
+    m1, m2 = bench.client("m1"), bench.client("m2")
+    bench.form(m1)
+    m2.enlist()
+    m2.leave()
+    assert bench.state() is PREPARING
+
+
+# JoinGroup of members
+
+
+def test_repeated_parked_join_replaces_the_older_copy() -> None:
+    """Only the latest copy is answered; the older one is reported as given up."""
+    bench = Bench()
+    m1, m2 = bench.client("m1"), bench.client("m2")
+    bench.form(m1)
+    m2.enlist()
+    first, again = m2.join(), m2.join()
+    assert bench.is_given_up(first)
+    m1.join()
+    assert m2.take(again).generation_id == 2
+
+
+def test_repeated_join_in_completing() -> None:
+    """In CompletingRebalance the same join is answered again, a changed one starts over."""
+    bench = Bench()
+    m1, m2 = bench.client("m1"), bench.client("m2")
+    bench.form(m1, m2, synced=False)
+    assert [member.member_id for member in m1.joined().members] == [m1.id, m2.id]
+    assert m2.joined().members == ()
+    assert bench.state() is COMPLETING
+    m2.protocols = {"range": subscription("t2")}
+    assert bench.is_parked(m2.join())
+    assert bench.state() is PREPARING
+
+
+def test_join_in_stable() -> None:
+    """In Stable an unchanged follower is told the generation, others start a rebalance."""
+    for who in ("leader", "changed follower", "reordered follower", "follower"):
+        bench = Bench()
+        m1, m2 = bench.client("m1", protocols=TWO), bench.client("m2", protocols=TWO)
+        bench.form(m1, m2)
+        if who == "follower":
+            assert m2.joined().generation_id == 2
+            assert bench.state() is STABLE
+            continue
+        if who != "leader":
+            m2.protocols = TURNED if who == "reordered follower" else TWO | {"range": b""}
+        assert bench.is_parked((m1 if who == "leader" else m2).join())
+        assert bench.state() is PREPARING
+
+
+def test_join_answered_in_stable_does_not_extend_the_session() -> None:
+    """Neither a join nor a sync that is answered in Stable is a sign of life."""
+    bench = Bench()
+    m1, m2 = bench.client("m1"), bench.client("m2", session=1.0)
+    bench.form(m1, m2)
+    bench.sleep(0.6)
+    assert m2.joined().error is NONE
+    assert m2.synced().error is NONE
+    bench.sleep(0.5)
+    assert m2.id not in bench.group().members
+
+
+def test_vote_is_by_first_common_choice_and_ties_go_to_range() -> None:
+    """Each votes for its first protocol that all know; range wins a tie."""
+    bench = Bench()
+    m1 = bench.client("m1", protocols={"sticky": b"", **TURNED})
+    m2 = bench.client("m2", protocols=TWO)
+    bench.form(m1, m2, synced=False)
+    assert bench.group().protocol_name == "range"
+    m3 = bench.client("m3", protocols=TURNED)
+    m3.enlist()
+    m3.join()
+    m1.join()
+    m2.join()
+    assert bench.group().protocol_name == "roundrobin"
+
+
+def test_protocol_is_checked_before_the_member() -> None:
+    """A sole member that switches to a new protocol only, and a ghost, get 23; ids are echoed."""
+    bench = Bench()
+    m1 = bench.client("m1")
+    bench.form(m1)
+    wrong = m1.like(protocols={"other": b""})
+    assert wrong.joined() == Joined(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=m1.id)
+    ghost = wrong.like(id="ghost")
+    assert ghost.joined().error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    other_type = m1.like(protocol_type="connect")
+    assert other_type.joined().error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+@pytest.mark.parametrize("changes", [{"protocols": {}}, {"protocol_type": ""}])
+def test_empty_group_wants_a_protocol(changes: dict[str, object]) -> None:
+    """A first member without protocols, or without a type, is refused; the group stays, empty."""
+    bench = Bench()
+    answer = bench.client("m1", **changes).joined()
+    assert answer.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert bench.state() is EMPTY
+
+
+def test_unknown_ids_do_not_join() -> None:
+    """A member id that the group does not know is refused, absent groups are not made for it."""
+    bench = Bench()
+    ghost = bench.client("ghost", id="ghost")
+    assert ghost.joined() == Joined(error=UNKNOWN, member_id="ghost")
+    assert bench.state() is DEAD
+    m1 = bench.client("m1")
+    bench.form(m1)
+    assert ghost.joined().error is UNKNOWN
+    m1.leave()
+    assert bench.state() is EMPTY
+    assert m1.joined().error is UNKNOWN
+
+
+def test_v0_uses_the_session_as_rebalance_timeout() -> None:
+    """Without a rebalance time-out the session time-out stands in for it."""
+    bench = Bench()
+    bench.client("m1", session=7.0, rebalance=None).joined(0)
+    assert bench.group().rebalance_timeout == 7.0
+
+
+# Static members
+
+
+def test_instance_ids_are_checked_first() -> None:
+    """Unknown instance: 25. Another's: 82, even for an unknown member id. None at all: fine."""
+    bench = Bench()
+    m1, m2 = bench.client("m1", instance="i1"), bench.client("m2")
+    bench.form(m1, m2)
+    assert m2.like(instance="i9").heartbeat() is UNKNOWN
+    assert m2.like(instance="i1").heartbeat() is FENCED
+    assert m2.like(id="ghost", instance="i1").heartbeat() is FENCED
+    assert m2.like(instance="i1").joined() == Joined(error=FENCED, member_id=m2.id)
+    assert m1.like(instance=None).heartbeat() is NONE
+
+
+def test_replacement_in_stable_takes_over_quietly() -> None:
+    """A restarted static leader takes id and work over; v9 tells it to skip the assignment."""
+    for version in (8, 9):
+        bench = Bench()
+        m1, m2 = bench.client("m1", instance="i1"), bench.client("m2", instance="i2")
+        bench.form(m1, m2)
+        again = bench.client("again", instance="i1")
+        answer = again.joined(version)
+        assert answer.error is NONE
+        assert answer.generation_id == 2
+        assert answer.skip_assignment is (version == 9)
+        assert answer.leader == (again.id if version == 9 else m1.id)
+        assert len(answer.members) == (2 if version == 9 else 0)
+        assert again.synced().assignment == b"m1"
+        assert m1.heartbeat() is FENCED
+        assert bench.group().members[again.id].client_id == "m1"
+        assert bench.state() is STABLE
+
+
+def test_replacement_of_a_follower_skips_nothing() -> None:
+    """Only a returning leader is told to skip the assignment, and of the members."""
+    bench = Bench()
+    m1, m2 = bench.client("m1", instance="i1"), bench.client("m2", instance="i2")
+    bench.form(m1, m2)
+    answer = bench.client("again", instance="i2").joined(9)
+    assert not answer.skip_assignment
+    assert answer.members == ()
+    assert answer.leader == m1.id
+
+
+def test_replacement_with_changed_metadata_but_the_same_protocol_is_quiet() -> None:
+    """New metadata is taken over without a rebalance while the vote ends as before."""
+    bench = Bench()
+    m1, m2 = bench.client("m1"), bench.client("m2", instance="i2")
+    bench.form(m1, m2)
+    again = m2.like(id="", protocols={"range": subscription("t2")})
+    assert again.joined().generation_id == 2
+    assert bench.state() is STABLE
+    assert bench.group().members[again.id].metadata("range") == subscription("t2")
+
+
+def test_replacement_that_turns_the_vote_rebalances() -> None:
+    """If another protocol would win now, the group rebalances."""
+    bench = Bench()
+    m1 = bench.client("m1", instance="i1", protocols=TWO)
+    bench.form(m1)
+    answer = m1.like(id="", protocols=TURNED).joined()
+    assert (answer.generation_id, answer.protocol_name) == (2, "roundrobin")
+
+
+def test_replacement_in_completing_rebalances_and_fences_the_old_sync() -> None:
+    """Old process: 82. Others that wait: 27. The newcomer's join is parked."""
+    bench = Bench()
+    m1, m2, m3 = bench.client("m1"), bench.client("m2", instance="i2"), bench.client("m3")
+    bench.form(m1, m2, m3, synced=False)
+    old, other = m2.sync(), m3.sync()
+    newcomer = m2.like(id="").join()
+    assert bench.answered(old, Synced) == Synced(error=FENCED)
+    assert bench.answered(other, Synced) == Synced(error=ErrorCode.REBALANCE_IN_PROGRESS)
+    assert bench.is_parked(newcomer)
+    assert bench.state() is PREPARING
+
+
+def test_replacement_in_preparing_fences_the_old_join() -> None:
+    """The old process' parked join gets 82 and its id; the new one's takes its place."""
+    bench = Bench()
+    m1, m2 = bench.client("m1"), bench.client("m2", instance="i2")
+    bench.form(m1, m2)
+    m1.protocols = {"range": subscription("t2")}
+    m3 = bench.client("m3")
+    m3.enlist()
+    m3.join()
+    old = m2.join()
+    again = m2.like(id="")
+    newcomer = again.join()
+    assert bench.answered(old, Joined) == Joined(error=FENCED, member_id=m2.id)
+    m1.join()
+    assert again.take(newcomer).error is NONE
+
+
+def test_silent_static_member_stays_through_a_rebalance() -> None:
+    """At the rebalance time-out a static member that did not come keeps its place."""
+    bench = Bench()
+    m1, m2 = bench.client("m1", rebalance=1.0), bench.client("m2", instance="i2", rebalance=1.0)
+    bench.form(m1, m2)
+    rejoin = m1.join()
+    bench.sleep(0.99)
+    assert bench.is_parked(rejoin)
+    bench.sleep(0.02)
+    assert len(m1.take(rejoin).members) == 2
+    assert m2.heartbeat() is ErrorCode.ILLEGAL_GENERATION
+    assert m2.joined().generation_id == 3
+
+
+def test_rebalance_of_absent_static_members_waits_on() -> None:
+    """With only unjoined static members left the wait is repeated until one comes."""
+    bench = Bench()
+    m1 = bench.client("m1", instance="i1", rebalance=1.0, session=10.0)
+    m2 = bench.client("m2", instance="i2", rebalance=1.0, session=10.0)
+    m3 = bench.client("m3", rebalance=1.0)
+    bench.form(m1, m2, m3)
+    m3.leave()
+    bench.sleep(3.5)
+    assert bench.state() is PREPARING
+    assert set(bench.group().members) == {m1.id, m2.id}
+    rejoin = m2.join()
+    bench.sleep(0.6)
+    answer = m2.take(rejoin)
+    assert answer.leader == m2.id
+    assert len(answer.members) == 2
+
+
+def test_replaced_member_that_never_synced_still_ends_the_generation() -> None:
+    """As in Kafka, the old id stays among those that have to sync, and its time runs out."""
+    bench = Bench()
+    m1 = bench.client("m1", rebalance=1.0)
+    m2 = bench.client("m2", instance="i2", rebalance=1.0)
+    bench.form(m1, m2, synced=False)
+    m1.synced({m1: "a1", m2: "a2"})
+    again = m2.like(id="")
+    again.joined()
+    assert again.synced().assignment == b"a2"
+    assert bench.state() is STABLE
+    bench.sleep(1.01)
+    assert bench.state() is PREPARING
+    assert set(bench.group().members) == {m1.id, again.id}
+
+
+# SyncGroup
+
+
+def test_followers_wait_for_the_leader() -> None:
+    """The leader's sync answers all that wait; who was left out gets no bytes."""
+    bench = Bench()
+    m1, m2, m3 = (bench.client(label) for label in ("m1", "m2", "m3"))
+    bench.form(m1, m2, m3, synced=False)
+    second, third = m2.sync(), m3.sync()
+    assert bench.is_parked(second)
+    answer = m1.synced({m1: "a1", m2: "a2"})
+    assert (answer.protocol_type, answer.protocol_name) == ("consumer", "range")
+    assert bench.answered(second, Synced).assignment == b"a2"
+    assert bench.answered(third, Synced) == Synced(
+        protocol_type="consumer", protocol_name="range", assignment=b""
+    )
+    assert bench.state() is STABLE
+
+
+def test_repeated_parked_sync_replaces_the_older_copy() -> None:
+    """Only the latest copy of a sync is answered."""
+    bench = Bench()
+    m1, m2 = bench.client("m1"), bench.client("m2")
+    bench.form(m1, m2, synced=False)
+    first, again = m2.sync(), m2.sync()
+    assert bench.is_given_up(first)
+    m1.sync({m2: "a2"})
+    assert bench.answered(again, Synced).assignment == b"a2"
+
+
+def test_order_of_checks_in_a_sync() -> None:
+    """Member, then generation, then protocol, then the state."""
+    bench = Bench()
+    m1, m2 = bench.client("m1"), bench.client("m2")
+    bench.form(m1, m2)
+    wrong = {"protocol_name": "other"}
+    for state in (STABLE, PREPARING):
+        assert bench.state() is state
+        ghost = m1.like(id="ghost", generation=9)
+        assert ghost.synced(None, **wrong).error is UNKNOWN
+        old = m1.like(generation=9)
+        assert old.synced(None, **wrong).error is ErrorCode.ILLEGAL_GENERATION
+        assert m1.synced(None, **wrong).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        expected = NONE if state is STABLE else ErrorCode.REBALANCE_IN_PROGRESS
+        assert m1.synced().error is expected
+        m2.like(protocols={"range": b""}).join()
+
+
+def test_sync_of_an_empty_or_absent_group() -> None:
+    """Without members everybody is unknown, whatever instance id they bring."""
+    bench = Bench()
+    m1 = bench.client("m1", generation=1, id="x", instance="i1")
+    assert m1.synced().error is UNKNOWN
+    bench.client("m2").enlist()
+    assert bench.state() is EMPTY
+    assert m1.synced().error is UNKNOWN
+
+
+# Heartbeat
+
+
+def test_heartbeat_in_every_state() -> None:
+    """Good in Completing and Stable; 27 while preparing, and still a sign of life."""
+    bench = Bench()
+    m1, m2 = bench.client("m1", session=1.0), bench.client("m2")
+    bench.form(m1, m2, synced=False)
+    assert m1.heartbeat() is NONE
+    m1.sync({})
+    assert m1.heartbeat() is NONE
+    assert m1.like(generation=1).heartbeat() is ErrorCode.ILLEGAL_GENERATION
+    m2.like(protocols={"range": b""}).join()
+    for _ in range(5):
+        bench.sleep(0.8)
+        assert m1.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
+    assert m1.id in bench.group().members
+
+
+# LeaveGroup
+
+
+def test_batch_of_leavers_is_judged_in_order() -> None:
+    """Each leaver has its own error and is echoed; a repeated one is unknown by then."""
+    bench = Bench()
+    m1, m2, m3 = bench.client("m1"), bench.client("m2", instance="i2"), bench.client("m3")
+    bench.form(m1, m2, m3)
+    by_instance = m2.like(id="")
+    stranger = m1.like(id="ghost")
+    nobody = m1.like(id="", instance="i9")
+    fenced = m3.like(instance="i2")
+    answer = m1.leave(m1, fenced, by_instance, by_instance, stranger, nobody)
+    assert answer.error is NONE
+    assert answer.members == (
+        LeftMember(member_id=m1.id, group_instance_id=None),
+        LeftMember(member_id=m1.id, group_instance_id=None, error=UNKNOWN),
+        LeftMember(member_id=m3.id, group_instance_id="i2", error=FENCED),
+        LeftMember(member_id="", group_instance_id="i2"),
+        LeftMember(member_id="", group_instance_id="i2", error=UNKNOWN),
+        LeftMember(member_id="ghost", group_instance_id=None, error=UNKNOWN),
+        LeftMember(member_id="", group_instance_id="i9", error=UNKNOWN),
+    )
+    assert bench.state() is PREPARING
+    assert set(bench.group().members) == {m3.id}
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_leave_of_an_absent_group(version: int) -> None:
+    """Before v3 the error is the answer's, from then on the member's."""
+    answer = Bench().client("ghost", id="ghost").leave(version=version)
+    if version < 3:
+        assert answer.error is UNKNOWN
+        assert answer.members == ()
+    else:
+        assert answer.error is NONE
+        assert answer.members[0].error is UNKNOWN
+
+
+def test_leavers_parked_join_is_answered_and_its_sync_never() -> None:
+    """A parked join gets 25 and no id; a parked sync is given up."""
+    bench = Bench()
+    m1, m2 = bench.client("m1"), bench.client("m2")
+    bench.form(m1, m2, synced=False)
+    sync = m2.sync()
+    m2.leave()
+    assert bench.is_given_up(sync)
+    m3 = bench.client("m3")
+    m3.enlist()
+    join = m3.join()
+    m3.leave()
+    assert bench.answered(join, Joined) == Joined(error=UNKNOWN)
+
+
+def test_last_leaver_empties_the_group() -> None:
+    """Without members the group is Empty at once, in a generation of its own."""
+    bench = Bench()
+    m1 = bench.client("m1")
+    bench.form(m1)
+    m1.leave()
+    assert bench.state() is EMPTY
+    assert bench.group().generation_id == 2
+    assert bench.group().protocol_name is None
+
+
+# group.max.size
+
+
+def small(size: int) -> Bench:
+    """A bench whose groups have room for few."""
+    return Bench(attrs.evolve(SETTINGS, group_max_size=size))
+
+
+def test_full_group_takes_nobody_new() -> None:
+    """Newcomers of any kind get 81 and no id; members are not touched."""
+    bench = small(2)
+    m1, m2 = bench.client("m1"), bench.client("m2", instance="i2")
+    bench.form(m1, m2)
+    for newcomer in (bench.client("m3"), bench.client("m4", instance="i4"), m2.like(id="")):
+        assert newcomer.joined() == Joined(error=ErrorCode.GROUP_MAX_SIZE_REACHED)
+    assert bench.client("m5").joined(3).error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert m2.joined().error is NONE
+
+
+def test_last_to_rejoin_a_full_group_is_turned_away() -> None:
+    """While preparing, parked joins count; who is turned away is out, but nothing completes."""
+    bench = small(2)
+    m1, m2 = bench.client("m1", rebalance=5.0), bench.client("m2", rebalance=5.0)
+    bench.form(m1, m2)
+    first = m1.join()
+    m3, m4 = bench.client("m3", rebalance=5.0), bench.client("m4", rebalance=5.0)
+    m3.enlist()
+    m4.enlist()
+    second = m3.join()
+    assert m2.joined() == Joined(error=ErrorCode.GROUP_MAX_SIZE_REACHED)
+    assert m4.joined() == Joined(error=ErrorCode.GROUP_MAX_SIZE_REACHED)
+    assert set(bench.group().members) == {m1.id, m3.id}
+    assert not bench.group().pending
+    assert bench.is_parked(first)
+    again = m1.join()
+    assert bench.is_given_up(first)
+    assert m1.take(again).generation_id == 3
+    assert m3.take(second).generation_id == 3
