@@ -21,8 +21,8 @@ from typing import Any, Final
 from kio.index import load_response_schema
 from kio.schema.index import schema_name_map
 
-from kgroup.wire.border import API_KEYS
 from kgroup.wire.build import error_code, field_shape
+from kgroup.wire.versions import API_KEYS
 
 Answer = Mapping[str, Any]
 """What a handler gives: kio's field names, nested mappings and sequences."""

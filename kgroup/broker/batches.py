@@ -16,7 +16,7 @@ import attrs
 from crc32c import crc32c
 from kio.schema.errors import ErrorCode
 
-from kgroup.broker.refusal import Refusal
+from kgroup.broker.refusal import RefusedError
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 """Base offset, length, leader epoch, magic, CRC, attributes, last offset delta, base and
@@ -95,36 +95,38 @@ def header_of(data: bytes) -> BatchHeader:
     return BatchHeader(*HEADER.unpack_from(data))
 
 
-def check(data: bytes | None) -> BatchHeader:
-    """Judge the one batch that a producer sends for a partition, and give its header.
+def check(data: bytes | None) -> tuple[BatchHeader, bytes]:
+    """Judge the one batch that a producer sends for a partition: (its header, itself).
 
     Raises:
-        Refusal: CORRUPT_MESSAGE where length or CRC is wrong, INVALID_RECORD where the batch is
-            not one, not of magic 2, empty, or a control batch.
+        RefusedError: CORRUPT_MESSAGE where length or CRC is wrong, INVALID_RECORD where the
+            batch is not one, not of magic 2, empty, or a control batch.
 
     Source: Kafka's ``ProduceRequest.validateRecords`` and ``LogValidator``.
     """
     if data is None or len(data) < HEADER.size:
-        raise Refusal(ErrorCode.invalid_record, "there is no record batch")
+        raise RefusedError(ErrorCode.invalid_record, "there is no record batch")
     header = header_of(data)
     if header.magic != MAGIC:
-        raise Refusal(ErrorCode.invalid_record, f"the batch has magic {header.magic}, not 2")
+        raise RefusedError(ErrorCode.invalid_record, f"the batch has magic {header.magic}, not 2")
     if header.length + _LOG_OVERHEAD < HEADER.size:
-        raise Refusal(ErrorCode.corrupt_message, f"the batch says it has {header.length} bytes")
+        raise RefusedError(
+            ErrorCode.corrupt_message, f"the batch says it has {header.length} bytes"
+        )
     if header.length + _LOG_OVERHEAD < len(data):
-        raise Refusal(ErrorCode.invalid_record, "there is more than one record batch")
+        raise RefusedError(ErrorCode.invalid_record, "there is more than one record batch")
     if header.length + _LOG_OVERHEAD > len(data):
-        raise Refusal(ErrorCode.corrupt_message, "the record batch is cut off")
+        raise RefusedError(ErrorCode.corrupt_message, "the record batch is cut off")
     if crc32c(memoryview(data)[_CRC_FROM:]) != header.crc:
-        raise Refusal(ErrorCode.corrupt_message, "the record batch does not match its CRC")
+        raise RefusedError(ErrorCode.corrupt_message, "the record batch does not match its CRC")
     if header.count < 1 or header.last_offset_delta != header.count - 1:
-        raise Refusal(
+        raise RefusedError(
             ErrorCode.invalid_record,
             f"the batch has {header.count} records and {header.last_offset_delta} as last offset",
         )
     if header.is_control:
-        raise Refusal(ErrorCode.invalid_record, "a producer may not write control batches")
-    return header
+        raise RefusedError(ErrorCode.invalid_record, "a producer may not write control batches")
+    return header, data
 
 
 def placed(data: bytes, base_offset: int, leader_epoch: int) -> bytes:

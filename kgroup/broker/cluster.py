@@ -17,7 +17,7 @@ import trio
 
 from kgroup.broker.desk import Alarm, GroupDesk
 from kgroup.broker.groups.coordinator import Coordinator
-from kgroup.broker.refusal import Refusal
+from kgroup.broker.refusal import RefusedError
 from kgroup.broker.settings import BrokerSettings
 from kgroup.broker.topics import Topic, Topics
 from kgroup.broker.transactions import Transactions
@@ -104,7 +104,7 @@ class Cluster:
         """Delete a topic, and with it what groups have committed of it.
 
         Raises:
-            Refusal: TOPIC_DELETION_DISABLED.
+            RefusedError: TOPIC_DELETION_DISABLED.
         """
         gone = self.topics.delete(topic)
         self.groups.coordinator.delete_partitions(gone)
@@ -122,7 +122,7 @@ class Cluster:
         for partition in partitions:
             try:
                 log = self.topics.log(partition.topic, partition.partition)
-            except Refusal:
+            except RefusedError:
                 continue  # the topic was deleted while the transaction was open
             log.end_transaction(producer_id, epoch, now, committed=committed)
         if groups:

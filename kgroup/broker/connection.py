@@ -21,10 +21,11 @@ from kgroup.broker.call import Call, Silence
 from kgroup.broker.cluster import Cluster
 from kgroup.broker.faults import Faults
 from kgroup.broker.handlers import versions
-from kgroup.broker.refusal import Refusal
+from kgroup.broker.refusal import RefusedError
 from kgroup.broker.refusals import REFUSALS
 from kgroup.errors import ProtocolError
 from kgroup.wire import border
+from kgroup.wire.versions import API_KEYS
 
 _LOG: Final = logging.getLogger("kgroup.broker")
 _LENGTH: Final = struct.Struct(">i")
@@ -73,7 +74,7 @@ class Connection:
             except _ClosedError as reason:
                 if str(reason):
                     _LOG.warning("connection from %s closed: %s", self._client_host, reason)
-            except Exception:
+            except Exception:  # noqa: BLE001 # a defect met by one client is not the others'
                 _LOG.exception("connection from %s closed: a defect", self._client_host)
         await trio.aclose_forcefully(self._stream)
 
@@ -123,7 +124,7 @@ class Connection:
 
     async def _answer(self, body: bytes) -> bytes | None:
         api_key, version, correlation_id = _PREFIX.unpack_from(body)
-        if api_key == border.API_KEYS["api_versions"] and not APIS["api_versions"].offers(version):
+        if api_key == API_KEYS["api_versions"] and not APIS["api_versions"].offers(version):
             offered = [(name, api.lowest, api.highest) for name, api in APIS.items()]
             return self._encode("api_versions", 0, versions.fallback(offered), correlation_id)
         try:
@@ -162,11 +163,11 @@ class Connection:
                 return refuse(call.request, fault.error_code)
         try:
             return await api.handler(call)
-        except Refusal as refusal:
+        except RefusedError as refusal:
             return refuse(call.request, refusal.code)
         except ConnectionAbortedError as error:
             raise _ClosedError(str(error)) from error
-        except Exception:
+        except Exception:  # noqa: BLE001 # Kafka, too, answers a defect with this code
             _LOG.exception("%s v%d: a defect", call.api, call.version)
             return refuse(call.request, ErrorCode.unknown_server_error)
 

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import final
+from typing import TypeVar, final
 
 import trio
 
 from kgroup.broker.groups.answers import Answer, Response
 from kgroup.broker.groups.coordinator import Coordinator
 from kgroup.broker.groups.requests import Request
+
+Kind = TypeVar("Kind")
 
 
 @final
@@ -74,8 +76,12 @@ class GroupDesk:
         """The machine, for what needs no waiting."""
         return self._coordinator
 
-    async def ask(self, request: Request) -> Response | None:
+    async def ask(self, request: Request, kind: type[Kind]) -> Kind | None:
         """Give a request to the machine and wait for what it answers.
+
+        Args:
+            request: what is asked.
+            kind: the class of its answer.
 
         Returns:
             the answer, or None where Kafka never answers this request.
@@ -91,6 +97,8 @@ class GroupDesk:
                 await ticket.answered.wait()
         finally:
             self._waiting.discard(ticket)
+        if ticket.response is not None and not isinstance(ticket.response, kind):
+            raise TypeError(f"{request} was answered with {ticket.response}")
         return ticket.response
 
     def deliver(self, answers: Iterable[Answer]) -> None:

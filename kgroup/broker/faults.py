@@ -18,6 +18,11 @@ Match = Callable[[Any], bool]
 """Takes kio's dataclass of a request."""
 
 
+def _any(request: object) -> bool:
+    del request
+    return True
+
+
 @final
 @attrs.define(eq=False)
 class Fault:
@@ -74,7 +79,7 @@ class Faults:
         """
         if api is not None and api not in APIS:
             raise ValueError(f"there is no API {api!r}; there are {', '.join(sorted(APIS))}")
-        fault = Fault(api, times, match or (lambda request: True), error_code, delay)
+        fault = Fault(api, times, match or _any, error_code, delay)
         self._planned.append(fault)
         return fault
 
@@ -91,7 +96,7 @@ class Faults:
                 return fault
         return None
 
-    def set_reachable(self, reachable: bool) -> None:
+    def set_reachable(self, *, reachable: bool) -> None:
         """While it is not reachable, connections stay open and no byte moves."""
         if reachable:
             self._reachable.set()

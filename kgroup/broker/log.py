@@ -24,7 +24,7 @@ from kio.schema.errors import ErrorCode
 from kgroup.broker import batches
 from kgroup.broker.batches import BatchHeader
 from kgroup.broker.records import CompressedBatchError, StoredRecord, marker, records_of
-from kgroup.broker.refusal import Refusal
+from kgroup.broker.refusal import RefusedError
 from kgroup.broker.sequences import Sequences
 
 LEADER_EPOCH: Final = 0
@@ -143,10 +143,10 @@ class PartitionLog:
             now: milliseconds since 1970.
 
         Raises:
-            Refusal: MESSAGE_TOO_LARGE, and see ``Sequences.duplicate``.
+            RefusedError: MESSAGE_TOO_LARGE, and see ``Sequences.duplicate``.
         """
         if len(data) > self._settings.max_message_bytes:
-            raise Refusal(
+            raise RefusedError(
                 ErrorCode.message_too_large,
                 f"the batch has {len(data)} bytes, more than {self._settings.max_message_bytes}",
             )
@@ -182,12 +182,12 @@ class PartitionLog:
         """Move the start to an offset, -1 for the end; the new start.
 
         Raises:
-            Refusal: OFFSET_OUT_OF_RANGE for one past the end, or below -1.
+            RefusedError: OFFSET_OUT_OF_RANGE for one past the end, or below -1.
         """
         if offset == -1:
             offset = self._end
         if not 0 <= offset <= self._end:
-            raise Refusal(
+            raise RefusedError(
                 ErrorCode.offset_out_of_range, f"offset {offset} is not in 0..{self._end}"
             )
         self._start = max(self._start, offset)
@@ -226,10 +226,10 @@ class PartitionLog:
         """Refuse a position outside of the log.
 
         Raises:
-            Refusal: OFFSET_OUT_OF_RANGE.
+            RefusedError: OFFSET_OUT_OF_RANGE.
         """
         if not self._start <= offset <= self._end:
-            raise Refusal(
+            raise RefusedError(
                 ErrorCode.offset_out_of_range,
                 f"offset {offset} is not in {self._start}..{self._end}",
             )
@@ -244,7 +244,7 @@ class PartitionLog:
             at_least_one: give the first batch even if it has more than ``max_bytes``.
 
         Raises:
-            Refusal: OFFSET_OUT_OF_RANGE.
+            RefusedError: OFFSET_OUT_OF_RANGE.
         """
         self.check_offset(offset)
         limit = self.limit(committed=committed)
@@ -287,7 +287,7 @@ class PartitionLog:
         next offset can be past the last record's.
 
         Raises:
-            Refusal: OFFSET_OUT_OF_RANGE.
+            RefusedError: OFFSET_OUT_OF_RANGE.
             CompressedBatchError: a batch cannot be decoded.
         """
         self.check_offset(offset)

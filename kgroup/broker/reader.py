@@ -14,7 +14,7 @@ import attrs
 
 from kgroup.broker.log import PartitionLog
 from kgroup.broker.records import CompressedBatchError, StoredRecord
-from kgroup.broker.refusal import Refusal
+from kgroup.broker.refusal import RefusedError
 from kgroup.broker.topics import Topics
 from kgroup.errors import FetchError, OffsetOutOfRangeError
 from kgroup.model import IsolationLevel, TopicPartition
@@ -83,7 +83,7 @@ class LogReader:
         log = self._log(partition)
         try:
             records, following = log.records(offset, max_records, committed=_committed(isolation))
-        except Refusal as refusal:
+        except RefusedError as refusal:
             raise OffsetOutOfRangeError(
                 f"{partition}: {refusal.message}", partition, offset
             ) from refusal
@@ -111,7 +111,7 @@ class LogReader:
     def _log(self, partition: TopicPartition) -> PartitionLog:
         try:
             return self._topics.log(partition.topic, partition.partition)
-        except Refusal as refusal:
+        except RefusedError as refusal:
             raise FetchError(
                 f"the embedded broker has no partition {partition}", partition
             ) from refusal

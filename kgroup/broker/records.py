@@ -24,8 +24,6 @@ _GZIP: Final = 1
 _MARKER_KEY: Final = struct.Struct(">hh")
 _MARKER_VALUE: Final = struct.Struct(">hi")
 
-Headers = Sequence[tuple[str, bytes | None]]
-
 
 @final
 class CompressedBatchError(Exception):
@@ -85,7 +83,7 @@ def batch_of(records: Sequence[NewRecord], now: int) -> bytes:
     times = [now if record.timestamp is None else record.timestamp for record in records]
     body = bytearray()
     for delta, (record, time) in enumerate(zip(records, times, strict=True)):
-        _write_record(body, delta, time - times[0], record.key, record.value, record.headers)
+        _write_record(body, record, delta, time - times[0])
     return batches.assemble(
         bytes(body), count=len(records), base_timestamp=times[0], max_timestamp=max(times)
     )
@@ -95,7 +93,7 @@ def marker(producer_id: int, producer_epoch: int, *, committed: bool, now: int) 
     """The control batch that ends a transaction in a partition."""
     body = bytearray()
     key, value = _MARKER_KEY.pack(0, 1 if committed else 0), _MARKER_VALUE.pack(0, 0)
-    _write_record(body, 0, 0, key, value, ())
+    _write_record(body, NewRecord(value, key), 0, 0)
     return batches.assemble(
         bytes(body),
         count=1,
@@ -133,21 +131,14 @@ def records_of(data: bytes, header: BatchHeader) -> Iterator[StoredRecord]:
         raise ValueError(f"the batch at offset {header.base_offset} is cut off") from error
 
 
-def _write_record(
-    body: bytearray,
-    offset_delta: int,
-    time_delta: int,
-    key: bytes | None,
-    value: bytes | None,
-    headers: Headers,
-) -> None:
+def _write_record(body: bytearray, record: NewRecord, offset_delta: int, time_delta: int) -> None:
     inner = bytearray(1)
     _write_varint(inner, time_delta)
     _write_varint(inner, offset_delta)
-    _write_bytes(inner, key)
-    _write_bytes(inner, value)
-    _write_varint(inner, len(headers))
-    for name, content in headers:
+    _write_bytes(inner, record.key)
+    _write_bytes(inner, record.value)
+    _write_varint(inner, len(record.headers))
+    for name, content in record.headers:
         _write_bytes(inner, name.encode())
         _write_bytes(inner, content)
     _write_varint(body, len(inner))

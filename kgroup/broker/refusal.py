@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 
 @final
-class Refusal(Exception):
+class RefusedError(Exception):
     """A request, or a part of one, that is answered with an error.
 
     Attributes:

@@ -16,7 +16,11 @@ Refuse = Callable[[Any, int], Answer]
 
 
 def _top(**fields: Any) -> Refuse:
-    return lambda request, code: {"error_code": code, **fields}
+    def refuse(request: Any, code: int) -> Answer:
+        del request
+        return {"error_code": code, **fields}
+
+    return refuse
 
 
 def _each(items: str, **names: Any) -> Refuse:
@@ -38,8 +42,9 @@ def _values(item: Any, names: Mapping[str, Any]) -> dict[str, Any]:
     values = {}
     for name, value in names.items():
         if isinstance(value, str) and value.startswith("."):
-            value = item if value == "." else getattr(item, value[1:], None)
-        values[name] = value
+            values[name] = item if value == "." else getattr(item, value[1:], None)
+        else:
+            values[name] = value
     return values
 
 

@@ -15,7 +15,7 @@ import attrs
 from kio.schema.errors import ErrorCode
 
 from kgroup.broker.batches import BatchHeader
-from kgroup.broker.refusal import Refusal
+from kgroup.broker.refusal import RefusedError
 
 REMEMBERED: Final = 5
 """Batches of a producer that are known again: as many as it may have in flight."""
@@ -50,7 +50,7 @@ class Sequences:
         """The batch that this one repeats, or None where it is new and may be written.
 
         Raises:
-            Refusal: INVALID_PRODUCER_EPOCH for a producer that was fenced,
+            RefusedError: INVALID_PRODUCER_EPOCH for a producer that was fenced,
                 OUT_OF_ORDER_SEQUENCE_NUMBER for a batch that does not follow the last one.
         """
         known = self._producers.get(batch.producer_id)
@@ -70,7 +70,7 @@ class Sequences:
             # After a marker and before a batch nothing is known of this epoch's sequence.
             expected = (known.batches[-1].last_sequence + 1) % _WRAP if known.batches else 0
         if batch.base_sequence != expected:
-            raise Refusal(
+            raise RefusedError(
                 ErrorCode.out_of_order_sequence_number,
                 f"producer {batch.producer_id} sent sequence {batch.base_sequence},"
                 f" {expected} was to follow",
@@ -95,7 +95,7 @@ class Sequences:
     @staticmethod
     def _refuse_old_epoch(known: _Producer, batch: BatchHeader) -> None:
         if batch.producer_epoch < known.epoch:
-            raise Refusal(
+            raise RefusedError(
                 ErrorCode.invalid_producer_epoch,
                 f"producer {batch.producer_id} has epoch {known.epoch} here,"
                 f" the batch has {batch.producer_epoch}",

@@ -13,12 +13,11 @@ import errno
 import os
 import random as random_module
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from typing import Any, Final, final
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import Final, TypeVar, final
 
 import trio
-from kio.schema.errors import ErrorCode
 
 from kgroup.broker import batches
 from kgroup.broker.cluster import Cluster
@@ -28,18 +27,20 @@ from kgroup.broker.groups import answers, requests
 from kgroup.broker.groups.answers import DescribedGroup
 from kgroup.broker.reader import LogReader
 from kgroup.broker.records import NewRecord, batch_of
-from kgroup.broker.refusal import Refusal
+from kgroup.broker.refusal import RefusedError
 from kgroup.broker.settings import BrokerSettings
 from kgroup.broker.topics import UNSET
 from kgroup.errors import UsageError
 from kgroup.model import OffsetAndMetadata, TopicPartition
 from kgroup.protocols import Random
 
+Kind = TypeVar("Kind")
+
 MEMORY_HOST: Final = "memory"
 MEMORY_PORT: Final = 9092
 _EPOCH_OF_VIRTUAL_TIME: Final = 1_600_000_000.0
 """What a broker in memory takes trio's time 0 for, in seconds since 1970; any fixed time does."""
-_ANYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+_ANYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 # to recognise it
 """Addresses to listen on that nobody can connect to -> what clients are told instead."""
 
 
@@ -163,10 +164,10 @@ class Broker:
         await trio.lowlevel.checkpoint()
         now = self.cluster.now_ms()
         made = [one if isinstance(one, NewRecord) else NewRecord(one) for one in records]
-        data = batch_of(made, now)
+        header, data = batches.check(batch_of(made, now))
         with _refused():
             log = self.cluster.topics.log(topic, partition)
-            return log.append(data, batches.check(data), now).base_offset
+            return log.append(data, header, now).base_offset
 
     # Groups.
 
@@ -176,8 +177,7 @@ class Broker:
         request = requests.OffsetFetch(
             version=9, groups=(requests.OffsetFetchGroup(group_id=group_id),), require_stable=False
         )
-        answer = await self.cluster.groups.ask(request)
-        assert isinstance(answer, answers.OffsetsFetched), answer
+        answer = await self._ask(request, answers.OffsetsFetched)
         return {
             TopicPartition(one.topic, one.partition): OffsetAndMetadata(
                 one.offset, one.leader_epoch, one.metadata
@@ -188,14 +188,16 @@ class Broker:
     async def groups(self) -> tuple[DescribedGroup, ...]:
         """Every group with its state and members, by group id."""
         await trio.lowlevel.checkpoint()
-        listed = await self.cluster.groups.ask(requests.ListGroups())
-        assert isinstance(listed, answers.GroupsListed), listed
+        listed = await self._ask(requests.ListGroups(), answers.GroupsListed)
         names = tuple(sorted(group.group_id for group in listed.groups))
-        described = await self.cluster.groups.ask(
-            requests.DescribeGroups(version=6, group_ids=names)
-        )
-        assert isinstance(described, answers.GroupsDescribed), described
-        return described.groups
+        wanted = requests.DescribeGroups(version=6, group_ids=names)
+        return (await self._ask(wanted, answers.GroupsDescribed)).groups
+
+    async def _ask(self, request: requests.Request, kind: type[Kind]) -> Kind:
+        answer = await self.cluster.groups.ask(request, kind)
+        if answer is None:
+            raise RuntimeError(f"the coordinator does not answer {request}")
+        return answer
 
     async def restart_coordinator(self, *, away: float = 0.0, loading: float = 0.0) -> None:
         """Let the group coordinator fail over to itself.
@@ -248,14 +250,18 @@ class Broker:
 
     async def stop(self) -> None:
         """Listen no more and cut every connection. Topics, groups and their timers go on."""
+        self.close()
+        self.cut_connections()
+        await trio.lowlevel.checkpoint()
+
+    def close(self) -> None:
+        """Listen no more; connections stay."""
         if self._listening is not None:
             self._listening.cancel()
             self._listening = None
         for listener in self._listeners:
-            await trio.aclose_forcefully(listener)
+            listener.socket.close()
         self._listeners = []
-        self.cut_connections()
-        await trio.lowlevel.checkpoint()
 
     def cut_connections(self, client_id: str | None = None) -> int:
         """Close connections now, all or those of one client; how many.
@@ -302,9 +308,9 @@ class Broker:
         """
         return self._faults.plan(api, delay=seconds, times=times, match=match)
 
-    def set_reachable(self, reachable: bool) -> None:
+    def set_reachable(self, *, reachable: bool) -> None:
         """While not reachable, connections stay open but no request is read and none answered."""
-        self._faults.set_reachable(reachable)
+        self._faults.set_reachable(reachable=reachable)
 
     async def _accept(
         self, scope: trio.CancelScope, listeners: Sequence[trio.SocketListener]
@@ -397,12 +403,11 @@ async def _running(
         try:
             await broker.start()
             yield broker
-        except BaseException as error:
-            # Raised again below: what the caller's body raises is not the nursery's to wrap.
+        # What the caller's body raises is raised again below: it is not the nursery's to wrap.
+        except BaseException as error:  # noqa: BLE001
             failure = error
+        broker.close()
         nursery.cancel_scope.cancel()
-    for listener in broker._listeners:
-        await trio.aclose_forcefully(listener)
     if failure is not None:
         raise failure
 
@@ -425,13 +430,10 @@ async def _open_listeners(host: str, port: int) -> list[trio.SocketListener]:
     return listeners
 
 
-class _refused:  # noqa: N801 # reads as what it does: with _refused()
-    """Turns a refusal into the caller's mistake."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, Refusal):
-            assert error.code is not ErrorCode.none
-            raise UsageError(f"the embedded broker refuses: {error}") from error
+@contextmanager
+def _refused() -> Iterator[None]:
+    """Turn a refusal into the caller's mistake."""
+    try:
+        yield
+    except RefusedError as error:
+        raise UsageError(f"the embedded broker refuses: {error}") from error

@@ -16,7 +16,7 @@ import attrs
 from kio.schema.errors import ErrorCode
 
 from kgroup.broker.log import LogSettings, PartitionLog
-from kgroup.broker.refusal import Refusal
+from kgroup.broker.refusal import RefusedError
 from kgroup.broker.settings import BrokerSettings
 from kgroup.model import TopicPartition, topic_fault
 
@@ -104,11 +104,13 @@ class Topics:
         """The log of a partition.
 
         Raises:
-            Refusal: UNKNOWN_TOPIC_OR_PARTITION.
+            RefusedError: UNKNOWN_TOPIC_OR_PARTITION.
         """
         topic = self._by_name.get(name)
         if topic is None or not 0 <= partition < len(topic.logs):
-            raise Refusal(ErrorCode.unknown_topic_or_partition, f"there is no {name}-{partition}")
+            raise RefusedError(
+                ErrorCode.unknown_topic_or_partition, f"there is no {name}-{partition}"
+            )
         return topic.logs[partition]
 
     def create(
@@ -123,24 +125,24 @@ class Topics:
         """Create a topic; with ``validate_only`` the answer is what would be created.
 
         Raises:
-            Refusal: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
+            RefusedError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
                 INVALID_REPLICATION_FACTOR, INVALID_CONFIG.
         """
         fault = topic_fault(name)
         if fault is not None:
-            raise Refusal(ErrorCode.invalid_topic_exception, f"topic name {name!r} {fault}")
+            raise RefusedError(ErrorCode.invalid_topic_exception, f"topic name {name!r} {fault}")
         if name in self._by_name:
-            raise Refusal(ErrorCode.topic_already_exists, f"topic {name!r} already exists")
+            raise RefusedError(ErrorCode.topic_already_exists, f"topic {name!r} already exists")
         self._refuse_collision(name)
         if partitions == UNSET:
             partitions = self._settings.default_partitions
         if not 1 <= partitions <= MOST_PARTITIONS:
-            raise Refusal(
+            raise RefusedError(
                 ErrorCode.invalid_partitions,
                 f"{partitions} partitions; it must be 1 to {MOST_PARTITIONS}",
             )
         if replication_factor not in (UNSET, 1):
-            raise Refusal(
+            raise RefusedError(
                 ErrorCode.invalid_replication_factor,
                 f"replication factor {replication_factor}; there is one broker",
             )
@@ -155,13 +157,13 @@ class Topics:
         """Give a topic more partitions.
 
         Raises:
-            Refusal: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS.
+            RefusedError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS.
         """
         topic = self._by_name.get(name)
         if topic is None:
-            raise Refusal(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
+            raise RefusedError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
         if not len(topic.logs) < partitions <= MOST_PARTITIONS:
-            raise Refusal(
+            raise RefusedError(
                 ErrorCode.invalid_partitions,
                 f"topic {name!r} has {len(topic.logs)} partitions and was asked for {partitions}",
             )
@@ -172,10 +174,10 @@ class Topics:
         """Delete a topic; the partitions that are gone.
 
         Raises:
-            Refusal: TOPIC_DELETION_DISABLED.
+            RefusedError: TOPIC_DELETION_DISABLED.
         """
         if not self._settings.delete_topics:
-            raise Refusal(ErrorCode.topic_deletion_disabled, "delete.topic.enable is false")
+            raise RefusedError(ErrorCode.topic_deletion_disabled, "delete.topic.enable is false")
         del self._by_name[topic.name], self._by_id[topic.topic_id]
         for log in topic.logs:
             log.close()
@@ -195,14 +197,14 @@ class Topics:
         # Kafka's metrics cannot tell '.' from '_', and so it takes only one of such names.
         for other in self._by_name:
             if other.replace(".", "_") == name.replace(".", "_"):
-                raise Refusal(
+                raise RefusedError(
                     ErrorCode.invalid_topic_exception, f"topic {name!r} collides with {other!r}"
                 )
 
     def _log_settings(self, configs: Mapping[str, str]) -> LogSettings:
         for name in configs:
             if name not in EFFECTIVE_CONFIGS and name not in PASSIVE_CONFIGS:
-                raise Refusal(ErrorCode.invalid_config, f"there is no topic config {name!r}")
+                raise RefusedError(ErrorCode.invalid_config, f"there is no topic config {name!r}")
         own = self._settings
         properties = {
             EFFECTIVE_CONFIGS[name]: value
@@ -212,7 +214,7 @@ class Topics:
         try:
             asked = BrokerSettings.from_properties(properties)
         except ValueError as error:
-            raise Refusal(ErrorCode.invalid_config, str(error)) from error
+            raise RefusedError(ErrorCode.invalid_config, str(error)) from error
         return LogSettings(
             max_message_bytes=(
                 asked.max_message_bytes if "max.message.bytes" in configs else own.max_message_bytes

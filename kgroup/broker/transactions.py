@@ -17,7 +17,7 @@ from typing import Final, Protocol, final
 import attrs
 from kio.schema.errors import ErrorCode
 
-from kgroup.broker.refusal import Refusal
+from kgroup.broker.refusal import RefusedError
 from kgroup.model import TopicPartition
 
 NO_EPOCH: Final = -1
@@ -96,15 +96,15 @@ class Transactions:
             epoch: its epoch.
 
         Raises:
-            Refusal: INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, and
+            RefusedError: INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, and
                 CONCURRENT_TRANSACTIONS after an open transaction was aborted: ask again.
         """
         if transactional_id is None:
             return self._new_producer_id(), 0
         if not transactional_id:
-            raise Refusal(ErrorCode.invalid_request, "the transactional id is empty")
+            raise RefusedError(ErrorCode.invalid_request, "the transactional id is empty")
         if not 0 < timeout <= self._max_timeout:
-            raise Refusal(
+            raise RefusedError(
                 ErrorCode.invalid_transaction_timeout,
                 f"{timeout} s; it must be more than 0 and at most {self._max_timeout} s",
             )
@@ -116,7 +116,7 @@ class Transactions:
             raise _fenced(known, producer_id, epoch)
         if known.state is State.ONGOING:
             self._abort_fenced(known)
-            raise Refusal(ErrorCode.concurrent_transactions, "an open transaction was aborted")
+            raise RefusedError(ErrorCode.concurrent_transactions, "an open transaction was aborted")
         known.timeout = timeout
         self._advance(known, producer_id, epoch)
         return known.producer_id, known.epoch
@@ -151,7 +151,7 @@ class Transactions:
         """Take partitions into the transaction, beginning it if need be.
 
         Raises:
-            Refusal: INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED.
+            RefusedError: INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED.
         """
         known = self._checked(transactional_id, producer_id, epoch)
         self._begin(known, now)
@@ -163,7 +163,7 @@ class Transactions:
         """Take a group's offsets into the transaction, beginning it if need be.
 
         Raises:
-            Refusal: as ``add_partitions``.
+            RefusedError: as ``add_partitions``.
         """
         known = self._checked(transactional_id, producer_id, epoch)
         self._begin(known, now)
@@ -173,14 +173,14 @@ class Transactions:
         """Commit or abort the transaction; again is no error, the opposite is.
 
         Raises:
-            Refusal: as ``add_partitions``, and INVALID_TXN_STATE.
+            RefusedError: as ``add_partitions``, and INVALID_TXN_STATE.
         """
         known = self._checked(transactional_id, producer_id, epoch)
         done = State.COMMITTED if committed else State.ABORTED
         if known.state is done:
             return
         if known.state is not State.ONGOING:
-            raise Refusal(
+            raise RefusedError(
                 ErrorCode.invalid_txn_state,
                 f"transaction {transactional_id!r} is {known.state.value}",
             )
@@ -192,14 +192,16 @@ class Transactions:
         """Refuse a transactional batch for a partition that is not in the transaction.
 
         Raises:
-            Refusal: TRANSACTIONAL_ID_AUTHORIZATION_FAILED without a transactional id,
+            RefusedError: TRANSACTIONAL_ID_AUTHORIZATION_FAILED without a transactional id,
                 INVALID_PRODUCER_ID_MAPPING, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE.
         """
         if transactional_id is None:
-            raise Refusal(ErrorCode.transactional_id_authorization_failed, "no transactional id")
+            raise RefusedError(
+                ErrorCode.transactional_id_authorization_failed, "no transactional id"
+            )
         known = self._to_write(transactional_id, producer_id, epoch)
         if known.state is not State.ONGOING or partition not in known.partitions:
-            raise Refusal(
+            raise RefusedError(
                 ErrorCode.invalid_txn_state,
                 f"{partition} is not part of transaction {transactional_id!r}",
             )
@@ -210,11 +212,11 @@ class Transactions:
         """Refuse offsets of a group that is not in the transaction.
 
         Raises:
-            Refusal: INVALID_PRODUCER_ID_MAPPING, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE.
+            RefusedError: INVALID_PRODUCER_ID_MAPPING, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE.
         """
         known = self._to_write(transactional_id, producer_id, epoch)
         if known.state is not State.ONGOING or group_id not in known.groups:
-            raise Refusal(
+            raise RefusedError(
                 ErrorCode.invalid_txn_state,
                 f"group {group_id!r} is not part of transaction {transactional_id!r}",
             )
@@ -239,10 +241,10 @@ class Transactions:
 
     def _checked(self, transactional_id: str, producer_id: int, epoch: int) -> Transaction:
         if not transactional_id:
-            raise Refusal(ErrorCode.invalid_request, "the transactional id is empty")
+            raise RefusedError(ErrorCode.invalid_request, "the transactional id is empty")
         known = self._by_id.get(transactional_id)
         if known is None or known.producer_id != producer_id:
-            raise Refusal(
+            raise RefusedError(
                 ErrorCode.invalid_producer_id_mapping,
                 f"transactional id {transactional_id!r} is not producer {producer_id}'s",
             )
@@ -253,9 +255,9 @@ class Transactions:
     def _to_write(self, transactional_id: str, producer_id: int, epoch: int) -> Transaction:
         try:
             return self._checked(transactional_id, producer_id, epoch)
-        except Refusal as refusal:
+        except RefusedError as refusal:
             if refusal.code is ErrorCode.producer_fenced:
-                raise Refusal(ErrorCode.invalid_producer_epoch, refusal.message) from refusal
+                raise RefusedError(ErrorCode.invalid_producer_epoch, refusal.message) from refusal
             raise
 
     @staticmethod
@@ -277,8 +279,8 @@ class Transactions:
         )
 
 
-def _fenced(known: Transaction, producer_id: int, epoch: int) -> Refusal:
-    return Refusal(
+def _fenced(known: Transaction, producer_id: int, epoch: int) -> RefusedError:
+    return RefusedError(
         ErrorCode.producer_fenced,
         f"transactional id {known.transactional_id!r} has producer {known.producer_id} at epoch"
         f" {known.epoch}; producer {producer_id} at epoch {epoch} is fenced",

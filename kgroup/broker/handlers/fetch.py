@@ -20,7 +20,7 @@ from kgroup.broker.answer import Answer
 from kgroup.broker.call import Call
 from kgroup.broker.handlers.shapes import seconds
 from kgroup.broker.log import LEADER_EPOCH, PartitionLog
-from kgroup.broker.refusal import Refusal
+from kgroup.broker.refusal import RefusedError
 
 _IDS_FROM: Final = 13
 _NO_SESSION: Final = 0
@@ -38,7 +38,7 @@ class _Wanted:
     topic: Any
     partition: Any
     log: PartitionLog | None
-    refusal: Refusal | None = None
+    refusal: RefusedError | None = None
 
 
 async def fetch(call: Call) -> Answer:
@@ -57,26 +57,26 @@ def _wanted(call: Call) -> Iterator[_Wanted]:
     for topic in call.request.topics:
         if call.version >= _IDS_FROM:
             found = topics.by_id(topic.topic_id)
-            unknown = Refusal(ErrorCode.unknown_topic_id)
+            unknown = RefusedError(ErrorCode.unknown_topic_id)
         else:
             found = topics.get(topic.topic)
-            unknown = Refusal(ErrorCode.unknown_topic_or_partition)
+            unknown = RefusedError(ErrorCode.unknown_topic_or_partition)
         for part in topic.partitions:
             if found is None:
                 yield _Wanted(topic, part, None, unknown)
             elif not 0 <= part.partition < len(found.logs):
-                refusal = Refusal(ErrorCode.unknown_topic_or_partition)
+                refusal = RefusedError(ErrorCode.unknown_topic_or_partition)
                 yield _Wanted(topic, part, None, refusal)
             else:
                 log = found.logs[part.partition]
                 yield _Wanted(topic, part, log, _fault(log, part))
 
 
-def _fault(log: PartitionLog, part: Any) -> Refusal | None:
+def _fault(log: PartitionLog, part: Any) -> RefusedError | None:
     try:
         check_epoch(getattr(part, "current_leader_epoch", _NO_EPOCH))
         log.check_offset(part.fetch_offset)
-    except Refusal as refusal:
+    except RefusedError as refusal:
         return refusal
     return None
 
@@ -85,10 +85,10 @@ def check_epoch(epoch: int) -> None:
     """Compare the leader epoch that a client knows with the log's.
 
     Raises:
-        Refusal: UNKNOWN_LEADER_EPOCH for one that is still to come.
+        RefusedError: UNKNOWN_LEADER_EPOCH for one that is still to come.
     """
     if epoch > LEADER_EPOCH:
-        raise Refusal(ErrorCode.unknown_leader_epoch, f"epoch {epoch} has not begun")
+        raise RefusedError(ErrorCode.unknown_leader_epoch, f"epoch {epoch} has not begun")
 
 
 async def _wait_for_bytes(call: Call, wanted: Sequence[_Wanted]) -> None:
@@ -112,7 +112,8 @@ def _enough(call: Call, wanted: Sequence[_Wanted]) -> bool:
         return True
     found = 0
     for entry in wanted:
-        assert entry.log is not None
+        if entry.log is None:
+            return True
         found += entry.log.available(
             entry.partition.fetch_offset,
             entry.partition.partition_max_bytes,
@@ -169,7 +170,7 @@ def _read_partition(
             raise entry.refusal
         if entry.log is None or not _is_current(call, entry):
             gone = call.version >= _IDS_FROM
-            raise Refusal(
+            raise RefusedError(
                 ErrorCode.unknown_topic_id if gone else ErrorCode.unknown_topic_or_partition
             )
         read = entry.log.read(
@@ -178,7 +179,7 @@ def _read_partition(
             committed=committed,
             at_least_one=first,
         )
-    except Refusal as refusal:
+    except RefusedError as refusal:
         return no_records(part.partition, refusal.code), 0
     return {
         "partition_index": part.partition,

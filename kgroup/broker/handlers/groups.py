@@ -7,7 +7,7 @@ Source: Kafka's message definitions; the rules are in ``kgroup.broker.groups``.
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from kgroup.broker.answer import Answer
 from kgroup.broker.call import SILENCE, Call, Silence
@@ -22,15 +22,6 @@ _BROKERS_OWN: Final = -0.001
 """The retention time (-1 ms) that leaves it to the broker."""
 _NO_EPOCH: Final = -1
 
-Kind = TypeVar("Kind")
-
-
-async def _ask(call: Call, request: requests.Request, kind: type[Kind]) -> Kind | None:
-    """The coordinator's answer, or None where there is none ever."""
-    answer = await call.cluster.groups.ask(request)
-    assert answer is None or isinstance(answer, kind), answer
-    return answer
-
 
 async def join_group(call: Call) -> Answer | Silence:
     """Answer JoinGroup; it waits until the group is complete."""
@@ -38,8 +29,7 @@ async def join_group(call: Call) -> Answer | Silence:
     rebalance = (
         seconds(request.rebalance_timeout) if call.version >= _REBALANCE_TIMEOUT_FROM else None
     )
-    answer = await _ask(
-        call,
+    answer = await call.cluster.groups.ask(
         requests.JoinGroup(
             group_id=request.group_id,
             version=call.version,
@@ -82,8 +72,7 @@ async def join_group(call: Call) -> Answer | Silence:
 async def sync_group(call: Call) -> Answer | Silence:
     """Answer SyncGroup; it waits for the leader's."""
     request = call.request
-    answer = await _ask(
-        call,
+    answer = await call.cluster.groups.ask(
         requests.SyncGroup(
             group_id=request.group_id,
             version=call.version,
@@ -112,8 +101,7 @@ async def sync_group(call: Call) -> Answer | Silence:
 async def heartbeat(call: Call) -> Answer | Silence:
     """Answer Heartbeat."""
     request = call.request
-    answer = await _ask(
-        call,
+    answer = await call.cluster.groups.ask(
         requests.Heartbeat(
             group_id=request.group_id,
             generation_id=request.generation_id,
@@ -129,8 +117,7 @@ async def leave_group(call: Call) -> Answer | Silence:
     """Answer LeaveGroup, of one member or of several."""
     request = call.request
     batched = call.version >= _LEAVES_IN_BATCHES_FROM
-    answer = await _ask(
-        call,
+    answer = await call.cluster.groups.ask(
         requests.LeaveGroup(
             group_id=request.group_id,
             version=call.version,
@@ -165,8 +152,7 @@ async def offset_commit(call: Call) -> Answer | Silence:
     request = call.request
     retention = getattr(request, "retention_time", None)
     own = retention is None or seconds(retention) == _BROKERS_OWN
-    answer = await _ask(
-        call,
+    answer = await call.cluster.groups.ask(
         requests.OffsetCommit(
             group_id=request.group_id,
             version=call.version,
@@ -209,8 +195,7 @@ async def offset_fetch(call: Call) -> Answer | Silence:
     request = call.request
     batched = call.version >= _FETCHES_IN_BATCHES_FROM
     groups = request.groups if batched else (request,)
-    answer = await _ask(
-        call,
+    answer = await call.cluster.groups.ask(
         requests.OffsetFetch(
             version=call.version,
             groups=tuple(
@@ -259,8 +244,7 @@ def _fetched(offset: answers.FetchedOffset) -> dict[str, Any]:
 async def offset_delete(call: Call) -> Answer | Silence:
     """Answer OffsetDelete."""
     request = call.request
-    answer = await _ask(
-        call,
+    answer = await call.cluster.groups.ask(
         requests.OffsetDelete(
             group_id=request.group_id,
             partitions=tuple(
@@ -278,8 +262,7 @@ async def offset_delete(call: Call) -> Answer | Silence:
 
 async def describe_groups(call: Call) -> Answer | Silence:
     """Answer DescribeGroups."""
-    answer = await _ask(
-        call,
+    answer = await call.cluster.groups.ask(
         requests.DescribeGroups(version=call.version, group_ids=tuple(call.request.groups)),
         answers.GroupsDescribed,
     )
@@ -313,8 +296,7 @@ async def describe_groups(call: Call) -> Answer | Silence:
 
 async def list_groups(call: Call) -> Answer | Silence:
     """Answer ListGroups."""
-    answer = await _ask(
-        call,
+    answer = await call.cluster.groups.ask(
         requests.ListGroups(
             states=tuple(getattr(call.request, "states_filter", ())),
             types=tuple(getattr(call.request, "types_filter", ())),
@@ -339,8 +321,7 @@ async def list_groups(call: Call) -> Answer | Silence:
 
 async def delete_groups(call: Call) -> Answer | Silence:
     """Answer DeleteGroups."""
-    answer = await _ask(
-        call,
+    answer = await call.cluster.groups.ask(
         requests.DeleteGroups(group_ids=tuple(call.request.groups_names)),
         answers.GroupsDeleted,
     )

@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 from kgroup.broker.answer import Answer
 from kgroup.broker.call import Call
 from kgroup.broker.log import LEADER_EPOCH
-from kgroup.broker.refusal import Refusal
+from kgroup.broker.refusal import RefusedError
 from kgroup.broker.topics import Topic
 from kgroup.model import TopicPartition
 
@@ -114,7 +114,7 @@ def _asked(call: Call, asked: Any) -> dict[str, Any]:
             return _no_topic(name, None, ErrorCode.unknown_topic_or_partition)
         try:
             topic = topics.create(name)
-        except Refusal as refusal:
+        except RefusedError as refusal:
             return _no_topic(name, None, refusal.code)
     return _topic(call, topic)
 

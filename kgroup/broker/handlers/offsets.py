@@ -15,19 +15,36 @@ from kgroup.broker.answer import Answer
 from kgroup.broker.call import Call
 from kgroup.broker.handlers.fetch import check_epoch
 from kgroup.broker.log import LEADER_EPOCH, PartitionLog
-from kgroup.broker.refusal import Refusal
+from kgroup.broker.refusal import RefusedError
 
 _READ_COMMITTED: Final = 1
 _NO_EPOCH: Final = -1
 _NONE: Final = -1
 _END: Final = -1
 
-#: What ListOffsets asks for by a negative timestamp -> (offset, timestamp) of it.
-_SPECIAL: Final[dict[int, Callable[[PartitionLog, bool], tuple[int, int] | None]]] = {
-    -1: lambda log, committed: (log.limit(committed=committed), _NONE),
-    -2: lambda log, committed: (log.start_offset, _NONE),
-    -3: lambda log, committed: log.offset_of_max_time(),
-    -4: lambda log, committed: (log.start_offset, _NONE),
+
+def _latest(log: PartitionLog, limit: int) -> tuple[int, int]:
+    del log
+    return limit, _NONE
+
+
+def _earliest(log: PartitionLog, limit: int) -> tuple[int, int]:
+    del limit
+    return log.start_offset, _NONE
+
+
+def _newest(log: PartitionLog, limit: int) -> tuple[int, int] | None:
+    del limit
+    return log.offset_of_max_time()
+
+
+#: What ListOffsets asks for by a negative timestamp -> (offset, timestamp) of it. The earliest
+#: that is local (-4) is the earliest: there is no tiered storage.
+_SPECIAL: Final[dict[int, Callable[[PartitionLog, int], tuple[int, int] | None]]] = {
+    -1: _latest,
+    -2: _earliest,
+    -3: _newest,
+    -4: _earliest,
 }
 
 
@@ -50,7 +67,7 @@ def _offset(call: Call, name: str, part: Any) -> dict[str, Any]:
         log = call.cluster.topics.log(name, part.partition_index)
         check_epoch(getattr(part, "current_leader_epoch", _NO_EPOCH))
         found = _find(log, part.timestamp, committed=committed)
-    except Refusal as refusal:
+    except RefusedError as refusal:
         return {"partition_index": part.partition_index, "error_code": refusal.code}
     if found is None:
         return {"partition_index": part.partition_index, "error_code": ErrorCode.none}
@@ -64,13 +81,14 @@ def _offset(call: Call, name: str, part: Any) -> dict[str, Any]:
 
 
 def _find(log: PartitionLog, timestamp: int, *, committed: bool) -> tuple[int, int] | None:
+    limit = log.limit(committed=committed)
     if timestamp in _SPECIAL:
-        found = _SPECIAL[timestamp](log, committed)
+        found = _SPECIAL[timestamp](log, limit)
     elif timestamp >= 0:
         found = log.offset_for_time(timestamp)
     else:
-        raise Refusal(ErrorCode.unsupported_version, f"no offset is known by {timestamp}")
-    if found is None or found[0] > log.limit(committed=committed):
+        raise RefusedError(ErrorCode.unsupported_version, f"no offset is known by {timestamp}")
+    if found is None or found[0] > limit:
         return None
     return found
 
@@ -92,7 +110,7 @@ def _epoch_end(call: Call, name: str, part: Any) -> dict[str, Any]:
     try:
         log = call.cluster.topics.log(name, part.partition)
         check_epoch(part.current_leader_epoch)
-    except Refusal as refusal:
+    except RefusedError as refusal:
         return {"partition": part.partition, "error_code": refusal.code}
     known = part.leader_epoch == LEADER_EPOCH
     return {
@@ -120,6 +138,6 @@ def _delete(call: Call, name: str, part: Any) -> dict[str, Any]:
     low, code = -1, ErrorCode.none
     try:
         low = call.cluster.topics.log(name, part.partition_index).delete_before(part.offset)
-    except Refusal as refusal:
+    except RefusedError as refusal:
         code = refusal.code
     return {"partition_index": part.partition_index, "low_watermark": low, "error_code": code}

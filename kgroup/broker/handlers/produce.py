@@ -5,7 +5,7 @@ Source: Kafka's ``KafkaApis.handleProduceRequest``, ``ReplicaManager.appendRecor
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 from kgroup.broker import batches
 from kgroup.broker.answer import Answer
 from kgroup.broker.call import NO_ANSWER, Call
-from kgroup.broker.refusal import Refusal
+from kgroup.broker.refusal import RefusedError
 from kgroup.model import TopicPartition
 
 _ACKS: Final = (-1, 0, 1)
@@ -49,10 +49,9 @@ def _append(call: Call, name: str, number: int, records: bytes | None) -> dict[s
     cluster = call.cluster
     try:
         if call.request.acks not in _ACKS:
-            raise Refusal(ErrorCode.invalid_required_acks, f"acks={call.request.acks}")
+            raise RefusedError(ErrorCode.invalid_required_acks, f"acks={call.request.acks}")
         log = cluster.topics.log(name, number)
-        header = batches.check(records)
-        assert records is not None
+        header, data = batches.check(records)
         if header.is_transactional and not log.has_open_transaction(header.producer_id):
             cluster.transactions.check_partition(
                 call.request.transactional_id,
@@ -60,8 +59,8 @@ def _append(call: Call, name: str, number: int, records: bytes | None) -> dict[s
                 header.producer_epoch,
                 TopicPartition(name, number),
             )
-        done = log.append(records, header, cluster.now_ms())
-    except Refusal as refusal:
+        done = log.append(data, header, cluster.now_ms())
+    except RefusedError as refusal:
         return {
             "index": number,
             "error_code": refusal.code,
@@ -79,7 +78,7 @@ def _append(call: Call, name: str, number: int, records: bytes | None) -> dict[s
     }
 
 
-def _moment(timestamp: int) -> datetime.datetime | None:
+def _moment(timestamp: int) -> dt.datetime | None:
     if timestamp == batches.NO_TIMESTAMP:
         return None
-    return datetime.datetime.fromtimestamp(timestamp / 1000, datetime.UTC)
+    return dt.datetime.fromtimestamp(timestamp / 1000, dt.UTC)

@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 from kgroup.broker.answer import Answer
 from kgroup.broker.call import Call
 from kgroup.broker.groups.settings import PROPERTIES as GROUP_PROPERTIES
-from kgroup.broker.refusal import Refusal
+from kgroup.broker.refusal import RefusedError
 from kgroup.broker.settings import PROPERTIES
 from kgroup.broker.topics import UNSET
 
@@ -42,7 +42,9 @@ def _create(call: Call, asked: Any, times: int) -> dict[str, Any]:
     topics = call.cluster.topics
     try:
         if times > 1:
-            raise Refusal(ErrorCode.invalid_request, f"topic {asked.name!r} is named {times} times")
+            raise RefusedError(
+                ErrorCode.invalid_request, f"topic {asked.name!r} is named {times} times"
+            )
         partitions, factor = _layout(call, asked)
         topic = topics.create(
             asked.name,
@@ -51,7 +53,7 @@ def _create(call: Call, asked: Any, times: int) -> dict[str, Any]:
             configs={config.name: config.value for config in asked.configs},
             validate_only=call.request.validate_only,
         )
-    except Refusal as refusal:
+    except RefusedError as refusal:
         return {
             "name": asked.name,
             "topic_id": None,
@@ -84,13 +86,15 @@ def _layout(call: Call, asked: Any) -> tuple[int, int]:
     if not asked.assignments:
         return asked.num_partitions, asked.replication_factor
     if (asked.num_partitions, asked.replication_factor) != (UNSET, UNSET):
-        raise Refusal(ErrorCode.invalid_request, "both an assignment and a number of partitions")
+        raise RefusedError(
+            ErrorCode.invalid_request, "both an assignment and a number of partitions"
+        )
     indexes = sorted(assignment.partition_index for assignment in asked.assignments)
     nodes = [call.cluster.settings.node_id]
     if indexes != list(range(len(indexes))) or any(
         list(assignment.broker_ids) != nodes for assignment in asked.assignments
     ):
-        raise Refusal(
+        raise RefusedError(
             ErrorCode.invalid_replica_assignment, f"every partition must be on brokers {nodes}"
         )
     return len(indexes), UNSET
@@ -111,11 +115,11 @@ def _delete(call: Call, name: str | None, topic_id: Any) -> dict[str, Any]:
     topic = topics.by_id(topic_id) if name is None else topics.get(name)
     try:
         if topic is None and name is None:
-            raise Refusal(ErrorCode.unknown_topic_id, f"there is no topic of id {topic_id}")
+            raise RefusedError(ErrorCode.unknown_topic_id, f"there is no topic of id {topic_id}")
         if topic is None:
-            raise Refusal(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
+            raise RefusedError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
         call.cluster.delete_topic(topic)
-    except Refusal as refusal:
+    except RefusedError as refusal:
         return {
             "name": name,
             "topic_id": topic_id,
@@ -133,7 +137,7 @@ async def create_partitions(call: Call) -> Answer:
 def _grow(call: Call, asked: Any) -> dict[str, Any]:
     try:
         call.cluster.topics.grow(asked.name, asked.count, validate_only=call.request.validate_only)
-    except Refusal as refusal:
+    except RefusedError as refusal:
         return {
             "name": asked.name,
             "error_code": refusal.code,
@@ -157,7 +161,7 @@ def _describe(call: Call, asked: Any) -> dict[str, Any]:
     }
     try:
         configs = _configs(call, asked.resource_type, asked.resource_name)
-    except Refusal as refusal:
+    except RefusedError as refusal:
         return {**result, "error_code": refusal.code, "error_message": refusal.message}
     wanted = asked.configuration_keys
     return {
@@ -183,13 +187,15 @@ def _configs(call: Call, resource_type: int, name: str) -> Mapping[str, tuple[st
     if resource_type == _TOPIC:
         topic = call.cluster.topics.get(name)
         if topic is None:
-            raise Refusal(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
+            raise RefusedError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
         return _topic_configs(call, topic.configs)
     if resource_type == _BROKER:
         if name not in ("", str(call.cluster.settings.node_id)):
-            raise Refusal(ErrorCode.invalid_request, f"there is no broker {name!r}")
+            raise RefusedError(ErrorCode.invalid_request, f"there is no broker {name!r}")
         return _broker_configs(call)
-    raise Refusal(ErrorCode.invalid_request, f"resource type {resource_type} has no configs here")
+    raise RefusedError(
+        ErrorCode.invalid_request, f"resource type {resource_type} has no configs here"
+    )
 
 
 def _topic_configs(call: Call, own: Mapping[str, str]) -> dict[str, tuple[str, int]]:

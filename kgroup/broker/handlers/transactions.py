@@ -16,7 +16,7 @@ from kgroup.broker.call import SILENCE, Call, Silence
 from kgroup.broker.groups import answers, requests
 from kgroup.broker.handlers.groups import offsets_of, results
 from kgroup.broker.handlers.shapes import seconds
-from kgroup.broker.refusal import Refusal
+from kgroup.broker.refusal import RefusedError
 from kgroup.model import TopicPartition
 
 #: The first version of each request whose clients know PRODUCER_FENCED; before it they are
@@ -29,7 +29,7 @@ _KNOWS_FENCED_FROM: Final = {
 }
 
 
-def _code(call: Call, refusal: Refusal) -> ErrorCode:
+def _code(call: Call, refusal: RefusedError) -> ErrorCode:
     fenced = refusal.code is ErrorCode.producer_fenced
     if fenced and call.version < _KNOWS_FENCED_FROM[call.api]:
         return ErrorCode.invalid_producer_epoch
@@ -39,7 +39,7 @@ def _code(call: Call, refusal: Refusal) -> ErrorCode:
 def _outcome(call: Call, act: Callable[[], None]) -> ErrorCode:
     try:
         act()
-    except Refusal as refusal:
+    except RefusedError as refusal:
         return _code(call, refusal)
     call.cluster.transaction_alarm.look()
     return ErrorCode.none
@@ -55,7 +55,7 @@ async def init_producer_id(call: Call) -> Answer:
             getattr(request, "producer_id", -1),
             getattr(request, "producer_epoch", -1),
         )
-    except Refusal as refusal:
+    except RefusedError as refusal:
         return {"error_code": _code(call, refusal), "producer_id": -1, "producer_epoch": -1}
     return {"error_code": ErrorCode.none, "producer_id": producer_id, "producer_epoch": epoch}
 
@@ -156,7 +156,7 @@ async def txn_offset_commit(call: Call) -> Answer | Silence:
                 request.producer_epoch,
                 request.group_id,
             )
-        except Refusal as refusal:
+        except RefusedError as refusal:
             return {"topics": _all_refused(request, refusal.code)}
     answer = await call.cluster.groups.ask(
         requests.TxnOffsetCommit(
@@ -167,11 +167,11 @@ async def txn_offset_commit(call: Call) -> Answer | Silence:
             member_id=getattr(request, "member_id", ""),
             group_instance_id=getattr(request, "group_instance_id", None),
             offsets=offsets_of(request),
-        )
+        ),
+        answers.OffsetsCommitted,
     )
     if answer is None:
         return SILENCE
-    assert isinstance(answer, answers.OffsetsCommitted), answer
     return {"topics": results(answer.partitions)}
 
 

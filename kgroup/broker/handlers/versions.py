@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from kgroup.broker.answer import Answer
 from kgroup.broker.call import Call
-from kgroup.wire.border import API_KEYS
+from kgroup.wire.versions import API_KEYS
 
 _NAMES_SOFTWARE_FROM: Final = 3
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")

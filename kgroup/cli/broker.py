@@ -1,0 +1,116 @@
+"""``kgroup broker``: the embedded broker from a shell, until it is told to stop.
+
+What the broker does is ``kgroup.broker``'s; here are its options, its one line on standard
+output, and its signals.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import click
+import trio
+
+from kgroup.broker import BrokerSettings, serve
+from kgroup.errors import ConfigError, UsageError
+
+__all__ = ["broker"]
+
+_DEFAULT_ADDRESS: Final = "127.0.0.1:9092"
+_HIGHEST_PORT: Final = 65535
+
+
+def _address(context: click.Context, option: click.Parameter, value: str) -> tuple[str, int]:
+    del context, option
+    host, separator, port = value.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not (separator and host and port.isdecimal() and int(port) <= _HIGHEST_PORT):
+        raise click.BadParameter(f"{value!r} is not HOST:PORT, such as {_DEFAULT_ADDRESS}")
+    return host, int(port)
+
+
+def _settings(
+    context: click.Context, option: click.Parameter, values: Sequence[str]
+) -> BrokerSettings:
+    del context, option
+    properties: dict[str, object] = {}
+    for value in values:
+        name, separator, text = value.partition("=")
+        if not (separator and name):
+            raise click.BadParameter(f"{value!r} is not KEY=VALUE")
+        properties[name] = text
+    try:
+        return BrokerSettings.from_properties(properties)
+    except ConfigError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def _topics(
+    context: click.Context, option: click.Parameter, values: Sequence[str]
+) -> Mapping[str, int]:
+    del context, option
+    topics: dict[str, int] = {}
+    for value in values:
+        name, _, partitions = value.partition(":")
+        if not (name and partitions.isdecimal() and int(partitions)):
+            raise click.BadParameter(f"{value!r} is not NAME:PARTITIONS, such as orders:6")
+        topics[name] = int(partitions)
+    return topics
+
+
+@click.command()
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    default=_DEFAULT_ADDRESS,
+    show_default=True,
+    callback=_address,
+    help="Where to listen; port 0 takes a free one.",
+)
+@click.option(
+    "--set",
+    "settings",
+    metavar="KEY=VALUE",
+    multiple=True,
+    callback=_settings,
+    help="A broker property, by Kafka's name. Can be given again for others.",
+)
+@click.option(
+    "--topic",
+    "topics",
+    metavar="NAME:PARTITIONS",
+    multiple=True,
+    callback=_topics,
+    help="A topic to begin with. Can be given again for others.",
+)
+def broker(listen: tuple[str, int], settings: BrokerSettings, topics: Mapping[str, int]) -> None:
+    """Run the embedded broker until SIGTERM or SIGINT.
+
+    It keeps nothing on disk: topics, records and groups are gone when it ends.
+    """
+    trio.run(partial(_run, *listen, settings=settings, topics=topics))
+
+
+async def _run(
+    host: str, port: int, *, settings: BrokerSettings, topics: Mapping[str, int]
+) -> None:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        try:
+            async with serve(host, port, settings=settings) as running:
+                for name, partitions in topics.items():
+                    await running.create_topic(name, partitions)
+                click.echo(
+                    f"kgroup broker is ready at {running.bootstrap_servers};"
+                    " it keeps nothing on disk"
+                )
+                async for _ in signals:
+                    return
+        except OSError as error:
+            raise click.ClickException(
+                f"cannot listen on {host}:{port}: {error.strerror or error}"
+            ) from error
+        except UsageError as error:
+            raise click.ClickException(str(error)) from error
