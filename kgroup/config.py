@@ -108,8 +108,12 @@ def _check_servers(_: GroupConfig, attribute: attrs.Attribute[Any], value: Any) 
 
 def _check_topics(_: GroupConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
     if not isinstance(value, tuple) or not value:
-        raise ConfigError(attribute.name, value, "it must be a list of one topic or more")
+        raise ConfigError(
+            attribute.name, value, "it must be a list of one topic or pattern or more"
+        )
     for topic in value:
+        if isinstance(topic, re.Pattern):
+            continue
         fault = topic_fault(topic)
         if fault:
             raise ConfigError(
@@ -197,10 +201,11 @@ class GroupConfig:
         "Brokers to ask first, 'host:port'; each is tried until one answers.",
         converter=_servers,
     )
-    topics: tuple[str, ...] = _setting(
+    topics: tuple[str | re.Pattern[str], ...] = _setting(
         attrs.NOTHING,
         _check_topics,
-        "What to read. A topic that does not exist yet is watched until it does; it is never"
+        "What to read: names, and compiled patterns that match whole names (Kafka's own topics"
+        " never match). A topic that does not exist yet is watched until it does; it is never"
         " created by reading.",
         converter=_tuple,
     )

@@ -127,6 +127,24 @@ class BrokerError(KgroupError):
         self.request = request
 
 
+@final
+class MemberIdRequiredError(BrokerError):
+    """The coordinator gave a member id to join again with (KIP-394); no fault of anybody's.
+
+    Attributes:
+        member_id: the id that it gave.
+    """
+
+    def __init__(self, member_id: str, group_id: str) -> None:
+        super().__init__(
+            79,
+            "MEMBER_ID_REQUIRED",
+            "JoinGroup",
+            f"group {group_id!r} gave the member id {member_id!r} to join again with",
+        )
+        self.member_id = member_id
+
+
 class FatalGroupError(BrokerError):
     """A refusal that trying again cannot mend; the group is over.
 

@@ -148,9 +148,7 @@ class Assignment(Collection[TopicPartition]):
         previous: Iterable[TopicPartition] = (),
     ) -> None:
         now, before = frozenset(partitions), frozenset(previous)
-        self.__attrs_init__(  # type: ignore[attr-defined] # mypy does not know it on init=False
-            tuple(sorted(now)), now - before, now & before, before - now
-        )
+        self.__attrs_init__(tuple(sorted(now)), now - before, now & before, before - now)
 
     def __iter__(self) -> Iterator[TopicPartition]:
         return iter(self.partitions)

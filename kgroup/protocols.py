@@ -6,7 +6,7 @@ Only protocols and the values that pass through them: no I/O, nothing that runs.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Protocol, final, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, final, runtime_checkable
 
 import attrs
 import trio
@@ -19,6 +19,9 @@ from kgroup.model import (
     TopicInfo,
     TopicPartition,
 )
+
+if TYPE_CHECKING:
+    from kgroup.config import GroupConfig
 
 
 class Clock(Protocol):
@@ -127,7 +130,7 @@ class Batch:
     """
 
     partition: TopicPartition
-    messages: Sequence[Message] = attrs.field(repr=len)
+    messages: Sequence[Message] = attrs.field(repr=lambda messages: f"<{len(messages)} messages>")
     next_offset: int
     epoch: int
 
@@ -167,8 +170,12 @@ class RecordSource(Protocol):
         """Begin to fetch these partitions. Of another epoch than the assigned one: nothing."""
         ...
 
-    async def receive(self, epoch: int, partitions: Collection[TopicPartition]) -> Batch:
+    async def receive(
+        self, epoch: int, partitions: Collection[TopicPartition], limit: int
+    ) -> Batch:
         """Wait for the next batch of any of these opened partitions, fairly over them.
+
+        A batch has at least one and at most ``limit`` records.
 
         Records leave the source when this returns and not before: a call that is cancelled
         loses none.
@@ -226,8 +233,12 @@ class Coordinator(Protocol):
         """Ask for the coordinator's address and use it from now on."""
         ...
 
-    async def join(self, member_id: str, reason: str) -> Joined:
-        """JoinGroup: parked by the coordinator until the group is complete."""
+    async def join(self, member_id: str, topics: Collection[str], reason: str) -> Joined:
+        """JoinGroup: parked by the coordinator until the group is complete.
+
+        Raises:
+            MemberIdRequiredError: the coordinator gave an id to join again with.
+        """
         ...
 
     async def sync(
@@ -262,7 +273,29 @@ class Coordinator(Protocol):
         ...
 
 
-StartSoon = Callable[..., bool]
-"""``start_soon(fn, *args)`` of a generation: whether it was started."""
+@final
+@attrs.frozen(kw_only=True)
+class Environment:
+    """What a group stands on: the network, the clock, chance, and where records come from.
+
+    The default is TCP, the system's clock and librdkafka; tests put memory and virtual time in
+    their place.
+
+    Attributes:
+        open_stream: opens connections of the control plane.
+        clock: measures leases; it counts suspended time.
+        random: jitter and the order in which brokers are asked.
+        record_source: makes the data plane; its second argument is told of faults that the
+            source waits out: the partition, if it is about one, and what happened.
+    """
+
+    open_stream: StreamOpener
+    clock: Clock
+    random: Random
+    record_source: Callable[
+        [GroupConfig, Callable[[TopicPartition | None, str], None]], RecordSource
+    ]
+
+
 Task = Callable[..., Awaitable[object]]
 """What ``start_soon`` takes: an async function."""

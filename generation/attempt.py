@@ -1,0 +1,224 @@
+"""One OffsetCommit with its repetitions, until every partition in it has its outcome.
+
+Says what came of it for any part of the offsets. What may be sent, and when, is decided in
+``commits``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, final
+
+import attrs
+import trio
+
+from kgroup.backoff import Backoff
+from kgroup.codes import Code
+from kgroup.errors import (
+    BrokerError,
+    CommitFailedError,
+    CommitUnknownError,
+    KgroupError,
+    StaleGenerationError,
+    TransportError,
+)
+from kgroup.generation.floors import Floors
+from kgroup.lease import Lease
+from kgroup.model import Cause, End, Membership, OffsetAndMetadata, TopicPartition
+from kgroup.protocols import Clock, Coordinator
+from kgroup.recovery import Move, Request, Then, broker_error, decide, move_for
+from kgroup.retry import Report, find_coordinator, must_wait
+
+Positions = Mapping[TopicPartition, OffsetAndMetadata]
+_APPLIED: Final = 0
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Setting:
+    """What commits of one generation need of their surroundings.
+
+    Attributes:
+        membership: under whose id they are made.
+        coordinator: sends them.
+        lease: past it nothing is sent.
+        floors: nothing goes behind them.
+        clock: the lease's clock.
+        backoff: makes the waits between attempts.
+        request_timeout: seconds for one commit, with all its attempts.
+        report: is told of failures.
+        committed: is told what was applied.
+        refused: is told what was refused, why, and whether as stale.
+        end: ends the generation.
+    """
+
+    membership: Membership
+    coordinator: Coordinator
+    lease: Lease
+    floors: Floors
+    clock: Clock
+    backoff: Callable[[], Backoff]
+    request_timeout: float
+    report: Report
+    committed: Callable[[Mapping[TopicPartition, int]], None]
+    refused: Callable[[Mapping[TopicPartition, int], str, bool], None]
+    end: Callable[[End], None]
+
+
+@final
+class Attempt:
+    """INVARIANT: a partition is open until its outcome is known, and `run` only stops with open
+    ones where a failure concerns them all, or where the scope around it is cancelled."""
+
+    def __init__(self, setting: Setting, offsets: Positions) -> None:
+        self._setting = setting
+        self._open = dict(offsets)
+        self._refused: dict[TopicPartition, BrokerError] = {}
+        self._passing: dict[TopicPartition, BrokerError] = {}
+        self._failure: Exception | None = None
+        self._unanswered = False
+
+    async def run(self) -> None:
+        """Send until nothing is open, or nothing can be done for what is."""
+        backoff = self._setting.backoff()
+        failures = 0
+        while self._open and self._failure is None:
+            move = await self._once()
+            if move is None:
+                continue
+            failures += 1
+            if must_wait(move, failures):
+                await trio.sleep(backoff.next())
+            if move.find:
+                await self._find(backoff)
+
+    def outcome(self, offsets: Positions) -> Exception | None:
+        """What came of one caller's offsets: the error to raise, or None where all are in."""
+        setting = self._setting
+        left = {name: offsets[name] for name in offsets if name in self._open}
+        if left and self._failure is not None:
+            return self._failure
+        if left and self._unanswered:
+            setting.refused(numbers(left), "no answer came; the outcome is unknown", False)
+            return unknown_error(setting, left)
+        refused = {
+            name: self._refused.get(name) or self._passing.get(name) or _never_sent(name)
+            for name in offsets
+            if name in self._refused or name in left
+        }
+        if not refused:
+            return None
+        reasons = ", ".join(f"{name}: {error.name}" for name, error in sorted(refused.items()))
+        setting.refused(numbers({name: offsets[name] for name in refused}), reasons, False)
+        return CommitFailedError(
+            f"{setting.membership}: these were not committed, all others were: {reasons}", refused
+        )
+
+    async def _once(self) -> Move | None:
+        """Send what is open; the move that follows where something stays open."""
+        setting = self._setting
+        sent_at = setting.clock.now()
+        sent = False
+
+        def sending() -> None:
+            nonlocal sent
+            sent = True
+
+        self._passing = {}
+        try:
+            codes = await setting.coordinator.commit(setting.membership, self._open, sending)
+        except trio.Cancelled:
+            self._unanswered |= sent
+            raise
+        except (BrokerError, TransportError) as error:
+            self._unanswered |= sent
+            return self._failed(error)
+        except (KgroupError, ValueError) as error:
+            self._failure = error
+            return None
+        return self._answered(codes, sent_at)
+
+    async def _find(self, backoff: Backoff) -> None:
+        try:
+            await find_coordinator(self._setting.coordinator.find, backoff, self._setting.report)
+        except (BrokerError, TransportError) as error:
+            self._failure = error
+
+    def _failed(self, error: BrokerError | TransportError) -> Move | None:
+        move = decide(Request.COMMIT, error)
+        self._setting.report(Request.COMMIT, error, move)
+        if move.then is Then.RETRY:
+            return move
+        self._failure = unknown_error(self._setting, self._open) if self._unanswered else error
+        return None
+
+    def _answered(self, codes: Mapping[TopicPartition, int], sent_at: float) -> Move | None:
+        setting = self._setting
+        applied = {
+            name: self._open.pop(name).offset for name, code in codes.items() if code == _APPLIED
+        }
+        if applied:
+            setting.floors.raise_to(applied)
+            setting.lease.extend(sent_at)
+            setting.committed(applied)
+        following: Move | None = None
+        for name in list(self._open):
+            move = move_for(Request.COMMIT, codes[name])
+            error = broker_error(Request.COMMIT, codes[name], f"{name} of {setting.membership}")
+            if move.then in (Then.LOST, Then.FAIL):
+                self._stale(move, error)
+                return None
+            if move.then is Then.RETRY:
+                self._passing[name] = error
+                following = move
+                setting.report(Request.COMMIT, error, move)
+            else:
+                self._refused[name] = error
+                del self._open[name]
+        return following
+
+    def _stale(self, move: Move, error: BrokerError) -> None:
+        setting = self._setting
+        end = End(move.cause or Cause.MEMBERSHIP_LOST, str(error), error)
+        setting.refused(numbers(self._open), error.name, True)
+        # An earlier attempt that was never answered may have been applied before.
+        self._failure = (
+            unknown_error(setting, self._open)
+            if self._unanswered
+            else stale_error(setting.membership, end, f"the coordinator refused it ({error.name})")
+        )
+        setting.end(end)
+
+
+def stale_error(membership: Membership, end: End, reason: str) -> StaleGenerationError:
+    """The error of a commit under a generation that has passed."""
+    return StaleGenerationError(
+        f"{membership}: nothing was committed, because {reason}. The records after the last"
+        " commit will be read again by whoever owns the partitions; go on with the next"
+        " generation",
+        end,
+    )
+
+
+def unknown_error(setting: Setting, offsets: Positions) -> CommitUnknownError:
+    """The error of a commit whose answer never came."""
+    listed = ", ".join(f"{name} at {position.offset}" for name, position in sorted(offsets.items()))
+    return CommitUnknownError(
+        f"{setting.membership}: the commit of {listed} was sent and not answered within"
+        f" {setting.request_timeout:g} s; it may have been applied. Committing the same or later"
+        " offsets again is safe"
+    )
+
+
+def numbers(offsets: Positions) -> dict[TopicPartition, int]:
+    """The bare offsets, as events tell them."""
+    return {name: position.offset for name, position in offsets.items()}
+
+
+def _never_sent(partition: TopicPartition) -> BrokerError:
+    return broker_error(
+        Request.COMMIT,
+        Code.NETWORK_EXCEPTION,
+        str(partition),
+        "the coordinator could not be reached in time, and nothing was sent",
+    )

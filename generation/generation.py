@@ -1,0 +1,306 @@
+"""Generation: what a program holds while it owns partitions.
+
+Everything is done through it: start work, read, commit. It ends when any of its tasks ends, and
+nothing that belongs to it outlives it. How it came to be, and what comes after, is the group's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Final, final
+
+import trio
+
+from kgroup.errors import KgroupError, StaleGenerationError, UsageError
+from kgroup.generation.attempt import stale_error
+from kgroup.generation.commits import Committer
+from kgroup.generation.floors import Floors
+from kgroup.generation.lifecycle import Lifecycle
+from kgroup.generation.states import State
+from kgroup.generation.streams import Feed, RecordStream
+from kgroup.generation.transactions import group_metadata
+from kgroup.lease import Lease
+from kgroup.model import Assignment, End, Membership, Offsets, TopicPartition
+from kgroup.protocols import RecordSource, Task
+
+if TYPE_CHECKING:
+    from confluent_kafka import Producer
+
+MAX_RECORDS: Final = 1000
+"""How many records a batch has at most, unless `records()` is told otherwise."""
+
+
+@final
+class Generation:
+    """One generation of a consumer group, as one member has it. Made by `ConsumerGroup`.
+
+    Attributes:
+        assignment: the partitions; iterates over them.
+        positions: for each partition the offset at which it starts, as far as it is known.
+        ending: set when the end begins; a handler of long batches looks at it and commits part
+            of its batch.
+    """
+
+    def __init__(
+        self,
+        *,
+        membership: Membership,
+        assignment: Assignment,
+        positions: Mapping[TopicPartition, int],
+        lifecycle: Lifecycle,
+        lease: Lease,
+        floors: Floors,
+        committer: Committer,
+        source: RecordSource,
+        feed: Callable[[Generation], Feed],
+        request_timeout: float,
+    ) -> None:
+        self.assignment = assignment
+        self.positions = positions
+        self.ending = lifecycle.ending
+        self._membership = membership
+        self._lifecycle = lifecycle
+        self._lease = lease
+        self._floors = floors
+        self._committer = committer
+        self._source = source
+        self._feed = feed(self)
+        self._request_timeout = request_timeout
+        self._streams: set[RecordStream] = set()
+
+    @property
+    def group_id(self) -> str:
+        """The group."""
+        return self._membership.group_id
+
+    @property
+    def member_id(self) -> str:
+        """The id that the coordinator knows this member by."""
+        return self._membership.member_id
+
+    @property
+    def group_instance_id(self) -> str | None:
+        """The static identity, or None."""
+        return self._membership.group_instance_id
+
+    @property
+    def generation_id(self) -> int:
+        """The coordinator's id of the generation; it can repeat, see `epoch`."""
+        return self._membership.generation_id
+
+    @property
+    def epoch(self) -> int:
+        """kgroup's own number of the generation; strictly rising within a ConsumerGroup."""
+        return self._membership.epoch
+
+    @property
+    def leader(self) -> bool:
+        """Whether this member computed the assignment."""
+        return self._membership.leader
+
+    @property
+    def assignor(self) -> str:
+        """The name of the assignor that the group chose."""
+        return self._membership.assignor
+
+    @property
+    def state(self) -> State:
+        """Running, draining or ended."""
+        return self._lifecycle.state
+
+    @property
+    def end(self) -> End | None:
+        """Why it ended, or None while it runs."""
+        return self._lifecycle.why
+
+    @property
+    def lease(self) -> float:
+        """Seconds for which the coordinator cannot have given the partitions away; 0 if over.
+
+        A handler looks at it before a side effect that must not happen twice.
+        """
+        return 0.0 if self.state is State.ENDED else max(0.0, self._lease.left)
+
+    @property
+    def streams(self) -> Collection[RecordStream]:
+        """The record streams that are open."""
+        return frozenset(self._streams)
+
+    def start_soon(self, fn: Task, *args: Any) -> bool:
+        """Start a task that ends with this generation, and ends it when it returns or raises.
+
+        Returns:
+            False if the generation drains or has ended: nothing was started, which is no error;
+            the next generation comes.
+        """
+        return self._lifecycle.start_work(fn, args)
+
+    async def wait_ended(self) -> End:
+        """Wait until every task of the generation has ended; returns why."""
+        await self._lifecycle.ended.wait()
+        assert self._lifecycle.why is not None  # nothing ends without a cause
+        return self._lifecycle.why
+
+    def scope(self) -> AbstractContextManager[None]:
+        """For work in the loop's body: ``with generation.scope(): ...``
+
+        What is inside is cancelled when the generation's tasks are, at the drain's deadline or
+        at once when membership is lost, and a `StaleGenerationError` of this very generation
+        ends the block quietly. After it the program asks for the next generation.
+        """
+        return self._lifecycle.scope()
+
+    def records(
+        self,
+        partitions: TopicPartition | Iterable[TopicPartition] | None = None,
+        *,
+        max_records: int = MAX_RECORDS,
+    ) -> RecordStream:
+        """Batches of one owned partition, of several, or of all of them (the default).
+
+        Args:
+            partitions: which.
+            max_records: how many records a batch has at most, 1 or more.
+
+        Raises:
+            NotOwnedError: a partition is not of this generation.
+            UsageError: another open stream has one of them, or max_records is less than 1.
+        """
+        wanted = self._named(partitions)
+        if max_records < 1:
+            raise UsageError(f"max_records={max_records} is refused: it must be 1 or more")
+        for stream in self._streams:
+            if shared := wanted & stream.partitions:
+                names = ", ".join(map(str, sorted(shared)))
+                raise UsageError(
+                    f"{names}: another record stream of {self._membership} has it already; a"
+                    " partition is read by one stream at a time (close the other one first)"
+                )
+        stream = RecordStream(self._feed, wanted, max_records)
+        self._streams.add(stream)
+        return stream
+
+    def forget(self, stream: RecordStream) -> None:
+        """A stream was closed: its partitions are free for another one."""
+        self._streams.discard(stream)
+
+    def pause(self, partitions: TopicPartition | Iterable[TopicPartition] | None = None) -> None:
+        """Hand out nothing of these partitions, or of all, until `resume`. Nothing is lost.
+
+        Raises:
+            NotOwnedError: a partition is not of this generation.
+        """
+        self._source.pause(self.epoch, self._named(partitions))
+
+    def resume(self, partitions: TopicPartition | Iterable[TopicPartition] | None = None) -> None:
+        """Hand out records of these partitions, or of all, again.
+
+        Raises:
+            NotOwnedError: a partition is not of this generation.
+        """
+        self._source.resume(self.epoch, self._named(partitions))
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on reading at this offset, and allow commits from there on.
+
+        Raises:
+            NotOwnedError: the partition is not of this generation.
+            ValueError: the offset is negative.
+        """
+        self._floors.check_owned(partition)
+        if offset < 0:
+            raise ValueError(f"{partition}: offset {offset} is negative")
+        self._floors.move(partition, offset)
+        self._source.seek(self.epoch, partition, offset)
+
+    async def commit(self, offsets: Offsets) -> None:
+        """Commit the next offsets to read, under this generation's id.
+
+        One request at a time is sent for a generation; commits that wait for their turn go out
+        together, and each caller gets its own answer.
+
+        Args:
+            offsets: for each partition the offset of the next record to read (last handled + 1),
+                as an int or an `OffsetAndMetadata`.
+
+        Raises:
+            StaleGenerationError: the generation has ended, or the coordinator has moved on;
+                nothing was committed. `LeaseExpiredError` where membership could not be
+                confirmed in time.
+            NotOwnedError: a partition is not of this generation; nothing was sent.
+            OffsetBehindFloorError: an offset is behind the start position or the last commit;
+                nothing was sent.
+            CommitFailedError: some partitions were refused; ``.partitions`` says which and why.
+            CommitUnknownError: it was sent and not answered in time.
+
+        Cancellation: raises Cancelled only if nothing was sent. A commit that was sent is waited
+            for, up to ``request_timeout`` and never past the drain's deadline.
+
+        Source: KIP-394, KIP-447; Kafka's ``OffsetMetadataManager.validateOffsetCommit``.
+        """
+        self._refuse_if_ended()
+        checked = self._floors.check(offsets)
+        if not checked:
+            await trio.lowlevel.checkpoint()
+            return
+        await self._committer.commit(checked)
+
+    def transaction_metadata(self) -> bytes:
+        """What ``Producer.send_offsets_to_transaction`` takes as this generation's identity.
+
+        Raises:
+            UsageError: the installed librdkafka writes it in another format.
+        """
+        return group_metadata(self._membership)
+
+    async def commit_in_transaction(self, producer: Producer, offsets: Offsets) -> None:
+        """Add these offsets to the producer's open transaction, under this generation's id.
+
+        They become visible when the program commits the transaction; the drain waits for the
+        task that does so. The floor is not moved, because the transaction may yet be aborted.
+
+        Args:
+            producer: a transactional ``confluent_kafka.Producer`` with a transaction begun.
+            offsets: as in `commit`.
+
+        Raises:
+            StaleGenerationError: the generation has ended or the coordinator refused it; abort
+                the transaction.
+            NotOwnedError: a partition is not of this generation; nothing was sent.
+            OffsetBehindFloorError: as in `commit`.
+            confluent_kafka.KafkaException: the producer's own failure; its error says whether
+                to retry or to abort.
+
+        Cancellation: the call is made in a thread and waited for, up to ``request_timeout``.
+
+        Source: KIP-447.
+        """
+        self._refuse_if_ended()
+        checked = self._floors.check(offsets)
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + self._request_timeout):
+            await self._committer.commit_in_transaction(producer, checked, self._request_timeout)
+        await trio.lowlevel.checkpoint_if_cancelled()
+
+    def __repr__(self) -> str:
+        why = f": {self.end}" if self.end is not None else ""
+        return f"<Generation {self.generation_id} of {self.group_id!r}, {self.state.value}{why}>"
+
+    def _refuse_if_ended(self) -> None:
+        if self.state is State.ENDED and self.end is not None:
+            error: StaleGenerationError | KgroupError = stale_error(
+                self._membership, self.end, f"the generation has ended ({self.end})"
+            )
+            raise error
+
+    def _named(
+        self, partitions: TopicPartition | Iterable[TopicPartition] | None
+    ) -> frozenset[TopicPartition]:
+        if partitions is None:
+            return frozenset(self.assignment)
+        if isinstance(partitions, TopicPartition):
+            partitions = (partitions,)
+        named = frozenset(partitions)
+        for partition in named:
+            self._floors.check_owned(partition)
+        return named

@@ -1,0 +1,223 @@
+"""The life of one generation: its tasks, its end, its drain.
+
+Work is what the program started, and the body of its loop; services are what kgroup started
+(heartbeats, watchers). The first of them to end ends the generation. Work is then waited for
+until the drain's deadline; services go on until the very end, so that heartbeats do.
+
+INVARIANTS: no task outlives `run`; nothing is started once the end has begun; the first end is
+the recorded one, except that a loss replaces a planned end; the drain has one deadline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final, final
+
+import attrs
+import trio
+
+from kgroup.errors import LeaseExpiredError, StaleGenerationError
+from kgroup.generation.states import Life, State
+from kgroup.model import Cause, End
+from kgroup.protocols import Task
+
+inside_of: Final[ContextVar[frozenset[object]]] = ContextVar("kgroup_inside", default=frozenset())
+"""The groups of whose generations the current task is work."""
+
+Service = Callable[..., Awaitable[End | None]]
+"""A task of kgroup's own; what it returns, if anything, ends the generation."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Hooks:
+    """Whom a generation tells of its passing.
+
+    Attributes:
+        drain_limit: seconds that a drain that begins now may take.
+        draining: the drain has begun: the end, and its seconds.
+        revoked: records must not be handed out any more.
+        lost: commits can only fail.
+        bound: no commit may outlast this time of trio's clock.
+    """
+
+    drain_limit: Callable[[], float]
+    draining: Callable[[End, float], None]
+    revoked: Callable[[], None]
+    lost: Callable[[End], None]
+    bound: Callable[[float], None]
+
+
+@final
+class Lifecycle:
+    """Runs the tasks of one generation."""
+
+    def __init__(self, owner: object, hooks: Hooks) -> None:
+        self._owner = owner
+        self._hooks = hooks
+        self._life = Life()
+        self._nursery: trio.Nursery | None = None
+        self._working = 0
+        self._body = False
+        self._changed = trio.Event()
+        self._bodies: set[trio.CancelScope] = set()
+        self.ending = trio.Event()
+        self.ended = trio.Event()
+        self.errors: list[Exception] = []
+        self.cut_short = False
+
+    @property
+    def state(self) -> State:
+        """Where it stands."""
+        return self._life.state
+
+    @property
+    def why(self) -> End | None:
+        """The recorded end, or None while there is none."""
+        return self._life.end
+
+    @property
+    def started(self) -> bool:
+        """Whether tasks can be started at all."""
+        return self._nursery is not None
+
+    async def run(self, opening: Service, *args: Any) -> None:
+        """Run from the first service to the end of the last task.
+
+        Cancellation: without a drain; all tasks are cancelled.
+        """
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                nursery.start_soon(self._serve, opening, args)
+                await self.ending.wait()
+                if self.state is State.DRAINING:
+                    await self._drain()
+                nursery.cancel_scope.cancel()
+        finally:
+            self.end(End(Cause.CANCELLED, "the scope around the group was cancelled"))
+            self._finish()
+
+    def start_work(self, fn: Task, args: tuple[Any, ...]) -> bool:
+        """Start a task of the program's; False if the end has begun."""
+        if self.state is not State.RUNNING or self._nursery is None:
+            return False
+        self._working += 1
+        self._nursery.start_soon(self._work, fn, args, name=fn)
+        return True
+
+    def start_service(self, fn: Service, *args: Any) -> None:
+        """Start a task of kgroup's own, unless the end has begun."""
+        if self.state is State.RUNNING and self._nursery is not None:
+            self._nursery.start_soon(self._serve, fn, args, name=fn)
+
+    def end(self, end: End) -> None:
+        """Begin the end, or turn a planned one into a loss; otherwise nothing."""
+        if not self._life.signal(end):
+            return
+        self._hooks.revoked()
+        self.ending.set()
+        if self.state is State.ENDED:
+            self._hooks.lost(end)
+            if self._nursery is not None:
+                self._nursery.cancel_scope.cancel()
+            self._cancel_bodies()
+        self._wake()
+
+    def hold_body(self) -> None:
+        """The loop's body has the generation: what it does is work of it."""
+        self._body = True
+
+    def release_body(self) -> None:
+        """The loop's body is done with the generation."""
+        self._body = False
+        self._wake()
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Cancel what is inside when the generation's tasks are cancelled."""
+        with trio.CancelScope() as scope:
+            self._bodies.add(scope)
+            if self.ended.is_set() or self.state is State.ENDED:
+                scope.cancel()
+            try:
+                yield
+            except BaseException as error:
+                rest = self._without_stale(error)
+                if rest is error:
+                    raise
+                if rest is not None:
+                    raise rest from None
+            finally:
+                self._bodies.discard(scope)
+
+    async def _work(self, fn: Task, args: tuple[Any, ...]) -> None:
+        inside_of.set(inside_of.get() | {self._owner})
+        name = getattr(fn, "__qualname__", repr(fn))
+        try:
+            await fn(*args)
+        except Exception as error:  # noqa: BLE001 # kept, and raised when the others have drained
+            self._ended_by(name, error)
+        else:
+            self.end(End(Cause.TASK_RETURNED, f"{name} returned"))
+        finally:
+            self._working -= 1
+            self._wake()
+
+    async def _serve(self, fn: Service, args: tuple[Any, ...]) -> None:
+        end = await fn(*args)
+        if end is not None:
+            self.end(end)
+
+    async def _drain(self) -> None:
+        limit = max(0.0, self._hooks.drain_limit())
+        deadline = trio.current_time() + limit
+        self._hooks.bound(deadline)
+        assert self.why is not None  # DRAINING is only reached by an end
+        self._hooks.draining(self.why, limit)
+        with trio.move_on_at(deadline):
+            while (self._working or self._body) and self.state is State.DRAINING:
+                await self._changed.wait()
+        self.cut_short = bool(self._working)
+
+    def _ended_by(self, name: str, error: Exception) -> None:
+        rest = self._without_stale(error)
+        if rest is None:
+            self.end(End(Cause.MEMBERSHIP_LOST, str(error), error))
+            return
+        kept = rest if isinstance(rest, Exception) else error
+        self.errors.append(kept)
+        self.end(End(Cause.TASK_RAISED, f"{name} raised {kept!r}", kept))
+
+    def _without_stale(self, error: BaseException) -> BaseException | None:
+        """The exception without this generation's own passing; None if it was nothing else."""
+        if isinstance(error, BaseExceptionGroup):
+            return error.split(self._is_own_passing)[1]
+        return None if self._is_own_passing(error) else error
+
+    def _is_own_passing(self, error: BaseException) -> bool:
+        if isinstance(error, LeaseExpiredError):
+            return True
+        return (
+            isinstance(error, StaleGenerationError)
+            and error.end is not None
+            and error.end is self.why
+        )
+
+    def _finish(self) -> None:
+        self._life.finish()
+        self.ended.set()
+        if self.why is not None:
+            self._hooks.lost(self.why)
+        self._cancel_bodies()
+        self._wake()
+
+    def _cancel_bodies(self) -> None:
+        for scope in self._bodies:
+            scope.cancel()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()

@@ -1,0 +1,64 @@
+"""The states of a generation, as a table, and the machine of a few lines that walks it."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Final, final
+
+from kgroup.model import End
+
+
+@final
+class State(enum.Enum):
+    """Where a generation stands."""
+
+    RUNNING = "running"
+    DRAINING = "draining"
+    ENDED = "ended"
+
+
+@final
+class Signal(enum.Enum):
+    """What moves a generation on."""
+
+    REVOKED = "an end after which commits still succeed"
+    LOST = "an end after which commits can only fail"
+    FINISHED = "all tasks have ended"
+
+
+#: From each state, what each signal leads to. A signal that a state does not name changes nothing:
+#: the first end is the recorded one.
+TRANSITIONS: Final[Mapping[tuple[State, Signal], State]] = {
+    (State.RUNNING, Signal.REVOKED): State.DRAINING,
+    (State.RUNNING, Signal.LOST): State.ENDED,
+    (State.DRAINING, Signal.LOST): State.ENDED,
+    (State.DRAINING, Signal.FINISHED): State.ENDED,
+}
+
+
+@final
+class Life:
+    """The state of one generation and the end that was recorded. Without I/O."""
+
+    def __init__(self) -> None:
+        self.state = State.RUNNING
+        self.end: End | None = None
+
+    def signal(self, end: End) -> bool:
+        """Take note of an end; True if the state changed by it.
+
+        The first end is kept, except that a loss while draining takes its place: from then on
+        it is why commits fail.
+        """
+        kind = Signal.REVOKED if end.can_commit else Signal.LOST
+        following = TRANSITIONS.get((self.state, kind))
+        if following is None:
+            return False
+        self.state = following
+        self.end = end
+        return True
+
+    def finish(self) -> None:
+        """All tasks have ended."""
+        self.state = TRANSITIONS.get((self.state, Signal.FINISHED), self.state)

@@ -1,0 +1,135 @@
+"""Record streams of one generation: what `records()` gives.
+
+A stream ends when its generation does, whatever the cause; it never hands out a record without a
+valid lease. What happens at an offset that does not exist is `auto_offset_reset`'s to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+from typing import final
+
+import attrs
+import trio
+
+from kgroup.errors import OffsetOutOfRangeError, StaleGenerationError, UsageError
+from kgroup.model import TopicPartition
+from kgroup.protocols import Batch, Clock, RecordSource
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Feed:
+    """What streams of one generation share.
+
+    Attributes:
+        epoch: the generation's.
+        source: where records come from.
+        running: whether the generation still hands out records.
+        lease_confirmed: waits until the lease is valid or the generation is over.
+        locate: decides a position that no commit gave, or that does not exist; it may raise
+            what the handler is to see.
+        clock: measures how long a batch is held.
+        closed: is told when a stream is closed.
+    """
+
+    epoch: int
+    source: RecordSource
+    running: Callable[[], bool]
+    lease_confirmed: Callable[[], Awaitable[None]]
+    locate: Callable[[Collection[TopicPartition], OffsetOutOfRangeError | None], Awaitable[None]]
+    clock: Clock
+    closed: Callable[[RecordStream], None]
+
+
+@final
+class RecordStream:
+    """Batches of some partitions of one generation; an async iterator.
+
+    It ends when the generation does. Iterating is a checkpoint; cancelled, it loses nothing.
+    """
+
+    def __init__(self, feed: Feed, partitions: frozenset[TopicPartition], max_records: int) -> None:
+        self._feed = feed
+        self._limit = max_records
+        self._located = False
+        self._busy = False
+        self._closed = False
+        self._held_since: float | None = None
+        self.partitions = partitions
+
+    def __aiter__(self) -> RecordStream:
+        return self
+
+    async def __anext__(self) -> Batch:
+        """The next batch.
+
+        Raises:
+            StopAsyncIteration: the generation is over, or the stream was closed.
+            OffsetOutOfRangeError: a position does not exist and ``auto_offset_reset`` is
+                ``error``.
+            NoOffsetError: there is no position and ``auto_offset_reset`` is ``error``.
+            FetchError: a partition cannot be read.
+            UsageError: another task waits on this stream.
+        """
+        if self._busy:
+            raise UsageError(
+                "two tasks iterate over one record stream; open one for each partition instead"
+            )
+        self._busy, self._held_since = True, None
+        try:
+            batch = await self._next()
+        finally:
+            self._busy = False
+        if batch is None:
+            self.close()
+            raise StopAsyncIteration
+        self._held_since = self._feed.clock.now()
+        return batch
+
+    def close(self) -> None:
+        """Give the partitions up, so that another stream of this generation can have them."""
+        if not self._closed:
+            self._closed = True
+            self._feed.closed(self)
+
+    async def aclose(self) -> None:
+        """As `close`; a checkpoint."""
+        self.close()
+        await trio.lowlevel.checkpoint()
+
+    @property
+    def held_for(self) -> float:
+        """Seconds for which the handler has had the last batch; 0 while the stream waits."""
+        return 0.0 if self._held_since is None else self._feed.clock.now() - self._held_since
+
+    def __repr__(self) -> str:
+        names = ", ".join(map(str, sorted(self.partitions)))
+        return f"<RecordStream of {names}{', closed' if self._closed else ''}>"
+
+    async def _next(self) -> Batch | None:
+        """The next batch, or None at the end."""
+        feed = self._feed
+        await trio.lowlevel.checkpoint()
+        while self._goes_on():
+            try:
+                if not self._located:
+                    await feed.locate(self.partitions, None)
+                    self._located = True
+                    feed.source.open(feed.epoch, self.partitions)
+                    continue
+                batch = await feed.source.receive(feed.epoch, self.partitions, self._limit)
+            except OffsetOutOfRangeError as error:
+                await feed.locate([error.partition], error)
+                continue
+            except StaleGenerationError:
+                return None
+            await feed.lease_confirmed()
+            # INVARIANT: no checkpoint between this look and the hand-over. A batch that is held
+            # back here was not delivered: the next owner starts before it.
+            if self._goes_on() and batch.epoch == feed.epoch:
+                return batch
+        return None
+
+    def _goes_on(self) -> bool:
+        return self._feed.running() and not self._closed

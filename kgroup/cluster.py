@@ -1,0 +1,288 @@
+"""The cluster as a member sees it: which brokers there are, which topics, and where they begin.
+
+Questions that any broker can answer go to one that is known, and to the next if it does not
+answer; questions about a partition go to its leader. Nothing here retries beyond that: what to
+do about an error is the recovery table's to say. Topic auto-creation is off in every request.
+
+Left to others: the coordinator's requests (``kgroup.coordinator``) and every decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Any, Final, TypeVar, final
+
+import attrs
+import trio
+
+from kgroup.codes import Code
+from kgroup.config import GroupConfig
+from kgroup.errors import BrokerError, KgroupError, TransportError
+from kgroup.model import Broker, IsolationLevel, TopicInfo, TopicPartition, by_topic
+from kgroup.protocols import Random, StreamOpener
+from kgroup.recovery import Request, Then, broker_error, move_for
+from kgroup.wire.border import milliseconds
+from kgroup.wire.link import Link
+
+EARLIEST: Final = -2
+"""The timestamp by which ListOffsets means the first offset."""
+LATEST: Final = -1
+"""The timestamp by which ListOffsets means the end of what may be read."""
+_NOT_A_REPLICA: Final = -1
+_ISOLATION: Final = {IsolationLevel.READ_UNCOMMITTED: 0, IsolationLevel.READ_COMMITTED: 1}
+_GROUP: Final = 0
+
+T = TypeVar("T")
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Metadata:
+    """What a broker told about topics.
+
+    Attributes:
+        topics: those that exist.
+        leaders: for each partition that has one the node id of its leader.
+        missing: those asked for that do not exist, or whose partitions are not known yet.
+        internal: those of ``topics`` that are Kafka's own.
+    """
+
+    topics: Mapping[str, TopicInfo]
+    leaders: Mapping[TopicPartition, int]
+    missing: frozenset[str] = frozenset()
+    internal: frozenset[str] = frozenset()
+
+
+@final
+class Cluster:
+    """Brokers of one cluster and lazily opened connections to them. Close it when done."""
+
+    def __init__(self, config: GroupConfig, open_stream: StreamOpener, random: Random) -> None:
+        self._config = config
+        self._open_stream = open_stream
+        self._random = random
+        self._brokers: dict[int, Broker] = {}
+        self._links: dict[tuple[str, int], Link] = {}
+        self._bootstrap = [_address(server) for server in config.bootstrap_servers]
+        self._leaders: dict[TopicPartition, int] = {}
+
+    def link(self, host: str, port: int) -> Link:
+        """A connection of its own to an address; the caller closes it."""
+        return Link(self._open_stream, host, port, client_id=self._config.client_id)
+
+    async def metadata(self, topics: Collection[str] | None) -> Metadata:
+        """Ask some broker for topics; None means all.
+
+        Raises:
+            TransportError: no broker answered.
+            BrokerError: a topic was answered with an error that is not merely "not there yet".
+
+        Cancellation: nothing changes.
+        """
+        wanted = None if topics is None else [{"name": name} for name in sorted(topics)]
+        fields = {
+            "topics": wanted,
+            "allow_auto_topic_creation": False,
+            "include_cluster_authorized_operations": False,
+            "include_topic_authorized_operations": False,
+        }
+        answer = await self.ask_any("metadata", lambda _version: _metadata_fields(fields, _version))
+        self._learn_brokers(answer)
+        return self._read_topics(answer, frozenset(topics or ()))
+
+    async def find_coordinator(self, group_id: str) -> Broker:
+        """Ask some broker which one coordinates the group.
+
+        Raises:
+            TransportError: no broker answered.
+            BrokerError: the answer is an error.
+
+        Source: KIP-699 for the form with several keys.
+        """
+        answer = await self.ask_any("find_coordinator", partial(_coordinator_fields, group_id))
+        found = answer.coordinators[0] if hasattr(answer, "coordinators") else answer
+        if found.error_code:
+            raise broker_error(
+                Request.FIND_COORDINATOR, int(found.error_code), f"group {group_id!r}"
+            )
+        return Broker(int(found.node_id), str(found.host), int(found.port))
+
+    async def list_offsets(
+        self, partitions: Collection[TopicPartition], timestamp: int
+    ) -> Mapping[TopicPartition, int | BrokerError]:
+        """The offset at a timestamp, or `EARLIEST`, or `LATEST`, from each partition's leader.
+
+        One request for each leader. A partition without a known leader is answered with
+        LEADER_NOT_AVAILABLE or UNKNOWN_TOPIC_OR_PARTITION.
+
+        Raises:
+            TransportError: a leader, or while looking for it every broker, did not answer.
+        """
+        known = await self.metadata({partition.topic for partition in partitions})
+        offsets: dict[TopicPartition, int | BrokerError] = {}
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for wanted in sorted(partitions):
+            leader = known.leaders.get(wanted, -1)
+            if leader in self._brokers:
+                by_leader.setdefault(leader, []).append(wanted)
+            else:
+                absent = wanted.topic in known.missing
+                code = Code.UNKNOWN_TOPIC_OR_PARTITION if absent else Code.LEADER_NOT_AVAILABLE
+                offsets[wanted] = broker_error(Request.LIST_OFFSETS, code, str(wanted))
+        for leader, theirs in by_leader.items():
+            offsets.update(await self._ask_leader(self._brokers[leader], theirs, timestamp))
+        return offsets
+
+    async def ask_any(self, api: str, fields: Callable[[int], Mapping[str, Any]]) -> Any:
+        """Ask one broker after the other until one answers.
+
+        Raises:
+            TransportError: none did; it is the last one's.
+            UnsupportedVersionError: the last one shares no version.
+        """
+        addresses = self._addresses()
+        failure: KgroupError | None = None
+        for host, port in addresses:
+            try:
+                return await self._link(host, port).ask(
+                    api, fields, timeout=self._config.request_timeout
+                )
+            except TransportError as error:
+                failure = error
+        assert failure is not None  # there is at least one bootstrap address
+        raise failure
+
+    async def aclose(self) -> None:
+        """Close every connection.
+
+        Cancellation: they are closed nevertheless.
+        """
+        links, self._links = list(self._links.values()), {}
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + 1.0):
+            for link in links:
+                await link.aclose()
+        await trio.lowlevel.checkpoint()
+
+    async def _ask_leader(
+        self, leader: Broker, partitions: Collection[TopicPartition], timestamp: int
+    ) -> Mapping[TopicPartition, int | BrokerError]:
+        fields = {
+            "replica_id": _NOT_A_REPLICA,
+            "isolation_level": _ISOLATION[self._config.isolation_level],
+            "topics": [
+                {
+                    "name": topic,
+                    "partitions": [
+                        {"partition_index": number, "timestamp": timestamp} for number in numbers
+                    ],
+                }
+                for topic, numbers in by_topic(partitions).items()
+            ],
+        }
+        answer = await self._link(leader.host, leader.port).ask(
+            "list_offsets",
+            lambda version: _list_offsets_fields(fields, version, self._config.request_timeout),
+            timeout=self._config.request_timeout,
+        )
+        offsets: dict[TopicPartition, int | BrokerError] = {}
+        for topic in answer.topics:
+            for item in topic.partitions:
+                name = TopicPartition(topic.name, item.partition_index)
+                code = int(item.error_code)
+                offsets[name] = (
+                    broker_error(Request.LIST_OFFSETS, code, str(name)) if code else item.offset
+                )
+        return offsets
+
+    def _read_topics(self, answer: Any, wanted: frozenset[str]) -> Metadata:
+        racks = {node: broker.rack for node, broker in self._brokers.items() if broker.rack}
+        topics: dict[str, TopicInfo] = {}
+        leaders: dict[TopicPartition, int] = {}
+        internal = set()
+        for topic in answer.topics:
+            code = int(topic.error_code)
+            if code:
+                move = move_for(Request.METADATA, code)
+                if move.then is Then.IGNORE:
+                    continue
+                raise broker_error(Request.METADATA, code, f"topic {topic.name!r}")
+            parts = sorted(topic.partitions, key=lambda part: int(part.partition_index))
+            topics[topic.name] = TopicInfo(
+                name=topic.name,
+                partitions=len(parts),
+                racks=tuple(
+                    tuple(racks[node] for node in part.replica_nodes if node in racks)
+                    for part in parts
+                )
+                if racks
+                else (),
+                topic_id=getattr(topic, "topic_id", None),
+            )
+            if topic.is_internal:
+                internal.add(str(topic.name))
+            for part in parts:
+                if part.leader_id >= 0:
+                    leaders[TopicPartition(topic.name, part.partition_index)] = part.leader_id
+        return Metadata(
+            topics=topics,
+            leaders=leaders,
+            missing=wanted - topics.keys(),
+            internal=frozenset(internal),
+        )
+
+    def _learn_brokers(self, answer: Any) -> None:
+        brokers = {
+            int(item.node_id): Broker(int(item.node_id), item.host, int(item.port), item.rack)
+            for item in answer.brokers
+        }
+        # A broker that is starting may tell of none; those known before are better than nothing.
+        if brokers:
+            self._brokers = brokers
+
+    def _addresses(self) -> list[tuple[str, int]]:
+        """Known brokers in an order of chance, those with an open connection first."""
+        known = [(broker.host, broker.port) for broker in self._brokers.values()]
+        order = sorted(known, key=lambda address: (address not in self._links, self._chance()))
+        return [*order, *(address for address in self._bootstrap if address not in known)]
+
+    def _chance(self) -> float:
+        return self._random.random()
+
+    def _link(self, host: str, port: int) -> Link:
+        if (host, port) not in self._links:
+            self._links[host, port] = self.link(host, port)
+        return self._links[host, port]
+
+
+def _address(server: str) -> tuple[str, int]:
+    host, _, port = server.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def _metadata_fields(fields: Mapping[str, Any], version: int) -> Mapping[str, Any]:
+    kept = dict(fields)
+    if version < 8 or version > 10:  # KIP-430 put it there, KIP-700 took it out again
+        del kept["include_cluster_authorized_operations"]
+    if version < 8:
+        del kept["include_topic_authorized_operations"]
+    if version >= 10 and kept["topics"] is not None:  # KIP-516
+        kept["topics"] = [{"topic_id": None, **topic} for topic in kept["topics"]]
+    return kept
+
+
+def _coordinator_fields(group_id: str, version: int) -> Mapping[str, Any]:
+    if version >= 4:
+        return {"key_type": _GROUP, "coordinator_keys": [group_id]}
+    return {"key": group_id, **({"key_type": _GROUP} if version >= 1 else {})}
+
+
+def _list_offsets_fields(
+    fields: Mapping[str, Any], version: int, seconds: float
+) -> Mapping[str, Any]:
+    kept = dict(fields)
+    if version < 2:
+        del kept["isolation_level"]
+    if version >= 10:
+        kept["timeout"] = milliseconds(seconds, "request_timeout")
+    return kept

@@ -1,0 +1,368 @@
+"""The group's coordinator as a member sees it: one method a request, on two connections.
+
+Membership (Join, Heartbeat) and offsets have a connection each, because a broker answers the
+requests of one connection in their order: a slow commit must not delay a heartbeat. Sync, which
+the coordinator holds back until the leader's, goes with the offsets, so that heartbeats pass it
+by. A leave has a connection of its own. After a failure the connection is made anew by ``Link``.
+
+Nothing here retries or decides; every error in an answer is raised as the recovery table names
+it. Durations become int32 milliseconds here and nowhere above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from datetime import timedelta
+from typing import Any, Final, final
+
+import trio
+
+from kgroup.assignors import resolve
+from kgroup.cluster import Cluster
+from kgroup.codes import Code
+from kgroup.config import GroupConfig
+from kgroup.errors import ConnectionLostError, MemberIdRequiredError, ProtocolError
+from kgroup.model import (
+    Broker,
+    MemberAssignments,
+    Membership,
+    MemberSubscription,
+    OffsetAndMetadata,
+    TopicPartition,
+    by_topic,
+)
+from kgroup.protocols import Joined
+from kgroup.recovery import Request, broker_error
+from kgroup.wire.border import milliseconds
+from kgroup.wire.consumer_protocol import (
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from kgroup.wire.link import Link
+
+PROTOCOL_TYPE: Final = "consumer"
+JOIN_GRACE: Final = 5.0
+"""Seconds beyond the rebalance time-out for which a parked Join or Sync is waited for."""
+UNREADABLE: Final = -1
+"""The version of a subscription that could not be read."""
+_LONGEST_REASON: Final = 255
+_NO_OFFSET: Final = -1
+_LAST_WITH_RETENTION: Final = 4
+_WITH_RACK: Final = 3
+_FIRST_WITH_EPOCH: Final = 6
+
+
+@final
+class GroupCoordinator:
+    """Talks to one group's coordinator; see the `Coordinator` protocol for each method."""
+
+    def __init__(self, cluster: Cluster, config: GroupConfig) -> None:
+        self._cluster = cluster
+        self._config = config
+        self._assignors = resolve(config.assignors)
+        self._broker: Broker | None = None
+        self._membership: Link | None = None
+        self._offsets: Link | None = None
+
+    @property
+    def broker(self) -> Broker | None:
+        """The coordinator, if it is known."""
+        return self._broker
+
+    async def find(self) -> None:
+        """See `Coordinator.find`."""
+        found = await self._cluster.find_coordinator(self._config.group_id)
+        if found != self._broker:
+            await self.aclose()
+            self._membership = self._cluster.link(found.host, found.port)
+            self._offsets = self._cluster.link(found.host, found.port)
+            self._broker = found
+
+    async def aclose(self) -> None:
+        """Close both connections.
+
+        Cancellation: they are closed nevertheless.
+        """
+        links, self._membership, self._offsets = (self._membership, self._offsets), None, None
+        self._broker = None
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + 1.0):
+            for link in links:
+                if link is not None:
+                    await link.aclose()
+        await trio.lowlevel.checkpoint()
+
+    async def join(self, member_id: str, topics: Collection[str], reason: str) -> Joined:
+        """See `Coordinator.join`."""
+        config = self._config
+        fields = {
+            "group_id": config.group_id,
+            "session_timeout": milliseconds(config.session_timeout, "session_timeout"),
+            "rebalance_timeout": milliseconds(config.rebalance_timeout, "rebalance_timeout"),
+            "member_id": member_id,
+            "group_instance_id": config.group_instance_id,
+            "protocol_type": PROTOCOL_TYPE,
+            "protocols": [
+                {"name": assignor.name, "metadata": self._subscription(topics)}
+                for assignor in self._assignors.values()
+            ],
+        }
+        answer = await self._ask(
+            self._membership,
+            "join_group",
+            lambda version: (
+                {**fields, "reason": reason[:_LONGEST_REASON]} if version >= 8 else fields
+            ),
+            timeout=config.rebalance_timeout + JOIN_GRACE,
+        )
+        given = str(answer.member_id)
+        if answer.error_code == Code.MEMBER_ID_REQUIRED and given:
+            raise MemberIdRequiredError(given, str(config.group_id))
+        if answer.error_code:
+            raise broker_error(Request.JOIN, int(answer.error_code), self._who(member_id))
+        leads = bool(answer.leader == answer.member_id or answer.members)
+        return Joined(
+            member_id=given,
+            generation_id=int(answer.generation_id),
+            assignor=str(answer.protocol_name),
+            leader=leads,
+            skip_assignment=bool(getattr(answer, "skip_assignment", False)),
+            members=tuple(
+                sorted(
+                    (self._read_member(member) for member in answer.members),
+                    key=lambda member: member.member_id,
+                )
+            ),
+        )
+
+    async def sync(
+        self, membership: Membership, assignments: MemberAssignments
+    ) -> tuple[TopicPartition, ...]:
+        """See `Coordinator.sync`."""
+        fields = {
+            **self._identity(membership),
+            "protocol_type": PROTOCOL_TYPE,
+            "protocol_name": membership.assignor,
+            "assignments": [
+                {"member_id": member_id, "assignment": encode_assignment(partitions)}
+                for member_id, partitions in sorted(assignments.items())
+            ],
+        }
+        answer = await self._ask(
+            self._offsets,
+            "sync_group",
+            lambda version: (
+                fields
+                if version >= 5
+                else {k: v for k, v in fields.items() if not k.startswith("protocol_")}
+            ),
+            timeout=self._config.rebalance_timeout + JOIN_GRACE,
+        )
+        if answer.error_code:
+            raise broker_error(Request.SYNC, int(answer.error_code), str(membership))
+        return decode_assignment(answer.assignment)
+
+    async def heartbeat(
+        self, membership: Membership, on_sent: Callable[[], None] | None = None
+    ) -> float:
+        """See `Coordinator.heartbeat`."""
+        answer = await self._ask(
+            self._membership,
+            "heartbeat",
+            self._identity(membership),
+            timeout=self._config.request_timeout,
+            on_sent=on_sent,
+        )
+        if answer.error_code:
+            raise broker_error(Request.HEARTBEAT, int(answer.error_code), str(membership))
+        return float(answer.throttle_time.total_seconds())
+
+    async def leave(self, member_id: str, group_instance_id: str | None, reason: str) -> None:
+        """See `Coordinator.leave`."""
+        if self._broker is None:
+            await self.find()
+        assert self._broker is not None
+        link = self._cluster.link(self._broker.host, self._broker.port)
+
+        def fields(version: int) -> Mapping[str, Any]:
+            if version < 3:
+                return {"group_id": self._config.group_id, "member_id": member_id}
+            member = {"member_id": member_id, "group_instance_id": group_instance_id}
+            if version >= 5:
+                member["reason"] = reason[:_LONGEST_REASON]
+            return {"group_id": self._config.group_id, "members": [member]}
+
+        try:
+            answer = await link.ask("leave_group", fields, timeout=self._config.request_timeout)
+        finally:
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + 1.0):
+                await link.aclose()
+        codes = [
+            answer.error_code,
+            *(member.error_code for member in getattr(answer, "members", ())),
+        ]
+        for code in codes:
+            if code:
+                raise broker_error(Request.LEAVE, int(code), self._who(member_id))
+
+    async def commit(
+        self,
+        membership: Membership,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        on_sent: Callable[[], None],
+    ) -> Mapping[TopicPartition, int]:
+        """See `Coordinator.commit`."""
+        identity = self._identity(membership)
+        identity["generation_id_or_member_epoch"] = identity.pop("generation_id")
+        retention = self._config.offset_retention
+
+        def fields(version: int) -> Mapping[str, Any]:
+            kept = dict(identity)
+            if 2 <= version <= _LAST_WITH_RETENTION:
+                kept["retention_time"] = _retention(retention)
+            kept["topics"] = [
+                {
+                    "name": topic,
+                    "partitions": [
+                        _commit_partition(number, offsets[TopicPartition(topic, number)], version)
+                        for number in numbers
+                    ],
+                }
+                for topic, numbers in by_topic(offsets).items()
+            ]
+            return kept
+
+        answer = await self._ask(
+            self._offsets,
+            "offset_commit",
+            fields,
+            timeout=self._config.request_timeout,
+            max_version=None if retention is None else _LAST_WITH_RETENTION,
+            on_sent=on_sent,
+        )
+        codes = {
+            TopicPartition(topic.name, item.partition_index): int(item.error_code)
+            for topic in answer.topics
+            for item in topic.partitions
+        }
+        if codes.keys() != offsets.keys():
+            raise ProtocolError(
+                f"OffsetCommit for {membership} named {sorted(map(str, offsets))} and was"
+                f" answered for {sorted(map(str, codes))}",
+                sent=True,
+            )
+        return codes
+
+    async def fetch_offsets(
+        self, membership: Membership, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, OffsetAndMetadata | None]:
+        """See `Coordinator.fetch_offsets`."""
+        group_id = self._config.group_id
+        topics = [
+            {"name": topic, "partition_indexes": numbers}
+            for topic, numbers in by_topic(partitions).items()
+        ]
+
+        def fields(version: int) -> Mapping[str, Any]:
+            if version >= 8:
+                groups = [{"group_id": group_id, "topics": topics}]
+                return {"groups": groups, "require_stable": True}
+            return {"group_id": group_id, "topics": topics, "require_stable": True}
+
+        answer = await self._ask(
+            self._offsets, "offset_fetch", fields, timeout=self._config.request_timeout
+        )
+        group = answer.groups[0] if hasattr(answer, "groups") else answer
+        if group.error_code:
+            raise broker_error(Request.FETCH_OFFSETS, int(group.error_code), str(membership))
+        fetched: dict[TopicPartition, OffsetAndMetadata | None] = {}
+        for topic in group.topics:
+            for item in topic.partitions:
+                name = TopicPartition(topic.name, item.partition_index)
+                if item.error_code:
+                    raise broker_error(
+                        Request.FETCH_OFFSETS, int(item.error_code), f"{name} of {membership}"
+                    )
+                fetched[name] = (
+                    None
+                    if item.committed_offset == _NO_OFFSET
+                    else OffsetAndMetadata(
+                        int(item.committed_offset),
+                        max(int(item.committed_leader_epoch), -1),
+                        item.metadata or "",
+                    )
+                )
+        if missing := set(partitions) - fetched.keys():
+            raise ProtocolError(
+                f"OffsetFetch for {membership} left out {sorted(map(str, missing))}", sent=True
+            )
+        return fetched
+
+    async def _ask(
+        self,
+        link: Link | None,
+        api: str,
+        fields: Any,
+        *,
+        timeout: float,  # noqa: ASYNC109 # told from the caller's own cancellation
+        max_version: int | None = None,
+        on_sent: Callable[[], None] | None = None,
+    ) -> Any:
+        if link is None:
+            await trio.lowlevel.checkpoint()
+            raise ConnectionLostError(
+                f"the coordinator of group {self._config.group_id!r} is not known"
+            )
+        return await link.ask(
+            api, fields, timeout=timeout, max_version=max_version, on_sent=on_sent
+        )
+
+    def _identity(self, membership: Membership) -> dict[str, Any]:
+        return {
+            "group_id": membership.group_id,
+            "generation_id": membership.generation_id,
+            "member_id": membership.member_id,
+            "group_instance_id": membership.group_instance_id,
+        }
+
+    def _subscription(self, topics: Collection[str]) -> bytes:
+        # INVARIANT: the same topics give the same bytes. A follower that joins a stable group
+        # again with other bytes would start a rebalance.
+        rack = self._config.rack_id
+        return encode_subscription(
+            topics=topics, rack_id=rack, version=0 if rack is None else _WITH_RACK
+        )
+
+    def _read_member(self, member: Any) -> MemberSubscription:
+        instance = getattr(member, "group_instance_id", None)
+        try:
+            return decode_subscription(
+                member.metadata, member_id=member.member_id, group_instance_id=instance
+            )
+        except ProtocolError:
+            # One member's broken bytes must not stop the others: it takes part with no topics.
+            return MemberSubscription(
+                member_id=member.member_id, group_instance_id=instance, version=UNREADABLE
+            )
+
+    def _who(self, member_id: str) -> str:
+        return f"member {member_id!r} of group {self._config.group_id!r}"
+
+
+def _retention(seconds: float | None) -> timedelta:
+    """What v2 to v4 carry; -1 leaves it to the broker (KIP-211)."""
+    if seconds is None:
+        return timedelta(milliseconds=-1)
+    return milliseconds(seconds, "offset_retention")
+
+
+def _commit_partition(number: int, position: OffsetAndMetadata, version: int) -> Mapping[str, Any]:
+    fields: dict[str, Any] = {
+        "partition_index": number,
+        "committed_offset": position.offset,
+        "committed_metadata": position.metadata,
+    }
+    if version >= _FIRST_WITH_EPOCH:
+        fields["committed_leader_epoch"] = position.leader_epoch
+    return fields

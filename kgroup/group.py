@@ -1,0 +1,330 @@
+"""ConsumerGroup: yields generations, one at a time.
+
+A manager task runs the member: it joins when somebody waits in `next()`, hands the generation
+over, waits until all of it has ended, and joins again. What the member does is in
+``kgroup.member`` and ``kgroup.round``; here is who waits for whom.
+
+INVARIANTS: there is never more than one generation; no Join is sent unless `next()` waits and
+every task of the generation before has ended; `next()` never returns a generation that is over;
+closing is idempotent, works at any moment, and has a deadline.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from typing import Self, final
+
+import trio
+
+from kgroup.clocks import SuspendAwareClock
+from kgroup.config import GroupConfig
+from kgroup.errors import GroupClosedError, KgroupError, UsageError
+from kgroup.events import EventHandler, GenerationStarted
+from kgroup.generation.generation import Generation
+from kgroup.generation.lifecycle import Lifecycle, inside_of
+from kgroup.generation.states import State
+from kgroup.logs import log
+from kgroup.member import Member
+from kgroup.model import Cause, End
+from kgroup.protocols import Environment
+from kgroup.records.librdkafka import LibrdkafkaSource
+from kgroup.reporting import Reporter
+from kgroup.round import Handover, Round
+from kgroup.wire.streams import open_tcp
+
+
+def default_environment() -> Environment:
+    """TCP, the system's clock that counts suspended time, and librdkafka."""
+    return Environment(
+        open_stream=open_tcp,
+        clock=SuspendAwareClock(),
+        random=random.Random(),  # noqa: S311 # jitter, no secrets
+        record_source=lambda config, on_fault: LibrdkafkaSource(config, on_fault=on_fault),
+    )
+
+
+@final
+class ConsumerGroup:
+    """A member of a consumer group. Use it as ``async with``, and iterate over it::
+
+        async with ConsumerGroup(config) as group:
+            async for generation in group:
+                for partition in generation.assignment:
+                    generation.start_soon(handle, generation, partition)
+
+    Leaving the block, by its end, by ``break``, by `aclose` or by an exception, lets the tasks of
+    the generation finish what they hold (the drain), and leaves the group. Cancellation from
+    outside does not drain, and still leaves the group.
+
+    Args:
+        config: all settings.
+        environment: the network, clock and source of records; TCP, the system's and librdkafka
+            by default.
+        on_event: is called with each event, in this thread; it must not block.
+
+    Raises (from ``async with``):
+        ExceptionGroup: tasks of a generation raised; it holds their exceptions (and the body's,
+            if that raised too), one level deep. Catch them with ``except*``.
+        FatalGroupError: bare, if the group is over and no `next()` has raised it.
+    """
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        *,
+        environment: Environment | None = None,
+        on_event: EventHandler | None = None,
+    ) -> None:
+        self._config = config
+        self._environment = environment or default_environment()
+        handlers = [log] if on_event is None else [log, on_event]
+        self._reporter = Reporter(config.group_id, *handlers)
+        self._opened: AbstractAsyncContextManager[None] | None = None
+        self._waiting = False
+        self._ready: Handover | None = None
+        self._held: Handover | None = None
+        self._holder: trio.lowlevel.Task | None = None
+        self._life: Lifecycle | None = None
+        self._joining: trio.CancelScope | None = None
+        self._body = trio.CancelScope()
+        self._closing: str | None = None
+        self._fatal: Exception | None = None
+        self._fatal_told = False
+        self._errors: list[Exception] = []
+        self._done = trio.Event()
+        self._changed = trio.Event()
+
+    @property
+    def config(self) -> GroupConfig:
+        """Its settings."""
+        return self._config
+
+    async def __aenter__(self) -> Self:
+        if self._opened is not None:
+            raise UsageError(
+                f"group {self._config.group_id!r}: a ConsumerGroup is entered once; make another"
+            )
+        self._opened = self._open()
+        await self._opened.__aenter__()
+        return self
+
+    async def __aexit__(self, *details: object) -> bool | None:
+        assert self._opened is not None  # __aenter__ has set it
+        return await self._opened.__aexit__(*details)  # type: ignore[arg-type]
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Generation:
+        """As `next`, but a closed group ends the iteration."""
+        try:
+            return await self.next()
+        except GroupClosedError:
+            raise StopAsyncIteration from None
+
+    async def next(self) -> Generation:
+        """Wait for the next generation; asking for it is what makes the member join.
+
+        The work done between two calls, in the loop's body, counts as work of the generation.
+
+        Raises:
+            GroupClosedError: the group was closed.
+            FatalGroupError: the group is over: fenced, not authorised, full, or its members
+                have no assignor in common. Every later call raises it again.
+            UsageError: another task waits in `next()` already, the call comes from a task of one
+                of this group's own generations, or the group was not entered.
+
+        Cancellation: loses nothing; the next call goes on where this one was.
+        """
+        if self._opened is None:
+            raise UsageError(
+                f"group {self._config.group_id!r} is not open; write `async with ConsumerGroup(...)"
+                " as group:`"
+            )
+        if self in inside_of.get():
+            raise UsageError(
+                f"group {self._config.group_id!r}: next() was called by a task of one of its own"
+                " generations, which has to end first; return from the task instead"
+            )
+        if self._waiting:
+            raise UsageError(
+                f"group {self._config.group_id!r}: another task waits in next() already; a"
+                " member has one generation at a time"
+            )
+        self._waiting = True
+        self._release()
+        self._wake()
+        try:
+            await trio.lowlevel.checkpoint()
+            while True:
+                # INVARIANT: no checkpoint between this look and the return.
+                if (generation := self._take()) is not None:
+                    return generation
+                await self._changed.wait()
+        finally:
+            self._waiting = False
+
+    def shutdown(self, reason: str = "the program closes the group") -> None:
+        """Begin to close, without waiting: the generation drains, then the member leaves.
+
+        May be called any number of times, from any task of this event loop; from a signal
+        handler or another thread through ``trio.lowlevel.TrioToken.run_sync_soon``.
+        """
+        if self._closing is not None:
+            return
+        self._closing = reason
+        if self._life is not None:
+            self._life.end(End(Cause.CLOSED, reason))
+        if self._joining is not None:
+            self._joining.cancel()
+        self._wake()
+
+    async def aclose(self, reason: str = "the program closes the group") -> None:
+        """Close: drain the generation, leave the group, and wait until that is done.
+
+        Called from a task of the generation it only signals, as `shutdown` does: the generation
+        waits for its tasks. Idempotent.
+
+        Cancellation: the closing goes on; only the waiting is given up.
+        """
+        self.shutdown(reason)
+        if self._opened is None or self in inside_of.get():
+            await trio.lowlevel.checkpoint()
+            return
+        if self._holder is trio.lowlevel.current_task():
+            self._release()
+        await self._done.wait()
+
+    def __repr__(self) -> str:
+        if self._opened is None:
+            state = "not entered"
+        elif self._done.is_set():
+            state = "closed"
+        elif self._closing is not None:
+            state = "closing"
+        else:
+            state = "joining" if self._life is None else repr(self._life.state.value)
+        return f"<ConsumerGroup {self._config.group_id!r}, {state}>"
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[None]:
+        body_error: Exception | None = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._manage)
+            try:
+                with self._body:
+                    yield
+            # Kept until the generation has drained and the member has left.
+            except Exception as error:  # noqa: BLE001
+                body_error = error
+            self._release()
+            self.shutdown("the block was left" if body_error is None else f"{body_error!r}")
+        if self._errors:
+            errors = [*self._errors, *([body_error] if body_error is not None else [])]
+            raise ExceptionGroup(f"tasks of group {self._config.group_id!r} failed", errors)
+        if body_error is not None:
+            raise body_error
+        if self._fatal is not None and not self._fatal_told:
+            raise self._fatal
+
+    async def _manage(self) -> None:
+        """Run the member until it is closed, fails for good, or is cancelled."""
+        try:
+            source = self._environment.record_source(self._config, self._reporter.fault)
+            async with source:
+                member = Member(self._config, self._environment, self._reporter, source, self)
+                try:
+                    await self._run(member)
+                finally:
+                    await self._leave(member)
+        finally:
+            self._done.set()
+            self._wake()
+            if self._errors:
+                self._body.cancel()
+
+    async def _run(self, member: Member) -> None:
+        try:
+            while await self._asked_for_more():
+                last = await self._one_generation(member)
+                if last is None:
+                    continue
+                if last.lifecycle.errors:
+                    self._errors = list(last.lifecycle.errors)
+                    return
+                if last.fatal is not None:
+                    self._fail(last.fatal)
+                    return
+                with trio.CancelScope() as self._joining:
+                    await member.recover(last)
+        except KgroupError as error:
+            self._fail(error)
+
+    async def _one_generation(self, member: Member) -> Round | None:
+        """Join and run one generation; None if the group is closed before one began."""
+        finished: Round | None = None
+        with trio.CancelScope() as self._joining:
+            finished = await member.own_a_generation(self._offer, self._joined)
+        self._life = self._ready = None
+        return finished
+
+    async def _asked_for_more(self) -> bool:
+        """Wait until `next()` waits; False if the group closes instead."""
+        while self._closing is None and not self._waiting:
+            await self._changed.wait()
+        return self._closing is None
+
+    async def _leave(self, member: Member) -> None:
+        reason = self._closing or (
+            "the program was cancelled" if self._fatal is None else str(self._fatal)
+        )
+        if self._errors:
+            reason = f"a task raised {self._errors[0]!r}"
+        with trio.CancelScope(
+            shield=True, deadline=trio.current_time() + self._config.close_timeout
+        ):
+            await member.leave(reason)
+        await member.aclose()
+
+    def _joined(self, life: Lifecycle) -> None:
+        # From here on the generation ends by its own drain and not by this scope.
+        self._joining = None
+        self._life = life
+
+    def _offer(self, handover: Handover) -> None:
+        self._ready = handover
+        self._wake()
+
+    def _take(self) -> Generation | None:
+        """The generation that is ready, if it still runs."""
+        ready = self._ready
+        if ready is not None and ready.lifecycle.state is State.RUNNING and self._closing is None:
+            self._ready, self._held = None, ready
+            self._holder = trio.lowlevel.current_task()
+            ready.lifecycle.hold_body()
+            self._reporter.tell(GenerationStarted)
+            return ready.generation
+        if self._fatal is not None:
+            self._fatal_told = True
+            raise self._fatal
+        if self._closing is not None or self._done.is_set():
+            raise GroupClosedError(
+                f"group {self._config.group_id!r} is closed: {self._closing or 'it has ended'}"
+            )
+        return None
+
+    def _release(self) -> None:
+        """The loop's body is done with the generation that it was given."""
+        if self._held is not None:
+            self._held.lifecycle.release_body()
+            self._held = self._holder = None
+
+    def _fail(self, error: Exception) -> None:
+        self._fatal = error
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()

@@ -1,0 +1,267 @@
+"""One member's way through the group: join, be assigned, own a generation, join again.
+
+The group decides when; this module decides how, by the recovery table. It keeps what outlives a
+generation: the member id, the epoch, the last assignment, the source of records.
+
+INVARIANTS: one generation at a time; no Join before every task of the generation before has
+ended; heartbeats begin when the Join is answered.
+
+Source: Kafka's ``AbstractCoordinator`` and ``ConsumerCoordinator``; kafka-go's ``ConsumerGroup``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final, final
+
+import trio
+
+from kgroup.backoff import Backoff
+from kgroup.cluster import Cluster
+from kgroup.config import GroupConfig
+from kgroup.coordinator import GroupCoordinator
+from kgroup.errors import (
+    BrokerError,
+    MemberIdRequiredError,
+    TransportError,
+)
+from kgroup.events import BackingOff, CoordinatorFound, GenerationEnded, Joining, Left
+from kgroup.events import Joined as JoinedEvent
+from kgroup.generation.lifecycle import Lifecycle
+from kgroup.model import Assignment, Cause, End, Membership
+from kgroup.protocols import Environment, Joined, RecordSource
+from kgroup.recovery import MemberId, Move, Request, Then, decide
+from kgroup.reporting import Reporter
+from kgroup.retry import find_coordinator, must_wait, until_answered
+from kgroup.round import Handover, Round
+from kgroup.subscription import Subscription
+
+_FIRST: Final = "the program asks for its first generation"
+
+
+@final
+class Member:
+    """A member of the group, from before it has an id until after it has left."""
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        environment: Environment,
+        reporter: Reporter,
+        source: RecordSource,
+        owner: object,
+    ) -> None:
+        self._config = config
+        self._environment = environment
+        self._reporter = reporter
+        self._source = source
+        self._owner = owner
+        self._cluster = Cluster(config, environment.open_stream, environment.random)
+        self._coordinator = GroupCoordinator(self._cluster, config)
+        self._subscription = Subscription(config.topics, self._cluster)
+        self._member_id = ""
+        self._epoch = 0
+        self._previous = Assignment(())
+        self._failures = 0
+        self._waits = self._new_backoff()
+        self._short_lives = self._new_backoff()
+        self._reason = _FIRST
+
+    @property
+    def member_id(self) -> str:
+        """The id that the coordinator gave, or an empty one."""
+        return self._member_id
+
+    async def own_a_generation(
+        self,
+        offer: Callable[[Handover], None],
+        joined: Callable[[Lifecycle], None],
+    ) -> Round:
+        """Join, hand the generation over, and come back when every task of it has ended.
+
+        Args:
+            offer: is given the generation as soon as it is ready.
+            joined: is told of the life that began when the Join was answered.
+
+        Raises:
+            FatalGroupError: a refusal that trying again cannot mend.
+            KgroupError: another failure that the recovery table does not know how to mend.
+
+        Cancellation: tasks of the generation are cancelled without a drain.
+        """
+        answer, topics, joined_at = await self._join()
+        self._epoch += 1
+        membership = Membership(
+            group_id=self._config.group_id,
+            member_id=answer.member_id,
+            group_instance_id=self._config.group_instance_id,
+            generation_id=answer.generation_id,
+            epoch=self._epoch,
+            assignor=answer.assignor,
+            leader=answer.leader,
+        )
+        self._reporter.about(membership)
+        self._reporter.tell(
+            JoinedEvent,
+            leader=answer.leader,
+            assignor=answer.assignor,
+            members=len(answer.members),
+        )
+        current = Round(
+            config=self._config,
+            environment=self._environment,
+            reporter=self._reporter,
+            source=self._source,
+            coordinator=self._coordinator,
+            cluster=self._cluster,
+            subscription=self._subscription,
+            membership=membership,
+            answer=answer,
+            topics=topics,
+            joined_at=joined_at,
+            previous=self._previous,
+            owner=self._owner,
+            new_backoff=self._new_backoff,
+        )
+        joined(current.lifecycle)
+        try:
+            await current.run(offer)
+        finally:
+            self._over(current)
+        return current
+
+    async def recover(self, last: Round) -> None:
+        """Do what has to be done between the end of a generation and the next Join.
+
+        Raises:
+            FatalGroupError: the end was a refusal that trying again cannot mend.
+        """
+        end = last.end
+        self._reason = str(end)
+        if last.handed_over:
+            self._failures = 0
+            self._waits.reset()
+        if last.failure is not None:
+            await self._follow(*last.failure)
+        elif isinstance(end.error, BrokerError):
+            await self._follow(Request(end.error.request), end.error)
+        elif isinstance(end.error, TransportError):
+            await self._follow(Request.JOIN, end.error)
+        elif end.cause is Cause.TASK_RETURNED:
+            await self._slow_down(last, end)
+        else:
+            self._short_lives.reset()
+
+    async def leave(self, reason: str) -> None:
+        """Tell the coordinator that this member is gone, unless it is static or unknown.
+
+        It waits for an answer as long as the scope around it allows, and never raises for one.
+        """
+        if not self._member_id or self._config.group_instance_id is not None:
+            if self._member_id:
+                self._reporter.tell(Left, reason=f"{reason} (a static member stays)", told=False)
+            return
+        member_id = self._member_id
+        told = False
+        try:
+            await until_answered(
+                Request.LEAVE,
+                partial(self._coordinator.leave, member_id, None, reason),
+                find=self._coordinator.find,
+                backoff=self._new_backoff(),
+                report=self._reporter.failed,
+            )
+            told = True
+        except (BrokerError, TransportError) as error:
+            # The session ends by itself; it was reported as the table's IGNORE.
+            reason = f"{reason} ({error})"
+        finally:
+            self._member_id = ""
+            self._reporter.tell(Left, reason=reason, told=told)
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._coordinator.aclose()
+        await self._cluster.aclose()
+
+    async def _join(self) -> tuple[Joined, frozenset[str], float]:
+        """Send Join until it is answered well; with the topics and the time of the last one."""
+        while True:
+            request = Request.METADATA
+            try:
+                if self._coordinator.broker is None:
+                    await self._find()
+                topics = await self._subscription.resolve()
+                request = Request.JOIN
+                self._reporter.about(None, self._member_id)
+                self._reporter.tell(Joining, reason=self._reason)
+                joined_at = self._environment.clock.now()
+                answer = await self._coordinator.join(self._member_id, topics, self._reason)
+            except MemberIdRequiredError as error:
+                self._failures += 1
+                self._member_id = error.member_id
+                if must_wait(decide(Request.JOIN, error), self._failures):
+                    await self._wait(str(error))
+            except (BrokerError, TransportError) as error:
+                await self._follow(request, error)
+            else:
+                self._member_id = answer.member_id
+                return answer, topics, joined_at
+
+    async def _find(self) -> None:
+        await find_coordinator(self._coordinator.find, self._new_backoff(), self._reporter.failed)
+        found = self._coordinator.broker
+        assert found is not None  # find() returned
+        self._reporter.tell(
+            CoordinatorFound, node_id=found.node_id, address=f"{found.host}:{found.port}"
+        )
+
+    async def _follow(self, request: Request, error: BrokerError | TransportError) -> None:
+        """Do what the table says before the next Join."""
+        move = decide(request, error)
+        self._reporter.failed(request, error, move)
+        if move.then is Then.FAIL:
+            raise error
+        self._failures += 1
+        if move.leave:
+            with trio.move_on_after(self._config.close_timeout):
+                await self.leave(f"starting over after {error}")
+        if move.member_id is MemberId.DROP:
+            self._member_id = ""
+        if self._must_wait(move):
+            await self._wait(str(error))
+        if move.find:
+            await self._find()
+
+    def _must_wait(self, move: Move) -> bool:
+        return must_wait(move, self._failures)
+
+    async def _wait(self, reason: str) -> None:
+        seconds = self._waits.next()
+        self._reporter.tell(BackingOff, seconds=seconds, reason=reason)
+        await trio.sleep(seconds)
+
+    async def _slow_down(self, last: Round, end: End) -> None:
+        """A handler that returns at once must not throw its whole group into a storm."""
+        if last.lived > self._config.rejoin_backoff_max:
+            self._short_lives.reset()
+            return
+        seconds = self._short_lives.next()
+        self._reporter.tell(
+            BackingOff,
+            seconds=seconds,
+            reason=f"{end}, after a generation of {last.lived:.1f} s",
+        )
+        await trio.sleep(seconds)
+
+    def _over(self, last: Round) -> None:
+        self._previous = last.assignment
+        self._reporter.tell(GenerationEnded, end=last.end, cut_short=last.lifecycle.cut_short)
+
+    def _new_backoff(self) -> Backoff:
+        return Backoff(
+            self._config.rejoin_backoff,
+            self._config.rejoin_backoff_max,
+            self._environment.random,
+        )

@@ -1,0 +1,476 @@
+"""One generation from the answer of its Join to its last task: assign, sync, start, hand over.
+
+INVARIANT: whatever goes wrong on the way to the hand-over ends the generation like anything else
+does; nobody is given a generation that is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import partial
+from typing import Final, TypeVar, final
+
+import attrs
+import trio
+
+from kgroup.assignors import resolve
+from kgroup.assignors.check import check_assignments
+from kgroup.backoff import Backoff
+from kgroup.cluster import Cluster
+from kgroup.config import GroupConfig
+from kgroup.coordinator import UNREADABLE
+from kgroup.errors import (
+    BrokerError,
+    CommitFailedError,
+    CommitUnknownError,
+    OffsetOutOfRangeError,
+    StaleGenerationError,
+    TransportError,
+    UsageError,
+)
+from kgroup.events import (
+    Assigned,
+    Committed,
+    CommitRefused,
+    GenerationDraining,
+    LoopBlocked,
+    OffsetReset,
+    PartitionsNotRead,
+    PartitionsUnassigned,
+    RequestFailed,
+    TopicsMissing,
+)
+from kgroup.generation.attempt import Setting
+from kgroup.generation.commits import Committer
+from kgroup.generation.floors import Floors
+from kgroup.generation.generation import Generation
+from kgroup.generation.lifecycle import Hooks, Lifecycle
+from kgroup.generation.states import State
+from kgroup.generation.streams import Feed
+from kgroup.lease import Lease
+from kgroup.model import (
+    Assignment,
+    Cause,
+    End,
+    MemberAssignments,
+    Membership,
+    OffsetAndMetadata,
+    TopicInfo,
+    TopicPartition,
+)
+from kgroup.model import OffsetReset as Rule
+from kgroup.positions import Positions, Start
+from kgroup.protocols import Coordinator, Environment, Joined, RecordSource
+from kgroup.recovery import Request
+from kgroup.reporting import Reporter
+from kgroup.retry import until_answered
+from kgroup.subscription import Subscription
+from kgroup.watchers.heartbeat import Heartbeats, Pace
+from kgroup.watchers.partitions import partition_watcher
+from kgroup.watchers.processing import processing_watcher
+from kgroup.watchers.subscription import subscription_watcher
+
+DRAIN_MARGIN: Final = 1.0
+"""Seconds before the rebalance time-out at which a drain ends, for the Join to arrive in time."""
+_UNREAD_AFTER: Final = 5.0
+"""Seconds after which partitions that nobody reads are told of."""
+_EAGER: Final = 2.0
+"""Seconds for which a hand-over waits for leaders to tell where their partitions begin."""
+
+T = TypeVar("T")
+
+
+@final
+@attrs.frozen
+class Handover:
+    """A generation that is ready, and its life."""
+
+    generation: Generation
+    lifecycle: Lifecycle
+
+
+@final
+class Round:
+    """Runs one generation. After `run`, its attributes say how it went."""
+
+    def __init__(
+        self,
+        *,
+        config: GroupConfig,
+        environment: Environment,
+        reporter: Reporter,
+        source: RecordSource,
+        coordinator: Coordinator,
+        cluster: Cluster,
+        subscription: Subscription,
+        membership: Membership,
+        answer: Joined,
+        topics: frozenset[str],
+        joined_at: float,
+        previous: Assignment,
+        owner: object,
+        new_backoff: Callable[[], Backoff],
+    ) -> None:
+        self._config = config
+        self._environment = environment
+        self._reporter = reporter
+        self._source = source
+        self._coordinator = coordinator
+        self._cluster = cluster
+        self._subscription = subscription
+        self._membership = membership
+        self._answer = answer
+        self._topics = topics
+        self._previous = previous
+        self._new_backoff = new_backoff
+        self._committer: Committer | None = None
+        self._generation: Generation | None = None
+        self._floors: Floors | None = None
+        self._unlocated: set[TopicPartition] = set()
+        self._confirmed = trio.Event()
+        self._began = trio.current_time()
+        self._lease = Lease(
+            environment.clock,
+            session_timeout=config.session_timeout,
+            rebalance_timeout=config.rebalance_timeout,
+            joined_at=joined_at,
+            on_confirm=self._lease_confirmed,
+        )
+        self._positions = Positions(
+            coordinator,
+            cluster,
+            membership,
+            config.auto_offset_reset,
+            backoff=new_backoff,
+            report=reporter.failed,
+        )
+        self.lifecycle = Lifecycle(
+            owner,
+            Hooks(
+                drain_limit=self._drain_limit,
+                draining=lambda end, limit: reporter.tell(
+                    GenerationDraining, end=end, deadline=limit
+                ),
+                revoked=self._revoked,
+                lost=self._lost,
+                bound=self._bound,
+            ),
+        )
+        self.assignment = Assignment((), previous)
+        self.handed_over = False
+        self.failure: tuple[Request, BrokerError | TransportError] | None = None
+        self.fatal: Exception | None = None
+        self.lived = 0.0
+
+    @property
+    def end(self) -> End:
+        """Why the generation ended."""
+        assert self.lifecycle.why is not None  # `run` returns only after the end
+        return self.lifecycle.why
+
+    async def run(self, offer: Callable[[Handover], None]) -> None:
+        """Run until every task has ended."""
+        try:
+            await self.lifecycle.run(self._open, offer)
+        finally:
+            # Once more: an end may have come just before the source was told to begin.
+            self._source.revoke(self._membership.epoch)
+            self.lived = trio.current_time() - self._began
+
+    # From the Join's answer to the hand-over.
+
+    async def _open(self, offer: Callable[[Handover], None]) -> End | None:
+        self.lifecycle.start_service(self._keep_membership)
+        try:
+            generation = await self._prepare()
+        except _StepError as step:
+            self.failure = (step.request, step.error)
+            return End(Cause.MEMBERSHIP_LOST, str(step.error), step.error)
+        # What an assignor raises is the program's to see, from next().
+        except Exception as error:  # noqa: BLE001
+            self.fatal = error
+            return End(Cause.TASK_RAISED, f"no assignment could be made: {error}", error)
+        if self.lifecycle.state is State.RUNNING:
+            self._generation = generation
+            self.handed_over = True
+            self.lifecycle.start_service(self._watch_unread, generation)
+            if self._config.max_processing_time is not None:
+                self.lifecycle.start_service(
+                    processing_watcher,
+                    lambda: [stream.held_for for stream in generation.streams],
+                    self._config.max_processing_time,
+                )
+            offer(Handover(generation, self.lifecycle))
+        return None
+
+    async def _prepare(self) -> Generation:
+        assignments: MemberAssignments = {}
+        if self._answer.leader:
+            assignments = await self._assign()
+        mine = await self._step(
+            Request.SYNC, partial(self._coordinator.sync, self._membership, assignments)
+        )
+        self.assignment = Assignment(mine, self._previous)
+        committed = await self._step(
+            Request.FETCH_OFFSETS, partial(self._positions.committed, mine)
+        )
+        positions = {name: at.offset for name, at in committed.items() if at is not None}
+        starts = await self._eager_starts(set(mine) - positions.keys())
+        positions |= {name: start.offset for name, start in starts.items()}
+        self._unlocated = set(mine) - positions.keys()
+        generation = self._make(positions)
+        await self._commit_starts(starts)
+        self._reporter.tell(
+            Assigned,
+            assignment=self.assignment,
+            positions={name: positions.get(name, -1) for name in mine},
+        )
+        if self._subscription.has_patterns:
+            self.lifecycle.start_service(
+                subscription_watcher,
+                self._subscription.resolve,
+                self._topics,
+                self._config.partition_watch_interval,
+                self._reporter.failed,
+            )
+        return generation
+
+    async def _assign(self) -> MemberAssignments:
+        """As the leader: compute the assignment, and watch what it was computed from."""
+        members = self._answer.members
+        for member in members:
+            if member.version == UNREADABLE:
+                self._reporter.tell(
+                    RequestFailed,
+                    request=Request.JOIN.value,
+                    reason=f"the subscription of member {member.member_id} cannot be read",
+                    next_move="it is given nothing",
+                )
+        wanted = self._topics.union(*(member.topics for member in members))
+        known = await self._step(Request.METADATA, partial(self._look, wanted))
+        if missing := wanted - known.keys():
+            self._reporter.tell(TopicsMissing, topics=tuple(sorted(missing)))
+        if self._config.watch_partition_changes:
+            self.lifecycle.start_service(
+                partition_watcher,
+                partial(self._look_once, wanted),
+                known,
+                self._config.partition_watch_interval,
+                self._reporter.failed,
+            )
+        if self._answer.skip_assignment:
+            return {}
+        assignor = resolve(self._config.assignors).get(self._membership.assignor)
+        if assignor is None:
+            raise UsageError(
+                f"{self._membership}: the coordinator chose the assignor"
+                f" {self._membership.assignor!r}, which this member did not offer"
+            )
+        checked = check_assignments(assignor.name, known, members, assignor.assign(known, members))
+        if checked.unassigned:
+            self._reporter.tell(PartitionsUnassigned, partitions=checked.unassigned)
+        return checked.assignments
+
+    async def _look(self, topics: Collection[str]) -> Mapping[str, TopicInfo]:
+        return await until_answered(
+            Request.METADATA,
+            partial(self._look_once, topics),
+            find=None,
+            backoff=self._new_backoff(),
+            report=self._reporter.failed,
+        )
+
+    async def _look_once(self, topics: Collection[str]) -> Mapping[str, TopicInfo]:
+        if not topics:
+            await trio.lowlevel.checkpoint()
+            return {}
+        return (await self._cluster.metadata(topics)).topics
+
+    async def _eager_starts(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, Start]:
+        """Positions that no commit gave, as far as leaders answer soon.
+
+        The others are found when they are first read: a leader that is away must not keep the
+        other partitions waiting.
+        """
+        found: Mapping[TopicPartition, Start] = {}
+        if partitions and self._config.auto_offset_reset is not Rule.ERROR:
+            with trio.move_on_after(_EAGER):
+                found = await self._step(
+                    Request.LIST_OFFSETS, partial(self._positions.without_commit, partitions)
+                )
+        self._tell_starts(found)
+        return found
+
+    async def _step(self, request: Request, send: Callable[[], Awaitable[T]]) -> T:
+        """One step on the way to the hand-over; its failure is for the recovery table."""
+        try:
+            return await send()
+        except (BrokerError, TransportError) as error:
+            raise _StepError(request, error) from error
+
+    # The generation and what it is told.
+
+    def _make(self, positions: Mapping[TopicPartition, int]) -> Generation:
+        config, membership = self._config, self._membership
+        floors = Floors(membership, self.assignment, positions)
+        committer = Committer(
+            Setting(
+                membership=membership,
+                coordinator=self._coordinator,
+                lease=self._lease,
+                floors=floors,
+                clock=self._environment.clock,
+                backoff=self._new_backoff,
+                request_timeout=config.request_timeout,
+                report=self._reporter.failed,
+                committed=lambda offsets: self._reporter.tell(Committed, offsets=offsets),
+                refused=lambda offsets, reason, stale: self._reporter.tell(
+                    CommitRefused, offsets=offsets, reason=reason, stale=stale
+                ),
+                end=self.lifecycle.end,
+            )
+        )
+        self._floors, self._committer = floors, committer
+        # A position that is yet to be found is sought before its partition is opened.
+        self._source.assign(
+            membership.epoch, {name: positions.get(name, 0) for name in self.assignment}
+        )
+        return Generation(
+            membership=membership,
+            assignment=self.assignment,
+            positions=positions,
+            lifecycle=self.lifecycle,
+            lease=self._lease,
+            floors=floors,
+            committer=committer,
+            source=self._source,
+            feed=self._feed,
+            request_timeout=config.request_timeout,
+        )
+
+    def _feed(self, generation: Generation) -> Feed:
+        return Feed(
+            epoch=self._membership.epoch,
+            source=self._source,
+            running=lambda: self.lifecycle.state is State.RUNNING,
+            lease_confirmed=self._wait_for_lease,
+            locate=self._locate,
+            clock=self._environment.clock,
+            closed=generation.forget,
+        )
+
+    async def _locate(
+        self, partitions: Collection[TopicPartition], error: OffsetOutOfRangeError | None
+    ) -> None:
+        """Find positions for a stream, and seek there."""
+        if error is not None:
+            starts: Mapping[TopicPartition, Start] = {
+                error.partition: await self._positions.out_of_range(error)
+            }
+        else:
+            wanted = self._unlocated.intersection(partitions)
+            if not wanted:
+                await trio.lowlevel.checkpoint()
+                return
+            starts = await self._positions.without_commit(wanted)
+        assert self._floors is not None  # streams exist only after _make
+        for name, start in starts.items():
+            self._unlocated.discard(name)
+            self._floors.move(name, start.offset)
+            self._source.seek(self._membership.epoch, name, start.offset)
+        self._tell_starts(starts)
+        await self._commit_starts(starts)
+
+    def _tell_starts(self, starts: Mapping[TopicPartition, Start]) -> None:
+        for name, start in sorted(starts.items()):
+            self._reporter.tell(
+                OffsetReset, partition=name, offset=start.offset, reason=start.reason
+            )
+
+    async def _commit_starts(self, starts: Mapping[TopicPartition, Start]) -> None:
+        """Commit positions that were resolved as latest, so that a restart skips nothing."""
+        latest = {
+            name: OffsetAndMetadata(start.offset)
+            for name, start in starts.items()
+            if start.rule is Rule.LATEST
+        }
+        if not latest or not self._config.commit_initial_position:
+            return
+        assert self._committer is not None  # set by _make, which comes first
+        try:
+            await self._committer.commit(latest)
+        except (CommitFailedError, CommitUnknownError, StaleGenerationError, TransportError):
+            # Told as an event by the committer. The first commit of the program makes up for it.
+            return
+
+    async def _wait_for_lease(self) -> None:
+        while self._lease.left <= 0 and self.lifecycle.state is State.RUNNING:
+            await self._confirmed.wait()
+
+    # What ends it.
+
+    async def _keep_membership(self) -> End:
+        config = self._config
+        heartbeats = Heartbeats(
+            self._coordinator,
+            self._membership,
+            self._lease,
+            Pace(
+                interval=config.heartbeat_interval,
+                session_timeout=config.session_timeout,
+                clock=self._environment.clock,
+                backoff=self._new_backoff,
+            ),
+            report=self._reporter.failed,
+            blocked=lambda seconds: self._reporter.tell(LoopBlocked, seconds=seconds),
+        )
+        end = await heartbeats.until_rebalance()
+        if end.can_commit:
+            self.lifecycle.end(end)
+            end = await heartbeats.until_lost()
+        return end
+
+    async def _watch_unread(self, generation: Generation) -> None:
+        await trio.sleep(_UNREAD_AFTER)
+        read = frozenset[TopicPartition]().union(
+            *(stream.partitions for stream in generation.streams)
+        )
+        if unread := set(self.assignment) - read:
+            self._reporter.tell(PartitionsNotRead, partitions=tuple(sorted(unread)))
+
+    def _drain_limit(self) -> float:
+        rebalance = self._config.rebalance_timeout - self._lease.unconfirmed_for - DRAIN_MARGIN
+        return min(self._config.drain_timeout, rebalance)
+
+    def _lease_confirmed(self) -> None:
+        self._wake()
+
+    def _revoked(self) -> None:
+        self._source.revoke(self._membership.epoch)
+        self._wake()
+
+    def _lost(self, end: End) -> None:
+        if self._committer is not None:
+            self._committer.stop(end)
+
+    def _bound(self, deadline: float) -> None:
+        if self._committer is not None:
+            self._committer.bound(deadline)
+
+    def _wake(self) -> None:
+        self._confirmed.set()
+        self._confirmed = trio.Event()
+        if self._committer is not None:
+            self._committer.wake()
+
+
+@final
+class _StepError(Exception):
+    """A step before the hand-over failed."""
+
+    def __init__(self, request: Request, error: BrokerError | TransportError) -> None:
+        super().__init__(str(error))
+        self.request = request
+        self.error = error
