@@ -104,8 +104,9 @@ def encode_request(
         client_id: who asks, or None.
 
     Raises:
-        ValueError: the version lacks a field that carries a value, a field without a default is
-            missing, or a value does not fit its field. The text names the field.
+        LostFieldError: the version lacks a field that carries a value.
+        ValueError: no version has a field, one without a default is missing, or a value does not
+            fit its field. The text names the field.
     """
     codec = _request_codec(API_KEYS[api], version)
     entity = build(codec.entity_type, fields)

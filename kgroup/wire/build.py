@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 from kio.schema.index import schema_name_map
+from kio.static.primitive import i16
 
 
 class UnknownErrorCode(int):
@@ -49,6 +50,10 @@ def error_code(number: int) -> ErrorCode | UnknownErrorCode:
     return UnknownErrorCode(number) if known is None else known
 
 
+class LostFieldError(ValueError):
+    """A field carries a value, and this version of the message has no such field."""
+
+
 def build(entity_type: Any, fields: Mapping[str, Any]) -> Any:
     """Make a kio entity, nested ones included, from plain values.
 
@@ -56,8 +61,9 @@ def build(entity_type: Any, fields: Mapping[str, Any]) -> Any:
     means (its default in the versions that have it, or zero where it has none).
 
     Raises:
-        ValueError: this version lacks a field that carries a value, no version has it, or a field
-            without a default is missing. The text names the fields, not their values.
+        LostFieldError: this version lacks a field that carries a value.
+        ValueError: no version has a field, or one without a default is missing. The text names
+            the fields, not their values.
     """
     plan = _plan(entity_type)
     values = {}
@@ -83,16 +89,16 @@ def wrong_field(entity: Any) -> str | None:
                 continue
             if shape.entity is not None:
                 if not isinstance(item, shape.entity):
-                    return f"{field.name} holds a {type(item).__name__}"
+                    return f"{field.name} cannot hold this {type(item).__name__}"
                 if (inner := wrong_field(item)) is not None:
                     return f"{field.name}.{inner}"
             elif not _fits(item, shape.scalar):
-                return f"{field.name} holds a {type(item).__name__} that does not fit"
+                return f"{field.name} cannot hold this {type(item).__name__}"
     return None
 
 
 def _fits(value: Any, scalar: Any) -> bool:
-    return isinstance(value, scalar) or (scalar is ErrorCode and isinstance(value, int))
+    return isinstance(value, i16 if scalar is ErrorCode else scalar)
 
 
 def label(entity_type: Any) -> str:
@@ -181,7 +187,7 @@ def _refuse_if_it_carries_something(entity_type: Any, name: str, value: Any) -> 
         value = tuple(value)
     if value is None or value in defaults or (dataclasses.MISSING in defaults and not value):
         return
-    raise ValueError(f"{label(entity_type)} has no field {name}, and its value would be lost")
+    raise LostFieldError(f"{label(entity_type)} has no field {name}, and its value would be lost")
 
 
 @cache

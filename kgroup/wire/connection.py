@@ -34,7 +34,7 @@ from kgroup.errors import (
 )
 from kgroup.protocols import StreamOpener
 from kgroup.wire.border import decode_response, encode_request
-from kgroup.wire.build import error_code
+from kgroup.wire.build import LostFieldError, error_code
 from kgroup.wire.frames import MAX_FRAME, Frames
 from kgroup.wire.versions import API_KEYS, SPOKEN, choose, spelled
 
@@ -214,7 +214,7 @@ class Connection:
                 correlation_id=self._correlation_id,
                 client_id=self._client_id,
             )
-        except ValueError as error:
+        except LostFieldError as error:
             if chosen == SPOKEN[api].highest:
                 raise
             raise UnsupportedVersionError(

@@ -439,3 +439,19 @@ class TestNegotiation:
             await Connection.open(never, "b", 1, client_id=None, timeout=5)
         assert autojump_clock.current_time() == pytest.approx(5)
         assert not caught.value.sent
+
+
+async def test_a_missing_field_is_the_callers_mistake(nursery: trio.Nursery) -> None:
+    """A field that is missing is a ValueError, also where the broker speaks old versions only."""
+    ranges = {**RANGES, "heartbeat": (0, 2)}
+
+    async def script(peer: Peer) -> None:
+        await peer.negotiate(ranges)
+        await peer.rest()
+
+    connection = await opened(ScriptedBroker(nursery, script))
+    with pytest.raises(ValueError, match="HeartbeatRequest v2 needs generation_id, group_id"):
+        await connection.ask("heartbeat", {"member_id": "m"}, timeout=10)
+    with pytest.raises(ValueError, match="no version of HeartbeatRequest has a field typo"):
+        await connection.ask("heartbeat", {**HEARTBEAT, "typo": 1}, timeout=10)
+    await connection.aclose()

@@ -1,0 +1,104 @@
+"""The blobs between members: all versions, newer ones, and what is none."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kgroup.errors import ProtocolError
+from kgroup.model import MemberSubscription, TopicPartition
+from kgroup.wire.consumer_protocol import (
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+
+OWNED = (TopicPartition("a", 0), TopicPartition("a", 2), TopicPartition("b", 1))
+#: What each version of a subscription added.
+ADDED: list[dict[str, object]] = [{}, {"owned": OWNED}, {"generation_id": 7}, {"rack_id": "r"}]
+
+
+def fields_of(version: int) -> dict[str, object]:
+    """All that a subscription of this version can say."""
+    fields: dict[str, object] = {"topics": ("a", "b"), "user_data": b"data", "version": version}
+    for added in ADDED[: version + 1]:
+        fields |= added
+    return fields
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_a_subscription_comes_back(version: int) -> None:
+    """Each version carries its fields; those that it lacks have their neutral values."""
+    fields = fields_of(version)
+    blob = encode_subscription(**fields)  # type: ignore[arg-type] # a version's fields
+    decoded = decode_subscription(blob, member_id="m", group_instance_id="i")
+    assert decoded == MemberSubscription(
+        member_id="m",
+        group_instance_id="i",
+        **fields,  # type: ignore[arg-type] # as above
+    )
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_what_a_subscription_cannot_say_is_refused(version: int) -> None:
+    """A field that this version lacks is a ValueError, not a loss."""
+    fields = fields_of(version) | ADDED[version + 1]
+    with pytest.raises(ValueError, match="its value would be lost"):
+        encode_subscription(**fields)  # type: ignore[arg-type] # on purpose
+
+
+def test_a_subscription_is_kafkas_bytes() -> None:
+    """Version, topics in order, null user data: as Kafka's serializer writes version 0."""
+    blob = encode_subscription(topics=["b", "a"], version=0)
+    assert blob == b"\0\0" + b"\0\0\0\x02\0\x01a\0\x01b" + b"\xff\xff\xff\xff"
+    assert decode_subscription(blob).user_data is None
+
+
+def test_newer_versions_and_more_bytes_are_read() -> None:
+    """A version beyond 3 is read as 3, and what follows the known fields is ignored."""
+    fields = fields_of(3)
+    blob = b"\0\x09" + encode_subscription(**fields)[2:] + b"more"  # type: ignore[arg-type]
+    assert decode_subscription(blob).rack_id == "r"
+    assert decode_assignment(b"\0\x09" + encode_assignment(OWNED)[2:] + b"more") == OWNED
+
+
+@pytest.mark.parametrize("version", range(4))
+@pytest.mark.parametrize("user_data", [None, b"", b"data"])
+def test_an_assignment_comes_back(version: int, user_data: bytes | None) -> None:
+    """Every version gives the partitions back, whatever the user data."""
+    assert decode_assignment(encode_assignment(OWNED, user_data, version)) == OWNED
+    assert decode_assignment(encode_assignment((), user_data, version)) == ()
+
+
+def test_no_bytes_are_no_partitions() -> None:
+    """A coordinator gives a member that the leader left out an empty blob."""
+    assert decode_assignment(b"") == ()
+
+
+@pytest.mark.parametrize(
+    ("blob", "text"),
+    [
+        (b"", "the subscription of member 'm' has 0 bytes, too few for its version"),
+        (b"\xff\xff", "the subscription of member 'm' has version -1"),
+        (b"\0\x01", r"member 'm' \(version 1\): .* cannot be read"),
+        (b"\0\0\x7f\xff\xff\xff", "an array of 2147483647 items"),
+        (b"\0\0\xff\xff\xff\xff", "null where an array must be"),
+    ],
+)
+def test_what_is_no_subscription_is_an_error_that_names_the_member(blob: bytes, text: str) -> None:
+    """Garbage from another member is a ProtocolError."""
+    with pytest.raises(ProtocolError, match=text):
+        decode_subscription(blob, member_id="m")
+
+
+@given(st.binary(max_size=40))
+def test_any_blob_is_a_value_or_a_protocol_error(blob: bytes) -> None:
+    """Bytes of anything are decoded or are a ProtocolError, never another error."""
+    with contextlib.suppress(ProtocolError):
+        decode_subscription(blob)
+    with contextlib.suppress(ProtocolError):
+        decode_assignment(blob)
