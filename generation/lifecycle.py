@@ -96,8 +96,10 @@ class Lifecycle:
                 if self.state is State.DRAINING:
                     await self._drain()
                 nursery.cancel_scope.cancel()
-        finally:
+        except BaseException:
             self.end(End(Cause.CANCELLED, "the scope around the group was cancelled"))
+            raise
+        finally:
             self._finish()
 
     def start_work(self, fn: Task, args: tuple[Any, ...]) -> bool:
