@@ -34,12 +34,17 @@ FLOORS: Final[tuple[tuple[frozenset[str], ...], ...]] = (
         frozenset({"kgroup.backoff"}),
         frozenset({"kgroup.clocks"}),
         frozenset({"kgroup.lease"}),
+        frozenset({"kgroup.logs"}),
         frozenset({"kgroup.recovery"}),
         frozenset({"kgroup.broker.groups"}),
         frozenset({"kgroup.wire.versions"}),
     ),
-    # The wire, and asking again by the recovery table.
-    (frozenset({"kgroup.wire"}), frozenset({"kgroup.retry"})),
+    # The wire; asking again, and telling of it, by the recovery table.
+    (
+        frozenset({"kgroup.wire"}),
+        frozenset({"kgroup.retry"}),
+        frozenset({"kgroup.reporting"}),
+    ),
     # The cluster, and the coordinator as the client sees it.
     (frozenset({"kgroup.cluster", "kgroup.coordinator"}),),
     # Live parts; none imports another.
@@ -47,9 +52,11 @@ FLOORS: Final[tuple[tuple[frozenset[str], ...], ...]] = (
         frozenset({"kgroup.generation"}),
         frozenset({"kgroup.watchers"}),
         frozenset({"kgroup.records"}),
+        frozenset({"kgroup.positions"}),
+        frozenset({"kgroup.subscription"}),
     ),
-    # ConsumerGroup.
-    (frozenset({"kgroup.group"}),),
+    # ConsumerGroup, with the member that it runs and the round from join to hand-over.
+    (frozenset({"kgroup.group", "kgroup.member", "kgroup.round"}),),
     # Its threaded twin, Spark, the embedded broker's server.
     (
         frozenset({"kgroup.threaded"}),
