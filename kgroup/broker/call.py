@@ -42,5 +42,7 @@ SILENCE: Final = Silence()
 """Nothing is sent, and nothing later on this connection is answered either."""
 NO_ANSWER: Final = None
 """Nothing is sent, and the connection goes on (Produce with acks=0)."""
+NO_ACKS: Final = 0
+"""The ``acks`` of a Produce that wants no answer."""
 
 Handler = Callable[[Call], Awaitable[Answer | Silence | None]]

@@ -17,7 +17,6 @@ import trio
 
 from kgroup.broker.desk import Alarm, GroupDesk
 from kgroup.broker.groups.coordinator import Coordinator
-from kgroup.broker.refusal import RefusedError
 from kgroup.broker.settings import BrokerSettings
 from kgroup.broker.topics import Topic, Topics
 from kgroup.broker.transactions import Transactions
@@ -108,6 +107,7 @@ class Cluster:
         """
         gone = self.topics.delete(topic)
         self.groups.coordinator.delete_partitions(gone)
+        self.transactions.forget(gone)
 
     def _finish_transaction(
         self,
@@ -120,10 +120,7 @@ class Cluster:
     ) -> None:
         now = self.now_ms()
         for partition in partitions:
-            try:
-                log = self.topics.log(partition.topic, partition.partition)
-            except RefusedError:
-                continue  # the topic was deleted while the transaction was open
+            log = self.topics.log(partition.topic, partition.partition)
             log.end_transaction(producer_id, epoch, now, committed=committed)
         if groups:
             self.groups.coordinator.complete_transaction(producer_id, committed=committed)

@@ -17,7 +17,7 @@ from kio.schema.errors import ErrorCode
 
 from kgroup.broker.answer import Answer, fit
 from kgroup.broker.apis import APIS
-from kgroup.broker.call import Call, Silence
+from kgroup.broker.call import NO_ACKS, Call, Silence
 from kgroup.broker.cluster import Cluster
 from kgroup.broker.faults import Faults
 from kgroup.broker.handlers import versions
@@ -156,11 +156,13 @@ class Connection:
         refuse = REFUSALS[call.api]
         if not api.offers(call.version):
             return refuse(call.request, ErrorCode.unsupported_version)
-        fault = self._faults.strike(call.api, call.request)
-        if fault is not None:
-            await trio.sleep(fault.delay)
-            if fault.error_code is not None:
-                return refuse(call.request, fault.error_code)
+        delay, error_code = self._faults.strike(call.api, call.request)
+        if delay:
+            await trio.sleep(delay)
+        if error_code is not None:
+            if getattr(call.request, "acks", None) == NO_ACKS:
+                raise _ClosedError(f"an injected error {error_code}, and no answer is wanted")
+            return refuse(call.request, error_code)
         try:
             return await api.handler(call)
         except RefusedError as refusal:

@@ -48,6 +48,12 @@ class Fault:
         """It happens to no further request."""
         self.times = 0
 
+    def strike(self) -> None:
+        """It happens once."""
+        self.seen += 1
+        if self.times is not None:
+            self.times -= 1
+
     @property
     def is_over(self) -> bool:
         """Whether it happens no more."""
@@ -72,7 +78,7 @@ class Faults:
         times: int | None = None,
         match: Match | None = None,
     ) -> Fault:
-        """Plan a fault; of several that match a request the first planned happens.
+        """Plan a fault. Of several that match a request all delays add up, and one error counts.
 
         Raises:
             ValueError: the API is not offered by the broker.
@@ -83,18 +89,18 @@ class Faults:
         self._planned.append(fault)
         return fault
 
-    def strike(self, api: str, request: Any) -> Fault | None:
-        """The fault that happens to a request, counted, or None."""
-        if not self._planned:
-            return None
-        self._planned = [fault for fault in self._planned if not fault.is_over]
+    def strike(self, api: str, request: Any) -> tuple[float, int | None]:
+        """What happens to a request, counted: (seconds that it has to wait, error or None)."""
+        delay, error_code = 0.0, None
         for fault in self._planned:
-            if fault.api in (None, api) and fault.match(request):
-                fault.seen += 1
-                if fault.times is not None:
-                    fault.times -= 1
-                return fault
-        return None
+            spent = fault.is_over or (fault.error_code is not None and error_code is not None)
+            if spent or fault.api not in (None, api) or not fault.match(request):
+                continue
+            fault.strike()
+            delay += fault.delay
+            error_code = error_code if fault.error_code is None else fault.error_code
+        self._planned = [fault for fault in self._planned if not fault.is_over]
+        return delay, error_code
 
     def set_reachable(self, *, reachable: bool) -> None:
         """While it is not reachable, connections stay open and no byte moves."""

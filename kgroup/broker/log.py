@@ -121,7 +121,7 @@ class PartitionLog:
     @property
     def last_stable_offset(self) -> int:
         """The first offset of a transaction that is still open, or the end."""
-        return min(self._open.values(), default=self._end)
+        return max(self._start, min(self._open.values(), default=self._end))
 
     @property
     def size(self) -> int:
@@ -268,15 +268,15 @@ class PartitionLog:
             aborted=self._aborted_within(offset, upper) if committed else None,
         )
 
-    def available(self, offset: int, max_bytes: int, *, committed: bool) -> int:
-        """How many bytes a ``read`` would give, at most ``max_bytes``, without making it."""
+    def available(self, offset: int, enough: int, *, committed: bool) -> int:
+        """How many bytes there are to read from an offset on; counts no further than ``enough``."""
         limit, size = self.limit(committed=committed), 0
         for position in range(self._index(offset), len(self._batches)):
             batch = self._batches[position]
-            if batch.header.base_offset >= limit or size >= max_bytes:
+            if batch.header.base_offset >= limit or size >= enough:
                 break
             size += len(batch.data)
-        return min(size, max_bytes)
+        return min(size, enough)
 
     def records(
         self, offset: int, max_records: int, *, committed: bool

@@ -221,6 +221,12 @@ class Transactions:
                 f"group {group_id!r} is not part of transaction {transactional_id!r}",
             )
 
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """Take deleted partitions out of every transaction."""
+        for known in self._by_id.values():
+            for partition in partitions:
+                known.partitions.pop(partition, None)
+
     # Timers.
 
     def expire(self, now: float) -> None:

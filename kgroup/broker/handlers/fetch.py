@@ -116,7 +116,7 @@ def _enough(call: Call, wanted: Sequence[_Wanted]) -> bool:
             return True
         found += entry.log.available(
             entry.partition.fetch_offset,
-            entry.partition.partition_max_bytes,
+            min(entry.partition.partition_max_bytes, request.min_bytes - found),
             committed=request.isolation_level == _READ_COMMITTED,
         )
         if found >= request.min_bytes:

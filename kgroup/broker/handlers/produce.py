@@ -12,12 +12,11 @@ from kio.schema.errors import ErrorCode
 
 from kgroup.broker import batches
 from kgroup.broker.answer import Answer
-from kgroup.broker.call import NO_ANSWER, Call
+from kgroup.broker.call import NO_ACKS, NO_ANSWER, Call
 from kgroup.broker.refusal import RefusedError
 from kgroup.model import TopicPartition
 
 _ACKS: Final = (-1, 0, 1)
-_NO_ACKS: Final = 0
 
 
 async def produce(call: Call) -> Answer | None:
@@ -35,7 +34,7 @@ async def produce(call: Call) -> Answer | None:
             for topic in request.topic_data
         ]
     }
-    if request.acks != _NO_ACKS:
+    if request.acks != NO_ACKS:
         return answer
     for topic in answer["responses"]:
         for part in topic["partition_responses"]:
