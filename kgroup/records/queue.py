@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import chain
 from typing import final
 
 import trio
@@ -98,22 +99,24 @@ class PartitionQueue:
 
     def take(self, limit: int) -> tuple[Sequence[Message], int]:
         """The next records, at most ``limit``, and their bytes; the position moves past them."""
-        messages: Sequence[Message] = ()
-        taken_size = 0
-        while self._runs and (room := limit - len(messages)) > 0:
+        parts: list[Sequence[Message]] = []
+        room, taken_size = limit, 0
+        while self._runs and room:
             run = self._runs[0]
             left = len(run.messages) - run.start
             if left <= room:
                 self._runs.popleft()
-                part = run.messages[run.start :] if run.start else run.messages
-                part_size = run.size
+                parts.append(run.messages[run.start :] if run.start else run.messages)
+                room -= left
+                taken_size += run.size
             else:
-                part = run.messages[run.start : run.start + room]
+                parts.append(run.messages[run.start : run.start + room])
                 part_size = run.size * room // left
                 run.start += room
                 run.size -= part_size
-            messages = [*messages, *part] if messages else part
-            taken_size += part_size
+                room = 0
+                taken_size += part_size
+        messages = parts[0] if len(parts) == 1 else list(chain.from_iterable(parts))
         self.position = offset_of(messages[-1]) + 1
         self.records -= len(messages)
         self.size -= taken_size

@@ -136,8 +136,8 @@ class QueuedSource:
     ) -> Batch:
         """Wait for the next batch of any of these opened partitions; see ``RecordSource``.
 
-        An offset out of range is raised once, and the partition then gives nothing until
-        ``seek``; a ``FetchError`` is raised by every call that reads the partition.
+        What was fetched before a fault is handed out first. Then every call that names the
+        partition raises it, in turn with the other partitions' records, until ``seek``.
 
         Raises:
             OffsetOutOfRangeError: a position is outside of its log.
@@ -261,11 +261,8 @@ class QueuedSource:
 
     def _hand_out(self, queue: PartitionQueue, epoch: int, limit: int) -> Batch:
         if not queue.records and queue.fault is not None:
-            fault = queue.fault
-            if isinstance(fault, OutOfRange):
-                queue.fault = None
             self._turn(queue)
-            raise fault.error()
+            raise queue.fault.error()
         messages, size = queue.take(limit)
         self._turn(queue)
         if queue.held and self._ledger.far_below_share(queue.records, queue.size, self._sharing):
