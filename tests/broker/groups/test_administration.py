@@ -1,0 +1,113 @@
+"""Groups described, listed and deleted."""
+
+from __future__ import annotations
+
+import pytest
+
+from kgroup.broker.groups.answers import (
+    DeletedGroup,
+    DescribedGroup,
+    DescribedMember,
+    GroupsDeleted,
+    GroupsDescribed,
+    GroupsListed,
+    ListedGroup,
+)
+from kgroup.broker.groups.codes import ErrorCode
+from kgroup.broker.groups.requests import DeleteGroups, DescribeGroups, ListGroups
+from kgroup.broker.groups.states import DEAD
+from tests.broker.groups.bench import Bench, subscription
+
+
+def described(bench: Bench, group_id: str = "g", version: int = 6) -> DescribedGroup:
+    """A DescribeGroups of one group."""
+    request = DescribeGroups(version=version, group_ids=(group_id,))
+    return bench.ask(request, GroupsDescribed).groups[0]
+
+
+def test_absent_group_is_dead() -> None:
+    """From v6 on an absent group is an error besides."""
+    assert described(Bench(), version=5) == DescribedGroup(group_id="g", state="Dead")
+    answer = described(Bench())
+    assert (answer.error, answer.state) == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
+    assert answer.error_message == "Group g not found."
+
+
+def test_description_follows_the_group() -> None:
+    """Protocol and metadata show in Stable only, assignments until the next ones."""
+    bench = Bench()
+    m1 = bench.client("m1", instance="i1")
+    bench.form(m1)
+    member = DescribedMember(
+        member_id=m1.id,
+        group_instance_id="i1",
+        client_id="m1",
+        client_host="/127.0.0.1",
+        metadata=subscription("t1"),
+        assignment=b"m1",
+    )
+    assert described(bench) == DescribedGroup(
+        group_id="g",
+        state="Stable",
+        protocol_type="consumer",
+        protocol_name="range",
+        members=(member,),
+    )
+    m2 = bench.client("m2")
+    m2.enlist()
+    m2.join()
+    answer = described(bench)
+    assert (answer.state, answer.protocol_name) == ("PreparingRebalance", "")
+    assert [(one.metadata, one.assignment) for one in answer.members] == [(b"", b"m1"), (b"", b"")]
+    m1.leave(m2)
+    assert described(bench) == DescribedGroup(group_id="g", state="Empty", protocol_type="consumer")
+
+
+@pytest.mark.parametrize(
+    ("states", "types", "expected"),
+    [
+        ((), (), {"empty", "simple", "stable"}),
+        (("Stable",), (), {"stable"}),
+        (("empty", "DEAD"), (), {"empty", "simple"}),
+        ((), ("Classic",), {"empty", "simple", "stable"}),
+        (("stable",), ("consumer",), set()),
+        ((), ("nonsense",), set()),
+    ],
+)
+def test_list_filters(states: tuple[str, ...], types: tuple[str, ...], expected: set[str]) -> None:
+    """Filters ignore case; every group here is of type classic."""
+    bench = Bench()
+    bench.form(bench.client("m1", group_id="stable"))
+    leaver = bench.client("m2", group_id="empty")
+    bench.form(leaver)
+    leaver.leave()
+    bench.client("nobody", group_id="simple").commit()
+    groups = bench.ask(ListGroups(states=states, types=types), GroupsListed).groups
+    assert {group.group_id for group in groups} == expected
+    simple = ListedGroup(group_id="simple", protocol_type="", state="Empty", type="classic")
+    assert all(group == simple for group in groups if group.group_id == "simple")
+
+
+def test_only_empty_groups_are_deleted() -> None:
+    """Absent 69, with members 68, Empty goes with its offsets and ids; twice named is once."""
+    bench = Bench()
+    m1 = bench.client("m1", group_id="live")
+    bench.form(m1)
+    nobody = bench.client("nobody", group_id="empty")
+    nobody.commit()
+    nobody.commit_in_transaction("t1-1")
+    pending = bench.client("m2", group_id="empty")
+    pending.enlist()
+    request = DeleteGroups(group_ids=("absent", "live", "empty", "empty", ""))
+    assert bench.ask(request, GroupsDeleted).groups == (
+        DeletedGroup(group_id="absent", error=ErrorCode.GROUP_ID_NOT_FOUND),
+        DeletedGroup(group_id="live", error=ErrorCode.NON_EMPTY_GROUP),
+        DeletedGroup(group_id="empty"),
+        DeletedGroup(group_id="", error=ErrorCode.GROUP_ID_NOT_FOUND),
+    )
+    assert bench.state("empty") is DEAD
+    bench.coordinator.complete_transaction(7, committed=True)
+    nobody.commit("t2-0")
+    assert bench.fetch(group_id="empty") == {"t2-0": 1}
+    assert pending.joined().error is ErrorCode.UNKNOWN_MEMBER_ID
+    bench.sleep(100)

@@ -1,0 +1,117 @@
+"""A group's data and its small operations."""
+
+from __future__ import annotations
+
+import pytest
+
+from kgroup.broker.groups.group import Group
+from kgroup.broker.groups.members import Member, Parked
+from kgroup.broker.groups.requests import Protocol
+from kgroup.broker.groups.states import STABLE
+from tests.broker.groups.bench import subscription
+
+
+def member(member_id: str, *protocols: str, instance: str | None = None) -> Member:
+    """A member that subscribes to a topic of its own name."""
+    return Member(
+        member_id=member_id,
+        group_instance_id=instance,
+        client_id="c",
+        client_host="h",
+        rebalance_timeout=1.0,
+        session_timeout=1.0,
+        protocols=tuple(Protocol(name, subscription(member_id)) for name in protocols),
+    )
+
+
+def test_first_member_leads_and_names_the_type_and_another_follows() -> None:
+    """A leader that goes is followed by the oldest member, the last one by nobody."""
+    group = Group("g")
+    group.add(member("a", "range"), "consumer")
+    group.add(member("b", "range"), "consumer")
+    assert (group.leader, group.protocol_type) == ("a", "consumer")
+    group.remove("a")
+    assert group.leader == "b"
+    group.remove("b")
+    assert group.leader is None
+    assert group.remove("b") is None
+
+
+def test_joins_are_counted_through_parking_and_removal() -> None:
+    """Parked joins count once, however often repeated, and go with their member."""
+    group = Group("g")
+    a, b = member("a", "range"), member("b", "range")
+    group.add(a, "consumer")
+    group.add(b, "consumer")
+    assert group.park_join(a, Parked(1)) is None
+    assert group.park_join(a, Parked(2)) == Parked(1)
+    assert group.joined == 1
+    assert not group.all_joined
+    group.park_join(b, Parked(3))
+    assert group.all_joined
+    group.pending["c"] = None
+    assert not group.all_joined
+    group.remove("c")
+    group.remove("b")
+    assert group.joined == 1
+    assert group.unpark_join(a) == Parked(2)
+    assert group.unpark_join(a) is None
+    assert group.joined == 0
+
+
+def test_replaced_member_keeps_place_and_work() -> None:
+    """A static member's new id leads where the old one led, and has its assignment."""
+    group = Group("g")
+    old = member("a", "range", instance="i")
+    old.assignment = b"work"
+    group.add(old, "consumer")
+    new = group.replace("i", "b")
+    assert group.leader == group.member_of_instance("i") == "b"
+    assert group.instance("i") is new
+    assert new.assignment == b"work"
+    assert list(group.members) == ["b"]
+
+
+def test_election_among_common_protocols() -> None:
+    """Only what all support can win; asking what would win changes nothing."""
+    group = Group("g")
+    a, b = member("a", "x", "range", "sticky"), member("b", "sticky", "range")
+    group.add(a, "consumer")
+    group.add(b, "consumer")
+    assert group.elect_protocol() == "range"
+    turned = member("a", "sticky", "range").protocols
+    assert group.protocol_if(a, turned) == "sticky"
+    assert group.elect_protocol() == "range"
+
+
+def test_support_depends_on_who_is_there() -> None:
+    """An Empty group takes any type and protocol; others want theirs."""
+    group = Group("g")
+    some = member("x", "range", "new").protocols
+    assert group.supports("anything", some)
+    assert not group.supports("anything", ())
+    assert not group.supports("", some)
+    group.add(member("a", "range"), "consumer")
+    group.state = STABLE
+    assert group.supports("consumer", some)
+    assert not group.supports("connect", some)
+    assert not group.supports("consumer", some[1:])
+
+
+def test_subscribed_topics() -> None:
+    """Known after a join of consumers; unknown for other types, or without a protocol."""
+    group = Group("g")
+    assert group.read_topics() is None
+    group.add(member("a", "range"), "consumer")
+    assert group.read_topics() is None
+    group.protocol_name = "range"
+    group.add(member("b", "range"), "consumer")
+    assert group.read_topics() == {"a", "b"}
+    group.protocol_type = "connect"
+    assert group.read_topics() is None
+
+
+def test_selected_protocol_is_not_asked_for_before_there_is_one() -> None:
+    """The error names the group."""
+    with pytest.raises(RuntimeError, match="'g' has no protocol"):
+        _ = Group("g").selected

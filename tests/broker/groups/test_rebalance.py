@@ -1,0 +1,296 @@
+"""How a rebalance begins, waits and completes, and what its timers do."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from kgroup.broker.groups.answers import Joined, Synced
+from kgroup.broker.groups.codes import ErrorCode
+from kgroup.broker.groups.states import COMPLETING, EMPTY, PREPARING, STABLE
+from tests.broker.groups.bench import SETTINGS, Bench, Client, subscription
+
+DELAY = attrs.evolve(SETTINGS, initial_rebalance_delay=1.0)
+UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def static(bench: Bench, label: str, rebalance: float = 60.0) -> Client:
+    """A client that joins with its first request."""
+    return bench.client(label, instance=label, rebalance=rebalance)
+
+
+# The initial delay
+
+
+def answered_after(bench: Bench, ticket: int) -> float:
+    """How long it takes until a request is answered."""
+    start = bench.now
+    while bench.is_parked(ticket):
+        at = bench.coordinator.next_timer
+        assert at is not None
+        bench.sleep(at - bench.now)
+    return round(bench.now - start, 6)
+
+
+def test_first_join_waits_the_initial_delay() -> None:
+    """A member alone waits one period, however short its rebalance time-out."""
+    for rebalance in (60.0, 0.3):
+        bench = Bench(DELAY)
+        assert answered_after(bench, static(bench, "m1", rebalance).join()) == 1.0
+
+
+@pytest.mark.parametrize(("rebalance", "expected"), [(60.0, 3.0), (2.5, 2.5), (1.0, 1.0)])
+def test_newcomers_extend_the_delay_up_to_the_first_members_timeout(
+    rebalance: float, expected: float
+) -> None:
+    """Each period with a newcomer adds one, until the first member's time-out is used up."""
+    bench = Bench(DELAY)
+    start = bench.now
+    first = static(bench, "m0", rebalance).join()
+    for at in (0.6, 1.2, 1.8):
+        bench.sleep(start + at - bench.now)
+        if bench.is_parked(first):
+            static(bench, f"m{at}", 600.0).join()
+    answered_after(bench, first)
+    assert bench.group().since == pytest.approx(start + expected)
+
+
+def test_member_that_joins_again_is_no_newcomer() -> None:
+    """Neither a repeated join nor an id that is handed out extends the delay."""
+    bench = Bench(DELAY)
+    m1 = bench.client("m1")
+    m1.enlist()
+    m1.join()
+    bench.sleep(0.5)
+    again = m1.join()
+    bench.client("m2").enlist()
+    assert answered_after(bench, again) == 0.5
+
+
+def test_everyone_leaving_the_initial_delay_empties_the_group_at_its_end() -> None:
+    """The wait runs its time, then the group is Empty in generation 1."""
+    bench = Bench(DELAY)
+    m1 = bench.client("m1")
+    m1.enlist()
+    m1.join()
+    m1.leave()
+    assert bench.state() is PREPARING
+    bench.sleep(1.0)
+    assert bench.state() is EMPTY
+    assert bench.group().generation_id == 1
+
+
+def test_end_of_a_pending_session_completes_even_an_initial_wait() -> None:
+    """As in Kafka: the expiry of an id completes a join that waits for nobody else."""
+    bench = Bench(DELAY)
+    bench.client("m2", session=0.3).enlist()
+    join = static(bench, "m1").join()
+    assert answered_after(bench, join) == 0.3
+
+
+def test_later_rebalances_do_not_wait() -> None:
+    """Only a group that was empty waits; one that was emptied waits again."""
+    bench = Bench(DELAY)
+    m1, m2 = static(bench, "m1"), static(bench, "m2")
+    first = m1.join()
+    bench.sleep(1.0)
+    m1.take(first)
+    second = m2.join()
+    m1.joined()
+    assert not bench.is_parked(second)
+    m2.take(second)
+    m1.leave(m2)
+    assert answered_after(bench, static(bench, "m3").join()) == 1.0
+
+
+def test_newcomers_of_a_wait_without_time_left_are_remembered() -> None:
+    """Kafka's flag outlives a wait that could not be extended, and extends the next one."""
+    bench = Bench(DELAY)
+    m1, m2 = static(bench, "m1", 1.0), static(bench, "m2", 1.0)
+    first, second = m1.join(), m2.join()
+    bench.sleep(1.0)
+    m1.take(first)
+    m2.take(second)
+    m1.leave(m2)
+    assert bench.state() is EMPTY
+    assert answered_after(bench, static(bench, "m3").join()) == 2.0
+
+
+# Completion
+
+
+def test_unjoined_dynamic_members_are_dropped_at_the_rebalance_timeout() -> None:
+    """The longest time-out of the members counts; who has come goes on, with a new leader."""
+    bench = Bench()
+    m1, m2 = bench.client("m1", rebalance=2.0), bench.client("m2", rebalance=1.0)
+    bench.form(m1, m2)
+    m2.protocols = {"range": subscription("t2")}
+    rejoin = m2.join()
+    bench.sleep(1.99)
+    assert bench.is_parked(rejoin)
+    bench.sleep(0.02)
+    answer = m2.take(rejoin)
+    assert answer.leader == m2.id
+    assert [member.member_id for member in answer.members] == [m2.id]
+    assert m1.heartbeat() is UNKNOWN
+
+
+def test_pending_ids_outlive_the_rebalance_timeout() -> None:
+    """The join completes without them; the id is good until its session ends."""
+    bench = Bench()
+    m1, m2 = bench.client("m1", rebalance=1.0), bench.client("m2")
+    bench.form(m1)
+    m2.enlist()
+    rejoin = m1.join()
+    bench.sleep(1.01)
+    assert m1.take(rejoin).generation_id == 2
+    assert bench.is_parked(m2.join())
+
+
+def test_new_rebalance_sends_parked_syncs_away() -> None:
+    """A newcomer's join answers waiting syncs with 27 and empties assignments."""
+    bench = Bench()
+    m1, m2, m3 = bench.client("m1"), bench.client("m2"), bench.client("m3")
+    bench.form(m1, m2)
+    m1.protocols = m2.protocols = {"range": subscription("t2")}
+    joins = [m1.join(), m2.join()]
+    m1.take(joins[0])
+    m2.take(joins[1])
+    assert bench.group().members[m2.id].assignment == b"m2"
+    sync = m2.sync()
+    m3.enlist()
+    m3.join()
+    assert bench.answered(sync, Synced).error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert bench.group().members[m2.id].assignment == b""
+
+
+# Sessions
+
+
+def test_silent_member_is_removed() -> None:
+    """A session that ends removes the member, and the others are to join again."""
+    bench = Bench()
+    m1, m2 = bench.client("m1"), bench.client("m2", session=1.0)
+    bench.form(m1, m2)
+    bench.sleep(0.9)
+    m2.heartbeat()
+    bench.sleep(0.9)
+    assert bench.state() is STABLE
+    bench.sleep(0.11)
+    assert bench.state() is PREPARING
+    assert m2.heartbeat() is UNKNOWN
+    assert m1.joined().generation_id == 3
+
+
+def test_waiting_members_are_spared() -> None:
+    """A session that ends while a join or sync is parked does not count."""
+    bench = Bench()
+    m1 = bench.client("m1")
+    m2 = bench.client("m2", session=1.0)
+    bench.form(m1, m2)
+    m2.protocols = m1.protocols = {"range": subscription("t2")}
+    rejoin = m2.join()
+    bench.sleep(30)
+    assert bench.is_parked(rejoin)
+    m1.joined()
+    m2.take(rejoin)
+    sync = m2.sync()
+    bench.sleep(30)
+    assert bench.is_parked(sync)
+    m1.synced({m2: "a"})
+    bench.sleep(0.99)
+    assert m2.id in bench.group().members
+    bench.sleep(0.02)
+    assert m2.id not in bench.group().members
+
+
+def test_new_members_join_is_kept_for_five_minutes() -> None:
+    """A new member is not spared: after 300 s its parked join gets 25."""
+    bench = Bench()
+    m1 = bench.client("m1", rebalance=1000.0, session=1000.0)
+    bench.form(m1)
+    m2 = bench.client("m2", session=1.0)
+    m2.enlist()
+    join = m2.join()
+    bench.sleep(299.9)
+    assert bench.is_parked(join)
+    bench.sleep(0.2)
+    assert bench.answered(join, Joined) == Joined(error=UNKNOWN)
+    assert bench.state() is PREPARING
+    assert m1.joined().generation_id == 2
+
+
+def test_commits_keep_a_member_while_preparing_and_stable() -> None:
+    """An OffsetCommit is a sign of life, a TxnOffsetCommit is none."""
+    bench = Bench()
+    m1, m2 = bench.client("m1"), bench.client("m2", session=1.0)
+    bench.form(m1, m2)
+    for _ in range(3):
+        bench.sleep(0.9)
+        assert m2.commit() is ErrorCode.NONE
+    m1.join()
+    for _ in range(3):
+        bench.sleep(0.9)
+        assert m2.commit() is ErrorCode.NONE
+    bench.sleep(0.9)
+    assert m2.commit_in_transaction() is ErrorCode.NONE
+    bench.sleep(0.2)
+    assert m2.id not in bench.group().members
+
+
+# Syncs that do not come
+
+
+def test_members_that_do_not_sync_are_dropped() -> None:
+    """One rebalance time-out after the join completed; heartbeats do not help, nor Stable."""
+    bench = Bench()
+    m1, m2, m3 = (bench.client(label, rebalance=1.0) for label in ("m1", "m2", "m3"))
+    bench.form(m1, m2, m3, synced=False)
+    m1.sync({})
+    m3.sync()
+    bench.sleep(0.9)
+    assert m2.heartbeat() is ErrorCode.NONE
+    bench.sleep(0.11)
+    assert bench.state() is PREPARING
+    assert set(bench.group().members) == {m1.id, m3.id}
+
+
+def test_leader_that_does_not_sync_is_dropped_and_waiters_sent_to_join() -> None:
+    """Waiting followers get 27 and stay members."""
+    bench = Bench()
+    m1, m2 = bench.client("m1", rebalance=1.0), bench.client("m2", rebalance=1.0)
+    bench.form(m1, m2, synced=False)
+    sync = m2.sync()
+    bench.sleep(1.01)
+    assert bench.answered(sync, Synced).error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert set(bench.group().members) == {m2.id}
+
+
+def test_generation_in_which_nobody_syncs_ends_empty() -> None:
+    """Everybody is dropped, and the group is Empty in the next generation."""
+    bench = Bench()
+    m1, m2 = bench.client("m1", rebalance=1.0), bench.client("m2", rebalance=1.0)
+    bench.form(m1, m2, synced=False)
+    bench.sleep(1.01)
+    assert bench.state() is EMPTY
+    assert bench.group().generation_id == 3
+
+
+def test_all_syncs_stop_the_timer() -> None:
+    """Once every member has synced, nobody is dropped."""
+    bench = Bench()
+    m1, m2 = bench.client("m1", rebalance=1.0), bench.client("m2", rebalance=1.0)
+    bench.form(m1, m2)
+    bench.sleep(5)
+    assert bench.state() is STABLE
+
+
+def test_zero_delay_completes_with_the_timer() -> None:
+    """Without a delay an empty group's join completes with a timer that is due at once."""
+    bench = Bench()
+    answers = bench.coordinator.handle(bench.now, static(bench, "m1").joining(), 99)
+    assert answers == []
+    assert bench.coordinator.next_timer == bench.now
+    (answer,) = bench.coordinator.expire(bench.now)
+    assert answer.ticket == 99
+    assert bench.state() is COMPLETING

@@ -1,0 +1,102 @@
+"""Offsets and groups that have outlived their use."""
+
+from __future__ import annotations
+
+import attrs
+
+from kgroup.broker.groups.answers import OffsetsCommitted
+from kgroup.broker.groups.requests import OffsetCommit
+from kgroup.broker.groups.states import DEAD, EMPTY, STABLE
+from tests.broker.groups.bench import SETTINGS, Bench, subscription, to_commit
+
+WEEK = 7 * 24 * 3600.0
+FOREVER = attrs.evolve(SETTINGS, max_session_timeout=10 * WEEK)
+
+
+def test_simple_groups_offsets_expire_one_by_one() -> None:
+    """Without members ever, an offset's own age counts; with the last the group goes."""
+    bench = Bench()
+    nobody = bench.client("nobody")
+    nobody.commit("t1-0")
+    bench.sleep(3600)
+    nobody.commit("t1-1")
+    bench.sleep(WEEK - 3000)
+    assert bench.fetch() == {"t1-1": 1}
+    bench.sleep(3600)
+    assert bench.state() is DEAD
+    assert bench.fetch() == {}
+
+
+def test_emptied_group_keeps_its_offsets_for_the_retention() -> None:
+    """From the moment a group is Empty all its offsets are kept for a week, however old."""
+    bench = Bench(FOREVER)
+    m1 = bench.client("m1", session=5 * WEEK, protocols={"range": subscription("t1")})
+    bench.form(m1)
+    m1.commit("t1-0")
+    bench.sleep(2 * WEEK)
+    assert bench.fetch() == {"t1-0": 1}
+    m1.leave()
+    bench.sleep(WEEK - 601)
+    assert bench.fetch() == {"t1-0": 1}
+    bench.sleep(1300)
+    assert bench.state() is DEAD
+
+
+def test_stable_consumers_lose_offsets_of_topics_they_do_not_use() -> None:
+    """In a Stable group of consumers only topics that nobody subscribes to expire."""
+    bench = Bench(FOREVER)
+    m1 = bench.client("m1", session=5 * WEEK)
+    bench.form(m1)
+    m1.commit("t1-0")
+    m1.commit("t2-0")
+    bench.sleep(WEEK + 601)
+    assert bench.fetch() == {"t1-0": 1}
+    assert bench.state() is STABLE
+
+
+def test_other_groups_with_members_keep_everything() -> None:
+    """Where it is not known what members use, nothing expires."""
+    bench = Bench(FOREVER)
+    worker = bench.client("w", session=5 * WEEK, protocol_type="connect")
+    bench.form(worker)
+    worker.commit("t1-0")
+    bench.sleep(2 * WEEK)
+    assert bench.fetch() == {"t1-0": 1}
+
+
+def test_open_transaction_keeps_group_and_offset() -> None:
+    """An offset with a pending one does not expire, nor its group, until the transaction ends."""
+    bench = Bench()
+    nobody = bench.client("nobody")
+    nobody.commit("t1-0")
+    nobody.commit_in_transaction("t1-0", 2)
+    bench.sleep(2 * WEEK)
+    assert bench.fetch() == {"t1-0": 1}
+    bench.coordinator.complete_transaction(7, committed=False)
+    bench.sleep(601)
+    assert bench.state() is DEAD
+
+
+def test_group_with_only_a_pending_offset_stays() -> None:
+    """A group without offsets is deleted at the next check, but not during a transaction."""
+    bench = Bench()
+    bench.client("nobody").commit_in_transaction("t1-0", 2)
+    bench.client("m1", group_id="h", session=1800.0).enlist()
+    assert bench.state("h") is EMPTY
+    bench.sleep(601)
+    assert bench.state("g") is EMPTY
+    assert bench.state("h") is DEAD
+
+
+def test_retention_time_of_old_commits() -> None:
+    """OffsetCommit v2 to v4 may say how long an offset is kept."""
+    bench = Bench()
+    for kept, partition in ((60.0, "t1-0"), (5 * WEEK, "t1-1")):
+        request = OffsetCommit(
+            group_id="g", version=2, retention_time=kept, offsets=(to_commit(partition, 1),)
+        )
+        bench.ask(request, OffsetsCommitted)
+    bench.sleep(601)
+    assert bench.fetch() == {"t1-1": 1}
+    bench.sleep(4 * WEEK)
+    assert bench.fetch() == {"t1-1": 1}

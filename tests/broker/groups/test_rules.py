@@ -1,0 +1,64 @@
+"""The interpreter of the tables."""
+
+from __future__ import annotations
+
+import pytest
+
+from kgroup.broker.groups.codes import ErrorCode
+from kgroup.broker.groups.group import Group
+from kgroup.broker.groups.rules import Row, run
+from kgroup.broker.groups.states import EMPTY, PREPARING, STABLE
+from kgroup.broker.groups.timers import Timers
+from kgroup.broker.groups.turn import Turn
+from tests.broker.groups.bench import SETTINGS
+
+
+def a_turn() -> Turn:
+    """An event in an empty group."""
+    return Turn(now=0.0, settings=SETTINGS, timers=Timers(), new_id=lambda: "id", group=Group("g"))
+
+
+def prepare(turn: Turn) -> None:
+    """Go where an Empty group may go."""
+    turn.group.enter(PREPARING, turn.now)
+
+
+def test_first_fitting_row_wins() -> None:
+    """Rows of other states and rows with a condition that fails are passed over."""
+    table = (
+        Row({STABLE}, error=ErrorCode.FENCED_INSTANCE_ID),
+        Row({EMPTY}, (lambda _: True, lambda _: False), error=ErrorCode.INVALID_GROUP_ID),
+        Row({EMPTY}, error=ErrorCode.UNKNOWN_MEMBER_ID),
+        Row({EMPTY}),
+    )
+    assert run(table, a_turn()) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_row_enters_the_state_that_it_names_and_no_other() -> None:
+    """An action that goes elsewhere, or a row that says it goes and does not, is a defect."""
+    assert run((Row({EMPTY}, then=(prepare,), to=PREPARING),), a_turn()) is ErrorCode.NONE
+    with pytest.raises(RuntimeError, match="its rule says None"):
+        run((Row({EMPTY}, then=(prepare,)),), a_turn())
+    with pytest.raises(RuntimeError, match="went through \\[\\]"):
+        run((Row({EMPTY}, to=PREPARING),), a_turn())
+
+
+def test_a_row_within_a_row_answers_for_its_own_state() -> None:
+    """What an inner table enters is not held against the outer row."""
+
+    def inner(turn: Turn) -> None:
+        run((Row({EMPTY}, then=(prepare,), to=PREPARING),), turn)
+
+    assert run((Row({EMPTY}, then=(inner,)),), a_turn()) is ErrorCode.NONE
+
+
+def test_no_rule_is_an_error_that_names_the_group() -> None:
+    """An event that no row fits is a gap in the table."""
+    with pytest.raises(RuntimeError, match="group 'g' has no rule in GroupState.EMPTY"):
+        run((), a_turn())
+
+
+def test_states_are_entered_from_their_predecessors_only() -> None:
+    """A group cannot become Stable out of Empty."""
+    with pytest.raises(RuntimeError, match="cannot follow"):
+        Group("g").enter(STABLE, 0.0)
