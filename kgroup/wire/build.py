@@ -13,7 +13,7 @@ import dataclasses
 import importlib
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from types import NoneType
 from typing import Any, Final
 
@@ -44,7 +44,7 @@ class UnknownErrorCode(int):
 _ERROR_CODES: Final[Mapping[int, ErrorCode]] = {code.value: code for code in ErrorCode}
 
 
-def error_code(number: int) -> ErrorCode | UnknownErrorCode:
+def error_code(number: int, /) -> ErrorCode | UnknownErrorCode:
     """Give kio's `ErrorCode` of a number, or an `UnknownErrorCode` that keeps it."""
     known = _ERROR_CODES.get(number)
     return UnknownErrorCode(number) if known is None else known
@@ -129,10 +129,7 @@ def _converter(entity_type: Any, field: dataclasses.Field[Any]) -> Callable[[Any
     shape = field_shape(field)
     convert_one: Callable[[Any], Any] | None = None
     if shape.entity is not None:
-        nested = shape.entity
-
-        def convert_one(value: Any) -> Any:
-            return build(nested, value) if isinstance(value, Mapping) else value
+        convert_one = partial(_entity, shape.entity)
     elif field.metadata.get("kafka_type") == "error_code":
         convert_one = error_code
     if not shape.is_array:
@@ -150,6 +147,10 @@ def _converter(entity_type: Any, field: dataclasses.Field[Any]) -> Callable[[Any
         return tuple(value) if convert_one is None else tuple(map(convert_one, value))
 
     return convert_all
+
+
+def _entity(entity_type: Any, value: Any) -> Any:
+    return build(entity_type, value) if isinstance(value, Mapping) else value
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -98,8 +98,9 @@ class Connection:
         """
         name = broker or f"{host}:{port}"
         step = "no connection to"
+        asked = SPOKEN[_NEGOTIATION].highest
         with trio.move_on_after(timeout):
-            for asked in (SPOKEN[_NEGOTIATION].highest, SPOKEN[_NEGOTIATION].lowest):
+            while True:
                 try:
                     stream = await opener(host, port)
                 except OSError as error:
@@ -107,11 +108,14 @@ class Connection:
                 connection = cls(stream, client_id=client_id, broker=name, max_frame=max_frame)
                 step = "no answer to ApiVersions from"
                 try:
-                    if await connection._negotiate(asked):
-                        return connection
-                except BaseException:
+                    await connection._negotiate(asked)
+                    return connection
+                except BaseException as error:
                     await connection.aclose()
-                    raise
+                    if not _hung_up(error) or asked == SPOKEN[_NEGOTIATION].lowest:
+                        raise
+                # Some brokers end the connection on a version that they do not know.
+                asked = SPOKEN[_NEGOTIATION].lowest
         raise RequestTimeoutError(f"{step} {name} within {timeout:.3g} s")
 
     @property
@@ -261,25 +265,23 @@ class Connection:
 
     async def _break(self, why: str) -> None:
         self._broken = self._broken or why
-        await trio.aclose_forcefully(self._stream)
+        # Shielded so that a pending cancellation takes the place of neither answer nor error;
+        # closing forcefully does not wait for anything.
+        with trio.CancelScope(shield=True):
+            await trio.aclose_forcefully(self._stream)
 
-    async def _negotiate(self, asked: int) -> bool:
-        """Learn the broker's versions; False if it hung up on this version of the question."""
+    async def _negotiate(self, asked: int) -> None:
+        """Learn the broker's versions, asking in this version first."""
         correlation_id, body = self._encode(_NEGOTIATION, asked, _software)
-        try:
-            answer = await self._exchange(_NEGOTIATION, correlation_id, body, _nothing)
-        except ConnectionLostError as error:
-            if error.answer_begun or asked == SPOKEN[_NEGOTIATION].lowest:
-                raise
-            return False
+        answer = await self._exchange(_NEGOTIATION, correlation_id, body, _nothing)
         if _error_number(answer) == ErrorCode.unsupported_version:
-            return await self._negotiate(self._lower_version(asked, answer))
+            await self._negotiate(self._lower_version(asked, answer))
+            return
         entity = await self._decode(_NEGOTIATION, asked, answer)
         if entity.error_code:
             code = error_code(entity.error_code)
             raise BrokerError(code.value, code.name.upper(), spelled(_NEGOTIATION))
         self._offered = {key.api_key: (key.min_version, key.max_version) for key in entity.api_keys}
-        return True
 
     def _lower_version(self, refused: int, answer: bytes) -> int:
         """The version to ask in after UNSUPPORTED_VERSION, whose answer has the form of v0."""
@@ -293,6 +295,10 @@ class Connection:
         offered = {key.api_key: key.max_version for key in entity.api_keys}
         highest = offered.get(API_KEYS[_NEGOTIATION], lowest)
         return highest if lowest < highest < refused else lowest
+
+
+def _hung_up(error: BaseException) -> bool:
+    return isinstance(error, ConnectionLostError) and not error.answer_begun
 
 
 def _error_number(answer: bytes) -> int | None:

@@ -110,6 +110,18 @@ def test_a_field_that_a_version_lacks_is_dropped_if_it_says_nothing(version: int
             "OffsetFetchRequest v8 has no field topics",
         ),
         ("heartbeat", 4, HEARTBEAT | {"typo": None}, "no version of .* has a field typo"),
+        (
+            "leave_group",
+            5,
+            {"group_id": "g", "members": [{"member_id": "m", "typo": None}]},
+            "no version of MemberIdentity has a field typo",
+        ),
+        (
+            "leave_group",
+            5,
+            {"group_id": "g", "members": [{"member_id": "m"}, {"member_id": 1}]},
+            "members.member_id cannot hold this int",
+        ),
         ("heartbeat", 4, {"group_id": "g"}, "HeartbeatRequest v4 needs generation_id, member_id"),
         (
             "heartbeat",

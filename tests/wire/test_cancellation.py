@@ -10,6 +10,7 @@ import trio.testing
 from trio.testing import MockClock
 
 from kgroup.errors import ConnectionLostError, RequestTimeoutError
+from kgroup.wire.border import encode_response
 from kgroup.wire.connection import Connection
 from tests.wire.scripted import NO_TIME, Peer, ScriptedBroker
 
@@ -184,6 +185,32 @@ async def test_on_sent_that_raises_sends_nothing(
     with pytest.raises(ZeroDivisionError):
         await connection.ask("heartbeat", HEARTBEAT, timeout=60, on_sent=on_sent)
     await ask(connection)
+
+
+async def test_cancellation_takes_the_place_of_no_answer(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """An answer that has arrived is given although closing comes after it and is cancelled."""
+
+    async def talkative(peer: Peer) -> None:
+        await peer.negotiate()
+        request = await peer.request()
+        scope.cancel()
+        answer = encode_response(
+            "heartbeat", 4, {"error_code": 27, **NO_TIME}, request.correlation_id
+        )
+        await peer.stream.send_all(len(answer).to_bytes(4, "big") + answer + b"more")
+
+    connection = await opened(ScriptedBroker(nursery, talkative))
+    with trio.CancelScope() as scope, trio.CancelScope() as inner:
+
+        def on_sent() -> None:
+            inner.shield = True
+
+        answer = await connection.ask("heartbeat", HEARTBEAT, timeout=60, on_sent=on_sent)
+        inner.shield = False
+        assert answer.error_code == 27
+    assert connection.broken
 
 
 async def test_a_shielded_request_works_while_all_else_is_cancelled(

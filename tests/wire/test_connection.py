@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Awaitable, Callable
+from importlib.metadata import PackageNotFoundError
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from kgroup.errors import (
     RequestTimeoutError,
     UnsupportedVersionError,
 )
+from kgroup.wire import connection as connection_module
 from kgroup.wire.border import encode_response
 from kgroup.wire.connection import Connection
 from kgroup.wire.streams import open_tcp
@@ -259,6 +261,8 @@ async def test_a_request_that_cannot_be_made_is_refused_before_it_is_sent(
         await connection.ask("join_group", {}, timeout=10)
     with pytest.raises(UnsupportedVersionError, match=r"Heartbeat up to v2.*group_instance_id"):
         await connection.ask("heartbeat", {**HEARTBEAT, "group_instance_id": "i"}, timeout=10)
+    with pytest.raises(ValueError, match="OffsetFetchRequest v9 has no field topics"):
+        await connection.ask("offset_fetch", {"groups": [], "topics": [{}]}, timeout=10)
     with pytest.raises(ValueError, match=r"SyncGroupRequest v5 needs .*group_id"):
         await connection.ask("sync_group", {}, timeout=10)
     assert not connection.broken
@@ -455,3 +459,17 @@ async def test_a_missing_field_is_the_callers_mistake(nursery: trio.Nursery) -> 
     with pytest.raises(ValueError, match="no version of HeartbeatRequest has a field typo"):
         await connection.ask("heartbeat", {**HEARTBEAT, "typo": 1}, timeout=10)
     await connection.aclose()
+
+
+def test_without_an_installed_package_the_version_is_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Brokers are told the installed version, or ``unknown`` in a bare source tree."""
+
+    def missing(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(connection_module, "installed_version", missing)
+    assert connection_module._software_version() == "unknown"
+    monkeypatch.setattr(connection_module, "installed_version", lambda _: "1.2.3")
+    assert connection_module._software_version() == "1.2.3"

@@ -140,6 +140,16 @@ def test_a_tagged_field_keeps_to_its_length(tags: bytes, text: str) -> None:
         entity_reader(API_VERSIONS_V4)(bytes(2) + b"\x01" + bytes(4) + tags, 0)
 
 
+def test_a_nullable_entity_is_there_or_not() -> None:
+    """An entity that may be null has a byte before it that says so (KIP-893)."""
+    entity_type: Any = load_response_schema(68, 0)  # ConsumerGroupHeartbeat
+    head = bytes(4) + bytes(2) + b"\0" + b"\0" + bytes(4) + bytes(4)
+    entity, _ = entity_reader(entity_type)(head + b"\xff" + b"\0", 0)
+    assert entity.assignment is None
+    entity, _ = entity_reader(entity_type)(head + b"\x01" + b"\x01\0" + b"\0", 0)
+    assert entity.assignment.topic_partitions == ()
+
+
 def test_an_unknown_error_number_is_kept() -> None:
     """An error that kio cannot name is its number, with a name to print; known ones are kio's."""
     entity, _ = entity_reader(HEARTBEAT_V4)(bytes(4) + b"\x03\xe7\0", 0)
