@@ -1,1 +1,45 @@
-"""How a leader divides the partitions of the group's topics among its members."""
+"""How a leader divides the partitions of the group's topics among its members.
+
+``range`` and ``roundrobin`` give, member by member, what Kafka's Java assignors of these names
+give, so that in a mixed group it makes no difference who leads. A custom one is any object with a
+``name`` and an ``assign`` (``kgroup.protocols.Assignor``); ``check`` looks at what it answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from kgroup.assignors.range import RangeAssignor
+from kgroup.assignors.roundrobin import RoundRobinAssignor
+from kgroup.errors import UsageError
+from kgroup.protocols import Assignor
+
+BUILTIN: Final[Mapping[str, Assignor]] = MappingProxyType(
+    {assignor.name: assignor for assignor in (RangeAssignor(), RoundRobinAssignor())}
+)
+"""The assignors that go by name."""
+
+
+def resolve(assignors: Iterable[str | Assignor]) -> dict[str, Assignor]:
+    """The assignors themselves, by name, in the order given: that of preference.
+
+    Args:
+        assignors: names of built-in ones, and custom ones.
+
+    Raises:
+        UsageError: no built-in assignor has that name, or two have the same.
+    """
+    resolved: dict[str, Assignor] = {}
+    for given in assignors:
+        if isinstance(given, str):
+            if given not in BUILTIN:
+                raise UsageError(f"no assignor {given!r} is built in; {', '.join(BUILTIN)} are")
+            assignor = BUILTIN[given]
+        else:
+            assignor = given
+        if assignor.name in resolved:
+            raise UsageError(f"two assignors have the name {assignor.name!r}")
+        resolved[assignor.name] = assignor
+    return resolved

@@ -1,0 +1,127 @@
+"""Looks at what an assignor answers before the group is told: a leader's mistake is everybody's.
+
+A partition that nobody gets is no mistake, a custom assignor may mean it; it is reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, final
+
+import attrs
+
+from kgroup.errors import InvalidAssignmentError
+from kgroup.model import MemberSubscription, TopicInfo, TopicPartition
+
+_SHOWN: Final = 5
+"""Faults that the error names one by one."""
+
+_Owners = dict[str, list[str | None]]
+"""For each topic, by partition number, the member that has it. Lists, because hashing a million
+partitions takes longer than the assignor did."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class CheckedAssignments:
+    """Assignments that a group can follow.
+
+    Attributes:
+        assignments: for every member of the group its partitions, in the assignor's order.
+        unassigned: partitions that somebody subscribes to and nobody gets, sorted.
+    """
+
+    assignments: Mapping[str, tuple[TopicPartition, ...]]
+    unassigned: tuple[TopicPartition, ...]
+
+
+def check_assignments(
+    assignor: str,
+    topics: Mapping[str, TopicInfo],
+    members: Iterable[MemberSubscription],
+    assignments: Any,
+) -> CheckedAssignments:
+    """Refuse an answer in which a partition is not there, given twice, or given to the wrong one.
+
+    Args:
+        assignor: the assignor's name, for the error.
+        topics: what it was given.
+        members: what it was given.
+        assignments: what it answered; a custom assignor can answer anything.
+
+    Raises:
+        InvalidAssignmentError: it names the first faults and counts them all.
+    """
+    subscriptions = {member.member_id: frozenset(member.topics) for member in members}
+    owners: _Owners = {name: [None] * topic.partitions for name, topic in topics.items()}
+    lists, faults = _lists(assignments, subscriptions)
+    if not faults:
+        faults = list(_faults(owners, subscriptions, lists))
+    if faults:
+        shown = "; ".join(faults[:_SHOWN])
+        more = f"; and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
+        raise InvalidAssignmentError(
+            f"assignor {assignor!r} gave an assignment that no group may follow: {shown}{more}."
+            " It was not sent; no member has got it"
+        )
+    unassigned = (
+        TopicPartition(topic, number)
+        for topic in sorted(frozenset[str]().union(*subscriptions.values()) & topics.keys())
+        for number, owner in enumerate(owners[topic])
+        if owner is None
+    )
+    return CheckedAssignments(
+        assignments={member: lists.get(member, ()) for member in subscriptions},
+        unassigned=tuple(unassigned),
+    )
+
+
+def _lists(
+    assignments: Any, members: Mapping[str, object]
+) -> tuple[dict[str, tuple[TopicPartition, ...]], list[str]]:
+    """The answer as partitions by member, and what keeps it from being that."""
+    if not isinstance(assignments, Mapping):
+        fault = f"it is a {type(assignments).__name__}, not a mapping of member ids to partitions"
+        return {}, [fault]
+    lists: dict[str, tuple[TopicPartition, ...]] = {}
+    faults: list[str] = []
+    for member, given in assignments.items():
+        if member not in members:
+            faults.append(f"{member!r} is no member of the group")
+        elif isinstance(given, str | bytes) or not isinstance(given, Iterable):
+            faults.append(f"member {member!r} gets {given!r}, which is no list of partitions")
+        else:
+            lists[member] = tuple(given)
+            faults.extend(
+                f"member {member!r} gets {one!r}, which is no TopicPartition"
+                for one in lists[member]
+                if not _is_partition(one)
+            )
+    return lists, faults
+
+
+def _is_partition(one: Any) -> bool:
+    return type(one) is TopicPartition and type(one.partition) is int
+
+
+def _faults(
+    owners: _Owners,
+    subscriptions: Mapping[str, frozenset[str]],
+    lists: Mapping[str, tuple[TopicPartition, ...]],
+) -> Iterator[str]:
+    """What is wrong with the lists; notes the owner of every partition on the way."""
+    for member, partitions in lists.items():
+        subscribed = subscriptions[member]
+        for partition in partitions:
+            topic, number = partition.topic, partition.partition
+            slots = owners.get(topic)
+            if slots is None:
+                yield f"member {member!r} gets {partition}, of a topic that does not exist"
+            elif not 0 <= number < len(slots):
+                yield f"member {member!r} gets {partition}, but the topic has {len(slots)}"
+            elif topic not in subscribed:
+                yield f"member {member!r} gets {partition}, but does not subscribe to the topic"
+            elif slots[number] is not None:
+                yield f"{partition} goes to {slots[number]!r} and again to {member!r}"
+            else:
+                slots[number] = member

@@ -1,0 +1,71 @@
+"""The built-in assignors by name, and a custom one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import attrs
+import pytest
+
+from kgroup.assignors import BUILTIN, resolve
+from kgroup.assignors.check import check_assignments
+from kgroup.config import BUILTIN_ASSIGNORS
+from kgroup.errors import UsageError
+from kgroup.model import MemberSubscription, TopicInfo, TopicPartition
+from kgroup.protocols import Assignor
+
+
+@attrs.frozen
+class OneTakesAll:
+    """The first member of a topic gets all of it; the others stand by."""
+
+    name: str = "one-takes-all"
+
+    def assign(
+        self, topics: Mapping[str, TopicInfo], members: Sequence[MemberSubscription]
+    ) -> dict[str, list[TopicPartition]]:
+        """Give each topic to its first subscriber."""
+        given: dict[str, list[TopicPartition]] = {member.member_id: [] for member in members}
+        for topic in topics.values():
+            first = next((m for m in members if topic.name in m.topics), None)
+            if first is not None:
+                partitions = [TopicPartition(topic.name, n) for n in range(topic.partitions)]
+                given[first.member_id].extend(partitions)
+        return given
+
+
+MEMBERS: Final = [MemberSubscription(member_id=m, topics=("t",)) for m in ("m1", "m2")]
+
+
+def test_a_custom_assignor_is_twenty_lines() -> None:
+    """A class with a name and assign() is an assignor, and its answer can be followed."""
+    custom = resolve(["range", OneTakesAll()])["one-takes-all"]
+    topics = {"t": TopicInfo(name="t", partitions=2)}
+    answer = custom.assign(topics, MEMBERS)
+    assert check_assignments(custom.name, topics, MEMBERS, answer).assignments == {
+        "m1": (TopicPartition("t", 0), TopicPartition("t", 1)),
+        "m2": (),
+    }
+
+
+def test_the_configuration_knows_the_built_in_ones() -> None:
+    """Every name that the configuration takes is there, and is the assignor's own."""
+    assert set(BUILTIN_ASSIGNORS) <= set(BUILTIN)
+    for name, assignor in BUILTIN.items():
+        assert isinstance(assignor, Assignor)
+        assert assignor.name == name
+
+
+def test_preference_is_kept() -> None:
+    """The order of the assignors is the order that was asked for."""
+    assert list(resolve(["roundrobin", "range"])) == ["roundrobin", "range"]
+
+
+@pytest.mark.parametrize(
+    "given", [["sticky-ish"], ["range", "range"], ["range", OneTakesAll("range")]]
+)
+def test_names_must_be_known_and_differ(given: list[str | Assignor]) -> None:
+    """An unknown name, or one name for two assignors, is refused."""
+    with pytest.raises(UsageError, match="range"):
+        resolve(given)

@@ -1,0 +1,59 @@
+"""The round-robin assignor, against Kafka's answers and for what must always hold."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+from kgroup.assignors.check import check_assignments
+from kgroup.assignors.roundrobin import RoundRobinAssignor
+from kgroup.model import MemberSubscription, TopicInfo
+from tests.assignors.golden import Line, golden
+from tests.assignors.strategies import Group, groups
+
+
+@pytest.mark.parametrize("line", golden("roundrobin"), ids=lambda line: line.name)
+def test_equals_kafka(line: Line) -> None:
+    """Every member gets what Kafka's RoundRobinAssignor gives it."""
+    answer = RoundRobinAssignor().assign(line.topics, line.members)
+    assert {member: frozenset(partitions) for member, partitions in answer.items()} == line.answer
+
+
+@given(groups())
+def test_gives_out_everything(group: Group) -> None:
+    """All partitions of subscribed topics go to members that subscribe to them."""
+    topics, members = group
+    answer = RoundRobinAssignor().assign(topics, members)
+    assert check_assignments("roundrobin", topics, members, answer).unassigned == ()
+
+
+@given(groups())
+def test_equal_subscriptions_come_out_even(group: Group) -> None:
+    """Members that subscribe to the same differ by one partition at most, over all topics."""
+    topics, members = group
+    alike = [
+        MemberSubscription(member_id=member.member_id, topics=tuple(topics)) for member in members
+    ]
+    counts = [len(given) for given in RoundRobinAssignor().assign(topics, alike).values()]
+    assert max(counts) - min(counts) <= 1
+
+
+@given(groups())
+def test_order_of_members_is_its_own(group: Group) -> None:
+    """The answer does not depend on the order in which members and topics come."""
+    topics, members = group
+    turned = dict(reversed(topics.items()))
+    assert RoundRobinAssignor().assign(turned, members[::-1]) == RoundRobinAssignor().assign(
+        topics, members
+    )
+
+
+def test_a_turn_goes_on_in_the_next_topic() -> None:
+    """The member after the last one served is first in the next topic."""
+    topics = {name: TopicInfo(name=name, partitions=1) for name in ("t1", "t2", "t3")}
+    members = [MemberSubscription(member_id=m, topics=tuple(topics)) for m in ("m1", "m2")]
+    answer = RoundRobinAssignor().assign(topics, members)
+    assert {member: [str(p) for p in given] for member, given in answer.items()} == {
+        "m1": ["t1-0", "t3-0"],
+        "m2": ["t2-0"],
+    }
