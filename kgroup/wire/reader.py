@@ -274,6 +274,8 @@ def _array(read_items: _Items, *, flexible: bool, nullable: bool) -> Reader:
             if nullable:
                 return None, offset
             raise ValueError("null where an array must be")
+        if length == 0:
+            return (), offset
         if length > len(data) - offset:  # no item takes less than a byte
             raise ValueError(f"an array of {length} items, {len(data) - offset} bytes left")
         return read_items(data, offset, length)
