@@ -155,11 +155,13 @@ def assemble(
     producer_id: int = NO_PRODUCER,
     producer_epoch: int = -1,
     base_sequence: int = NO_SEQUENCE,
+    compression: int = 0,
     transactional: bool = False,
     control: bool = False,
 ) -> bytes:
-    """A batch around encoded, uncompressed records; its offset is given by the log."""
-    attributes = (_TRANSACTIONAL if transactional else 0) | (_CONTROL if control else 0)
+    """A batch around records, encoded and compressed as it says; the log gives its offset."""
+    attributes = compression | (_TRANSACTIONAL if transactional else 0)
+    attributes |= _CONTROL if control else 0
     head = HEADER.pack(
         0,
         HEADER.size - _LOG_OVERHEAD + len(records),

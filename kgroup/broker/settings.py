@@ -135,7 +135,7 @@ def _unknown(name: str) -> str:
     known = sorted([*PROPERTIES, *GROUP_PROPERTIES])
     close = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean {close[0]}?" if close else ""
-    return f"the embedded broker has no such property{hint} It has: {', '.join(known)}"
+    return f"the embedded broker has no such property{hint}; it has: {', '.join(known)}"
 
 
 #: Kafka's property -> the field it sets, how its text is read, Kafka's default as a text.

@@ -1,0 +1,47 @@
+"""Record batches for tests."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+from kgroup.broker import batches
+from kgroup.broker.log import Appended, PartitionLog
+from kgroup.broker.records import NewRecord, batch_of
+
+NOW = 1_700_000_000_000
+
+
+def batch(*values: bytes, timestamp: int = NOW, **producer: Any) -> bytes:
+    """A batch of values; ``producer`` is what ``batches.assemble`` takes."""
+    records = [NewRecord(value, timestamp=timestamp) for value in values]
+    plain = batch_of(records, NOW)
+    return batches.assemble(
+        plain[batches.HEADER.size :],
+        count=len(values),
+        base_timestamp=timestamp,
+        max_timestamp=timestamp,
+        **producer,
+    )
+
+
+def compressed(codec: int, *values: bytes, timestamp: int = NOW) -> bytes:
+    """A batch that says it is compressed with a codec; 1 is gzip, and true."""
+    plain = batch_of([NewRecord(value, timestamp=timestamp) for value in values], NOW)
+    body = plain[batches.HEADER.size :]
+    if codec == 1:
+        packer = zlib.compressobj(wbits=31)
+        body = packer.compress(body) + packer.flush()
+    return batches.assemble(
+        body,
+        count=len(values),
+        base_timestamp=timestamp,
+        max_timestamp=timestamp,
+        compression=codec,
+    )
+
+
+def append(log: PartitionLog, data: bytes, now: int = NOW) -> Appended:
+    """Check a batch and append it."""
+    header, checked = batches.check(data)
+    return log.append(checked, header, now)

@@ -1,0 +1,101 @@
+"""Batches: the header, what is refused, and what a log writes into them."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from crc32c import crc32c
+from hypothesis import given
+from hypothesis import strategies as st
+from kio.records.readers import read_batch
+from kio.schema.errors import ErrorCode
+
+from kgroup.broker import batches
+from kgroup.broker.refusal import RefusedError
+from tests.broker.made import NOW, batch
+
+
+def test_a_batch_is_read_by_another_implementation() -> None:
+    """kio's own reader finds in an assembled batch what was put in, CRC included."""
+    data = batch(b"a", b"b", producer_id=7, producer_epoch=1, base_sequence=3)
+    theirs, size = read_batch(data, 0)
+    assert size == len(data)
+    assert [record.value for record in theirs.records] == [b"a", b"b"]
+    assert (theirs.producer_id, theirs.producer_epoch, theirs.base_sequence) == (7, 1, 3)
+
+
+def test_a_placed_batch_differs_only_in_its_place() -> None:
+    """Offset and leader epoch are written, the rest stays byte for byte and passes its CRC."""
+    data = batch(b"a", b"b")
+    placed = batches.placed(data, 1000, 5)
+    header, _ = batches.check(placed)
+    assert (header.base_offset, header.last_offset, header.leader_epoch) == (1000, 1001, 5)
+    assert placed[16:] == data[16:]
+
+
+def test_a_stamped_batch_has_the_brokers_time() -> None:
+    """The broker's time replaces the producer's, and the CRC is right again."""
+    header, _ = batches.check(batches.stamped(batch(b"a"), NOW + 5))
+    assert header.has_append_time
+    assert header.max_timestamp == NOW + 5
+
+
+def test_sequences_wrap_around() -> None:
+    """After the greatest int32 comes 0."""
+    header = batches.header_of(batch(b"a", b"b", b"c", base_sequence=2**31 - 2))
+    assert header.last_sequence == 0
+
+
+def _with_crc(data: bytearray) -> bytes:
+    struct.pack_into(">I", data, 17, crc32c(bytes(data[21:])))
+    return bytes(data)
+
+
+def _changed(layout: str, at: int, value: int) -> bytes:
+    data = bytearray(batch(b"a", b"b"))
+    struct.pack_into(layout, data, at, value)
+    return _with_crc(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (None, ErrorCode.invalid_record),
+        (b"", ErrorCode.invalid_record),
+        (batch(b"a")[:60], ErrorCode.invalid_record),
+        (batch(b"a")[:-1], ErrorCode.corrupt_message),
+        (batch(b"a") + batch(b"b"), ErrorCode.invalid_record),
+        (batch(b"a")[:-1] + b"?", ErrorCode.corrupt_message),
+        (_changed(">i", 8, 3), ErrorCode.corrupt_message),
+        (_changed(">b", 16, 1), ErrorCode.invalid_record),
+        (_changed(">i", 23, 2), ErrorCode.invalid_record),
+        (_changed(">i", 57, 0), ErrorCode.invalid_record),
+        (batch(b"a", control=True), ErrorCode.invalid_record),
+    ],
+    ids=[
+        "null",
+        "empty",
+        "shorter than a header",
+        "cut off",
+        "two batches",
+        "wrong CRC",
+        "impossible length",
+        "magic 1",
+        "last offset",
+        "no records",
+        "control",
+    ],
+)
+def test_what_is_no_batch_is_refused(data: bytes | None, code: ErrorCode) -> None:
+    """Each fault of a producer's batch has Kafka's code for it."""
+    with pytest.raises(RefusedError) as refused:
+        batches.check(data)
+    assert refused.value.code is code
+
+
+@given(st.binary(max_size=200))
+def test_garbage_is_refused(data: bytes) -> None:
+    """Bytes that are no batch raise a refusal and nothing else."""
+    with pytest.raises(RefusedError):
+        batches.check(data)

@@ -1,0 +1,73 @@
+"""Planned faults: which requests they happen to, and how often."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+import trio.testing
+
+from kgroup.broker.faults import Faults
+
+
+def test_an_error_happens_as_often_as_planned() -> None:
+    """It hits its API only, the given number of times, and counts."""
+    faults = Faults()
+    fault = faults.plan("heartbeat", error_code=27, times=2)
+    assert faults.strike("join_group", object()) == (0.0, None)
+    assert [faults.strike("heartbeat", object()) for _ in range(3)] == [
+        (0.0, 27),
+        (0.0, 27),
+        (0.0, None),
+    ]
+    assert fault.seen == 2
+
+
+def test_a_fault_can_be_aimed() -> None:
+    """Only a request that matches is hit."""
+    faults = Faults()
+    faults.plan("heartbeat", error_code=27, match=lambda request: request == "this")
+    assert faults.strike("heartbeat", "that") == (0.0, None)
+    assert faults.strike("heartbeat", "this") == (0.0, 27)
+
+
+def test_a_fault_without_end_can_be_cancelled() -> None:
+    """It goes on until it is taken back."""
+    faults = Faults()
+    fault = faults.plan(None, delay=2.0)
+    for api in ("heartbeat", "fetch", "fetch"):
+        assert faults.strike(api, object()) == (2.0, None)
+    fault.cancel()
+    assert faults.strike("fetch", object()) == (0.0, None)
+
+
+def test_delays_add_up_and_one_error_counts() -> None:
+    """Slowness goes along with an error; a second error waits for the next request."""
+    faults = Faults()
+    faults.plan(None, delay=1.0)
+    faults.plan("fetch", delay=0.5)
+    faults.plan("fetch", error_code=3, times=1)
+    faults.plan("fetch", error_code=6, times=1)
+    assert faults.strike("fetch", object()) == (1.5, 3)
+    assert faults.strike("fetch", object()) == (1.5, 6)
+    assert faults.strike("fetch", object()) == (1.5, None)
+
+
+def test_an_unknown_api_is_refused() -> None:
+    """A name that is no API of the broker's is an error that says which there are."""
+    with pytest.raises(ValueError, match="no API 'heart_beat'.*heartbeat"):
+        Faults().plan("heart_beat", error_code=1)
+
+
+async def test_reachable_waits(autojump_clock: trio.testing.MockClock) -> None:
+    """While the broker cannot be reached, waiting lasts."""
+    faults = Faults()
+    await faults.reachable()
+    faults.set_reachable(reachable=False)
+    faults.set_reachable(reachable=False)
+    with trio.move_on_after(5) as scope:
+        await faults.reachable()
+    assert scope.cancelled_caught
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(faults.reachable)
+        await trio.testing.wait_all_tasks_blocked()
+        faults.set_reachable(reachable=True)

@@ -1,0 +1,245 @@
+"""The log of one partition: offsets, reading, transactions, time, deletion, waiting."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+import trio.testing
+from hypothesis import given
+from hypothesis import strategies as st
+from kio.schema.errors import ErrorCode
+
+from kgroup.broker import batches
+from kgroup.broker.log import AbortedTransaction, LogSettings, PartitionLog
+from kgroup.broker.refusal import RefusedError
+from tests.broker.made import NOW, append, batch, compressed
+
+
+def log_of(*sizes: int, settings: LogSettings | None = None) -> PartitionLog:
+    log = PartitionLog(settings or LogSettings())
+    for size in sizes:
+        append(log, batch(*[b"x"] * size))
+    return log
+
+
+def offsets(log: PartitionLog, start: int, max_bytes: int = 2**31 - 1) -> list[int]:
+    read = log.read(start, max_bytes, committed=False, at_least_one=True)
+    return [batches.header_of(data).base_offset for data in read.data]
+
+
+def transactional(*values: bytes, producer_id: int = 1, epoch: int = 0, sequence: int = 0) -> bytes:
+    return batch(
+        *values,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        transactional=True,
+    )
+
+
+@given(st.lists(st.integers(1, 5), max_size=12), st.integers(0, 70), st.integers(1, 600))
+def test_reading_gives_whole_batches_in_order(sizes: list[int], start: int, max_bytes: int) -> None:
+    """Any read begins with the batch that holds its offset and is contiguous from there."""
+    log = log_of(*sizes)
+    assert log.end_offset == sum(sizes)
+    if start > log.end_offset:
+        with pytest.raises(RefusedError) as refused:
+            offsets(log, start)
+        assert refused.value.code is ErrorCode.offset_out_of_range
+        return
+    read = log.read(start, max_bytes, committed=False, at_least_one=True)
+    headers = [batches.header_of(data) for data in read.data]
+    assert read.size == sum(map(len, read.data))
+    assert bool(headers) == (start < log.end_offset)
+    if headers:
+        assert headers[0].base_offset <= start <= headers[0].last_offset
+        assert read.size <= max_bytes or len(headers) == 1
+    for before, after in zip(headers, headers[1:], strict=False):
+        assert after.base_offset == before.last_offset + 1
+    assert log.available(start, max_bytes, committed=False) <= max_bytes
+
+
+def test_nothing_is_forced_on_a_small_read() -> None:
+    """Without at_least_one a batch larger than the limit is not given."""
+    read = log_of(1).read(0, 10, committed=False, at_least_one=False)
+    assert (read.data, read.size, read.high_watermark) == ([], 0, 1)
+
+
+def test_a_repeated_batch_is_stored_once() -> None:
+    """A producer that sends a batch again is told its offset and nothing is appended."""
+    log = log_of(3)
+    data = batch(b"a", producer_id=1, producer_epoch=0, base_sequence=0)
+    assert append(log, data).base_offset == 3
+    again = append(log, data)
+    assert again.duplicate
+    assert (again.base_offset, log.end_offset) == (3, 4)
+
+
+def test_a_batch_that_is_too_large_is_refused() -> None:
+    """A batch over max.message.bytes is not stored."""
+    log = PartitionLog(LogSettings(max_message_bytes=100))
+    with pytest.raises(RefusedError) as refused:
+        append(log, batch(b"x" * 100))
+    assert refused.value.code is ErrorCode.message_too_large
+    assert log.end_offset == 0
+
+
+def test_a_log_can_stamp_its_records() -> None:
+    """With append_time the records have the broker's time, and the producer is told."""
+    log = PartitionLog(LogSettings(append_time=True))
+    assert append(log, batch(b"a", timestamp=5), now=77).timestamp == 77
+    assert log.records(0, 1, committed=False)[0][0].timestamp == 77
+
+
+def test_old_batches_go_when_the_log_is_too_large() -> None:
+    """With retention_bytes the start moves past whole batches, and the newest stays."""
+    size = len(batch(b"x"))
+    log = log_of(1, 1, 1, 1, settings=LogSettings(retention_bytes=2 * size))
+    assert (log.start_offset, log.end_offset, log.size) == (2, 4, 2 * size)
+    tiny = log_of(1, settings=LogSettings(retention_bytes=1))
+    assert tiny.size == size
+
+
+def test_records_before_an_offset_can_be_deleted() -> None:
+    """The start moves, even into a batch; what is before it cannot be read."""
+    log = log_of(3, 3)
+    assert log.delete_before(4) == 4
+    assert offsets(log, 4) == [3]
+    with pytest.raises(RefusedError):
+        offsets(log, 3)
+    assert log.delete_before(2) == 4
+    assert log.delete_before(-1) == 6
+    assert log.size == 0
+    for wrong in (7, -2):
+        with pytest.raises(RefusedError) as refused:
+            log.delete_before(wrong)
+        assert refused.value.code is ErrorCode.offset_out_of_range
+
+
+def test_an_open_transaction_holds_the_stable_offset() -> None:
+    """What follows the first record of an open transaction is not stable until it ends."""
+    log = log_of(2)
+    append(log, transactional(b"t"))
+    append(log, batch(b"plain"))
+    assert (log.last_stable_offset, log.end_offset) == (2, 4)
+    assert log.has_open_transaction(1)
+    assert log.read(2, 1000, committed=True, at_least_one=True).data == []
+    assert log.available(2, 1000, committed=True) == 0
+    log.end_transaction(1, 0, NOW, committed=True)
+    assert log.last_stable_offset == log.end_offset == 5
+    assert log.records(0, 99, committed=True)[1] == 5
+    assert [one.value for one in log.records(2, 99, committed=True)[0]] == [b"t", b"plain"]
+
+
+def test_an_aborted_transaction_is_told_and_skipped() -> None:
+    """read_committed is told of aborted records over the wire, and does not get them decoded."""
+    log = log_of(2)
+    append(log, transactional(b"t1"))
+    append(log, transactional(b"u1", producer_id=2))
+    append(log, transactional(b"t2", sequence=1))
+    log.end_transaction(1, 0, NOW, committed=False)
+    log.end_transaction(2, 0, NOW, committed=True)
+    read = log.read(0, 10_000, committed=True, at_least_one=True)
+    assert read.aborted == (AbortedTransaction(1, 2, 5),)
+    assert log.read(6, 10_000, committed=True, at_least_one=True).aborted == ()
+    assert log.read(0, 1, committed=True, at_least_one=True).aborted == ()
+    assert log.read(0, 10_000, committed=False, at_least_one=True).aborted is None
+    values = [one.value for one in log.records(0, 99, committed=True)[0]]
+    assert values == [b"x", b"x", b"u1"]
+    assert len(log.records(0, 99, committed=False)[0]) == 5
+    log.delete_before(6)
+    assert log.read(6, 10_000, committed=True, at_least_one=True).aborted == ()
+
+
+def test_a_later_transaction_of_the_same_producer_is_its_own() -> None:
+    """A producer's committed records after its aborted ones are given."""
+    log = PartitionLog(LogSettings())
+    append(log, transactional(b"no"))
+    log.end_transaction(1, 0, NOW, committed=False)
+    append(log, transactional(b"yes", sequence=1))
+    log.end_transaction(1, 0, NOW, committed=True)
+    assert [one.value for one in log.records(0, 99, committed=True)[0]] == [b"yes"]
+
+
+def test_a_marker_without_records_is_no_aborted_transaction() -> None:
+    """A transaction that wrote nothing here leaves only its marker."""
+    log = PartitionLog(LogSettings())
+    log.end_transaction(1, 0, NOW, committed=False)
+    assert log.end_offset == 1
+    assert log.read(0, 1000, committed=True, at_least_one=True).aborted == ()
+
+
+def test_records_can_be_read_a_few_at_a_time() -> None:
+    """Reading goes on at the offset that the last read gave, through the middle of batches."""
+    log = log_of(3, 2, 4)
+    seen, at = [], 0
+    while at < log.end_offset:
+        records, at = log.records(at, 2, committed=False)
+        seen += [one.offset for one in records]
+    assert seen == list(range(9))
+
+
+def test_offsets_are_found_by_time() -> None:
+    """The first record that is not older is found, inside of its batch too."""
+    log = PartitionLog(LogSettings())
+    for time in (10, 30, 20):
+        append(log, batch(b"a", b"b", timestamp=time))
+    assert log.offset_for_time(5) == (0, 10)
+    assert log.offset_for_time(11) == (2, 30)
+    assert log.offset_for_time(31) is None
+    assert log.offset_of_max_time() == (2, 30)
+    log.delete_before(3)
+    assert log.offset_for_time(5) == (3, 30)
+    assert PartitionLog(LogSettings()).offset_of_max_time() is None
+
+
+def test_a_batch_that_cannot_be_read_is_found_by_time_as_a_whole() -> None:
+    """Of a codec that is not read, the batch's first offset stands for the record."""
+    log = log_of(2)
+    append(log, compressed(4, b"a", b"b", timestamp=NOW + 10))
+    assert log.offset_for_time(NOW + 1) == (2, NOW + 10)
+
+
+async def test_waiting_ends_with_an_append(autojump_clock: trio.testing.MockClock) -> None:
+    """A wait at the end returns when a record comes, and at once where one is there."""
+    log = log_of(1)
+    await log.wait_beyond(0, committed=False)
+    order: list[str] = []
+
+    async def wait() -> None:
+        await log.wait_beyond(1, committed=False)
+        order.append("woken")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        await trio.testing.wait_all_tasks_blocked()
+        order.append("append")
+        append(log, batch(b"a"))
+    assert order == ["append", "woken"]
+
+
+async def test_a_cancelled_wait_leaves_nothing_behind(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Nobody is kept on the list of those to wake; a wait is a checkpoint."""
+    log = log_of(1)
+    with trio.move_on_after(1) as scope:
+        await log.wait_beyond(1, committed=False)
+    assert scope.cancelled_caught
+    assert not log._watchers
+    with trio.testing.assert_checkpoints():
+        await log.wait_beyond(0, committed=False)
+
+
+async def test_closing_wakes_who_waits(autojump_clock: trio.testing.MockClock) -> None:
+    """When its topic is deleted nobody goes on waiting for the log."""
+    log = log_of()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(lambda: log.wait_beyond(0, committed=False))
+        await trio.testing.wait_all_tasks_blocked()
+        log.close()
+
+
+def test_its_repr_tells_where_it_stands() -> None:
+    """Offsets and size are in the repr."""
+    assert repr(log_of()) == "<PartitionLog 0..0, 0 bytes>"

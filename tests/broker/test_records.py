@@ -1,0 +1,95 @@
+"""Records: written and read back, and as another implementation reads them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kio.records.readers import read_batch
+
+from kgroup.broker import batches
+from kgroup.broker.records import (
+    CompressedBatchError,
+    NewRecord,
+    StoredRecord,
+    batch_of,
+    marker,
+    records_of,
+)
+from tests.broker.made import NOW, batch, compressed
+
+RECORDS = st.builds(
+    NewRecord,
+    value=st.none() | st.binary(max_size=300),
+    key=st.none() | st.binary(max_size=20),
+    headers=st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=3),
+    timestamp=st.none() | st.integers(0, 2**45),
+)
+
+
+def read(data: bytes) -> list[StoredRecord]:
+    return list(records_of(data, batches.header_of(data)))
+
+
+@given(st.lists(RECORDS, min_size=1, max_size=20), st.integers(0, 2**40))
+def test_records_come_back_as_they_went_in(given_: list[NewRecord], offset: int) -> None:
+    """Key, value, headers and time of every record survive, at consecutive offsets."""
+    stored = read(batches.placed(batch_of(given_, NOW), offset, 0))
+    assert [one.offset for one in stored] == list(range(offset, offset + len(given_)))
+    for before, after in zip(given_, stored, strict=True):
+        assert (after.key, after.value, after.headers) == (before.key, before.value, before.headers)
+        assert after.timestamp == (NOW if before.timestamp is None else before.timestamp)
+        assert not after.append_time
+
+
+def test_another_implementation_reads_the_same() -> None:
+    """kio's own reader agrees on headers, keys and tombstones."""
+    data = batch_of([NewRecord(None, b"k", [("h", b"1"), ("n", None)]), NewRecord(b"v")], NOW)
+    first, second = read_batch(data, 0)[0].records
+    assert (first.key, first.value) == (b"k", None)
+    assert [(header.key, header.value) for header in first.headers] == [(b"h", b"1"), (b"n", None)]
+    assert (second.key, second.value) == (None, b"v")
+
+
+def test_the_brokers_time_counts_for_all_records() -> None:
+    """In a stamped batch every record has the batch's time."""
+    data = batches.stamped(batch(b"a", b"b"), NOW + 9)
+    assert {(one.timestamp, one.append_time) for one in read(data)} == {(NOW + 9, True)}
+
+
+def test_gzip_is_read() -> None:
+    """A batch compressed with gzip gives its records."""
+    assert [one.value for one in read(compressed(1, b"a", b"b"))] == [b"a", b"b"]
+
+
+@pytest.mark.parametrize(("codec", "name"), [(2, "snappy"), (3, "lz4"), (4, "zstd"), (7, "7")])
+def test_other_codecs_are_refused_by_name(codec: int, name: str) -> None:
+    """What cannot be read says which codec it is and what to use."""
+    with pytest.raises(CompressedBatchError, match=f"{name}.*use none or gzip"):
+        read(compressed(codec, b"a"))
+
+
+def test_records_that_end_too_early_are_an_error() -> None:
+    """A count that the bytes do not hold is told, not read past."""
+    body = batch(b"abc")[batches.HEADER.size :]
+    for cut in (body[:-2], body):
+        data = batches.assemble(cut, count=2, base_timestamp=NOW, max_timestamp=NOW)
+        with pytest.raises(ValueError, match="cut off"):
+            read(data)
+
+
+def test_a_batch_needs_a_record() -> None:
+    """An empty batch is refused."""
+    with pytest.raises(ValueError, match="at least one record"):
+        batch_of([], NOW)
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_markers_are_those_of_kafka(committed: bool) -> None:
+    """A marker is a transactional control batch whose key says commit (1) or abort (0)."""
+    data = marker(9, 2, committed=committed, now=NOW)
+    header = batches.header_of(data)
+    assert header.is_control
+    assert header.is_transactional
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (9, 2, -1)
+    assert read(data)[0].key == bytes([0, 0, 0, committed])

@@ -1,0 +1,126 @@
+"""Topics: Kafka's checks, ids that are never used again, configs."""
+
+from __future__ import annotations
+
+import random
+from uuid import UUID
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from kgroup.broker.refusal import RefusedError
+from kgroup.broker.settings import BrokerSettings
+from kgroup.broker.topics import EFFECTIVE_CONFIGS, PASSIVE_CONFIGS, Topics
+from kgroup.model import TopicPartition
+from tests.broker.made import append, batch
+
+
+@pytest.fixture
+def topics() -> Topics:
+    chance = random.Random(1)
+    return Topics(BrokerSettings(), lambda: UUID(int=chance.getrandbits(128), version=4))
+
+
+def refusal(topics: Topics, name: str, partitions: int = 1, **details: object) -> ErrorCode:
+    with pytest.raises(RefusedError) as refused:
+        topics.create(name, partitions, **details)  # type: ignore[arg-type]
+    return refused.value.code
+
+
+def test_a_topic_is_found_by_name_and_by_id(topics: Topics) -> None:
+    """A created topic has its partitions, and each its own log."""
+    topic = topics.create("a", 3)
+    assert topics.get("a") is topics.by_id(topic.topic_id) is topic
+    assert topics.partitions("a") == 3
+    assert len({id(topics.log("a", number)) for number in range(3)}) == 3
+    assert topics.by_id(None) is None
+    assert topics.partitions("b") is None
+
+
+@pytest.mark.parametrize(("name", "number"), [("b", 0), ("a", 1), ("a", -1)])
+def test_an_unknown_partition_is_refused(topics: Topics, name: str, number: int) -> None:
+    """There is no log of a partition that is not."""
+    topics.create("a")
+    with pytest.raises(RefusedError) as refused:
+        topics.log(name, number)
+    assert refused.value.code is ErrorCode.unknown_topic_or_partition
+
+
+def test_a_topic_can_be_refused(topics: Topics) -> None:
+    """Each fault of a new topic has Kafka's code."""
+    topics.create("a.b")
+    assert refusal(topics, "a/b") is ErrorCode.invalid_topic_exception
+    assert refusal(topics, "a.b") is ErrorCode.topic_already_exists
+    assert refusal(topics, "a_b") is ErrorCode.invalid_topic_exception
+    assert refusal(topics, "c", 0) is ErrorCode.invalid_partitions
+    assert refusal(topics, "c", 10_001) is ErrorCode.invalid_partitions
+    assert refusal(topics, "c", replication_factor=2) is ErrorCode.invalid_replication_factor
+    assert refusal(topics, "c", configs={"nope": "1"}) is ErrorCode.invalid_config
+    assert refusal(topics, "c", configs={"retention.bytes": "x"}) is ErrorCode.invalid_config
+    assert topics.get("c") is None
+
+
+def test_validate_only_creates_nothing(topics: Topics) -> None:
+    """The answer is complete, and there is no topic."""
+    assert len(topics.create("a", 4, validate_only=True).logs) == 4
+    assert topics.get("a") is None
+
+
+def test_a_topic_made_again_is_another(topics: Topics) -> None:
+    """Its id is new, its logs are empty, the old id is unknown."""
+    old = topics.create("a", 2)
+    append(topics.log("a", 0), batch(b"x"))
+    assert topics.delete(old) == [TopicPartition("a", 0), TopicPartition("a", 1)]
+    new = topics.create("a")
+    assert new.topic_id != old.topic_id
+    assert topics.by_id(old.topic_id) is None
+    assert topics.log("a", 0).end_offset == 0
+
+
+def test_partitions_can_only_be_added(topics: Topics) -> None:
+    """Growing keeps what is there; shrinking, and growing nothing, is refused."""
+    topics.create("a", 2)
+    log = topics.log("a", 1)
+    topics.grow("a", 4, validate_only=True)
+    assert topics.partitions("a") == 2
+    topics.grow("a", 4)
+    assert topics.partitions("a") == 4
+    assert topics.log("a", 1) is log
+    for count in (4, 3, 10_001):
+        with pytest.raises(RefusedError) as refused:
+            topics.grow("a", count)
+        assert refused.value.code is ErrorCode.invalid_partitions
+    with pytest.raises(RefusedError) as refused:
+        topics.grow("b", 4)
+    assert refused.value.code is ErrorCode.unknown_topic_or_partition
+
+
+def test_a_topics_configs_go_before_the_brokers() -> None:
+    """What a topic sets holds for its logs; the broker's settings hold for the others."""
+    settings = BrokerSettings(max_message_bytes=500, retention_bytes=9)
+    topics = Topics(settings, lambda: UUID(int=1))
+    own = topics.create(
+        "own",
+        configs={
+            "max.message.bytes": "10",
+            "message.timestamp.type": "LogAppendTime",
+            "retention.bytes": "-1",
+            "retention.ms": "1",
+            "cleanup.policy": None,
+        },
+    ).log_settings
+    assert (own.max_message_bytes, own.append_time, own.retention_bytes) == (10, True, None)
+    plain = topics.create("plain").log_settings
+    assert (plain.max_message_bytes, plain.append_time, plain.retention_bytes) == (500, False, 9)
+    assert topics.config_defaults().keys() == EFFECTIVE_CONFIGS.keys() | PASSIVE_CONFIGS.keys()
+    assert [topic.name for topic in topics] == ["own", "plain"]
+
+
+def test_deletion_can_be_switched_off() -> None:
+    """With delete.topic.enable=false no topic can be deleted."""
+    topics = Topics(BrokerSettings(delete_topics=False), lambda: UUID(int=1))
+    topic = topics.create("a")
+    with pytest.raises(RefusedError) as refused:
+        topics.delete(topic)
+    assert refused.value.code is ErrorCode.topic_deletion_disabled
+    assert topics.get("a") is topic

@@ -1,0 +1,77 @@
+"""A client of the tests' own: one connection to an embedded broker, one request at a time."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import trio
+
+from kgroup.broker import Broker, in_memory
+from kgroup.wire.border import decode_response, encode_request
+
+LENGTH: Final = struct.Struct(">i")
+
+
+class Client:
+    """Sends requests by kio's names and gives kio's answers."""
+
+    def __init__(self, stream: trio.abc.Stream, name: str = "test") -> None:
+        self.stream = stream
+        self._name = name
+        self._sent = 0
+        self._bytes = b""
+
+    @classmethod
+    async def open(cls, broker: Broker, name: str = "test") -> Client:
+        """Connect in memory."""
+        return cls(await broker.open_stream(broker.host, broker.port), name)
+
+    async def ask(self, api: str, version: int, **fields: Any) -> Any:
+        """Send a request and wait for its answer."""
+        await self.send(api, version, **fields)
+        return await self.answer(api, version)
+
+    async def send(self, api: str, version: int, **fields: Any) -> None:
+        """Send a request, and wait for nothing."""
+        self._sent += 1
+        body = encode_request(api, version, fields, correlation_id=self._sent, client_id=self._name)
+        await self.send_frame(body)
+
+    async def send_frame(self, body: bytes) -> None:
+        """Send bytes as one frame."""
+        await self.stream.send_all(LENGTH.pack(len(body)) + body)
+
+    async def answer(self, api: str, version: int) -> Any:
+        """Wait for the answer to the request sent the longest ago."""
+        return decode_response(api, version, await self.frame())[1]
+
+    async def frame(self) -> bytes:
+        """Wait for one frame's body."""
+        (length,) = LENGTH.unpack(await self._read(LENGTH.size))
+        return await self._read(length)
+
+    async def is_closed(self) -> bool:
+        """Wait for what comes next; whether it is the end of the connection."""
+        return not await self.stream.receive_some(1)
+
+    async def _read(self, size: int) -> bytes:
+        while len(self._bytes) < size:
+            chunk = await self.stream.receive_some(65536)
+            if not chunk:
+                raise EOFError("the broker closed the connection")
+            self._bytes += chunk
+        taken, self._bytes = self._bytes[:size], self._bytes[size:]
+        return taken
+
+
+@asynccontextmanager
+async def connected(**settings: object) -> AsyncIterator[tuple[Broker, Client]]:
+    """A broker in memory and a connection to it; ``_`` in a property's name stands for a dot."""
+    properties = {name.replace("_", "."): value for name, value in settings.items()}
+    async with in_memory(properties) as broker:
+        client = await Client.open(broker)
+        yield broker, client
+        await client.stream.aclose()
