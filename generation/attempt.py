@@ -67,8 +67,11 @@ class Setting:
 
 @final
 class Attempt:
-    """INVARIANT: a partition is open until its outcome is known, and `run` only stops with open
-    ones where a failure concerns them all, or where the scope around it is cancelled."""
+    """One commit on its way.
+
+    INVARIANT: a partition is open until its outcome is known, and `run` only stops with open
+    ones where a failure concerns them all, or where the scope around it is cancelled.
+    """
 
     def __init__(self, setting: Setting, offsets: Positions) -> None:
         self._setting = setting

@@ -143,7 +143,7 @@ class Generation:
         return self._lifecycle.why
 
     def scope(self) -> AbstractContextManager[None]:
-        """For work in the loop's body: ``with generation.scope(): ...``
+        """A block for work in the loop's body: ``with generation.scope(): ...``.
 
         What is inside is cancelled when the generation's tasks are, at the drain's deadline or
         at once when membership is lost, and a `StaleGenerationError` of this very generation

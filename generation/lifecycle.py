@@ -183,6 +183,8 @@ class Lifecycle:
             while (self._working or self._body) and self.state is State.DRAINING:
                 await self._changed.wait()
         self.cut_short = bool(self._working)
+        # From here on a commit is refused as stale: the Join may be on its way.
+        self._finish_life()
 
     def _ended_by(self, name: str, error: Exception) -> None:
         rest = self._without_stale(error)
@@ -208,12 +210,15 @@ class Lifecycle:
             and error.end is self.why
         )
 
-    def _finish(self) -> None:
+    def _finish_life(self) -> None:
         self._life.finish()
-        self.ended.set()
         if self.why is not None:
             self._hooks.lost(self.why)
         self._cancel_bodies()
+
+    def _finish(self) -> None:
+        self._finish_life()
+        self.ended.set()
         self._wake()
 
     def _cancel_bodies(self) -> None:

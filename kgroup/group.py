@@ -14,13 +14,13 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
 from typing import Self, final
 
 import trio
 
 from kgroup.clocks import SuspendAwareClock
 from kgroup.config import GroupConfig
+from kgroup.environment import Environment
 from kgroup.errors import GroupClosedError, KgroupError, UsageError
 from kgroup.events import EventHandler, GenerationStarted
 from kgroup.generation.generation import Generation
@@ -29,7 +29,6 @@ from kgroup.generation.states import State
 from kgroup.logs import log
 from kgroup.member import Member
 from kgroup.model import Cause, End
-from kgroup.protocols import Environment
 from kgroup.records.librdkafka import LibrdkafkaSource
 from kgroup.reporting import Reporter
 from kgroup.round import Handover, Round
@@ -41,14 +40,16 @@ def default_environment() -> Environment:
     return Environment(
         open_stream=open_tcp,
         clock=SuspendAwareClock(),
-        random=random.Random(),  # noqa: S311 # jitter, no secrets
+        random=random.Random(),  # jitter, no secrets
         record_source=lambda config, on_fault: LibrdkafkaSource(config, on_fault=on_fault),
     )
 
 
 @final
 class ConsumerGroup:
-    """A member of a consumer group. Use it as ``async with``, and iterate over it::
+    """A member of a consumer group.
+
+    Use it as ``async with``, and iterate over it::
 
         async with ConsumerGroup(config) as group:
             async for generation in group:

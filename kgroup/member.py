@@ -21,6 +21,7 @@ from kgroup.backoff import Backoff
 from kgroup.cluster import Cluster
 from kgroup.config import GroupConfig
 from kgroup.coordinator import GroupCoordinator
+from kgroup.environment import Environment
 from kgroup.errors import (
     BrokerError,
     MemberIdRequiredError,
@@ -30,7 +31,7 @@ from kgroup.events import BackingOff, CoordinatorFound, GenerationEnded, Joining
 from kgroup.events import Joined as JoinedEvent
 from kgroup.generation.lifecycle import Lifecycle
 from kgroup.model import Assignment, Cause, End, Membership
-from kgroup.protocols import Environment, Joined, RecordSource
+from kgroup.protocols import Joined, RecordSource
 from kgroup.recovery import MemberId, Move, Request, Then, decide
 from kgroup.reporting import Reporter
 from kgroup.retry import find_coordinator, must_wait, until_answered

@@ -125,30 +125,47 @@ class MemberSubscription:
     version: int = 3
 
 
+def _in_order(partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
+    return tuple(sorted(set(partitions)))
+
+
+def _as_set(partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
+    return frozenset(partitions)
+
+
 @final
-@attrs.frozen(init=False)
+@attrs.frozen
 class Assignment(Collection[TopicPartition]):
     """The partitions of one member in one generation, sorted; iterates over them.
 
     Attributes:
         partitions: all of them.
-        added: those that the member did not own in the generation before.
-        kept: those that it owned there too.
-        removed: those that it owned there and owns no more.
+        previous: those that the member owned in the generation before.
     """
 
-    partitions: tuple[TopicPartition, ...]
-    added: frozenset[TopicPartition]
-    kept: frozenset[TopicPartition]
-    removed: frozenset[TopicPartition]
+    partitions: tuple[TopicPartition, ...] = attrs.field(converter=_in_order)
+    previous: frozenset[TopicPartition] = attrs.field(default=(), converter=_as_set, repr=False)
+    _owned: frozenset[TopicPartition] = attrs.field(
+        init=False,
+        repr=False,
+        eq=False,
+        default=attrs.Factory(lambda self: frozenset(self.partitions), takes_self=True),
+    )
 
-    def __init__(
-        self,
-        partitions: Iterable[TopicPartition],
-        previous: Iterable[TopicPartition] = (),
-    ) -> None:
-        now, before = frozenset(partitions), frozenset(previous)
-        self.__attrs_init__(tuple(sorted(now)), now - before, now & before, before - now)
+    @property
+    def added(self) -> frozenset[TopicPartition]:
+        """Those that the member did not own before."""
+        return self._owned - self.previous
+
+    @property
+    def kept(self) -> frozenset[TopicPartition]:
+        """Those that it owned before too."""
+        return self._owned & self.previous
+
+    @property
+    def removed(self) -> frozenset[TopicPartition]:
+        """Those that it owned before and owns no more."""
+        return self.previous - self._owned
 
     def __iter__(self) -> Iterator[TopicPartition]:
         return iter(self.partitions)
@@ -157,7 +174,7 @@ class Assignment(Collection[TopicPartition]):
         return len(self.partitions)
 
     def __contains__(self, partition: object) -> bool:
-        return partition in self.added or partition in self.kept
+        return partition in self._owned
 
     def topics(self) -> tuple[str, ...]:
         """The topics that it has partitions of, sorted."""

@@ -6,7 +6,7 @@ Only protocols and the values that pass through them: no I/O, nothing that runs.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, final, runtime_checkable
+from typing import Protocol, Self, final, runtime_checkable
 
 import attrs
 import trio
@@ -19,9 +19,6 @@ from kgroup.model import (
     TopicInfo,
     TopicPartition,
 )
-
-if TYPE_CHECKING:
-    from kgroup.config import GroupConfig
 
 
 class Clock(Protocol):
@@ -149,7 +146,7 @@ class RecordSource(Protocol):
     nothing from ``revoke``.
     """
 
-    async def __aenter__(self) -> RecordSource:
+    async def __aenter__(self) -> Self:
         """Make it ready; no partition is read yet."""
         ...
 
@@ -271,30 +268,6 @@ class Coordinator(Protocol):
     ) -> Mapping[TopicPartition, OffsetAndMetadata | None]:
         """OffsetFetch of stable offsets; None where none is committed."""
         ...
-
-
-@final
-@attrs.frozen(kw_only=True)
-class Environment:
-    """What a group stands on: the network, the clock, chance, and where records come from.
-
-    The default is TCP, the system's clock and librdkafka; tests put memory and virtual time in
-    their place.
-
-    Attributes:
-        open_stream: opens connections of the control plane.
-        clock: measures leases; it counts suspended time.
-        random: jitter and the order in which brokers are asked.
-        record_source: makes the data plane; its second argument is told of faults that the
-            source waits out: the partition, if it is about one, and what happened.
-    """
-
-    open_stream: StreamOpener
-    clock: Clock
-    random: Random
-    record_source: Callable[
-        [GroupConfig, Callable[[TopicPartition | None, str], None]], RecordSource
-    ]
 
 
 Task = Callable[..., Awaitable[object]]

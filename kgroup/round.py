@@ -19,6 +19,7 @@ from kgroup.backoff import Backoff
 from kgroup.cluster import Cluster
 from kgroup.config import GroupConfig
 from kgroup.coordinator import UNREADABLE
+from kgroup.environment import Environment
 from kgroup.errors import (
     BrokerError,
     CommitFailedError,
@@ -30,8 +31,8 @@ from kgroup.errors import (
 )
 from kgroup.events import (
     Assigned,
-    Committed,
     CommitRefused,
+    Committed,
     GenerationDraining,
     LoopBlocked,
     OffsetReset,
@@ -60,7 +61,7 @@ from kgroup.model import (
 )
 from kgroup.model import OffsetReset as Rule
 from kgroup.positions import Positions, Start
-from kgroup.protocols import Coordinator, Environment, Joined, RecordSource
+from kgroup.protocols import Coordinator, Joined, RecordSource
 from kgroup.recovery import Request
 from kgroup.reporting import Reporter
 from kgroup.retry import until_answered

@@ -21,6 +21,7 @@ FLOORS: Final[tuple[tuple[frozenset[str], ...], ...]] = (
             {
                 "kgroup.codes",
                 "kgroup.config",
+                "kgroup.environment",
                 "kgroup.errors",
                 "kgroup.events",
                 "kgroup.model",

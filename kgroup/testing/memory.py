@@ -1,0 +1,39 @@
+"""A group without sockets, threads and real time: for tests of groups in one event loop."""
+
+from __future__ import annotations
+
+import random
+
+from kgroup.broker.server import Broker
+from kgroup.clocks import TrioClock
+from kgroup.config import GroupConfig
+from kgroup.environment import Environment
+from kgroup.records.memory import MemorySource
+
+
+def memory_environment(broker: Broker, *, seed: int = 0) -> Environment:
+    """What a `ConsumerGroup` stands on beside a broker from ``kgroup.broker.in_memory``.
+
+    Connections are memory streams, records are read from the broker's log, and the only clock
+    is trio's, so that a MockClock governs everything.
+
+    Args:
+        broker: in this very event loop.
+        seed: of the jitter and every other choice.
+    """
+    return Environment(
+        open_stream=broker.open_stream,
+        clock=TrioClock(),
+        random=random.Random(seed),
+        record_source=lambda config, on_fault: MemorySource(config, on_fault, broker.log),
+    )
+
+
+def config_for(broker: Broker, **settings: object) -> GroupConfig:
+    """A configuration for a broker in memory: group ``group``, topic ``topic`` unless told."""
+    given: dict[str, object] = {
+        "group_id": "group",
+        "bootstrap_servers": broker.bootstrap_servers,
+        "topics": ["topic"],
+    }
+    return GroupConfig(**{**given, **settings})  # type: ignore[arg-type]

@@ -1,0 +1,339 @@
+"""ConsumerGroup: hand-over, rejoin, close, and what the program sees of failures."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+import trio
+import trio.testing
+
+from kgroup.errors import GroupClosedError, StaleGenerationError, UsageError
+from kgroup.events import GenerationEnded, GenerationStarted
+from kgroup.generation.generation import Generation
+from kgroup.generation.states import State
+from kgroup.group import ConsumerGroup
+from kgroup.model import Cause
+from tests.group.world import P0, P1, World, values, world
+
+pytestmark = pytest.mark.usefixtures("autojump_clock")
+
+
+async def test_a_generation_reads_commits_and_leaves() -> None:
+    """A member alone gets all partitions, reads them, commits, and leaves when it is done."""
+    async with world(2) as here:
+        await here.append(5, 0)
+        await here.append(3, 1)
+        seen: dict[int, list[int]] = {}
+        async with here.group() as group:
+            generation = await group.next()
+            assert list(generation.assignment) == [P0, P1]
+            for partition in generation.assignment:
+                batch = await anext(generation.records(partition))
+                seen[partition.partition] = values(batch.messages)
+                await generation.commit({partition: batch.next_offset})
+        assert seen == {0: [0, 1, 2, 3, 4], 1: [0, 1, 2]}
+        assert await here.committed() == {P0: 5, P1: 3}
+        assert [api for api, _ in here.asked("leave_group")] == ["leave_group"]
+        assert generation.end is not None
+        assert generation.end.cause is Cause.CLOSED
+
+
+async def test_a_group_is_iterated_until_it_is_closed() -> None:
+    """``async for`` ends, without an error, when a task of the generation closes the group."""
+    async with world() as here:
+
+        async def close(group: ConsumerGroup) -> None:
+            await group.aclose()
+
+        generations = []
+        async with here.group() as group:
+            async for generation in group:
+                generations.append(generation)
+                generation.start_soon(close, group)
+        assert len(generations) == 1
+        assert generations[0].state is State.ENDED
+        with pytest.raises(GroupClosedError):
+            await group.next()
+
+
+async def test_next_never_yields_a_dead_generation() -> None:
+    """A generation that ends before next() asks for it is never handed out."""
+    async with world() as here, trio.open_nursery() as nursery:
+        async with here.group() as first:
+            with trio.move_on_after(0):
+                await first.next()
+            # The first member joins in the background; the second makes its generation stale.
+            nursery.start_soon(hold, here, 60.0)
+            await trio.sleep(10)
+            generation = await first.next()
+            assert generation.state is State.RUNNING
+            started = here.told(GenerationStarted)
+            ended = here.told(GenerationEnded)
+            assert generation.epoch not in {event.epoch for event in ended if not event.epoch}
+            assert started[-1].generation_id == generation.generation_id
+        nursery.cancel_scope.cancel()
+
+
+async def hold(here: World, seconds: float) -> None:
+    """Be a member that reads nothing for a while."""
+    async with here.group() as group:
+        with trio.move_on_after(seconds):
+            async for _ in group:
+                pass
+
+
+async def test_no_join_before_all_tasks_ended_and_next_waits() -> None:
+    """After an end no Join is sent while a task finishes, nor while the body is at work."""
+    async with world() as here:
+        finished: list[float] = []
+
+        async def returns() -> None:
+            await trio.sleep(1)
+
+        async def slow(generation: Generation) -> None:
+            await generation.ending.wait()
+            await trio.sleep(5)
+            finished.append(here.now)
+
+        async with here.group() as group:
+            generation = await group.next()
+            joins = len(here.asked("join_group"))
+            generation.start_soon(returns)
+            generation.start_soon(slow, generation)
+            await trio.sleep(10)  # the body's own work
+            assert len(here.asked("join_group")) == joins
+            body_done = here.now
+            again = await group.next()
+            assert again.epoch > generation.epoch
+            first_join = next(at for at, api, _ in here.requests[::-1] if api == "join_group")
+            assert first_join >= body_done
+            assert finished
+            assert finished[0] < first_join
+
+
+async def test_a_returning_task_brings_a_new_generation() -> None:
+    """After a task returned: a new epoch, the same member id, and a new id where it is alone."""
+    async with world() as here, here.group() as group:
+        first = await group.next()
+
+        async def returns() -> None:
+            await trio.lowlevel.checkpoint()
+
+        assert first.start_soon(returns)
+        second = await group.next()
+        assert first.end is not None
+        assert first.end.cause is Cause.TASK_RETURNED
+        assert second.epoch == first.epoch + 1
+        assert second.member_id == first.member_id
+        assert second.generation_id == first.generation_id + 1
+        assert not first.start_soon(returns)
+
+
+async def test_quick_returns_back_off() -> None:
+    """A handler that returns at once makes the member join less and less often."""
+    async with world() as here, here.group() as group:
+
+        async def returns() -> None:
+            await trio.lowlevel.checkpoint()
+
+        times = []
+        for _ in range(8):
+            generation = await group.next()
+            times.append(here.now)
+            generation.start_soon(returns)
+        gaps = [after - before for before, after in pairwise(times)]
+        assert gaps[-1] > 3
+        assert all(later > earlier for earlier, later in pairwise(gaps[:4]))
+        assert max(gaps) < 6
+
+
+async def test_a_task_that_raises_drains_leaves_and_surfaces() -> None:
+    """Its siblings finish, the member leaves, then the exception comes out, one level deep."""
+    async with world() as here:
+        finished = []
+
+        async def raises() -> None:
+            await trio.sleep(1)
+            raise ValueError("broken handler")
+
+        async def sibling(generation: Generation) -> None:
+            await generation.ending.wait()
+            await trio.sleep(3)
+            await generation.commit({P0: 7})
+            finished.append(True)
+
+        with pytest.raises(ExceptionGroup) as caught:
+            async with here.group() as group:
+                async for generation in group:
+                    generation.start_soon(raises)
+                    generation.start_soon(sibling, generation)
+        assert [str(error) for error in caught.value.exceptions] == ["broken handler"]
+        assert isinstance(caught.value.exceptions[0], ValueError)
+        assert finished == [True]
+        assert await here.committed() == {P0: 7}
+        assert len(here.asked("leave_group")) == 1
+
+
+async def test_an_exception_of_the_body_comes_out_bare() -> None:
+    """What the loop's body raises surfaces as it is, after the drain and the leave."""
+    async with world() as here:
+        with pytest.raises(KeyError):
+            async with here.group() as group:
+                await group.next()
+                raise KeyError("body")
+        assert len(here.asked("leave_group")) == 1
+
+
+async def test_misuse_of_next_is_told() -> None:
+    """Two next() at once, one inside a generation's task, one before entering: UsageError."""
+    async with world() as here:
+        with pytest.raises(UsageError, match="not open"):
+            await here.group().next()
+        async with here.group() as group:
+            generation = await group.next()
+            caught: list[BaseException] = []
+
+            async def inside() -> None:
+                try:
+                    await group.next()
+                except UsageError as error:
+                    caught.append(error)
+                await trio.sleep_forever()
+
+            async def twice() -> None:
+                with pytest.raises(UsageError, match="waits in next"):
+                    await group.next()
+                nursery.cancel_scope.cancel()
+
+            generation.start_soon(inside)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(group.next)
+                await trio.testing.wait_all_tasks_blocked()
+                nursery.start_soon(twice)
+            assert len(caught) == 1
+        with pytest.raises(UsageError, match="entered once"):
+            await group.__aenter__()
+
+
+async def test_a_cancelled_next_loses_nothing() -> None:
+    """A next() that is given up and called again gives the generation that was joined for."""
+    async with world() as here, here.group() as group:
+        with trio.move_on_after(0):
+            await group.next()
+        await trio.sleep(5)
+        generation = await group.next()
+        assert generation.state is State.RUNNING
+        assert generation.generation_id == 1
+
+
+async def test_close_during_a_parked_join() -> None:
+    """Closing while the coordinator holds the Join back leaves within the deadline."""
+    async with world() as here, trio.open_nursery() as nursery:
+
+        async def stays_away(started: trio.Event) -> None:
+            async with here.group() as blocker:
+                generation = await blocker.next()
+                started.set()
+                await generation.ending.wait()
+                await trio.sleep_forever()  # its body never asks again: the join waits for it
+
+        ready = trio.Event()
+        nursery.start_soon(stays_away, ready)
+        await ready.wait()
+        async with here.group() as group:
+            nursery.start_soon(closes, group, 3.0)
+            with pytest.raises(GroupClosedError):
+                await group.next()
+            asked = here.now
+        assert here.now - asked < group.config.close_timeout
+        assert len(here.asked("leave_group")) == 1
+        nursery.cancel_scope.cancel()
+
+
+async def closes(group: ConsumerGroup, after: float) -> None:
+    """Close a group after a while."""
+    await trio.sleep(after)
+    await group.aclose()
+
+
+async def test_cancellation_from_outside_does_not_drain_and_leaves() -> None:
+    """A cancelled program drops its work at once, and the coordinator is told."""
+    async with world() as here:
+        finished = []
+
+        async def slow() -> None:
+            try:
+                await trio.sleep(100)
+            finally:
+                finished.append(here.now)
+
+        with trio.move_on_after(5):
+            async with here.group() as group:
+                async for generation in group:
+                    generation.start_soon(slow)
+        assert finished == [5.0]
+        assert len(here.asked("leave_group")) == 1
+
+
+async def test_a_drain_within_its_deadline_commits() -> None:
+    """Work that finishes within the drain commits under the old generation id."""
+    async with world(2) as here, trio.open_nursery() as nursery:
+        await here.append(4, 0)
+        outcome = []
+
+        async def slow(generation: Generation) -> None:
+            async for batch in generation.records(P0):
+                await generation.ending.wait()
+                await trio.sleep(8)
+                await generation.commit({P0: batch.next_offset})
+                outcome.append((generation.generation_id, generation.state))
+
+        async with here.group() as group:
+            first = await group.next()
+            first.start_soon(slow, first)
+            nursery.start_soon(hold, here, 60.0)
+            second = await group.next()
+            assert second.epoch > first.epoch
+            assert outcome == [(first.generation_id, State.DRAINING)]
+            assert (await here.committed())[P0] == 4
+            assert first.end is not None
+            assert first.end.cause is Cause.REBALANCE
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_drain_past_its_deadline_is_cut() -> None:
+    """Work that outlasts the drain is cancelled, and its late commit is refused as stale."""
+    async with world() as here, trio.open_nursery() as nursery:
+        await here.append(4, 0)
+        late = []
+
+        async def too_slow(generation: Generation) -> None:
+            try:
+                await trio.sleep_forever()
+            finally:
+                with trio.CancelScope(shield=True):
+                    await trio.sleep(0.5)
+                    try:
+                        await generation.commit({P0: 4})
+                    except StaleGenerationError as error:
+                        late.append(error)
+
+        async with here.group(drain_timeout=4.0) as group:
+            first = await group.next()
+            first.start_soon(too_slow, first)
+            nursery.start_soon(hold, here, 60.0)
+            began = await first_draining(first, here)
+            await group.next()
+            assert here.now - began < 6
+        assert [error.end for error in late] == [first.end]
+        assert await here.committed() == {}
+        ended = [event for event in here.told(GenerationEnded) if event.cut_short]
+        assert len(ended) == 1
+        nursery.cancel_scope.cancel()
+
+
+async def first_draining(generation: Generation, here: World) -> float:
+    """Wait for the end to begin; the time."""
+    await generation.ending.wait()
+    return here.now
