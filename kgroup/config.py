@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, final
+from typing import Any, Final, TypeVar, cast, final
 
 import attrs
 
@@ -25,6 +25,8 @@ _LONGEST_INSTANCE: Final = 249
 _INSTANCE: Final = re.compile(r"[a-zA-Z0-9._-]+")
 _HOST_PORT: Final = re.compile(r"(?P<host>\[[^\[\]\s]+\]|[^\[\]:\s,]+):(?P<port>[0-9]{1,5})")
 _HIGHEST_PORT: Final = 65535
+
+K = TypeVar("K", OffsetReset, IsolationLevel)
 
 Check = Callable[["GroupConfig", "attrs.Attribute[Any]", Any], None]
 
@@ -83,17 +85,34 @@ def _encodes(text: str) -> bool:
         return False
 
 
-def _servers(value: object) -> object:
+def _servers(value: str | Iterable[str]) -> tuple[str, ...]:
     """``"a:9092,b:9092"`` or an iterable of such pieces, as a tuple."""
     if isinstance(value, str):
         return tuple(piece.strip() for piece in value.split(",") if piece.strip())
-    return _tuple(value)
+    return _tuple(value)  # type: ignore[no-any-return]
 
 
-def _tuple(value: object) -> object:
+def _tuple(value: Any) -> Any:
+    """A list of anything as a tuple; what is no list stays, for the field's check to name."""
     if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping):
         return tuple(value)
     return value
+
+
+def _topics(value: Iterable[str | re.Pattern[str]]) -> tuple[str | re.Pattern[str], ...]:
+    return _tuple(value)  # type: ignore[no-any-return]
+
+
+def _assignors(value: Iterable[str | Assignor]) -> tuple[str | Assignor, ...]:
+    return _tuple(value)  # type: ignore[no-any-return]
+
+
+def _offset_reset(value: str | OffsetReset) -> OffsetReset:
+    return _member_of(OffsetReset, value)
+
+
+def _isolation_level(value: str | IsolationLevel) -> IsolationLevel:
+    return _member_of(IsolationLevel, value)
 
 
 def _check_servers(_: GroupConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
@@ -164,14 +183,11 @@ def _check_instance(_: GroupConfig, attribute: attrs.Attribute[Any], value: Any)
         )
 
 
-def _member_of(kind: type[OffsetReset | IsolationLevel]) -> Callable[[Any], Any]:
-    def convert(value: Any) -> Any:
-        try:
-            return kind(value)
-        except ValueError:
-            return value
-
-    return convert
+def _member_of(kind: type[K], value: object) -> K:
+    try:
+        return kind(value)
+    except ValueError:
+        return cast("K", value)
 
 
 def _is_a(kind: type[OffsetReset | IsolationLevel]) -> Check:
@@ -179,8 +195,8 @@ def _is_a(kind: type[OffsetReset | IsolationLevel]) -> Check:
     return _allowed(lambda value: isinstance(value, kind), f"it must be one of {words}")
 
 
-def _setting(default: Any, check: Check, reason: str, **more: Any) -> Any:
-    return attrs.field(default=default, validator=check, metadata={"reason": reason}, **more)
+def _why(reason: str) -> dict[str, str]:
+    return {"reason": reason}
 
 
 @final
@@ -192,136 +208,173 @@ class GroupConfig:
         ConfigError: a value is not allowed; it names the field, the value and what is.
     """
 
-    group_id: str = _setting(
-        attrs.NOTHING, _text(), "The group; members with the same id share the topics."
+    group_id: str = attrs.field(
+        validator=_text(),
+        metadata=_why("The group; members with the same id share the topics."),
     )
-    bootstrap_servers: tuple[str, ...] = _setting(
-        attrs.NOTHING,
-        _check_servers,
-        "Brokers to ask first, 'host:port'; each is tried until one answers.",
+    bootstrap_servers: tuple[str, ...] = attrs.field(
         converter=_servers,
+        validator=_check_servers,
+        metadata=_why("Brokers to ask first, 'host:port'; each is tried until one answers."),
     )
-    topics: tuple[str | re.Pattern[str], ...] = _setting(
-        attrs.NOTHING,
-        _check_topics,
-        "What to read: names, and compiled patterns that match whole names (Kafka's own topics"
-        " never match). A topic that does not exist yet is watched until it does; it is never"
-        " created by reading.",
-        converter=_tuple,
+    topics: tuple[str | re.Pattern[str], ...] = attrs.field(
+        converter=_topics,
+        validator=_check_topics,
+        metadata=_why(
+            "What to read: names, and compiled patterns that match whole names (Kafka's own topics"
+            " never match). A topic that does not exist yet is watched until it does; it is never"
+            " created by reading."
+        ),
     )
-    assignors: tuple[str | Assignor, ...] = _setting(
-        BUILTIN_ASSIGNORS,
-        _check_assignors,
-        "In order of preference; the group takes one that all members know.",
-        converter=_tuple,
+    assignors: tuple[str | Assignor, ...] = attrs.field(
+        default=BUILTIN_ASSIGNORS,
+        converter=_assignors,
+        validator=_check_assignors,
+        metadata=_why("In order of preference; the group takes one that all members know."),
     )
-    heartbeat_interval: float = _setting(
-        1.0,
-        _seconds(),
-        "Members learn of a rebalance only from a heartbeat's answer, so this is what a"
-        " hand-over mostly waits for; one small request each.",
+    heartbeat_interval: float = attrs.field(
+        default=1.0,
+        validator=_seconds(),
+        metadata=_why(
+            "Members learn of a rebalance only from a heartbeat's answer, so this is what a"
+            " hand-over mostly waits for; one small request each."
+        ),
     )
-    session_timeout: float = _setting(
-        30.0,
-        _seconds(),
-        "Without a heartbeat for so long a member is evicted. Bounded by the broker"
-        " (group.min.session.timeout.ms and max, 6 s to 30 min by default).",
+    session_timeout: float = attrs.field(
+        default=30.0,
+        validator=_seconds(),
+        metadata=_why(
+            "Without a heartbeat for so long a member is evicted. Bounded by the broker"
+            " (group.min.session.timeout.ms and max, 6 s to 30 min by default)."
+        ),
     )
-    rebalance_timeout: float = _setting(
-        30.0,
-        _seconds(),
-        "How long the coordinator waits in a rebalance for this member to finish its work and"
-        " join again; bounds the drain.",
+    rebalance_timeout: float = attrs.field(
+        default=30.0,
+        validator=_seconds(),
+        metadata=_why(
+            "How long the coordinator waits in a rebalance for this member to finish its work and"
+            " join again; bounds the drain."
+        ),
     )
-    watch_partition_changes: bool = _setting(
-        True, _flag(), "Whether the leader watches the topics for new and vanished partitions."
+    watch_partition_changes: bool = attrs.field(
+        default=True,
+        validator=_flag(),
+        metadata=_why("Whether the leader watches the topics for new and vanished partitions."),
     )
-    partition_watch_interval: float = _setting(
-        5.0, _seconds(), "How often the leader asks for metadata to watch partitions."
+    partition_watch_interval: float = attrs.field(
+        default=5.0,
+        validator=_seconds(),
+        metadata=_why("How often the leader asks for metadata to watch partitions."),
     )
-    rejoin_backoff: float = _setting(
-        0.1,
-        _seconds(),
-        "The first wait before trying again what failed; doubles, with jitter. Without it a"
-        " broken broker would be asked as fast as it refuses.",
+    rejoin_backoff: float = attrs.field(
+        default=0.1,
+        validator=_seconds(),
+        metadata=_why(
+            "The first wait before trying again what failed; doubles, with jitter. Without it a"
+            " broken broker would be asked as fast as it refuses."
+        ),
     )
-    rejoin_backoff_max: float = _setting(
-        5.0, _seconds(), "The longest such wait: how late a recovery can be noticed."
+    rejoin_backoff_max: float = attrs.field(
+        default=5.0,
+        validator=_seconds(),
+        metadata=_why("The longest such wait: how late a recovery can be noticed."),
     )
-    drain_timeout: float = _setting(
-        25.0,
-        _seconds(zero=True),
-        "How long tasks may go on with what they hold when a generation ends as planned; less"
-        " where rebalance_timeout demands it.",
+    drain_timeout: float = attrs.field(
+        default=25.0,
+        validator=_seconds(zero=True),
+        metadata=_why(
+            "How long tasks may go on with what they hold when a generation ends as planned; less"
+            " where rebalance_timeout demands it."
+        ),
     )
-    close_timeout: float = _setting(
-        5.0, _seconds(), "The deadline of leaving the group, after the drain."
+    close_timeout: float = attrs.field(
+        default=5.0,
+        validator=_seconds(),
+        metadata=_why("The deadline of leaving the group, after the drain."),
     )
-    auto_offset_reset: OffsetReset = _setting(
-        OffsetReset.EARLIEST,
-        _is_a(OffsetReset),
-        "Where a partition without a usable offset starts; 'earliest' skips nothing.",
-        converter=_member_of(OffsetReset),
+    auto_offset_reset: OffsetReset = attrs.field(
+        default=OffsetReset.EARLIEST,
+        converter=_offset_reset,
+        validator=_is_a(OffsetReset),
+        metadata=_why(
+            "Where a partition without a usable offset starts; 'earliest' skips nothing."
+        ),
     )
-    commit_initial_position: bool = _setting(
-        True,
-        _flag(),
-        "Commit a position that was resolved as latest at once, so that a restart before the"
-        " first record skips nothing.",
+    commit_initial_position: bool = attrs.field(
+        default=True,
+        validator=_flag(),
+        metadata=_why(
+            "Commit a position that was resolved as latest at once, so that a restart before the"
+            " first record skips nothing."
+        ),
     )
-    isolation_level: IsolationLevel = _setting(
-        IsolationLevel.READ_UNCOMMITTED,
-        _is_a(IsolationLevel),
-        "Whether records of open and aborted transactions are read; goes to both planes.",
-        converter=_member_of(IsolationLevel),
+    isolation_level: IsolationLevel = attrs.field(
+        default=IsolationLevel.READ_UNCOMMITTED,
+        converter=_isolation_level,
+        validator=_is_a(IsolationLevel),
+        metadata=_why(
+            "Whether records of open and aborted transactions are read; goes to both planes."
+        ),
     )
-    group_instance_id: str | None = _setting(
-        None,
-        _check_instance,
-        "A static identity (KIP-345): a restart within the session time-out causes no"
-        " rebalance, and closing does not leave the group.",
+    group_instance_id: str | None = attrs.field(
+        default=None,
+        validator=_check_instance,
+        metadata=_why(
+            "A static identity (KIP-345): a restart within the session time-out causes no"
+            " rebalance, and closing does not leave the group."
+        ),
     )
-    client_id: str = _setting(
-        "kgroup", _text(), "How brokers' logs and quotas name this client; prefixes member ids."
+    client_id: str = attrs.field(
+        default="kgroup",
+        validator=_text(),
+        metadata=_why("How brokers' logs and quotas name this client; prefixes member ids."),
     )
-    rack_id: str | None = _setting(
-        None,
-        _allowed(
+    rack_id: str | None = attrs.field(
+        default=None,
+        validator=_allowed(
             lambda value: value is None or (isinstance(value, str) and _encodes(value)),
             "it must be a str or None",
         ),
-        "This member's rack, for rack-aware assignment (KIP-881) and fetching (KIP-392).",
+        metadata=_why(
+            "This member's rack, for rack-aware assignment (KIP-881) and fetching (KIP-392)."
+        ),
     )
-    request_timeout: float = _setting(
-        10.0,
-        _seconds(),
-        "The deadline of each request to a broker; a parked Join has its own"
-        " (rebalance_timeout + 5 s).",
+    request_timeout: float = attrs.field(
+        default=10.0,
+        validator=_seconds(),
+        metadata=_why(
+            "The deadline of each request to a broker; a parked Join has its own"
+            " (rebalance_timeout + 5 s)."
+        ),
     )
-    max_buffered_bytes: int = _setting(
-        64 * 1024 * 1024,
-        _whole(1024, 2**41),
-        "How much fetched data may wait in this member before fetching stops.",
+    max_buffered_bytes: int = attrs.field(
+        default=64 * 1024 * 1024,
+        validator=_whole(1024, 2**41),
+        metadata=_why("How much fetched data may wait in this member before fetching stops."),
     )
-    max_buffered_records: int = _setting(
-        100_000,
-        _whole(1, 10_000_000),
-        "How many fetched records may wait in this member before fetching stops.",
+    max_buffered_records: int = attrs.field(
+        default=100_000,
+        validator=_whole(1, 10_000_000),
+        metadata=_why("How many fetched records may wait in this member before fetching stops."),
     )
-    max_processing_time: float | None = _setting(
-        None,
-        _optional_seconds(),
-        "If set, a batch that a handler holds for longer ends the generation, with a cause that"
-        " says so; a stuck handler then gives its partitions to others.",
+    max_processing_time: float | None = attrs.field(
+        default=None,
+        validator=_optional_seconds(),
+        metadata=_why(
+            "If set, a batch that a handler holds for longer ends the generation, with a cause that"
+            " says so; a stuck handler then gives its partitions to others."
+        ),
     )
-    offset_retention: float | None = _setting(
-        None,
-        _optional_seconds(),
-        "None leaves it to the broker: since Kafka 2.1 (KIP-211) offsets are kept for"
-        " offsets.retention.minutes (7 days) after the group became empty. A value makes every"
-        " commit an OffsetCommit v4 or older, the last that carries one; brokers then expire"
-        " the offset that long after its commit, once its topic is not subscribed any more."
-        " v4 carries neither leader epochs nor a static identity.",
+    offset_retention: float | None = attrs.field(
+        default=None,
+        validator=_optional_seconds(),
+        metadata=_why(
+            "None leaves it to the broker: since Kafka 2.1 (KIP-211) offsets are kept for"
+            " offsets.retention.minutes (7 days) after the group became empty. A value makes every"
+            " commit an OffsetCommit v4 or older, the last that carries one; brokers then expire"
+            " the offset that long after its commit, once its topic is not subscribed any more."
+            " v4 carries neither leader epochs nor a static identity."
+        ),
     )
 
     def __attrs_post_init__(self) -> None:

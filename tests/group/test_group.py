@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 from kgroup.errors import GroupClosedError, StaleGenerationError, UsageError
 from kgroup.events import GenerationEnded, GenerationStarted
@@ -16,10 +17,8 @@ from kgroup.group import ConsumerGroup
 from kgroup.model import Cause
 from tests.group.world import P0, P1, World, values, world
 
-pytestmark = pytest.mark.usefixtures("autojump_clock")
 
-
-async def test_a_generation_reads_commits_and_leaves() -> None:
+async def test_a_generation_reads_commits_and_leaves(autojump_clock: MockClock) -> None:
     """A member alone gets all partitions, reads them, commits, and leaves when it is done."""
     async with world(2) as here:
         await here.append(5, 0)
@@ -39,7 +38,7 @@ async def test_a_generation_reads_commits_and_leaves() -> None:
         assert generation.end.cause is Cause.CLOSED
 
 
-async def test_a_group_is_iterated_until_it_is_closed() -> None:
+async def test_a_group_is_iterated_until_it_is_closed(autojump_clock: MockClock) -> None:
     """``async for`` ends, without an error, when a task of the generation closes the group."""
     async with world() as here:
 
@@ -57,7 +56,7 @@ async def test_a_group_is_iterated_until_it_is_closed() -> None:
             await group.next()
 
 
-async def test_next_never_yields_a_dead_generation() -> None:
+async def test_next_never_yields_a_dead_generation(autojump_clock: MockClock) -> None:
     """A generation that ends before next() asks for it is never handed out."""
     async with world() as here, trio.open_nursery() as nursery:
         async with here.group() as first:
@@ -83,7 +82,7 @@ async def hold(here: World, seconds: float) -> None:
                 pass
 
 
-async def test_no_join_before_all_tasks_ended_and_next_waits() -> None:
+async def test_no_join_before_all_tasks_ended_and_next_waits(autojump_clock: MockClock) -> None:
     """After an end no Join is sent while a task finishes, nor while the body is at work."""
     async with world() as here:
         finished: list[float] = []
@@ -112,7 +111,7 @@ async def test_no_join_before_all_tasks_ended_and_next_waits() -> None:
             assert finished[0] < first_join
 
 
-async def test_a_returning_task_brings_a_new_generation() -> None:
+async def test_a_returning_task_brings_a_new_generation(autojump_clock: MockClock) -> None:
     """After a task returned: a new epoch, the same member id, and a new id where it is alone."""
     async with world() as here, here.group() as group:
         first = await group.next()
@@ -130,7 +129,7 @@ async def test_a_returning_task_brings_a_new_generation() -> None:
         assert not first.start_soon(returns)
 
 
-async def test_quick_returns_back_off() -> None:
+async def test_quick_returns_back_off(autojump_clock: MockClock) -> None:
     """A handler that returns at once makes the member join less and less often."""
     async with world() as here, here.group() as group:
 
@@ -148,7 +147,7 @@ async def test_quick_returns_back_off() -> None:
         assert max(gaps) < 6
 
 
-async def test_a_task_that_raises_drains_leaves_and_surfaces() -> None:
+async def test_a_task_that_raises_drains_leaves_and_surfaces(autojump_clock: MockClock) -> None:
     """Its siblings finish, the member leaves, then the exception comes out, one level deep."""
     async with world() as here:
         finished = []
@@ -175,7 +174,7 @@ async def test_a_task_that_raises_drains_leaves_and_surfaces() -> None:
         assert len(here.asked("leave_group")) == 1
 
 
-async def test_an_exception_of_the_body_comes_out_bare() -> None:
+async def test_an_exception_of_the_body_comes_out_bare(autojump_clock: MockClock) -> None:
     """What the loop's body raises surfaces as it is, after the drain and the leave."""
     async with world() as here:
         with pytest.raises(KeyError):
@@ -185,7 +184,7 @@ async def test_an_exception_of_the_body_comes_out_bare() -> None:
         assert len(here.asked("leave_group")) == 1
 
 
-async def test_misuse_of_next_is_told() -> None:
+async def test_misuse_of_next_is_told(autojump_clock: MockClock) -> None:
     """Two next() at once, one inside a generation's task, one before entering: UsageError."""
     async with world() as here:
         with pytest.raises(UsageError, match="not open"):
@@ -216,7 +215,7 @@ async def test_misuse_of_next_is_told() -> None:
             await group.__aenter__()
 
 
-async def test_a_cancelled_next_loses_nothing() -> None:
+async def test_a_cancelled_next_loses_nothing(autojump_clock: MockClock) -> None:
     """A next() that is given up and called again gives the generation that was joined for."""
     async with world() as here, here.group() as group:
         with trio.move_on_after(0):
@@ -227,7 +226,7 @@ async def test_a_cancelled_next_loses_nothing() -> None:
         assert generation.generation_id == 1
 
 
-async def test_close_during_a_parked_join() -> None:
+async def test_close_during_a_parked_join(autojump_clock: MockClock) -> None:
     """Closing while the coordinator holds the Join back leaves within the deadline."""
     async with world() as here, trio.open_nursery() as nursery:
 
@@ -257,7 +256,9 @@ async def closes(group: ConsumerGroup, after: float) -> None:
     await group.aclose()
 
 
-async def test_cancellation_from_outside_does_not_drain_and_leaves() -> None:
+async def test_cancellation_from_outside_does_not_drain_and_leaves(
+    autojump_clock: MockClock,
+) -> None:
     """A cancelled program drops its work at once, and the coordinator is told."""
     async with world() as here:
         finished = []
@@ -276,7 +277,7 @@ async def test_cancellation_from_outside_does_not_drain_and_leaves() -> None:
         assert len(here.asked("leave_group")) == 1
 
 
-async def test_a_drain_within_its_deadline_commits() -> None:
+async def test_a_drain_within_its_deadline_commits(autojump_clock: MockClock) -> None:
     """Work that finishes within the drain commits under the old generation id."""
     async with world(2) as here, trio.open_nursery() as nursery:
         await here.append(4, 0)
@@ -302,7 +303,7 @@ async def test_a_drain_within_its_deadline_commits() -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_a_drain_past_its_deadline_is_cut() -> None:
+async def test_a_drain_past_its_deadline_is_cut(autojump_clock: MockClock) -> None:
     """Work that outlasts the drain is cancelled, and its late commit is refused as stale."""
     async with world() as here, trio.open_nursery() as nursery:
         await here.append(4, 0)
