@@ -327,45 +327,34 @@ class Owner:
         fetch = self._fetches.get(partition) if partition else None
         if partition is not None and fetch is None:
             return []  # of a partition that was stopped
-        offset = message.offset()
-        if (
-            partition is not None
-            and fetch is not None
-            and outcome_of(error) is Outcome.RESET
-            and offset is not None
-            and offset != fetch.next_offset
-            and not fetch.verifying
-        ):
-            # librdkafka gives this error no version, so it may be of an earlier fetch. Asked
-            # again for the offset that is really wanted, it answers for that.
-            fetch.verifying = True
-            named = _named(partition)
-            self._consumer.incremental_unassign([named])
-            named.offset = fetch.next_offset
-            self._consumer.incremental_assign([named])
-            return []
-        return [self._judged(error, partition, fetch, offset)]
+        if partition is not None and fetch is not None and outcome_of(error) is Outcome.RESET:
+            if not fetch.verifying:
+                # librdkafka gives this error no version, so it may be of an earlier fetch, or of
+                # a moment long ago. Asked once more for the offset that is wanted, it answers
+                # for that and for now.
+                fetch.verifying = True
+                named = _named(partition)
+                self._consumer.incremental_unassign([named])
+                named.offset = fetch.next_offset
+                self._consumer.incremental_assign([named])
+                return []
+            return [OutOfRange(partition, fetch.ticket, fetch.next_offset, in_words(error))]
+        return [self._judged(error, partition, fetch)]
 
     def _on_error(self, error: KafkaError) -> None:
         """librdkafka's error callback; called within ``poll`` and ``consume``."""
         partition = subject_of(error)
         fetch = self._fetches.get(partition) if partition else None
-        self._reported.append(self._judged(error, partition, fetch, None))
+        self._reported.append(self._judged(error, partition, fetch))
 
     def _judged(
         self,
         error: KafkaError,
         partition: TopicPartition | None,
         fetch: _Fetch | None,
-        offset: int | None,
     ) -> Item:
         reason = in_words(error)
         match outcome_of(error):
-            case Outcome.WAIT:
-                return Trouble(partition, error.name(), reason)
-            case Outcome.RESET if partition is not None and fetch is not None:
-                known = fetch.next_offset if offset is None else offset
-                return OutOfRange(partition, fetch.ticket, known, reason)
             case Outcome.FAIL if partition is not None and fetch is not None:
                 return Unreadable(partition, fetch.ticket, reason)
             case Outcome.FAIL if partition is None:

@@ -121,6 +121,12 @@ SETTINGS: Final = (
         "Limits what is produced, which is nothing; but fetch.max.bytes is raised to it.",
     ),
     Setting(
+        "topic.metadata.propagation.max.ms",
+        _always(1000),
+        "How long a topic may be unknown before that is an error, and told. An assigned topic was"
+        " known to the group's leader, so it is gone, or about to be known; the default is 30 s.",
+    ),
+    Setting(
         "max.poll.interval.ms",
         _always(86_400_000),
         "Nobody polls between generations; a member's liveness is the control plane's to watch.",

@@ -1,0 +1,154 @@
+"""Brokers and sources under one face, so that one test function holds for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final, Protocol
+from uuid import uuid4
+
+import attrs
+import confluent_kafka
+import trio
+from confluent_kafka.admin import AdminClient
+
+from kgroup.broker import Broker
+from kgroup.config import GroupConfig
+from kgroup.model import TopicPartition
+from kgroup.protocols import Batch, RecordSource
+from kgroup.records.librdkafka import LibrdkafkaSource
+from kgroup.records.memory import MemorySource
+from kgroup.records.queued import OnFault
+from kgroup.testing import admin
+
+PATIENCE: Final = 30.0
+"""Seconds within which something must happen; only a failing test waits so long."""
+
+
+class MakeSource(Protocol):
+    """Makes the source under test."""
+
+    def __call__(self, config: GroupConfig, on_fault: OnFault) -> RecordSource:
+        """Make it."""
+        ...
+
+
+def value_of(batch: Batch) -> list[str]:
+    """The values of a batch, as text."""
+    return [bytes(message.value() or b"").decode() for message in batch.messages]  # type: ignore[arg-type]
+
+
+@attrs.define(eq=False)
+class World:
+    """A broker, and a kind of source that reads it."""
+
+    bootstrap_servers: str
+    make_source: MakeSource
+    faults: list[tuple[TopicPartition | None, str]] = attrs.field(factory=list)
+    fault_told: trio.Event = attrs.field(factory=trio.Event)
+
+    async def topic(self, partitions: int = 1, name: str | None = None) -> str:
+        """Create a topic of a name of its own."""
+        name = name or f"t-{uuid4().hex[:12]}"
+        await trio.to_thread.run_sync(
+            lambda: admin.create_topic(self.bootstrap_servers, name, partitions)
+        )
+        return name
+
+    async def delete(self, topic: str) -> None:
+        """Delete a topic."""
+        await trio.to_thread.run_sync(lambda: admin.delete_topic(self.bootstrap_servers, topic))
+
+    async def produce(self, partition: TopicPartition, values: Sequence[str]) -> None:
+        """Write records."""
+        await trio.to_thread.run_sync(
+            lambda: admin.produce(
+                self.bootstrap_servers, partition.topic, values, partition=partition.partition
+            )
+        )
+
+    async def delete_records(self, partition: TopicPartition, before: int) -> None:
+        """Let the log begin later."""
+
+        def delete() -> None:
+            client = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+            named = confluent_kafka.TopicPartition(partition.topic, partition.partition, before)
+            for future in client.delete_records([named]).values():
+                future.result(PATIENCE)
+
+        await trio.to_thread.run_sync(delete)
+
+    async def transact(
+        self, partition: TopicPartition, values: Sequence[str], *, commit: bool
+    ) -> None:
+        """Write records in a transaction, and commit or abort it."""
+
+        def transact() -> None:
+            producer = confluent_kafka.Producer(
+                {
+                    "bootstrap.servers": self.bootstrap_servers,
+                    "transactional.id": f"tx-{uuid4().hex}",
+                    "log_level": 0,
+                }
+            )
+            producer.init_transactions(PATIENCE)
+            producer.begin_transaction()
+            for value in values:
+                producer.produce(partition.topic, value, partition=partition.partition)
+            producer.flush(PATIENCE)
+            (producer.commit_transaction if commit else producer.abort_transaction)(PATIENCE)
+
+        await trio.to_thread.run_sync(transact)
+
+    @asynccontextmanager
+    async def source(self, **settings: Any) -> AsyncIterator[RecordSource]:
+        """A source; what it tells is in ``faults``. The body has ``PATIENCE``."""
+        config = GroupConfig(
+            group_id=f"g-{uuid4().hex[:12]}",
+            bootstrap_servers=self.bootstrap_servers,
+            topics=["unused"],
+            **settings,
+        )
+        source = self.make_source(config, self._on_fault)
+        with trio.fail_after(PATIENCE):
+            async with source:
+                yield source
+
+    def _on_fault(self, partition: TopicPartition | None, reason: str) -> None:
+        self.faults.append((partition, reason))
+        self.fault_told.set()
+
+
+def embedded(broker: Broker) -> World:
+    """librdkafka on the embedded broker."""
+    return World(broker.bootstrap_servers, LibrdkafkaSource)
+
+
+def memory(broker: Broker) -> World:
+    """The embedded broker's log, read in memory; everything else goes over the wire."""
+    return World(
+        broker.bootstrap_servers,
+        lambda config, on_fault: MemorySource(config, on_fault, broker.log),
+    )
+
+
+def real(bootstrap_servers: str) -> World:
+    """librdkafka on a real Kafka."""
+    return World(bootstrap_servers, LibrdkafkaSource)
+
+
+async def receive_values(
+    source: RecordSource,
+    epoch: int,
+    partitions: Sequence[TopicPartition],
+    wanted: int,
+    limit: int = 1000,
+) -> dict[TopicPartition, list[str]]:
+    """Receive until so many records are there; by partition, in the order of arrival."""
+    values: dict[TopicPartition, list[str]] = {partition: [] for partition in partitions}
+    while sum(map(len, values.values())) < wanted:
+        batch = await source.receive(epoch, partitions, limit)
+        assert batch.epoch == epoch
+        assert 1 <= len(batch) <= limit
+        values[batch.partition] += value_of(batch)
+    return values
