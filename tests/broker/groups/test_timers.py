@@ -65,6 +65,6 @@ def test_agrees_with_a_plain_dictionary(
         assert timers.next() == min((at for at, _ in plain.values()), default=None)
     due = sorted((name for name in plain if plain[name][0] <= until), key=plain.__getitem__)
     popped = []
-    while (name := timers.pop_due(until)) is not None:
-        popped.append(name)
+    while (expired := timers.pop_due(until)) is not None:
+        popped.append(expired)
     assert popped == due

@@ -1,0 +1,226 @@
+"""The coordinator as a whole: a few clients that do anything at any time."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from kgroup.broker.groups.answers import Joined
+from kgroup.broker.groups.codes import ErrorCode
+from kgroup.broker.groups.coordinator import Coordinator
+from kgroup.broker.groups.group import Group
+from kgroup.broker.groups.settings import CoordinatorSettings
+from kgroup.broker.groups.states import COMPLETING, EMPTY, PREPARING, STABLE
+from tests.broker.groups.bench import TOPICS, Bench, Client, subscription
+
+SETTINGS = CoordinatorSettings(
+    initial_rebalance_delay=1.0, min_session_timeout=0.1, group_max_size=4
+)
+PROTOCOLS = [
+    {"range": subscription("t1")},
+    {"range": subscription("t2"), "roundrobin": subscription("t1")},
+    {"roundrobin": subscription("t1"), "range": subscription("t2")},
+]
+LABELS = ["d1", "d2", "d3", "s1", "s2"]
+LONG_ENOUGH = 10_000.0
+"""Seconds after which everybody who says nothing is gone."""
+
+labels = st.sampled_from(LABELS)
+
+
+class Anything(RuleBasedStateMachine):
+    """Clients join, sync, beat, commit and leave as they like; time passes; brokers crash."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids = itertools.count(1)
+        self.bench = Bench(SETTINGS, self.coordinator(None))
+        self.clients = {
+            label: self.bench.client(
+                label,
+                instance=label if label.startswith("s") else None,
+                protocols=PROTOCOLS[0],
+                session=5.0 + number,
+                rebalance=4.0 + number,
+            )
+            for number, label in enumerate(LABELS)
+        }
+        self.waiting: dict[int, Client] = {}
+        self.highest = 0
+        self.generations: dict[int, tuple[str, str | None]] = {}
+
+    def coordinator(self, shards: tuple[int, ...] | None) -> Coordinator:
+        """A coordinator of its own; ids go on counting."""
+        return Coordinator(SETTINGS, lambda: f"id{next(self.ids)}", TOPICS.get, shards=shards)
+
+    # What clients do
+
+    @rule(label=labels, version=st.sampled_from([3, 8, 9]))
+    def joins(self, label: str, version: int) -> None:
+        """A join, parked or not."""
+        client = self.clients[label]
+        self.waiting[client.join(version)] = client
+
+    @rule(label=labels)
+    def restarts(self, label: str) -> None:
+        """A process that has forgotten its id."""
+        self.clients[label] = self.clients[label].like(id="", generation=-1)
+
+    @rule(label=labels, protocols=st.sampled_from(PROTOCOLS))
+    def subscribes(self, label: str, protocols: dict[str, bytes]) -> None:
+        """Another subscription, sent with the next join."""
+        self.clients[label].protocols = protocols
+
+    @rule(label=labels)
+    def syncs(self, label: str) -> None:
+        """A sync; whoever leads assigns to everybody."""
+        client = self.clients[label]
+        group = self.group
+        name = group.protocol_name if group is not None else None
+        given = {one: one.label for one in self.clients.values() if one.id}
+        self.waiting[client.sync(given, protocol_name=name or "range")] = client
+
+    @rule(label=labels)
+    def beats(self, label: str) -> None:
+        """A heartbeat is good only for a member in its generation."""
+        client = self.clients[label]
+        group = self.group
+        good = group is not None and client.id in group.members
+        good = good and group is not None and client.generation == group.generation_id
+        error = client.heartbeat()
+        if error in {ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS}:
+            assert good
+
+    @rule(label=labels, transactional=st.booleans(), old=st.booleans())
+    def commits(self, label: str, transactional: bool, old: bool) -> None:
+        """A commit is accepted of a current member, or of anybody in an Empty group."""
+        client = self.clients[label]
+        client = client.like(generation=client.generation - 1) if old else client
+        group = self.group
+        state = EMPTY if group is None else group.state
+        current = (
+            group is not None
+            and client.id in group.members
+            and client.generation == group.generation_id
+        )
+        error = client.commit_in_transaction() if transactional else client.commit()
+        if error is ErrorCode.NONE and state is not EMPTY:
+            assert current or (transactional and client.generation < 0)
+            assert transactional or state is not COMPLETING
+
+    @rule(leavers=st.lists(labels, min_size=1, max_size=3))
+    def leave(self, leavers: list[str]) -> None:
+        """Some leave in one request."""
+        first, *others = (self.clients[label] for label in leavers)
+        first.leave(*others)
+
+    @rule(seconds=st.sampled_from([0.3, 1.0, 2.5, 6.0]))
+    def time_passes(self, seconds: float) -> None:
+        """Timers run."""
+        self.bench.sleep(seconds)
+
+    @precondition(lambda self: self.group is not None)
+    @rule()
+    def crashes(self) -> None:
+        """Another coordinator takes over with what was written; nobody who waited is told."""
+        snapshot = self.bench.coordinator.snapshot()
+        self.bench.coordinator = self.coordinator(())
+        self.bench.coordinator.load(self.bench.now, snapshot, range(50))
+        self.waiting.clear()
+        self.generations.clear()
+        self.highest = 0 if self.group is None else self.group.generation_id
+
+    # What must hold
+
+    @property
+    def group(self) -> Group | None:
+        """The group, if it is there."""
+        return self.bench.coordinator.group("g")
+
+    @invariant()
+    def takes_answers(self) -> None:
+        """Answers reach their clients; two of one generation agree on its leader and protocol."""
+        for ticket in [one for one in self.waiting if one in self.bench.answers]:
+            client = self.waiting.pop(ticket)
+            answer = self.bench.answers[ticket]
+            if not isinstance(answer, Joined):
+                continue
+            if answer.error in {ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED}:
+                client.take(ticket)
+            if answer.error is ErrorCode.NONE and answer.members and not answer.skip_assignment:
+                told = (answer.leader, answer.protocol_name)
+                known = self.generations.setdefault(answer.generation_id, told)
+                assert known[1] == told[1]
+                assert len({one.member_id for one in answer.members}) == len(answer.members)
+                instances = [one.group_instance_id for one in answer.members]
+                named = Counter(one for one in instances if one is not None)
+                assert not named or max(named.values()) == 1
+
+    @invariant()
+    def generations_grow(self) -> None:
+        """Within the life of a coordinator the generation never falls."""
+        if self.group is None:
+            self.highest = 0
+        else:
+            assert self.group.generation_id >= self.highest
+            self.highest = self.group.generation_id
+
+    @invariant()
+    def nobody_waits_for_nothing(self) -> None:
+        """What is parked is what its member waits for, and no parked request is lost."""
+        parked: set[object] = set()
+        if self.group is not None:
+            for member in self.group.members.values():
+                some = (member.parked_join, member.parked_sync)
+                parked |= {one.ticket for one in some if one is not None}
+        unanswered = {one for one in self.waiting if one not in self.bench.answers}
+        assert unanswered == parked
+
+    @invariant()
+    def group_is_consistent(self) -> None:
+        """What the group counts and maps is what its members say."""
+        group = self.group
+        if group is None:
+            return
+        members = group.members
+        assert len(members) <= SETTINGS.group_max_size or group.state is PREPARING
+        assert not set(members) & set(group.pending)
+        assert (group.leader in members) if members else (group.leader is None)
+        assert group.joined == sum(one.parked_join is not None for one in members.values())
+        static = {one.group_instance_id: one.member_id for one in members.values()}
+        static.pop(None, None)
+        assert group._static == static
+        names = Counter(known.name for one in members.values() for known in one.protocols)
+        assert +group._supporters == names
+
+    @invariant()
+    def states_mean_what_they_say(self) -> None:
+        """Who may wait in which state, and that some timer ends each wait."""
+        group = self.group
+        if group is None:
+            return
+        joins = sum(one.parked_join is not None for one in group.members.values())
+        syncs = sum(one.parked_sync is not None for one in group.members.values())
+        if group.state is EMPTY:
+            assert not group.members
+        if group.state in {EMPTY, COMPLETING, STABLE}:
+            assert joins == 0
+        if group.state in {EMPTY, PREPARING, STABLE}:
+            assert syncs == 0
+        assert self.bench.coordinator.next_timer is not None
+        assert self.bench.coordinator.next_timer >= self.bench.now
+
+    def teardown(self) -> None:
+        """Left alone, everybody who waits is answered and the group empties."""
+        self.takes_answers()
+        self.bench.sleep(LONG_ENOUGH)
+        assert all(ticket in self.bench.answers for ticket in self.waiting)
+        assert self.group is None or self.group.state is EMPTY
+
+
+Anything.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestAnything = Anything.TestCase
