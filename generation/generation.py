@@ -6,7 +6,7 @@ nothing that belongs to it outlives it. How it came to be, and what comes after,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -53,7 +53,7 @@ class Generation:
         floors: Floors,
         committer: Committer,
         source: RecordSource,
-        feed: Callable[[Generation], Feed],
+        feed: Feed,
         request_timeout: float,
     ) -> None:
         self.assignment = assignment
@@ -65,7 +65,7 @@ class Generation:
         self._floors = floors
         self._committer = committer
         self._source = source
-        self._feed = feed(self)
+        self._feed = feed
         self._request_timeout = request_timeout
         self._streams: set[RecordStream] = set()
 
@@ -177,13 +177,9 @@ class Generation:
                     f"{names}: another record stream of {self._membership} has it already; a"
                     " partition is read by one stream at a time (close the other one first)"
                 )
-        stream = RecordStream(self._feed, wanted, max_records)
+        stream = RecordStream(self._feed, wanted, max_records, self._streams.discard)
         self._streams.add(stream)
         return stream
-
-    def forget(self, stream: RecordStream) -> None:
-        """A stream was closed: its partitions are free for another one."""
-        self._streams.discard(stream)
 
     def pause(self, partitions: TopicPartition | Iterable[TopicPartition] | None = None) -> None:
         """Hand out nothing of these partitions, or of all, until `resume`. Nothing is lost.

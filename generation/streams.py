@@ -30,7 +30,6 @@ class Feed:
         locate: decides a position that no commit gave, or that does not exist; it may raise
             what the handler is to see.
         clock: measures how long a batch is held.
-        closed: is told when a stream is closed.
     """
 
     epoch: int
@@ -39,7 +38,6 @@ class Feed:
     lease_confirmed: Callable[[], Awaitable[None]]
     locate: Callable[[Collection[TopicPartition], OffsetOutOfRangeError | None], Awaitable[None]]
     clock: Clock
-    closed: Callable[[RecordStream], None]
 
 
 @final
@@ -49,8 +47,15 @@ class RecordStream:
     It ends when the generation does. Iterating is a checkpoint; cancelled, it loses nothing.
     """
 
-    def __init__(self, feed: Feed, partitions: frozenset[TopicPartition], max_records: int) -> None:
+    def __init__(
+        self,
+        feed: Feed,
+        partitions: frozenset[TopicPartition],
+        max_records: int,
+        closed: Callable[[RecordStream], None],
+    ) -> None:
         self._feed = feed
+        self._tell_closed = closed
         self._limit = max_records
         self._located = False
         self._busy = False
@@ -91,7 +96,7 @@ class RecordStream:
         """Give the partitions up, so that another stream of this generation can have them."""
         if not self._closed:
             self._closed = True
-            self._feed.closed(self)
+            self._tell_closed(self)
 
     async def aclose(self) -> None:
         """As `close`; a checkpoint."""

@@ -6,40 +6,25 @@ does; nobody is given a generation that is over.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final, TypeVar, final
 
 import attrs
 import trio
 
-from kgroup.assignors import resolve
-from kgroup.assignors.check import check_assignments
 from kgroup.backoff import Backoff
 from kgroup.cluster import Cluster
 from kgroup.config import GroupConfig
-from kgroup.coordinator import UNREADABLE
 from kgroup.environment import Environment
-from kgroup.errors import (
-    BrokerError,
-    CommitFailedError,
-    CommitUnknownError,
-    OffsetOutOfRangeError,
-    StaleGenerationError,
-    TransportError,
-    UsageError,
-)
+from kgroup.errors import BrokerError, TransportError
 from kgroup.events import (
     Assigned,
     CommitRefused,
     Committed,
     GenerationDraining,
     LoopBlocked,
-    OffsetReset,
     PartitionsNotRead,
-    PartitionsUnassigned,
-    RequestFailed,
-    TopicsMissing,
 )
 from kgroup.generation.attempt import Setting
 from kgroup.generation.commits import Committer
@@ -48,6 +33,7 @@ from kgroup.generation.generation import Generation
 from kgroup.generation.lifecycle import Hooks, Lifecycle
 from kgroup.generation.states import State
 from kgroup.generation.streams import Feed
+from kgroup.leading import Leader
 from kgroup.lease import Lease
 from kgroup.model import (
     Assignment,
@@ -55,16 +41,13 @@ from kgroup.model import (
     End,
     MemberAssignments,
     Membership,
-    OffsetAndMetadata,
-    TopicInfo,
     TopicPartition,
 )
-from kgroup.model import OffsetReset as Rule
-from kgroup.positions import Positions, Start
+from kgroup.positions import Positions
 from kgroup.protocols import Coordinator, Joined, RecordSource
 from kgroup.recovery import Request
 from kgroup.reporting import Reporter
-from kgroup.retry import until_answered
+from kgroup.starting import Starts
 from kgroup.subscription import Subscription
 from kgroup.watchers.heartbeat import Heartbeats, Pace
 from kgroup.watchers.partitions import partition_watcher
@@ -75,8 +58,6 @@ DRAIN_MARGIN: Final = 1.0
 """Seconds before the rebalance time-out at which a drain ends, for the Join to arrive in time."""
 _UNREAD_AFTER: Final = 5.0
 """Seconds after which partitions that nobody reads are told of."""
-_EAGER: Final = 2.0
-"""Seconds for which a hand-over waits for leaders to tell where their partitions begin."""
 
 T = TypeVar("T")
 
@@ -117,17 +98,12 @@ class Round:
         self._reporter = reporter
         self._source = source
         self._coordinator = coordinator
-        self._cluster = cluster
         self._subscription = subscription
         self._membership = membership
-        self._answer = answer
         self._topics = topics
         self._previous = previous
         self._new_backoff = new_backoff
         self._committer: Committer | None = None
-        self._generation: Generation | None = None
-        self._floors: Floors | None = None
-        self._unlocated: set[TopicPartition] = set()
         self._confirmed = trio.Event()
         self._began = trio.current_time()
         self._lease = Lease(
@@ -137,13 +113,27 @@ class Round:
             joined_at=joined_at,
             on_confirm=self._lease_confirmed,
         )
-        self._positions = Positions(
-            coordinator,
-            cluster,
-            membership,
+        self._leader = Leader(
+            config=config,
+            cluster=cluster,
+            reporter=reporter,
+            membership=membership,
+            answer=answer,
+            new_backoff=new_backoff,
+        )
+        self._starts = Starts(
+            Positions(
+                coordinator,
+                cluster,
+                membership,
+                config.auto_offset_reset,
+                backoff=new_backoff,
+                report=reporter.failed,
+            ),
+            reporter,
             config.auto_offset_reset,
-            backoff=new_backoff,
-            report=reporter.failed,
+            commit_latest=config.commit_initial_position,
+            seek=partial(source.seek, membership.epoch),
         )
         self.lifecycle = Lifecycle(
             owner,
@@ -192,7 +182,6 @@ class Round:
             self.fatal = error
             return End(Cause.TASK_RAISED, f"no assignment could be made: {error}", error)
         if self.lifecycle.state is State.RUNNING:
-            self._generation = generation
             self.handed_over = True
             self.lifecycle.start_service(self._watch_unread, generation)
             if self._config.max_processing_time is not None:
@@ -206,21 +195,17 @@ class Round:
 
     async def _prepare(self) -> Generation:
         assignments: MemberAssignments = {}
-        if self._answer.leader:
-            assignments = await self._assign()
+        if self._membership.leader:
+            assignments = await self._lead()
         mine = await self._step(
             Request.SYNC, partial(self._coordinator.sync, self._membership, assignments)
         )
         self.assignment = Assignment(mine, self._previous)
-        committed = await self._step(
-            Request.FETCH_OFFSETS, partial(self._positions.committed, mine)
+        positions = await self._step(
+            Request.FETCH_OFFSETS, partial(self._starts.before_hand_over, mine)
         )
-        positions = {name: at.offset for name, at in committed.items() if at is not None}
-        starts = await self._eager_starts(set(mine) - positions.keys())
-        positions |= {name: start.offset for name, start in starts.items()}
-        self._unlocated = set(mine) - positions.keys()
-        generation = self._make(positions)
-        await self._commit_starts(starts)
+        generation, committer = self._make(positions)
+        await self._starts.commit_found(committer)
         self._reporter.tell(
             Assigned,
             assignment=self.assignment,
@@ -236,73 +221,19 @@ class Round:
             )
         return generation
 
-    async def _assign(self) -> MemberAssignments:
-        """As the leader: compute the assignment, and watch what it was computed from."""
-        members = self._answer.members
-        for member in members:
-            if member.version == UNREADABLE:
-                self._reporter.tell(
-                    RequestFailed,
-                    request=Request.JOIN.value,
-                    reason=f"the subscription of member {member.member_id} cannot be read",
-                    next_move="it is given nothing",
-                )
-        wanted = self._topics.union(*(member.topics for member in members))
-        known = await self._step(Request.METADATA, partial(self._look, wanted))
-        if missing := wanted - known.keys():
-            self._reporter.tell(TopicsMissing, topics=tuple(sorted(missing)))
+    async def _lead(self) -> MemberAssignments:
+        """Compute the assignment, and watch what it is computed from."""
+        wanted = self._leader.topics_of(self._topics)
+        known = await self._step(Request.METADATA, partial(self._leader.look, wanted))
         if self._config.watch_partition_changes:
             self.lifecycle.start_service(
                 partition_watcher,
-                partial(self._look_once, wanted),
+                partial(self._leader.look_once, wanted),
                 known,
                 self._config.partition_watch_interval,
                 self._reporter.failed,
             )
-        if self._answer.skip_assignment:
-            return {}
-        assignor = resolve(self._config.assignors).get(self._membership.assignor)
-        if assignor is None:
-            raise UsageError(
-                f"{self._membership}: the coordinator chose the assignor"
-                f" {self._membership.assignor!r}, which this member did not offer"
-            )
-        checked = check_assignments(assignor.name, known, members, assignor.assign(known, members))
-        if checked.unassigned:
-            self._reporter.tell(PartitionsUnassigned, partitions=checked.unassigned)
-        return checked.assignments
-
-    async def _look(self, topics: Collection[str]) -> Mapping[str, TopicInfo]:
-        return await until_answered(
-            Request.METADATA,
-            partial(self._look_once, topics),
-            find=None,
-            backoff=self._new_backoff(),
-            report=self._reporter.failed,
-        )
-
-    async def _look_once(self, topics: Collection[str]) -> Mapping[str, TopicInfo]:
-        if not topics:
-            await trio.lowlevel.checkpoint()
-            return {}
-        return (await self._cluster.metadata(topics)).topics
-
-    async def _eager_starts(
-        self, partitions: Collection[TopicPartition]
-    ) -> Mapping[TopicPartition, Start]:
-        """Positions that no commit gave, as far as leaders answer soon.
-
-        The others are found when they are first read: a leader that is away must not keep the
-        other partitions waiting.
-        """
-        found: Mapping[TopicPartition, Start] = {}
-        if partitions and self._config.auto_offset_reset is not Rule.ERROR:
-            with trio.move_on_after(_EAGER):
-                found = await self._step(
-                    Request.LIST_OFFSETS, partial(self._positions.without_commit, partitions)
-                )
-        self._tell_starts(found)
-        return found
+        return self._leader.assign(known)
 
     async def _step(self, request: Request, send: Callable[[], Awaitable[T]]) -> T:
         """One step on the way to the hand-over; its failure is for the recovery table."""
@@ -313,7 +244,7 @@ class Round:
 
     # The generation and what it is told.
 
-    def _make(self, positions: Mapping[TopicPartition, int]) -> Generation:
+    def _make(self, positions: Mapping[TopicPartition, int]) -> tuple[Generation, Committer]:
         config, membership = self._config, self._membership
         floors = Floors(membership, self.assignment, positions)
         committer = Committer(
@@ -333,12 +264,12 @@ class Round:
                 end=self.lifecycle.end,
             )
         )
-        self._floors, self._committer = floors, committer
+        self._committer = committer
         # A position that is yet to be found is sought before its partition is opened.
         self._source.assign(
             membership.epoch, {name: positions.get(name, 0) for name in self.assignment}
         )
-        return Generation(
+        generation = Generation(
             membership=membership,
             assignment=self.assignment,
             positions=positions,
@@ -347,64 +278,17 @@ class Round:
             floors=floors,
             committer=committer,
             source=self._source,
-            feed=self._feed,
+            feed=Feed(
+                epoch=membership.epoch,
+                source=self._source,
+                running=lambda: self.lifecycle.state is State.RUNNING,
+                lease_confirmed=self._wait_for_lease,
+                locate=partial(self._starts.locate, floors=floors, committer=committer),
+                clock=self._environment.clock,
+            ),
             request_timeout=config.request_timeout,
         )
-
-    def _feed(self, generation: Generation) -> Feed:
-        return Feed(
-            epoch=self._membership.epoch,
-            source=self._source,
-            running=lambda: self.lifecycle.state is State.RUNNING,
-            lease_confirmed=self._wait_for_lease,
-            locate=self._locate,
-            clock=self._environment.clock,
-            closed=generation.forget,
-        )
-
-    async def _locate(
-        self, partitions: Collection[TopicPartition], error: OffsetOutOfRangeError | None
-    ) -> None:
-        """Find positions for a stream, and seek there."""
-        if error is not None:
-            starts: Mapping[TopicPartition, Start] = {
-                error.partition: await self._positions.out_of_range(error)
-            }
-        else:
-            wanted = self._unlocated.intersection(partitions)
-            if not wanted:
-                await trio.lowlevel.checkpoint()
-                return
-            starts = await self._positions.without_commit(wanted)
-        assert self._floors is not None  # streams exist only after _make
-        for name, start in starts.items():
-            self._unlocated.discard(name)
-            self._floors.move(name, start.offset)
-            self._source.seek(self._membership.epoch, name, start.offset)
-        self._tell_starts(starts)
-        await self._commit_starts(starts)
-
-    def _tell_starts(self, starts: Mapping[TopicPartition, Start]) -> None:
-        for name, start in sorted(starts.items()):
-            self._reporter.tell(
-                OffsetReset, partition=name, offset=start.offset, reason=start.reason
-            )
-
-    async def _commit_starts(self, starts: Mapping[TopicPartition, Start]) -> None:
-        """Commit positions that were resolved as latest, so that a restart skips nothing."""
-        latest = {
-            name: OffsetAndMetadata(start.offset)
-            for name, start in starts.items()
-            if start.rule is Rule.LATEST
-        }
-        if not latest or not self._config.commit_initial_position:
-            return
-        assert self._committer is not None  # set by _make, which comes first
-        try:
-            await self._committer.commit(latest)
-        except (CommitFailedError, CommitUnknownError, StaleGenerationError, TransportError):
-            # Told as an event by the committer. The first commit of the program makes up for it.
-            return
+        return generation, committer
 
     async def _wait_for_lease(self) -> None:
         while self._lease.left <= 0 and self.lifecycle.state is State.RUNNING:

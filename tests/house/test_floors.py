@@ -57,7 +57,17 @@ FLOORS: Final[tuple[tuple[frozenset[str], ...], ...]] = (
         frozenset({"kgroup.subscription"}),
     ),
     # ConsumerGroup, with the member that it runs and the round from join to hand-over.
-    (frozenset({"kgroup.group", "kgroup.member", "kgroup.round"}),),
+    (
+        frozenset(
+            {
+                "kgroup.group",
+                "kgroup.leading",
+                "kgroup.member",
+                "kgroup.round",
+                "kgroup.starting",
+            }
+        ),
+    ),
     # Its threaded twin, Spark, the embedded broker's server.
     (
         frozenset({"kgroup.threaded"}),

@@ -1,0 +1,106 @@
+"""What a leader does before it syncs: look at the group's topics, and divide their partitions.
+
+Source: Kafka's ``ConsumerCoordinator.onLeaderElected``; KIP-814 (a leader that skips it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import final
+
+import attrs
+import trio
+
+from kgroup.assignors import resolve
+from kgroup.assignors.check import check_assignments
+from kgroup.backoff import Backoff
+from kgroup.cluster import Cluster
+from kgroup.config import GroupConfig
+from kgroup.coordinator import UNREADABLE
+from kgroup.errors import UsageError
+from kgroup.events import PartitionsUnassigned, RequestFailed, TopicsMissing
+from kgroup.model import MemberAssignments, Membership, MemberSubscription, TopicInfo
+from kgroup.protocols import Joined
+from kgroup.recovery import Request
+from kgroup.reporting import Reporter
+from kgroup.retry import until_answered
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Leader:
+    """Computes one generation's assignment."""
+
+    config: GroupConfig
+    cluster: Cluster
+    reporter: Reporter
+    membership: Membership
+    answer: Joined
+    new_backoff: Callable[[], Backoff]
+
+    def topics_of(self, own: Collection[str]) -> frozenset[str]:
+        """Every topic that the whole group subscribes to."""
+        return frozenset(own).union(*(member.topics for member in self.answer.members))
+
+    async def look(self, topics: Collection[str]) -> Mapping[str, TopicInfo]:
+        """Those of the topics that exist, however long it takes until a broker tells.
+
+        Raises:
+            BrokerError: a broker refuses to tell.
+        """
+        known = await until_answered(
+            Request.METADATA,
+            partial(self.look_once, topics),
+            find=None,
+            backoff=self.new_backoff(),
+            report=self.reporter.failed,
+        )
+        if missing := set(topics) - known.keys():
+            self.reporter.tell(TopicsMissing, topics=tuple(sorted(missing)))
+        return known
+
+    async def look_once(self, topics: Collection[str]) -> Mapping[str, TopicInfo]:
+        """Those of the topics that exist, by one request.
+
+        Raises:
+            TransportError: no broker answered.
+            BrokerError: a broker refuses to tell.
+        """
+        if not topics:
+            await trio.lowlevel.checkpoint()
+            return {}
+        return (await self.cluster.metadata(topics)).topics
+
+    def assign(self, known: Mapping[str, TopicInfo]) -> MemberAssignments:
+        """What every member gets; nothing where the coordinator keeps the last assignment.
+
+        Raises:
+            UsageError: the coordinator chose an assignor that this member does not have.
+            InvalidAssignmentError: no group may follow what the assignor answered.
+            Exception: whatever a custom assignor raises.
+        """
+        if self.answer.skip_assignment:
+            return {}
+        self._tell_of_unreadable(self.answer.members)
+        assignor = resolve(self.config.assignors).get(self.membership.assignor)
+        if assignor is None:
+            raise UsageError(
+                f"{self.membership}: the coordinator chose the assignor"
+                f" {self.membership.assignor!r}, which this member did not offer"
+            )
+        members = self.answer.members
+        checked = check_assignments(assignor.name, known, members, assignor.assign(known, members))
+        if checked.unassigned:
+            self.reporter.tell(PartitionsUnassigned, partitions=checked.unassigned)
+        return checked.assignments
+
+    def _tell_of_unreadable(self, members: Collection[MemberSubscription]) -> None:
+        for member in members:
+            if member.version == UNREADABLE:
+                self.reporter.tell(
+                    RequestFailed,
+                    request=Request.JOIN.value,
+                    reason=f"the subscription of member {member.member_id} cannot be read",
+                    next_move="it is given nothing",
+                )

@@ -1,0 +1,125 @@
+"""How the partitions of one generation find where they start, before and after the hand-over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, final
+
+import trio
+
+from kgroup.errors import (
+    CommitFailedError,
+    CommitUnknownError,
+    OffsetOutOfRangeError,
+    StaleGenerationError,
+    TransportError,
+)
+from kgroup.events import OffsetReset
+from kgroup.generation.commits import Committer
+from kgroup.generation.floors import Floors
+from kgroup.model import OffsetAndMetadata, TopicPartition
+from kgroup.model import OffsetReset as Rule
+from kgroup.positions import Positions, Start
+from kgroup.reporting import Reporter
+
+EAGER: Final = 2.0
+"""Seconds for which a hand-over waits for leaders to tell where their partitions begin."""
+
+
+@final
+class Starts:
+    """Positions of one generation, and what is yet to be found of them."""
+
+    def __init__(
+        self,
+        positions: Positions,
+        reporter: Reporter,
+        rule: Rule,
+        *,
+        commit_latest: bool,
+        seek: Callable[[TopicPartition, int], None],
+    ) -> None:
+        self._positions = positions
+        self._reporter = reporter
+        self._rule = rule
+        self._commit_latest = commit_latest
+        self._seek = seek
+        self._unlocated: set[TopicPartition] = set()
+        self._found: Mapping[TopicPartition, Start] = {}
+
+    async def before_hand_over(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, int]:
+        """Where each partition starts, as far as it can be known soon.
+
+        What leaders do not tell in time is found when it is first read: a leader that is away
+        must not keep the other partitions waiting.
+
+        Raises:
+            BrokerError | TransportError: what the recovery table does not retry.
+        """
+        committed = await self._positions.committed(partitions)
+        known = {name: at.offset for name, at in committed.items() if at is not None}
+        missing = set(partitions) - known.keys()
+        if missing and self._rule is not Rule.ERROR:
+            with trio.move_on_after(EAGER):
+                self._found = await self._positions.without_commit(missing)
+        self._tell(self._found)
+        known |= {name: start.offset for name, start in self._found.items()}
+        self._unlocated = set(partitions) - known.keys()
+        return known
+
+    async def commit_found(self, committer: Committer) -> None:
+        """Commit what `before_hand_over` resolved as latest."""
+        await self._commit(self._found, committer)
+
+    async def locate(
+        self,
+        partitions: Collection[TopicPartition],
+        error: OffsetOutOfRangeError | None,
+        floors: Floors,
+        committer: Committer,
+    ) -> None:
+        """Find positions for a stream that begins, or that met an offset that is not there.
+
+        Raises:
+            NoOffsetError | OffsetOutOfRangeError: ``auto_offset_reset`` is ``error``.
+            BrokerError: a leader refuses for good.
+        """
+        if error is not None:
+            starts: Mapping[TopicPartition, Start] = {
+                error.partition: await self._positions.out_of_range(error)
+            }
+        else:
+            wanted = self._unlocated.intersection(partitions)
+            if not wanted:
+                await trio.lowlevel.checkpoint()
+                return
+            starts = await self._positions.without_commit(wanted)
+        for name, start in starts.items():
+            self._unlocated.discard(name)
+            floors.move(name, start.offset)
+            self._seek(name, start.offset)
+        self._tell(starts)
+        await self._commit(starts, committer)
+
+    def _tell(self, starts: Mapping[TopicPartition, Start]) -> None:
+        for name, start in sorted(starts.items()):
+            self._reporter.tell(
+                OffsetReset, partition=name, offset=start.offset, reason=start.reason
+            )
+
+    async def _commit(self, starts: Mapping[TopicPartition, Start], committer: Committer) -> None:
+        """Commit positions at the end of the log, so that a restart skips nothing."""
+        latest = {
+            name: OffsetAndMetadata(start.offset)
+            for name, start in starts.items()
+            if start.rule is Rule.LATEST
+        }
+        if not latest or not self._commit_latest:
+            return
+        try:
+            await committer.commit(latest)
+        except (CommitFailedError, CommitUnknownError, StaleGenerationError, TransportError):
+            # The committer has told of it; the first commit of the program makes up for it.
+            return
