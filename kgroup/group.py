@@ -95,6 +95,7 @@ class ConsumerGroup:
         self._fatal: Exception | None = None
         self._fatal_told = False
         self._errors: list[Exception] = []
+        self._inside = True
         self._done = trio.Event()
         self._changed = trio.Event()
 
@@ -221,6 +222,7 @@ class ConsumerGroup:
             # Kept until the generation has drained and the member has left.
             except Exception as error:  # noqa: BLE001
                 body_error = error
+            self._inside = False
             self._release()
             self.shutdown("the block was left" if body_error is None else f"{body_error!r}")
         if self._errors:
@@ -242,10 +244,10 @@ class ConsumerGroup:
                 finally:
                     await self._leave(member)
         finally:
-            self._done.set()
-            self._wake()
             if self._errors:
                 self._body.cancel()
+            self._done.set()
+            self._wake()
 
     async def _run(self, member: Member) -> None:
         try:
@@ -311,6 +313,8 @@ class ConsumerGroup:
         if self._fatal is not None:
             self._fatal_told = True
             raise self._fatal
+        if self._errors and self._inside:
+            return None  # the block is being cancelled, and raises them
         if self._closing is not None or self._done.is_set():
             raise GroupClosedError(
                 f"group {self._config.group_id!r} is closed: {self._closing or 'it has ended'}"

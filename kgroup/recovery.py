@@ -179,7 +179,8 @@ MOVES: Final[Mapping[Request, Mapping[Code | Fault, Move]]] = {
         Fault.GARBLED: _REJOIN_ELSEWHERE,
     },
     Request.SYNC: {
-        Code.REBALANCE_IN_PROGRESS: _REJOIN,
+        # The others wait for this member's Join: no wait, however often it happens.
+        Code.REBALANCE_IN_PROGRESS: Move(Then.REJOIN),
         Code.ILLEGAL_GENERATION: _REJOIN,
         Code.UNKNOWN_MEMBER_ID: Move(Then.REJOIN, MemberId.DROP, Wait.IF_REPEATED),
         Code.COORDINATOR_LOAD_IN_PROGRESS: Move(Then.REJOIN, wait=Wait.YES),
