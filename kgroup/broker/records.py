@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, final
 
 import attrs
@@ -30,6 +30,12 @@ class CompressedBatchError(Exception):
     """A batch whose codec this broker cannot read records from; it can still be fetched."""
 
 
+def _pairs(
+    headers: Iterable[tuple[str, bytes | None]],
+) -> tuple[tuple[str, bytes | None], ...]:
+    return tuple(headers)
+
+
 @final
 @attrs.frozen
 class NewRecord:
@@ -44,7 +50,7 @@ class NewRecord:
 
     value: bytes | None
     key: bytes | None = None
-    headers: tuple[tuple[str, bytes | None], ...] = attrs.field(default=(), converter=tuple)
+    headers: tuple[tuple[str, bytes | None], ...] = attrs.field(default=(), converter=_pairs)
     timestamp: int | None = attrs.field(
         default=None, validator=validators.optional(validators.ge(0))
     )

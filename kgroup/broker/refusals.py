@@ -48,14 +48,18 @@ def _values(item: Any, names: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _partitions(
-    topics: Iterable[Any], code: int, number: str = "partition_index", **fields: Any
-) -> list[dict[str, Any]]:
+def _identity(topic: Any) -> dict[str, Any]:
+    """What a request's topic goes by in its version: its name, its id, or either."""
+    names = ("name", "topic", "topic_id")
+    return {name: getattr(topic, name) for name in names if hasattr(topic, name)}
+
+
+def _partitions(topics: Iterable[Any], code: int, **fields: Any) -> list[dict[str, Any]]:
     return [
         {
-            "name": topic.name,
+            **_identity(topic),
             "partitions": [
-                {"partition_index": getattr(part, number), "error_code": code, **fields}
+                {"partition_index": part.partition_index, "error_code": code, **fields}
                 for part in topic.partitions
             ],
         }
@@ -67,8 +71,7 @@ def _produce(request: Any, code: int) -> Answer:
     return {
         "responses": [
             {
-                "name": getattr(topic, "name", None),
-                "topic_id": getattr(topic, "topic_id", None),
+                **_identity(topic),
                 "partition_responses": [
                     {
                         "index": part.index,
@@ -89,8 +92,7 @@ def _fetch(request: Any, code: int) -> Answer:
         "error_code": code,
         "responses": [
             {
-                "topic": getattr(topic, "topic", None),
-                "topic_id": getattr(topic, "topic_id", None),
+                **_identity(topic),
                 "partitions": [
                     {
                         "partition_index": part.partition,
@@ -113,9 +115,8 @@ def _metadata(request: Any, code: int) -> Answer:
         "error_code": code,
         "topics": [
             {
+                **_identity(topic),
                 "error_code": code,
-                "name": topic.name,
-                "topic_id": getattr(topic, "topic_id", None),
                 "partitions": (),
             }
             for topic in request.topics or ()
@@ -188,7 +189,7 @@ def _leader_epochs(request: Any, code: int) -> Answer:
     return {
         "topics": [
             {
-                "topic": topic.topic,
+                **_identity(topic),
                 "partitions": [
                     {"partition": part.partition, "error_code": code} for part in topic.partitions
                 ],

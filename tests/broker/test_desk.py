@@ -15,12 +15,14 @@ from kgroup.broker.groups.settings import CoordinatorSettings
 
 
 def desk() -> GroupDesk:
+    """A desk with a coordinator that knows one topic."""
     numbers = itertools.count()
     settings = CoordinatorSettings(initial_rebalance_delay=3.0)
     return GroupDesk(Coordinator(settings, lambda: f"id{next(numbers)}", lambda topic: 1))
 
 
 def join(version: int = 3, member_id: str = "") -> requests.JoinGroup:
+    """A Join of a new member, or of one with an id."""
     return requests.JoinGroup(
         group_id="g",
         version=version,

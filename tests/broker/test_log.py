@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import trio
 import trio.testing
@@ -16,6 +18,7 @@ from tests.broker.made import NOW, append, batch, compressed
 
 
 def log_of(*sizes: int, settings: LogSettings | None = None) -> PartitionLog:
+    """A log with batches of so many records."""
     log = PartitionLog(settings or LogSettings())
     for size in sizes:
         append(log, batch(*[b"x"] * size))
@@ -23,11 +26,13 @@ def log_of(*sizes: int, settings: LogSettings | None = None) -> PartitionLog:
 
 
 def offsets(log: PartitionLog, start: int, max_bytes: int = 2**31 - 1) -> list[int]:
+    """The base offsets that a read gives."""
     read = log.read(start, max_bytes, committed=False, at_least_one=True)
     return [batches.header_of(data).base_offset for data in read.data]
 
 
 def transactional(*values: bytes, producer_id: int = 1, epoch: int = 0, sequence: int = 0) -> bytes:
+    """A batch of a transaction."""
     return batch(
         *values,
         producer_id=producer_id,
@@ -54,7 +59,7 @@ def test_reading_gives_whole_batches_in_order(sizes: list[int], start: int, max_
     if headers:
         assert headers[0].base_offset <= start <= headers[0].last_offset
         assert read.size <= max_bytes or len(headers) == 1
-    for before, after in zip(headers, headers[1:], strict=False):
+    for before, after in itertools.pairwise(headers):
         assert after.base_offset == before.last_offset + 1
     assert log.available(start, max_bytes, committed=False) <= max_bytes
 

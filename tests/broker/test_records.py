@@ -28,6 +28,7 @@ RECORDS = st.builds(
 
 
 def read(data: bytes) -> list[StoredRecord]:
+    """The records of a batch."""
     return list(records_of(data, batches.header_of(data)))
 
 
@@ -44,7 +45,7 @@ def test_records_come_back_as_they_went_in(given_: list[NewRecord], offset: int)
 
 def test_another_implementation_reads_the_same() -> None:
     """kio's own reader agrees on headers, keys and tombstones."""
-    data = batch_of([NewRecord(None, b"k", [("h", b"1"), ("n", None)]), NewRecord(b"v")], NOW)
+    data = batch_of([NewRecord(None, b"k", (("h", b"1"), ("n", None))), NewRecord(b"v")], NOW)
     first, second = read_batch(data, 0)[0].records
     assert (first.key, first.value) == (b"k", None)
     assert [(header.key, header.value) for header in first.headers] == [(b"h", b"1"), (b"n", None)]

@@ -12,11 +12,13 @@ from tests.broker.made import batch
 
 
 def sent(sequence: int, count: int = 1, epoch: int = 0) -> BatchHeader:
+    """A producer's batch."""
     values = [b"x"] * count
     return header_of(batch(*values, producer_id=1, producer_epoch=epoch, base_sequence=sequence))
 
 
 def written(*batches: BatchHeader) -> Sequences:
+    """A partition that knows these batches."""
     sequences = Sequences()
     offset = 0
     for one in batches:
@@ -27,6 +29,7 @@ def written(*batches: BatchHeader) -> Sequences:
 
 
 def refusal(sequences: Sequences, one: BatchHeader) -> ErrorCode:
+    """What a batch is refused with."""
     with pytest.raises(RefusedError) as refused:
         sequences.duplicate(one)
     return refused.value.code

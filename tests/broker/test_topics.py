@@ -17,11 +17,13 @@ from tests.broker.made import append, batch
 
 @pytest.fixture
 def topics() -> Topics:
+    """No topics yet."""
     chance = random.Random(1)
     return Topics(BrokerSettings(), lambda: UUID(int=chance.getrandbits(128), version=4))
 
 
 def refusal(topics: Topics, name: str, partitions: int = 1, **details: object) -> ErrorCode:
+    """What a new topic is refused with."""
     with pytest.raises(RefusedError) as refused:
         topics.create(name, partitions, **details)  # type: ignore[arg-type]
     return refused.value.code

@@ -1,0 +1,242 @@
+"""A connection: order, bad requests, versions that are not offered, what a defect does."""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from kgroup.broker import Broker
+from kgroup.broker.apis import APIS
+from kgroup.broker.handlers import metadata
+from kgroup.wire.border import encode_request
+from kgroup.wire.versions import API_KEYS
+from tests.broker.made import batch
+from tests.broker.wire import LENGTH, Client, connected
+
+PREFIX = struct.Struct(">hhih")
+
+
+def join(**details: Any) -> dict[str, Any]:
+    """A Join of a new member of group g."""
+    return {
+        "group_id": "g",
+        "session_timeout": timedelta(seconds=10),
+        "rebalance_timeout": timedelta(seconds=10),
+        "member_id": "",
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b""}],
+        **details,
+    }
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[Client]:
+    """A connection to a broker in memory."""
+    async with connected() as (_, made):
+        yield made
+
+
+async def test_answers_come_in_the_order_of_the_requests(client: Client) -> None:
+    """Requests sent in one go are answered one after the other."""
+    for version in (0, 3, 2):
+        await client.send("find_coordinator", version, key="g", key_type=0)
+    for version in (0, 3, 2):
+        assert (await client.answer("find_coordinator", version)).port == 9092
+
+
+async def test_a_parked_join_holds_what_comes_behind_it(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """A heartbeat behind a Join on one connection waits; on another it does not."""
+    async with connected() as (broker, client):
+        other = await Client.open(broker)
+        await client.send("join_group", 3, **join())
+        await client.send("metadata", 1, topics=[])
+        await trio.testing.wait_all_tasks_blocked()
+        await other.ask("metadata", 1, topics=[])
+        assert trio.current_time() == 0
+        assert (await client.answer("join_group", 3)).generation_id == 1
+        await client.answer("metadata", 1)
+        assert trio.current_time() == 3
+
+
+async def test_a_request_can_come_byte_by_byte(client: Client) -> None:
+    """Framing does not depend on how the bytes arrive."""
+    body = encode_request("metadata", 1, {"topics": []}, correlation_id=1, client_id=None)
+    for byte in LENGTH.pack(len(body)) + body:
+        await client.stream.send_all(bytes([byte]))
+    assert (await client.answer("metadata", 1)).brokers[0].port == 9092
+
+
+@pytest.mark.parametrize(
+    ("sent", "why"),
+    [
+        (LENGTH.pack(-1), "a request of -1 bytes"),
+        (LENGTH.pack(3) + b"abc", "a request of 3 bytes"),
+        (LENGTH.pack(2**31 - 1), "a request of 2147483647 bytes"),
+        (LENGTH.pack(12) + PREFIX.pack(999, 0, 1, -1) + b"xx", "API 999"),
+        (LENGTH.pack(12) + PREFIX.pack(3, 99, 1, -1) + b"xx", "version 99"),
+        (LENGTH.pack(12) + PREFIX.pack(3, 1, 1, -1) + b"\x7f\xff", "Metadata v1"),
+        (LENGTH.pack(14) + PREFIX.pack(17, 0, 1, -1) + b"\x00\x02xx", "not offered"),
+    ],
+    ids=["negative", "short", "huge", "no such API", "no such version", "cut off", "not offered"],
+)
+async def test_a_bad_request_ends_its_connection_only(
+    caplog: pytest.LogCaptureFixture, sent: bytes, why: str
+) -> None:
+    """The connection is closed, the reason is logged, and others go on."""
+    async with connected() as (broker, client):
+        await client.stream.send_all(sent)
+        assert await client.is_closed()
+        assert why in caplog.text
+        other = await Client.open(broker)
+        await other.ask("metadata", 1, topics=[])
+
+
+async def test_a_client_that_leaves_midway_is_told_of(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A frame that ends too early is logged, a plain goodbye is not."""
+    await client.stream.send_all(LENGTH.pack(100) + b"abc")
+    await client.stream.send_eof()  # type: ignore[attr-defined]
+    assert await client.is_closed()
+    assert "in the middle of a request of 100 bytes" in caplog.text
+
+
+async def test_a_goodbye_is_no_event(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    """A client that closes between requests leaves no trace."""
+    await client.ask("metadata", 1, topics=[])
+    await client.stream.send_eof()  # type: ignore[attr-defined]
+    assert await client.is_closed()
+    assert not caplog.records
+
+
+async def test_an_unknown_version_of_api_versions_is_answered_in_version_0(
+    client: Client,
+) -> None:
+    """Error 35 and the whole table, in a form that every client can read (KIP-511)."""
+    await client.send_frame(PREFIX.pack(API_KEYS["api_versions"], 99, 1, -1))
+    answer = await client.answer("api_versions", 0)
+    assert int(answer.error_code) == 35
+    offered = {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
+    assert offered == {API_KEYS[name]: (api.lowest, api.highest) for name, api in APIS.items()}
+
+
+async def test_a_version_that_is_not_offered_is_refused(client: Client) -> None:
+    """A client that insists on a version gets UNSUPPORTED_VERSION, and its connection stays."""
+    answer = await client.ask(
+        "end_txn",
+        5,
+        transactional_id="x",
+        producer_id=1,
+        producer_epoch=0,
+        committed=True,
+    )
+    assert int(answer.error_code) == 35
+    await client.ask("metadata", 1, topics=[])
+
+
+async def test_a_defect_is_answered_and_logged(
+    client: Client, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An exception in a handler is UNKNOWN_SERVER_ERROR to this request and no other."""
+    with monkeypatch.context() as patch:
+        patch.setattr(metadata, "_coordinator", lambda *_: 1 / 0)
+        answer = await client.ask("find_coordinator", 3, key="g", key_type=0)
+    assert int(answer.error_code) == -1
+    assert "find_coordinator v3: a defect" in caplog.text
+    assert "ZeroDivisionError" in caplog.text
+    answer = await client.ask("find_coordinator", 3, key="g", key_type=0)
+    assert int(answer.error_code) == 0
+
+
+async def test_an_answer_that_cannot_be_written_ends_the_connection(
+    client: Client, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A defect past the handler is logged too, and closes this connection."""
+    monkeypatch.setattr(metadata, "_coordinator", lambda *_: {"key": "", "nonsense": 1})
+    await client.send("find_coordinator", 3, key="g", key_type=0)
+    assert await client.is_closed()
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+
+
+async def test_what_kafka_never_answers_is_never_answered(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """The older copy of a repeated parked Join, and what waits behind it, stay without answer."""
+    async with connected() as (broker, first):
+        second = await Client.open(broker)
+        given = (await first.ask("join_group", 4, **join())).member_id
+        await first.send("join_group", 4, **join(member_id=given))
+        await first.send("metadata", 1, topics=[])
+        await trio.testing.wait_all_tasks_blocked()
+        answer = await second.ask("join_group", 4, **join(member_id=given))
+        assert answer.generation_id == 1
+        with trio.move_on_after(1000) as scope:
+            await first.frame()
+        assert scope.cancelled_caught
+        await first.stream.send_eof()  # type: ignore[attr-defined]
+        assert await first.is_closed()
+
+
+async def test_a_client_that_hangs_up_while_parked_stays_a_member(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Its Join completes without it, and the member goes when its session ends."""
+    async with connected() as (broker, client):
+        await client.send("join_group", 3, **join())
+        await trio.testing.wait_all_tasks_blocked()
+        await client.stream.aclose()
+        await trio.sleep(5)
+        (group,) = await broker.groups()
+        assert (group.state, len(group.members)) == ("CompletingRebalance", 1)
+        await trio.sleep(20)
+        (group,) = await broker.groups()
+        assert (group.state, len(group.members)) == ("Empty", 0)
+
+
+async def _produce(client: Client, acks: int, data: bytes) -> None:
+    part = {"index": 0, "records": data}
+    topics = [{"name": "t", "partition_data": [part]}]
+    await client.send(
+        "produce",
+        9,
+        transactional_id=None,
+        acks=acks,
+        timeout=timedelta(seconds=1),
+        topic_data=topics,
+    )
+
+
+async def test_without_acks_there_is_no_answer() -> None:
+    """Produce with acks=0 is not answered: the next answer belongs to the next request."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        await _produce(client, 0, batch(b"a"))
+        await client.ask("metadata", 1, topics=[])
+        assert broker.cluster.topics.log("t", 0).end_offset == 1
+
+
+@pytest.mark.parametrize("injected", [True, False])
+async def test_without_acks_an_error_closes_the_connection(
+    caplog: pytest.LogCaptureFixture, injected: bool
+) -> None:
+    """There is no other way to be heard by a producer that wants no answer."""
+
+    def fault(broker: Broker) -> bytes:
+        if injected:
+            broker.inject("produce", 6)
+        return batch(b"a") if injected else b"no batch"
+
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        await _produce(client, 0, fault(broker))
+        assert await client.is_closed()
+        assert "no answer is wanted" in caplog.text or "produce with acks=0" in caplog.text

@@ -1,0 +1,327 @@
+"""The broker's life, and what a test can do to it."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from kgroup.broker import Broker, BrokerSettings, NewRecord, in_memory, serve
+from kgroup.errors import ConfigError, UsageError
+from kgroup.model import OffsetAndMetadata, TopicPartition
+from tests.broker.test_connection import join
+from tests.broker.wire import Client, connected
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[Broker]:
+    """A broker in memory."""
+    async with in_memory() as made:
+        yield made
+
+
+async def heartbeat(client: Client) -> int:
+    """A heartbeat of a member that nobody knows; its error."""
+    answer = await client.ask("heartbeat", 4, group_id="g", generation_id=1, member_id="m")
+    return int(answer.error_code)
+
+
+async def over_tcp(broker: Broker) -> Client:
+    """A connection by TCP."""
+    return Client(await trio.open_tcp_stream(broker.host, broker.port))
+
+
+async def test_a_served_broker_is_where_it_says() -> None:
+    """Clients that connect by TCP are told the address that they came to."""
+    async with serve() as broker:
+        assert broker.bootstrap_servers == f"127.0.0.1:{broker.port}"
+        client = await over_tcp(broker)
+        (node,) = (await client.ask("metadata", 1, topics=[])).brokers
+        assert (node.host, node.port) == (broker.host, broker.port)
+        assert repr(broker) == f"<kgroup.broker.Broker at {broker.bootstrap_servers}, up>"
+        await client.stream.aclose()
+
+
+async def test_a_name_is_served_on_all_of_its_addresses() -> None:
+    """A host name listens on one port wherever it leads; 0.0.0.0 is told as 127.0.0.1."""
+    async with serve("localhost") as broker:
+        assert broker.host == "localhost"
+        for *_, address in socket.getaddrinfo("localhost", broker.port, type=socket.SOCK_STREAM):
+            stream = await trio.open_tcp_stream(str(address[0]), broker.port)
+            await stream.aclose()
+    async with serve("0.0.0.0") as broker:  # noqa: S104 # on purpose
+        assert broker.host == "127.0.0.1"
+        await (await over_tcp(broker)).stream.aclose()
+
+
+async def test_an_ipv6_address_is_written_in_brackets() -> None:
+    """The port of an IPv6 address can be told from the address."""
+    async with serve("::1") as broker:
+        assert broker.bootstrap_servers == f"[::1]:{broker.port}"
+
+
+async def test_a_port_in_use_is_an_error() -> None:
+    """The second broker on a port says so; the first goes on."""
+    async with serve() as first:
+        with pytest.raises(OSError, match="in use"):
+            async with serve(port=first.port):
+                pass
+        await (await over_tcp(first)).stream.aclose()
+
+
+async def test_what_the_body_raises_is_raised_as_it_is() -> None:
+    """No exception group is wrapped around the caller's own error."""
+    mine = KeyError("mine")
+    with pytest.raises(KeyError) as raised:
+        async with serve():
+            raise mine
+    assert raised.value is mine
+
+
+async def test_a_broker_ends_when_it_is_cancelled(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Cancellation from outside closes its connections at once."""
+    with trio.move_on_after(5) as scope:
+        async with connected() as (_, client):
+            await client.send("join_group", 3, **join())
+            await trio.sleep_forever()
+    assert scope.cancelled_caught
+    assert trio.current_time() == 5
+
+
+async def test_a_stopped_broker_comes_back_on_its_port() -> None:
+    """Stopping cuts connections and refuses new ones; starting again has all state."""
+    async with serve() as broker:
+        address = broker.bootstrap_servers
+        await broker.create_topic("t", 3)
+        client = await over_tcp(broker)
+        await client.ask("metadata", 1, topics=[])
+        await broker.stop()
+        assert await client.is_closed()
+        assert "down" in repr(broker)
+        with pytest.raises(OSError):  # noqa: PT011 # the text is the platform's
+            await over_tcp(broker)
+        await broker.start()
+        await broker.start()
+        assert broker.bootstrap_servers == address
+        again = await over_tcp(broker)
+        (topic,) = (await again.ask("metadata", 1, topics=None)).topics
+        assert len(topic.partitions) == 3
+        for one in (client, again):
+            await one.stream.aclose()
+
+
+async def test_a_stopped_broker_refuses_in_memory(broker: Broker) -> None:
+    """Without a listener, or at another address, a connection is refused as by TCP."""
+    with pytest.raises(ConnectionRefusedError, match="memory:1$"):
+        await broker.open_stream(broker.host, 1)
+    await broker.stop()
+    with pytest.raises(ConnectionRefusedError):
+        await broker.open_stream(broker.host, broker.port)
+    await broker.start()
+    await Client.open(broker)
+
+
+async def test_an_unreachable_broker_is_silent(autojump_clock: trio.testing.MockClock) -> None:
+    """Requests and new connections hang, nothing breaks, and afterwards all is answered."""
+    async with connected() as (broker, client):
+        broker.set_reachable(reachable=False)
+        await client.send("metadata", 1, topics=[])
+        with trio.move_on_after(60) as silent:
+            await client.frame()
+        with trio.move_on_after(60) as hanging:
+            await broker.open_stream(broker.host, broker.port)
+        assert silent.cancelled_caught
+        assert hanging.cancelled_caught
+        broker.set_reachable(reachable=True)
+        await client.answer("metadata", 1)
+
+
+async def test_an_answer_that_was_due_while_unreachable_comes_later(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """A parked Join completes in the broker, and its answer arrives when the network is back."""
+    async with connected() as (broker, client):
+        await client.send("join_group", 3, **join())
+        await trio.testing.wait_all_tasks_blocked()
+        broker.set_reachable(reachable=False)
+        with trio.move_on_after(5) as scope:
+            await client.frame()
+        assert scope.cancelled_caught
+        broker.set_reachable(reachable=True)
+        assert (await client.answer("join_group", 3)).generation_id == 1
+
+
+async def test_connections_can_be_cut_by_client(broker: Broker) -> None:
+    """Only the named client's connections are closed."""
+    clients = [await Client.open(broker, name) for name in ("a", "b", "a")]
+    for client in clients:
+        await client.ask("metadata", 1, topics=[])
+    assert broker.cut_connections("a") == 2
+    assert await clients[0].is_closed()
+    assert await clients[2].is_closed()
+    await clients[1].ask("metadata", 1, topics=[])
+    assert broker.cut_connections() == 1
+
+
+async def test_errors_and_slowness_can_be_injected(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """An injected error answers in place of the coordinator, and slowness comes before."""
+    async with connected() as (broker, client):
+        fault = broker.inject("heartbeat", 27, times=1)
+        broker.slow(2.5, "heartbeat", times=2)
+        assert [await heartbeat(client) for _ in range(3)] == [27, 25, 25]
+        assert fault.seen == 1
+        assert trio.current_time() == 5
+
+
+async def test_the_coordinator_fails_over_to_itself(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Parked members are sent to look for it; away it is not there, loading it asks for time."""
+    async with connected(group_initial_rebalance_delay_ms=0) as (broker, client):
+        await broker.create_topic("t")
+        member = (await client.ask("join_group", 3, **join())).member_id
+        sync = {
+            "group_id": "g",
+            "generation_id": 1,
+            "member_id": member,
+            "assignments": [{"member_id": member, "assignment": b"all"}],
+        }
+        assert int((await client.ask("sync_group", 3, **sync)).error_code) == 0
+        parked = await Client.open(broker)
+        await parked.send("join_group", 3, **join())
+        await trio.testing.wait_all_tasks_blocked()
+        beat = {"group_id": "g", "generation_id": 1, "member_id": member}
+        sync["assignments"] = []
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lambda: broker.restart_coordinator(away=1, loading=1))
+            assert int((await parked.answer("join_group", 3)).error_code) == 16
+            assert int((await client.ask("heartbeat", 3, **beat)).error_code) == 16
+            await trio.sleep(1.5)
+            assert int((await client.ask("sync_group", 3, **sync)).error_code) == 14
+        assert int((await client.ask("heartbeat", 3, **beat)).error_code) == 0
+        assert (await client.ask("sync_group", 3, **sync)).assignment == b"all"
+
+
+async def test_records_can_be_appended_without_a_producer(broker: Broker) -> None:
+    """Values and whole records are written as one batch; the first offset is given."""
+    await broker.create_topic("t", 2)
+    assert await broker.append("t", 1, [b"a", b"b"]) == 0
+    record = NewRecord(None, b"k", [("h", b"v")], timestamp=5)
+    assert await broker.append("t", 1, [record]) == 2
+    read = broker.log.read(TopicPartition("t", 1), 0, 10)
+    assert [(one.key, one.value) for one in read.records] == [
+        (None, b"a"),
+        (None, b"b"),
+        (b"k", None),
+    ]
+    assert read.records[2].timestamp == 5
+    assert read.records[2].headers == (("h", b"v"),)
+
+
+async def test_the_callers_mistakes_are_told(broker: Broker) -> None:
+    """What Kafka would refuse is a UsageError in words."""
+    await broker.create_topic("t", 2)
+    with pytest.raises(UsageError, match="already exists"):
+        await broker.create_topic("t")
+    with pytest.raises(UsageError, match="has 2 partitions and was asked for 1"):
+        await broker.add_partitions("t", 1)
+    with pytest.raises(UsageError, match="no topic 'u'"):
+        await broker.delete_topic("u")
+    with pytest.raises(UsageError, match="there is no t-2"):
+        await broker.append("t", 2, [b"a"])
+    with pytest.raises(ValueError, match="at least one"):
+        await broker.append("t", 0, [])
+    await broker.add_partitions("t", 3)
+    await broker.append("t", 2, [b"a"])
+
+
+async def test_committed_offsets_can_be_looked_at(broker: Broker) -> None:
+    """What a group has committed is there to read, and goes with its topic."""
+    await broker.create_topic("t", 2)
+    client = await Client.open(broker)
+    part = {"partition_index": 1, "committed_offset": 7, "committed_metadata": "m"}
+    await client.ask(
+        "offset_commit",
+        9,
+        group_id="g",
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        topics=[{"name": "t", "partitions": [part]}],
+    )
+    assert await broker.committed("g") == {TopicPartition("t", 1): OffsetAndMetadata(7, -1, "m")}
+    assert await broker.committed("unknown") == {}
+    assert [group.state for group in await broker.groups()] == ["Empty"]
+    await broker.delete_topic("t")
+    assert await broker.committed("g") == {}
+
+
+@pytest.mark.parametrize("how", [in_memory, serve])
+async def test_settings_are_read_by_kafkas_names(how: Any) -> None:
+    """Properties and ready settings both do; an unknown property is refused before it runs."""
+    for settings in ({"num.partitions": 5}, BrokerSettings(default_partitions=5)):
+        async with how(settings=settings) as broker:
+            await broker.create_topic("t")
+            assert broker.cluster.topics.partitions("t") == 5
+    with pytest.raises(ConfigError, match="num_partitions"):
+        async with how(settings={"num_partitions": 5}):
+            pass
+
+
+async def test_in_memory_everything_follows_from_seed_and_clock(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Two brokers with the same seed give the same ids and times."""
+
+    async def play() -> tuple[object, ...]:
+        plain = dict.fromkeys(
+            ("include_cluster_authorized_operations", "include_topic_authorized_operations"), False
+        )
+        async with in_memory(random=random.Random(7)) as broker:
+            await broker.create_topic("t")
+            client = await Client.open(broker)
+            answer = await client.ask("metadata", 10, topics=None, **plain)
+            member = (await client.ask("join_group", 4, **join())).member_id
+            await trio.sleep(1.5)
+            await broker.append("t", 0, [b"a"])
+            time = broker.log.read(TopicPartition("t", 0), 0, 1).records[0].timestamp
+            return answer.cluster_id, answer.topics[0].topic_id, member, time
+
+    first = await play()
+    assert await play() == first
+    assert first[3] == 1_600_000_001_500
+
+
+async def test_a_transaction_times_out(autojump_clock: trio.testing.MockClock) -> None:
+    """The broker's own alarm aborts a transaction that takes too long."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        given = await client.ask(
+            "init_producer_id",
+            4,
+            transactional_id="x",
+            transaction_timeout=timedelta(seconds=30),
+        )
+        await client.ask(
+            "add_partitions_to_txn",
+            3,
+            v3_and_below_transactional_id="x",
+            v3_and_below_producer_id=given.producer_id,
+            v3_and_below_producer_epoch=given.producer_epoch,
+            v3_and_below_topics=[{"name": "t", "partitions": [0]}],
+        )
+        log = broker.cluster.topics.log("t", 0)
+        await trio.sleep(29)
+        assert log.end_offset == 0
+        await log.wait_beyond(0, committed=False)
+        assert trio.current_time() == 30
+        assert log.end_offset == 1
