@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LINKS = ("kgroup/generation", "kgroup/watchers")
 BROKEN = [link for link in LINKS if (ROOT / link).is_file()]
 # From a checkout that is broken nothing of kgroup can be imported.
-pytest_plugins = [] if BROKEN else ["kgroup.testing.plugin"]
+pytest_plugins = [] if BROKEN else ["kgroup.testing.plugin", "tests.brokers"]
 
 
 def pytest_configure() -> None:
