@@ -85,23 +85,23 @@ class Assignor(Protocol):
 class Message(Protocol):
     """A record as handlers see it: the reading half of ``confluent_kafka.Message``."""
 
-    def topic(self) -> str | None:
+    def topic(self) -> str:
         """The topic."""
         ...
 
-    def partition(self) -> int | None:
+    def partition(self) -> int:
         """The partition's number."""
         ...
 
-    def offset(self) -> int | None:
+    def offset(self) -> int:
         """The offset."""
         ...
 
-    def key(self) -> bytes | str | None:
+    def key(self) -> bytes | None:
         """The key, or None."""
         ...
 
-    def value(self) -> bytes | str | None:
+    def value(self) -> bytes | None:
         """The value, or None for a tombstone."""
         ...
 

@@ -1,0 +1,68 @@
+"""A group beside other services, all in one trio nursery.
+
+    python examples/beside_services.py localhost:9092 orders 8080
+
+A small status page tells what the member owns. Whichever service fails, the others end with it.
+"""
+
+import sys
+from functools import partial
+
+import trio
+
+from kgroup import ConsumerGroup, Generation, GroupConfig, TopicPartition
+
+
+class Status:
+    """What the page shows."""
+
+    def __init__(self) -> None:
+        self.generation: Generation | None = None
+        self.handled = 0
+
+    def text(self) -> str:
+        """One line."""
+        if self.generation is None:
+            return "no generation\n"
+        owned = ", ".join(map(str, self.generation.assignment))
+        return f"generation {self.generation.generation_id}: {owned}; {self.handled} handled\n"
+
+
+async def consume(config: GroupConfig, status: Status) -> None:
+    """The group's service."""
+    async with ConsumerGroup(config) as group:
+        async for generation in group:
+            status.generation = generation
+            for partition in generation.assignment:
+                generation.start_soon(handle, generation, partition, status)
+
+
+async def handle(generation: Generation, partition: TopicPartition, status: Status) -> None:
+    """Count the records of one partition."""
+    async for batch in generation.records(partition):
+        status.handled += len(batch)
+        await generation.commit({partition: batch.next_offset})
+
+
+async def show(status: Status, stream: trio.SocketStream) -> None:
+    """Answer one request of the status page."""
+    async with stream:
+        await stream.receive_some()
+        body = status.text()
+        head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        await stream.send_all((head + body).encode())
+
+
+async def main(servers: str, topic: str, port: str) -> None:
+    """Run both services until one of them ends."""
+    config = GroupConfig(bootstrap_servers=servers, group_id="beside-services", topics=[topic])
+    status = Status()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(consume, config, status)
+        serve = partial(trio.serve_tcp, host="127.0.0.1")
+        nursery.start_soon(serve, partial(show, status), int(port))
+
+
+if __name__ == "__main__":
+    _, servers, topic, port = sys.argv
+    trio.run(main, servers, topic, port)

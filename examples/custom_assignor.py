@@ -1,0 +1,54 @@
+"""An assignor of one's own: every partition with an even number to the first member.
+
+    python examples/custom_assignor.py localhost:9092 orders
+
+All members of the group have to offer it; the leader computes it for all.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+
+import trio
+
+from kgroup import ConsumerGroup, GroupConfig, MemberSubscription, TopicInfo, TopicPartition
+
+
+class EvenAndOdd:
+    """Even partitions to the first half of the members, odd ones to the second, in turn."""
+
+    name = "even-and-odd"
+
+    def assign(
+        self, topics: Mapping[str, TopicInfo], members: Sequence[MemberSubscription]
+    ) -> Mapping[str, Sequence[TopicPartition]]:
+        """Give every partition to the member whose turn it is in its half."""
+        given: dict[str, list[TopicPartition]] = {member.member_id: [] for member in members}
+        for topic in topics.values():
+            takers = [member.member_id for member in members if topic.name in member.topics]
+            halves = takers[::2], takers[1::2] or takers
+            for number in range(topic.partitions):
+                half = halves[number % 2]
+                given[half[number // 2 % len(half)]].append(TopicPartition(topic.name, number))
+        return given
+
+
+async def main(servers: str, topic: str) -> None:
+    """Be a member of the group ``custom-assignor``, and tell what it is given."""
+    config = GroupConfig(
+        bootstrap_servers=servers,
+        group_id="custom-assignor",
+        topics=[topic],
+        assignors=[EvenAndOdd()],
+    )
+    async with ConsumerGroup(config) as group:
+        async for generation in group:
+            owned = ", ".join(map(str, generation.assignment))
+            print(f"generation {generation.generation_id} by {generation.assignor}: {owned}")
+            with generation.scope():
+                async for batch in generation.records():
+                    await generation.commit({batch.partition: batch.next_offset})
+
+
+if __name__ == "__main__":
+    _, servers, topic = sys.argv
+    trio.run(main, servers, topic)

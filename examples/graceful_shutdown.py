@@ -1,0 +1,51 @@
+"""Graceful shutdown on SIGTERM and SIGINT, as an orchestrator asks for it.
+
+    python examples/graceful_shutdown.py localhost:9092 orders
+
+The signal closes the group: streams end, handlers finish and commit what they hold within the
+drain, the member leaves, and the partitions move on without a pause and without a repetition.
+"""
+
+import signal
+import sys
+
+import trio
+
+from kgroup import ConsumerGroup, Generation, GroupConfig, TopicPartition
+
+
+async def close_on_signal(group: ConsumerGroup) -> None:
+    """Wait for the first signal, then begin to close."""
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for number in signals:
+            print("closing because of", signal.Signals(number).name, flush=True)
+            group.shutdown("the process was asked to stop")
+
+
+async def handle(generation: Generation, partition: TopicPartition) -> None:
+    """A handler of long batches: it commits part of its batch when the end begins."""
+    async for batch in generation.records(partition, max_records=500):
+        for message in batch.messages:
+            await trio.sleep(0.001)  # the work itself
+            if generation.ending.is_set():
+                await generation.commit({partition: message.offset() + 1})
+                return
+        await generation.commit({partition: batch.next_offset})
+
+
+async def main(servers: str, topic: str) -> None:
+    """Be a member of the group ``graceful-shutdown``."""
+    config = GroupConfig(bootstrap_servers=servers, group_id="graceful-shutdown", topics=[topic])
+    async with ConsumerGroup(config) as group, trio.open_nursery() as nursery:
+        nursery.start_soon(close_on_signal, group)
+        print("ready", flush=True)
+        async for generation in group:
+            for partition in generation.assignment:
+                generation.start_soon(handle, generation, partition)
+        nursery.cancel_scope.cancel()
+    print("left the group", flush=True)
+
+
+if __name__ == "__main__":
+    _, servers, topic = sys.argv
+    trio.run(main, servers, topic)

@@ -1,0 +1,43 @@
+"""A worker on trio: one task for each partition.
+
+    python examples/trio_worker.py localhost:9092 orders
+
+Stop it with Ctrl-C: what a task holds is finished and committed, then the member leaves.
+"""
+
+import sys
+
+import trio
+
+from kgroup import ConsumerGroup, Generation, GroupConfig, Message, TopicPartition
+
+
+async def process(message: Message) -> None:
+    """The work itself; here the record is printed."""
+    print(message.topic(), message.partition(), message.offset(), message.value())
+    await trio.lowlevel.checkpoint()
+
+
+async def handle(generation: Generation, partition: TopicPartition) -> None:
+    """Work through one partition, batch by batch, until the generation ends."""
+    async for batch in generation.records(partition):
+        for message in batch.messages:
+            await process(message)
+        await generation.commit({partition: batch.next_offset})
+
+
+async def main(servers: str, topic: str) -> None:
+    """Be a member of the group ``trio-worker``."""
+    config = GroupConfig(bootstrap_servers=servers, group_id="trio-worker", topics=[topic])
+    async with ConsumerGroup(config) as group:
+        async for generation in group:
+            for partition in generation.assignment:
+                generation.start_soon(handle, generation, partition)
+
+
+if __name__ == "__main__":
+    _, servers, topic = sys.argv
+    try:
+        trio.run(main, servers, topic)
+    except* KeyboardInterrupt:
+        print("stopped")
