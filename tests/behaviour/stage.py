@@ -1,0 +1,320 @@
+"""What a behaviour test plays on: a topic and a group of its own, members, and what they did.
+
+Members are real ones, in the test's own event loop: TCP, librdkafka, real time. What they process
+is kept in one ledger, in the order in which it happened.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Final, ParamSpec, TypeVar, final
+
+import attrs
+import trio
+from confluent_kafka import Producer
+
+from kgroup.config import GroupConfig
+from kgroup.environment import Environment
+from kgroup.events import Event
+from kgroup.generation.generation import Generation
+from kgroup.group import ConsumerGroup
+from kgroup.model import TopicPartition
+from kgroup.protocols import Message
+from kgroup.testing import admin
+from tests.brokers import Kafka, unique
+
+P = ParamSpec("P")
+T = TypeVar("T")
+E = TypeVar("E", bound=Event)
+
+SOON: Final = 30.0
+"""Seconds after which what is waited for is missed; on a machine at rest nothing takes 5."""
+QUICK: Final[Mapping[str, Any]] = {
+    "heartbeat_interval": 0.2,
+    "session_timeout": 6.0,
+    "rebalance_timeout": 10.0,
+    "drain_timeout": 5.0,
+    "partition_watch_interval": 0.2,
+    "rejoin_backoff": 0.05,
+    "rejoin_backoff_max": 0.5,
+}
+"""Settings with which rebalances take no time worth waiting for."""
+
+
+async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call what blocks."""
+    return await trio.to_thread.run_sync(partial(function, *args, **kwargs))
+
+
+@final
+@attrs.frozen
+class Processed:
+    """A record that a member has processed."""
+
+    member: str
+    epoch: int
+    partition: TopicPartition
+    offset: int
+    value: str
+
+
+@final
+class Ledger:
+    """What all members have processed, in order."""
+
+    def __init__(self) -> None:
+        self.entries: list[Processed] = []
+        self._changed = trio.Event()
+
+    def add(self, entry: Processed) -> None:
+        """A member has processed a record."""
+        self.entries.append(entry)
+        self.wake()
+
+    def wake(self) -> None:
+        """Something that is waited for may hold now."""
+        self._changed.set()
+        self._changed = trio.Event()
+
+    async def until(self, holds: Callable[[], object], missed: str) -> None:
+        """Wait until something holds that an entry or an event can bring about."""
+        with trio.move_on_after(SOON):
+            while not holds():
+                await self._changed.wait()
+            return
+        raise AssertionError(f"{missed}, after {SOON:g} s and {len(self.entries)} records")
+
+    def offsets(self, partition: TopicPartition) -> list[int]:
+        """The offsets of one partition, in the order in which they were processed."""
+        return [entry.offset for entry in self.entries if entry.partition == partition]
+
+    def repeated(self) -> dict[tuple[TopicPartition, int], int]:
+        """What was processed more than once, and how often."""
+        counts = Counter((entry.partition, entry.offset) for entry in self.entries)
+        return {record: count for record, count in counts.items() if count > 1}
+
+    def values(self) -> list[str]:
+        """The values, in the order in which they were processed."""
+        return [entry.value for entry in self.entries]
+
+
+@final
+class Member:
+    """A member that processes everything it is given, and commits batch by batch."""
+
+    def __init__(self, stage: Stage, name: str, group: ConsumerGroup, seconds: float) -> None:
+        self.name = name
+        self.group = group
+        self.generations: list[Generation] = []
+        self.events: list[Event] = []
+        self._stage = stage
+        self._seconds = seconds
+
+    @property
+    def generation(self) -> Generation:
+        """The latest one."""
+        return self.generations[-1]
+
+    def settled(self, *partitions: TopicPartition) -> bool:
+        """Whether it has a running generation with exactly these partitions."""
+        return (
+            bool(self.generations)
+            and not self.generation.ending.is_set()
+            and set(self.generation.assignment) == set(partitions)
+        )
+
+    def owned(self) -> int:
+        """How many partitions its running generation has; -1 without one."""
+        if not self.generations or self.generation.ending.is_set():
+            return -1
+        return len(self.generation.assignment)
+
+    async def run(self) -> None:
+        """Be a member until `ConsumerGroup.shutdown`."""
+        async with self.group:
+            async for generation in self.group:
+                self.generations.append(generation)
+                self._stage.ledger.wake()
+                for partition in generation.assignment:
+                    generation.start_soon(self._handle, generation, partition)
+
+    async def leave(self) -> None:
+        """Close, and wait until it has left."""
+        await self.group.aclose()
+
+    def told(self, kind: type[E]) -> list[E]:
+        """The events of one kind."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+    async def _handle(self, generation: Generation, partition: TopicPartition) -> None:
+        async for batch in generation.records(partition, max_records=20):
+            await trio.sleep(self._seconds * len(batch))
+            for message in batch.messages:
+                self._stage.ledger.add(
+                    Processed(
+                        self.name,
+                        generation.epoch,
+                        partition,
+                        message.offset() or 0,
+                        text(message),
+                    )
+                )
+            await generation.commit({partition: batch.next_offset})
+
+
+@final
+class Stage:
+    """One test's topic and group on a broker."""
+
+    def __init__(self, kafka: Kafka, nursery: trio.Nursery) -> None:
+        self.kafka = kafka
+        self.bootstrap_servers = kafka.bootstrap_servers
+        self.topic = unique("topic")
+        self.group_id = unique("group")
+        self.ledger = Ledger()
+        self.nursery = nursery
+
+    def partition(self, number: int) -> TopicPartition:
+        """A partition of the topic."""
+        return TopicPartition(self.topic, number)
+
+    def partitions(self, count: int) -> list[TopicPartition]:
+        """The first so many partitions of the topic."""
+        return [self.partition(number) for number in range(count)]
+
+    def config(self, **settings: object) -> GroupConfig:
+        """A configuration for the group; quick unless told otherwise."""
+        given: dict[str, Any] = {
+            "group_id": self.group_id,
+            "bootstrap_servers": self.bootstrap_servers,
+            "topics": [self.topic],
+            **QUICK,
+            **settings,
+        }
+        return GroupConfig(**given)
+
+    def group(
+        self,
+        environment: Environment | None = None,
+        on_event: Callable[[Event], None] | None = None,
+        **settings: object,
+    ) -> ConsumerGroup:
+        """A member that the test itself runs."""
+        return ConsumerGroup(self.config(**settings), environment=environment, on_event=on_event)
+
+    def start(
+        self,
+        name: str,
+        *,
+        seconds: float = 0.0,
+        environment: Environment | None = None,
+        **settings: object,
+    ) -> Member:
+        """Start a member that processes everything, each record in so many seconds."""
+        events: list[Event] = []
+
+        def note(event: Event) -> None:
+            events.append(event)
+            self.ledger.wake()
+
+        group = self.group(environment, note, client_id=name, **settings)
+        member = Member(self, name, group, seconds)
+        member.events = events
+        self.nursery.start_soon(member.run, name=name)
+        return member
+
+    async def create(self, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
+        """Create the topic."""
+        await in_thread(
+            admin.create_topic, self.bootstrap_servers, self.topic, partitions, config
+        )
+
+    async def produce(self, values: Sequence[str | bytes], partition: int = 0) -> None:
+        """Produce to a partition, everything acknowledged."""
+        await in_thread(
+            admin.produce, self.bootstrap_servers, self.topic, values, partition=partition
+        )
+
+    async def committed(self, count: int = 1) -> list[int | None]:
+        """What the group has committed for the first so many partitions."""
+        names = self.partitions(count)
+        found = await in_thread(
+            admin.committed_offsets, self.bootstrap_servers, self.group_id, names
+        )
+        return [None if (at := found[name]) is None else at.offset for name in names]
+
+    async def ends(self, count: int = 1) -> list[int]:
+        """The offsets that the next records of the first so many partitions will get."""
+        names = self.partitions(count)
+        found = await in_thread(admin.end_offsets, self.bootstrap_servers, names)
+        return [found[name] for name in names]
+
+
+@asynccontextmanager
+async def stage(kafka: Kafka) -> AsyncIterator[Stage]:
+    """A stage, whose members are gone when it ends."""
+    async with trio.open_nursery() as nursery:
+        yield Stage(kafka, nursery)
+        nursery.cancel_scope.cancel()
+
+
+@final
+class SteadyProducer:
+    """Produces numbers to partitions in turn, until it is stopped."""
+
+    def __init__(self, here: Stage, partitions: int, *, per_second: float = 500.0) -> None:
+        self._here = here
+        self._partitions = partitions
+        self._per_second = per_second
+        self._stopped = False
+        self._done = trio.Event()
+        self.produced = 0
+
+    def start(self) -> None:
+        """Begin."""
+        self._here.nursery.start_soon(self._run)
+
+    async def stop(self) -> int:
+        """End, with everything acknowledged; how many records there are."""
+        self._stopped = True
+        await self._done.wait()
+        return self.produced
+
+    async def _run(self) -> None:
+        producer = Producer(
+            {
+                "bootstrap.servers": self._here.bootstrap_servers,
+                "enable.idempotence": True,
+                "linger.ms": 0,
+                "log_level": 0,
+            }
+        )
+        begun = time.monotonic()
+        while not self._stopped:
+            due = int((time.monotonic() - begun) * self._per_second)
+            while self.produced < due:
+                number = self.produced
+                producer.produce(
+                    self._here.topic, str(number), partition=number % self._partitions
+                )
+                self.produced += 1
+            producer.poll(0)
+            await trio.sleep(0.02)
+        left = await in_thread(producer.flush, SOON)
+        assert left == 0
+        self._done.set()
+
+
+def text(message: Message) -> str:
+    """A record's value."""
+    value = message.value()
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def numbers(messages: Sequence[Message]) -> list[int]:
+    """Values that are numbers."""
+    return [int(text(message)) for message in messages]
