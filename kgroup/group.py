@@ -157,7 +157,7 @@ class ConsumerGroup:
                 " member has one generation at a time"
             )
         self._waiting = True
-        self._release()
+        self.release()
         self._wake()
         try:
             await trio.lowlevel.checkpoint()
@@ -168,6 +168,15 @@ class ConsumerGroup:
                 await self._changed.wait()
         finally:
             self._waiting = False
+
+    def release(self) -> None:
+        """Say that the loop's body is done with its generation, as `next` does, and ask for none.
+
+        For a program that has something else to do before it asks for the next one.
+        """
+        if self._held is not None:
+            self._held.lifecycle.release_body()
+            self._held = self._holder = None
 
     def shutdown(self, reason: str = "the program closes the group") -> None:
         """Begin to close, without waiting: the generation drains, then the member leaves.
@@ -197,7 +206,11 @@ class ConsumerGroup:
             await trio.lowlevel.checkpoint()
             return
         if self._holder is trio.lowlevel.current_task():
-            self._release()
+            self.release()
+        await self._done.wait()
+
+    async def wait_closed(self) -> None:
+        """Wait until the group has closed: the member has left, whatever brought it about."""
         await self._done.wait()
 
     def __repr__(self) -> str:
@@ -223,7 +236,7 @@ class ConsumerGroup:
             except Exception as error:  # noqa: BLE001
                 body_error = error
             self._inside = False
-            self._release()
+            self.release()
             self.shutdown("the block was left" if body_error is None else f"{body_error!r}")
         if self._errors:
             errors = [*self._errors, *([body_error] if body_error is not None else [])]
@@ -320,12 +333,6 @@ class ConsumerGroup:
                 f"group {self._config.group_id!r} is closed: {self._closing or 'it has ended'}"
             )
         return None
-
-    def _release(self) -> None:
-        """The loop's body is done with the generation that it was given."""
-        if self._held is not None:
-            self._held.lifecycle.release_body()
-            self._held = self._holder = None
 
     def _fail(self, error: Exception) -> None:
         self._fatal = error
