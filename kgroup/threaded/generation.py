@@ -1,0 +1,345 @@
+"""Generation, for threads: the trio one behind calls into its event loop."""
+
+from __future__ import annotations
+
+import contextvars
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, final
+
+import trio
+
+from kgroup.errors import StaleGenerationError
+from kgroup.events import HandlerOutstayed
+from kgroup.generation.generation import MAX_RECORDS
+from kgroup.generation.generation import Generation as TrioGeneration
+from kgroup.generation.lifecycle import inside_of
+from kgroup.generation.states import State
+from kgroup.model import Assignment, End, Offsets, TopicPartition
+from kgroup.threaded.flag import Flag
+from kgroup.threaded.handlers import GRACE, Handler, without_own_passing
+from kgroup.threaded.loop import Loop, LoopOverError
+from kgroup.threaded.records import Records
+
+if TYPE_CHECKING:
+    from confluent_kafka import Producer
+
+T = TypeVar("T")
+
+
+@final
+class Generation:
+    """One generation of a consumer group, as one member has it. Made by `ConsumerGroup`.
+
+    Its methods may be called from any thread. What they mean, and what they raise, is said by
+    the trio ``Generation``, to which they hand on; here is what threads make different.
+
+    Attributes:
+        assignment: the partitions; iterates over them.
+        positions: for each partition the offset at which it starts, as far as it is known.
+        ending: set when the end begins; a handler of long batches looks at it and commits part
+            of its batch.
+    """
+
+    def __init__(
+        self,
+        generation: TrioGeneration,
+        loop: Loop,
+        owner: object,
+        tell: Callable[[HandlerOutstayed], None],
+    ) -> None:
+        self.assignment: Assignment = generation.assignment
+        self.positions: Mapping[TopicPartition, int] = generation.positions
+        self.ending = Flag()
+        self._generation = generation
+        self._loop = loop
+        self._owner = owner
+        self._tell = tell
+        self._handlers: dict[Handler, None] = {}
+        self._seeks: Counter[TopicPartition] = Counter()
+        self.named = trio.Event()
+        self.over = trio.Event()
+
+    @property
+    def group_id(self) -> str:
+        """The group."""
+        return self._generation.group_id
+
+    @property
+    def member_id(self) -> str:
+        """The id that the coordinator knows this member by."""
+        return self._generation.member_id
+
+    @property
+    def group_instance_id(self) -> str | None:
+        """The static identity, or None."""
+        return self._generation.group_instance_id
+
+    @property
+    def generation_id(self) -> int:
+        """The coordinator's id of the generation; it can repeat, see `epoch`."""
+        return self._generation.generation_id
+
+    @property
+    def epoch(self) -> int:
+        """kgroup's own number of the generation; strictly rising within a ConsumerGroup."""
+        return self._generation.epoch
+
+    @property
+    def leader(self) -> bool:
+        """Whether this member computed the assignment."""
+        return self._generation.leader
+
+    @property
+    def assignor(self) -> str:
+        """The name of the assignor that the group chose."""
+        return self._generation.assignor
+
+    @property
+    def state(self) -> State:
+        """Running, draining or ended."""
+        return self._generation.state
+
+    @property
+    def end(self) -> End | None:
+        """Why it ended, or None while it runs."""
+        return self._generation.end
+
+    @property
+    def lease(self) -> float:
+        """Seconds for which the coordinator cannot have given the partitions away; 0 if over.
+
+        A handler looks at it before a side effect that must not happen twice.
+        """
+        return self._generation.lease
+
+    def start(self, fn: Callable[..., object], *args: Any) -> bool:
+        """Run a function in a thread of its own; its return or exception ends the generation.
+
+        The thread runs in a copy of the caller's context. It cannot be cancelled: it has until
+        the drain's deadline to return, and is named in a ``HandlerOutstayed`` event if it is
+        still there a second after its generation ended.
+
+        Returns:
+            False if the generation drains or has ended: nothing was started, which is no error;
+            the next generation comes.
+        """
+        context = contextvars.copy_context()
+        context.run(inside_of.set, inside_of.get() | {self._owner})
+        handler = Handler(self._loop, self.group_id, context, fn)
+        try:
+            return self._loop.run_sync(partial(self._start, handler, args))
+        except LoopOverError:
+            return False
+
+    def wait_ended(self, timeout: float | None = None) -> End:
+        """Wait until every task of the generation has ended; returns why.
+
+        Raises:
+            TimeoutError: it has not ended in so many seconds.
+            StaleGenerationError: the group's thread has died, and nobody knows why it ended.
+        """
+        return self._ask(self._generation.wait_ended, timeout)
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """A block for work in the loop's body: ``with generation.scope(): ...``.
+
+        A `StaleGenerationError` of this very generation ends the block quietly. After it the
+        program asks for the next generation. Nothing is cancelled: this is a thread.
+        """
+        try:
+            yield
+        except BaseException as error:
+            rest = without_own_passing(error, self.end)
+            if rest is error:
+                raise
+            if rest is not None:
+                raise rest from None
+
+    def records(
+        self,
+        partitions: TopicPartition | Iterable[TopicPartition] | None = None,
+        *,
+        max_records: int = MAX_RECORDS,
+    ) -> Records:
+        """Batches of one owned partition, of several, or of all of them (the default).
+
+        Args:
+            partitions: which.
+            max_records: how many records a batch has at most, 1 or more.
+
+        Raises:
+            NotOwnedError: a partition is not of this generation.
+            UsageError: another open stream has one of them, or max_records is less than 1.
+            StaleGenerationError: the group was closed.
+        """
+        stream = self._do(
+            partial(self._generation.records, _listed(partitions), max_records=max_records)
+        )
+        return Records(self._loop, self._generation, stream, self._seeks)
+
+    def pause(self, partitions: TopicPartition | Iterable[TopicPartition] | None = None) -> None:
+        """Hand out nothing of these partitions, or of all, until `resume`. Nothing is lost.
+
+        Raises:
+            NotOwnedError: a partition is not of this generation.
+            StaleGenerationError: the group was closed.
+        """
+        self._do(partial(self._generation.pause, _listed(partitions)))
+
+    def resume(self, partitions: TopicPartition | Iterable[TopicPartition] | None = None) -> None:
+        """Hand out records of these partitions, or of all, again.
+
+        Raises:
+            NotOwnedError: a partition is not of this generation.
+            StaleGenerationError: the group was closed.
+        """
+        self._do(partial(self._generation.resume, _listed(partitions)))
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on reading at this offset, and allow commits from there on.
+
+        Raises:
+            NotOwnedError: the partition is not of this generation.
+            ValueError: the offset is negative.
+            StaleGenerationError: the group was closed.
+        """
+        self._do(partial(self._seek, partition, offset))
+
+    def commit(self, offsets: Offsets) -> None:
+        """Commit the next offsets to read, under this generation's id; waits for the outcome.
+
+        Commits that threads make at the same time go out as one request, and each thread gets
+        its own answer.
+
+        Raises:
+            StaleGenerationError: the generation has ended, or the coordinator has moved on;
+                nothing was committed. `LeaseExpiredError` where membership could not be
+                confirmed in time.
+            NotOwnedError: a partition is not of this generation; nothing was sent.
+            OffsetBehindFloorError: an offset is behind the start position or the last commit;
+                nothing was sent.
+            CommitFailedError: some partitions were refused; ``.partitions`` says which and why.
+            CommitUnknownError: it was sent and not answered in time.
+
+        What a signal handler raises out of the waiting leaves the outcome unknown.
+        """
+        self._ask(partial(self._generation.commit, dict(offsets)))
+
+    def transaction_metadata(self) -> bytes:
+        """What ``Producer.send_offsets_to_transaction`` takes as this generation's identity.
+
+        Raises:
+            UsageError: the installed librdkafka writes it in another format.
+        """
+        return self._generation.transaction_metadata()
+
+    def commit_in_transaction(self, producer: Producer, offsets: Offsets) -> None:
+        """Add these offsets to the producer's open transaction, under this generation's id.
+
+        Raises:
+            StaleGenerationError: the generation has ended or the coordinator refused it; abort
+                the transaction.
+            NotOwnedError, OffsetBehindFloorError: as in `commit`; nothing was sent.
+            confluent_kafka.KafkaException: the producer's own failure; its error says whether
+                to retry or to abort.
+
+        Source: KIP-447.
+        """
+        self._ask(partial(self._generation.commit_in_transaction, producer, dict(offsets)))
+
+    def __repr__(self) -> str:
+        return repr(self._generation)
+
+    # For the group.
+
+    async def watch(self) -> list[BaseException]:
+        """Pass the end on to the threads, and wait until they are gone.
+
+        Returns:
+            what threads raised after the generation had ended without them.
+        """
+        await self._generation.ending.wait()
+        self.ending.set()
+        await self._generation.wait_ended()
+        with trio.move_on_after(GRACE):
+            await self._all_gone()
+        for handler in self._handlers:
+            if not handler.gone.is_set():
+                self._tell(self._outstayed(handler))
+        self.named.set()
+        await self._all_gone()
+        raised = [handler.untold for handler in self._handlers if handler.untold is not None]
+        left = (without_own_passing(error, self.end) for error in raised)
+        return [error for error in left if error is not None]
+
+    def join_threads(self) -> None:
+        """Join the threads that are gone; in the caller's thread."""
+        for handler in list(self._handlers):
+            if handler.gone.is_set():
+                handler.thread.join()
+
+    # In the loop.
+
+    def _start(self, handler: Handler, args: tuple[Any, ...]) -> bool:
+        async def attend() -> None:
+            await handler.attend()
+
+        attend.__qualname__ = handler.name
+        if not self._generation.start_soon(attend):
+            return False
+        self._handlers[handler] = None
+        handler.start(args)
+        return True
+
+    def _seek(self, partition: TopicPartition, offset: int) -> None:
+        self._generation.seek(partition, offset)
+        self._seeks[partition] += 1
+
+    async def _all_gone(self) -> None:
+        for handler in self._handlers:
+            await handler.gone.wait()
+
+    def _outstayed(self, handler: Handler) -> HandlerOutstayed:
+        return HandlerOutstayed(
+            group_id=self.group_id,
+            member_id=self.member_id,
+            generation_id=self.generation_id,
+            epoch=self.epoch,
+            thread=handler.thread.name,
+            stack=handler.stack,
+        )
+
+    # In the thread that asks.
+
+    def _ask(self, fn: Callable[[], Awaitable[T]], timeout: float | None = None) -> T:
+        with self._said_as_stale():
+            return self._loop.run(fn, timeout)
+
+    def _do(self, fn: Callable[[], T]) -> T:
+        with self._said_as_stale():
+            return self._loop.run_sync(fn)
+
+    @contextmanager
+    def _said_as_stale(self) -> Iterator[None]:
+        try:
+            yield
+        except LoopOverError:
+            why = f" ({self.end})" if self.end is not None else ""
+            raise StaleGenerationError(
+                f"generation {self.generation_id} of group {self.group_id!r} has ended{why}, and"
+                " its group is closed; nothing was done",
+                self.end,
+            ) from None
+
+
+def _listed(
+    partitions: TopicPartition | Iterable[TopicPartition] | None,
+) -> TopicPartition | tuple[TopicPartition, ...] | None:
+    """What the caller named, read in the caller's thread: an iterable may be its own code."""
+    if partitions is None or isinstance(partitions, TopicPartition):
+        return partitions
+    return tuple(partitions)
