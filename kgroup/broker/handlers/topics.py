@@ -211,7 +211,7 @@ def _broker_configs(call: Call) -> dict[str, tuple[str, int]]:
     groups = call.cluster.settings.groups
     for name, (field, unit) in GROUP_PROPERTIES.items():
         value = getattr(groups, field)
-        defaults[name] = str(value if unit is None else round(value / unit))
+        defaults[name] = str(value if unit is None else round(value * 1000 / unit))
     return {
         name: (given[name], _FROM_BROKER) if name in given else (default, _FROM_DEFAULT)
         for name, default in sorted(defaults.items())

@@ -1,0 +1,138 @@
+"""Metadata, DescribeCluster, FindCoordinator."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from tests.broker.wire import Client, connected
+
+PLAIN = {"include_topic_authorized_operations": False}
+
+
+async def metadata(client: Client, version: int, *names: str, create: bool = True) -> Any:
+    """Ask for topics by name."""
+    fields: dict[str, Any] = {"topics": [{"name": name} for name in names]}
+    if version >= 4:
+        fields["allow_auto_topic_creation"] = create
+    if version >= 8:
+        fields["include_topic_authorized_operations"] = False
+    if 8 <= version <= 10:
+        fields["include_cluster_authorized_operations"] = False
+    if version >= 10:
+        for topic in fields["topics"]:
+            topic["topic_id"] = None
+    return await client.ask("metadata", version, **fields)
+
+
+async def test_all_topics() -> None:
+    """Null asks for all topics, in version 0 an empty list does; later that means none."""
+    async with connected() as (broker, client):
+        await broker.create_topic("b", 2)
+        await broker.create_topic("a")
+        assert [t.name for t in (await client.ask("metadata", 0, topics=[])).topics] == ["a", "b"]
+        assert [t.name for t in (await client.ask("metadata", 1, topics=None)).topics] == ["a", "b"]
+        assert (await client.ask("metadata", 1, topics=[])).topics == ()
+
+
+@pytest.mark.parametrize("version", range(14))
+async def test_a_topic_in_every_version(version: int) -> None:
+    """Name, partitions, leader and replicas are told in each version, the id from 10 on."""
+    async with connected(node_id=7, broker_rack="r") as (broker, client):
+        await broker.create_topic("t", 2)
+        answer = await metadata(client, version, "t")
+        (topic,) = answer.topics
+        assert (int(topic.error_code), topic.name) == (0, "t")
+        assert [one.partition_index for one in topic.partitions] == [0, 1]
+        for one in topic.partitions:
+            assert (one.leader_id, one.replica_nodes, one.isr_nodes) == (7, (7,), (7,))
+        (node,) = answer.brokers
+        assert (node.node_id, node.host, node.port) == (7, broker.host, broker.port)
+        if version >= 1:
+            assert (node.rack, answer.controller_id) == ("r", 7)
+        if version >= 10:
+            assert topic.topic_id == broker.log.topic_id("t")
+
+
+@pytest.mark.parametrize(
+    ("version", "wanted", "enabled", "created"),
+    [
+        (1, True, True, True),
+        (1, True, False, False),
+        (5, True, True, True),
+        (5, False, True, False),
+        (5, True, False, False),
+    ],
+)
+async def test_topics_are_created_where_asked_and_allowed(
+    version: int, wanted: bool, enabled: bool, created: bool
+) -> None:
+    """Up to version 3 asking is enough, later the request says whether it wants that."""
+    settings = {"auto_create_topics_enable": enabled, "num_partitions": 3}
+    async with connected(**settings) as (broker, client):
+        (topic,) = (await metadata(client, version, "new", create=wanted)).topics
+        assert int(topic.error_code) == (0 if created else 3)
+        assert len(topic.partitions) == (3 if created else 0)
+        assert (broker.log.topic_id("new") is not None) == created
+
+
+async def test_a_name_that_cannot_be_created_is_told() -> None:
+    """Auto-creation of an impossible name says what is wrong with it."""
+    async with connected() as (_, client):
+        (topic,) = (await metadata(client, 5, "a/b")).topics
+        assert int(topic.error_code) == 17
+
+
+async def test_topics_are_found_by_id() -> None:
+    """From version 10 on a topic can be asked for by its id; an unknown id creates nothing."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        for topic_id, code, name in (
+            (broker.log.topic_id("t"), 0, "t"),
+            (UUID(int=5), 100, None),
+        ):
+            asked = [{"name": None, "topic_id": topic_id}]
+            answer = await client.ask(
+                "metadata", 12, topics=asked, allow_auto_topic_creation=True, **PLAIN
+            )
+            (topic,) = answer.topics
+            assert (int(topic.error_code), topic.name) == (code, name)
+
+
+@pytest.mark.parametrize("version", range(6))
+@pytest.mark.parametrize("key_type", [0, 1])
+async def test_the_coordinator_is_found_in_every_version(version: int, key_type: int) -> None:
+    """For groups and transactional ids, one by one and from version 4 on several at once."""
+    async with connected() as (broker, client):
+        if version >= 4:
+            answer = await client.ask(
+                "find_coordinator", version, key_type=key_type, coordinator_keys=["a", "b"]
+            )
+            assert [one.key for one in answer.coordinators] == ["a", "b"]
+            found = answer.coordinators
+        else:
+            kind = {"key_type": key_type} if version else {}
+            found = [await client.ask("find_coordinator", version, key="a", **kind)]
+        for one in found:
+            assert (int(one.error_code), one.node_id) == (0, 1)
+            assert (one.host, one.port) == (broker.host, broker.port)
+
+
+async def test_other_coordinators_there_are_not() -> None:
+    """A key type that is unknown here is refused."""
+    async with connected() as (_, client):
+        answer = await client.ask("find_coordinator", 3, key="a", key_type=2)
+        assert (int(answer.error_code), answer.node_id, answer.port) == (42, -1, -1)
+
+
+async def test_the_cluster_is_described() -> None:
+    """Brokers and controller are told; controllers as such cannot be asked for."""
+    async with connected() as (broker, client):
+        plain = {"include_cluster_authorized_operations": False}
+        answer = await client.ask("describe_cluster", 0, **plain)
+        assert answer.cluster_id == broker.cluster.cluster_id
+        assert [(one.broker_id, one.port) for one in answer.brokers] == [(1, broker.port)]
+        refused = await client.ask("describe_cluster", 1, endpoint_type=2, **plain)
+        assert (int(refused.error_code), refused.brokers) == (114, ())

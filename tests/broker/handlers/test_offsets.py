@@ -1,0 +1,134 @@
+"""ListOffsets, OffsetForLeaderEpoch, DeleteRecords."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from kgroup.broker.log import PartitionLog
+from tests.broker.made import append, batch
+from tests.broker.wire import Client, connected
+
+
+async def list_offset(
+    client: Client, timestamp: int, *, version: int = 7, partition: int = 0, **details: int
+) -> Any:
+    """Ask for one offset of topic t; ``details`` go to the partition, ``level`` is isolation."""
+    fields: dict[str, Any] = {"isolation_level": details.pop("level", 0)} if version >= 2 else {}
+    part = {"partition_index": partition, "timestamp": timestamp, **details}
+    answer = await client.ask(
+        "list_offsets",
+        version,
+        replica_id=-1,
+        topics=[{"name": "t", "partitions": [part]}],
+        **fields,
+    )
+    return answer.topics[0].partitions[0]
+
+
+def fill(log: PartitionLog) -> None:
+    """Offsets 0 to 5 at times 10, 30, 20; the last two in an open transaction."""
+    append(log, batch(b"a", b"b", timestamp=10))
+    append(log, batch(b"a", b"b", timestamp=30))
+    data = batch(
+        b"a",
+        b"b",
+        timestamp=20,
+        producer_id=1,
+        producer_epoch=0,
+        base_sequence=0,
+        transactional=True,
+    )
+    append(log, data)
+
+
+@pytest.mark.parametrize("version", range(1, 9))
+async def test_ends_and_times_in_every_version(version: int) -> None:
+    """Latest, earliest, and the first record that is not older than a time."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        fill(broker.cluster.topics.log("t", 0))
+        broker.cluster.topics.log("t", 0).delete_before(1)
+        for timestamp, offset, time in ((-1, 6, -1), (-2, 1, -1), (11, 2, 30), (31, -1, -1)):
+            found = await list_offset(client, timestamp, version=version)
+            assert (int(found.error_code), found.offset, found.timestamp) == (0, offset, time)
+
+
+async def test_special_offsets() -> None:
+    """The greatest time (KIP-734), the earliest local offset; tiered storage is not known."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        fill(broker.cluster.topics.log("t", 0))
+        newest = await list_offset(client, -3)
+        assert (newest.offset, newest.timestamp) == (2, 30)
+        assert (await list_offset(client, -4, version=8)).offset == 0
+        assert int((await list_offset(client, -5, version=8)).error_code) == 35
+
+
+async def test_committed_readers_see_the_stable_end() -> None:
+    """With read_committed the latest offset is the last stable one."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        log = broker.cluster.topics.log("t", 0)
+        fill(log)
+        assert (await list_offset(client, -1, level=1)).offset == 4
+        append(log, batch(b"late", timestamp=99))
+        assert (await list_offset(client, 99)).offset == 6
+        assert (await list_offset(client, 99, level=1)).offset == -1
+
+
+async def test_what_has_no_offsets_is_told() -> None:
+    """An unknown partition, and an epoch that is to come."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        assert int((await list_offset(client, -1, partition=3)).error_code) == 3
+        assert int((await list_offset(client, -1, current_leader_epoch=4)).error_code) == 75
+
+
+@pytest.mark.parametrize("version", range(2, 5))
+async def test_the_one_epoch_ends_with_the_log(version: int) -> None:
+    """Epoch 0 ends where the log ends; of others nothing is known."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        await broker.append("t", 0, [b"a", b"b"])
+        plain = {"replica_id": -1} if version >= 3 else {}
+        for number, current, epoch, expected in (
+            (0, -1, 0, (0, 0, 2)),
+            (0, -1, 1, (0, -1, -1)),
+            (0, 1, 0, (75, -1, -1)),
+            (9, -1, 0, (3, -1, -1)),
+        ):
+            part = {"partition": number, "current_leader_epoch": current, "leader_epoch": epoch}
+            answer = await client.ask(
+                "offset_for_leader_epoch",
+                version,
+                topics=[{"topic": "t", "partitions": [part]}],
+                **plain,
+            )
+            found = answer.topics[0].partitions[0]
+            assert (int(found.error_code), found.leader_epoch, found.end_offset) == expected
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_records_are_deleted_from_the_front(version: int) -> None:
+    """The new start is told; past the end, and elsewhere, is refused."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        await broker.append("t", 0, [b"a", b"b", b"c"])
+        for number, offset, expected in (
+            (0, 2, (0, 2)),
+            (0, 9, (1, -1)),
+            (7, 0, (3, -1)),
+            (0, -1, (0, 3)),
+        ):
+            part = {"partition_index": number, "offset": offset}
+            answer = await client.ask(
+                "delete_records",
+                version,
+                topics=[{"name": "t", "partitions": [part]}],
+                timeout=timedelta(seconds=1),
+            )
+            done = answer.topics[0].partitions[0]
+            assert (int(done.error_code), done.low_watermark) == expected

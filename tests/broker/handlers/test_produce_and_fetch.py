@@ -1,0 +1,296 @@
+"""Produce and Fetch: bytes in, the same bytes out, at once or when there is enough."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from kgroup.broker import Broker, batches
+from tests.broker.made import NOW, append, batch
+from tests.broker.wire import Client, connected
+
+PRODUCE = range(3, 12)
+FETCH = range(4, 17)
+
+
+async def produce(
+    client: Client,
+    data: bytes | None,
+    *,
+    version: int = 9,
+    partition: int = 0,
+    acks: int = -1,
+    transactional_id: str | None = None,
+) -> Any:
+    """Produce one batch to topic t; what became of it."""
+    part = {"index": partition, "records": data}
+    answer = await client.ask(
+        "produce",
+        version,
+        transactional_id=transactional_id,
+        acks=acks,
+        timeout=timedelta(seconds=1),
+        topic_data=[{"name": "t", "partition_data": [part]}],
+    )
+    return answer.responses[0].partition_responses[0]
+
+
+def fetching(broker: Broker, version: int = 12, **details: Any) -> dict[str, Any]:
+    """The fields of a Fetch of topic t, partition by partition from given offsets."""
+    offsets = details.pop("offsets", {0: 0})
+    most = details.pop("partition_max_bytes", 2**20)
+    parts = [
+        {"partition": number, "fetch_offset": offset, "partition_max_bytes": most}
+        for number, offset in offsets.items()
+    ]
+    if version >= 5:
+        for part in parts:
+            part["log_start_offset"] = -1
+    topic = {"topic_id": broker.log.topic_id("t")} if version >= 13 else {"topic": "t"}
+    fields = {
+        "max_wait": timedelta(0),
+        "min_bytes": 1,
+        "max_bytes": 2**25,
+        "isolation_level": 0,
+        "topics": [{**topic, "partitions": parts}],
+        **details,
+    }
+    if version >= 7:
+        fields["forgotten_topics_data"] = []
+    return fields
+
+
+async def fetch(broker: Broker, client: Client, version: int = 12, **details: Any) -> Any:
+    """Fetch from topic t."""
+    return await client.ask("fetch", version, **fetching(broker, version, **details))
+
+
+def parts(answer: Any) -> list[Any]:
+    """The partitions of the one topic of an answer."""
+    (topic,) = answer.responses
+    return list(topic.partitions)
+
+
+def offsets(data: bytes) -> list[int]:
+    """The base offsets of fetched batches."""
+    found, at = [], 0
+    while at < len(data):
+        header = batches.header_of(data[at:])
+        found.append(header.base_offset)
+        at += header.length + 12
+    return found
+
+
+@pytest.mark.parametrize("version", PRODUCE)
+async def test_batches_are_taken_in_every_version(version: int) -> None:
+    """The first offset is told; acks of 1 and of all are the same with one broker."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        for acks, base in ((1, 0), (-1, 2)):
+            done = await produce(client, batch(b"a", b"b"), version=version, acks=acks)
+            assert (int(done.error_code), done.base_offset) == (0, base)
+            assert done.log_append_time is None
+
+
+@pytest.mark.parametrize("version", FETCH)
+async def test_batches_come_back_in_every_version(version: int) -> None:
+    """What was produced is fetched byte for byte, but for its place."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        data = batch(b"a", b"b")
+        await produce(client, batch(b"first"))
+        await produce(client, data)
+        (part,) = parts(await fetch(broker, client, version, offsets={0: 1}))
+        assert (int(part.error_code), part.high_watermark) == (0, 3)
+        assert part.last_stable_offset == 3
+        assert part.records == batches.placed(data, 1, 0)
+
+
+async def test_the_brokers_time_is_told(autojump_clock: trio.testing.MockClock) -> None:
+    """Where the topic stamps its records, Produce says with what."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t", configs={"message.timestamp.type": "LogAppendTime"})
+        await trio.sleep(0.123)
+        done = await produce(client, batch(b"a"))
+        assert round(done.log_append_time.timestamp() * 1000) == broker.cluster.now_ms()
+
+
+@pytest.mark.parametrize(
+    ("data", "details", "code"),
+    [
+        (batch(b"a"), {"partition": 1}, 3),
+        (batch(b"a"), {"acks": 2}, 21),
+        (batch(b"a")[:-1] + b"?", {}, 2),
+        (None, {}, 87),
+        (batch(b"x" * 2000), {}, 10),
+        (batch(b"a", producer_id=1, producer_epoch=0, base_sequence=0, transactional=True), {}, 53),
+    ],
+    ids=["partition", "acks", "CRC", "null", "large", "no transaction"],
+)
+async def test_a_batch_can_be_refused(
+    data: bytes | None, details: dict[str, Any], code: int
+) -> None:
+    """Each fault is answered for its partition, and nothing is stored."""
+    async with connected(message_max_bytes=1000) as (broker, client):
+        await broker.create_topic("t")
+        done = await produce(client, data, **details)
+        assert (int(done.error_code), done.base_offset) == (code, -1)
+        assert broker.cluster.topics.log("t", 0).end_offset == 0
+
+
+@pytest.mark.parametrize("version", [12, 13])
+async def test_what_cannot_be_fetched_is_told(version: int) -> None:
+    """Errors come at once, whatever the wait, and beside the partitions that are well."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t", 2)
+        await broker.append("t", 0, [b"a"])
+        answer = await fetch(
+            broker, client, version, offsets={0: 0, 1: 7, 9: 0}, max_wait=timedelta(hours=1)
+        )
+        good, outside, missing = parts(answer)
+        assert int(good.error_code) == 0
+        assert offsets(good.records) == [0]
+        assert (int(outside.error_code), int(missing.error_code)) == (1, 3)
+        await broker.delete_topic("t")
+        await broker.create_topic("t", 2)
+
+
+async def test_an_unknown_topic_is_told_by_name_and_by_id() -> None:
+    """By name it is UNKNOWN_TOPIC_OR_PARTITION, by id UNKNOWN_TOPIC_ID."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        old = fetching(broker, 13)
+        await broker.delete_topic("t")
+        (part,) = parts(await client.ask("fetch", 13, **old))
+        assert int(part.error_code) == 100
+        (part,) = parts(await fetch(broker, client, 12))
+        assert int(part.error_code) == 3
+
+
+async def test_a_leader_epoch_that_is_to_come_is_unknown() -> None:
+    """A client that knows of a later leader than the broker is asked to wait (KIP-320)."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        fields = fetching(broker)
+        fields["topics"][0]["partitions"][0]["current_leader_epoch"] = 1
+        (part,) = parts(await client.ask("fetch", 12, **fields))
+        assert int(part.error_code) == 75
+
+
+async def test_a_fetch_waits_for_records(autojump_clock: trio.testing.MockClock) -> None:
+    """It is answered when the first record comes, and empty when none has come in time."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t", 2)
+        late = {"offsets": {0: 0, 1: 0}, "max_wait": timedelta(seconds=5)}
+        answer = await fetch(broker, client, **late)
+        assert trio.current_time() == 5
+        assert [one.records for one in parts(answer)] == [b"", b""]
+        await client.send("fetch", 12, **fetching(broker, **late))
+        await trio.sleep(1)
+        await broker.append("t", 1, [b"a"])
+        answer = await client.answer("fetch", 12)
+        assert trio.current_time() == 6
+        assert [bool(one.records) for one in parts(answer)] == [False, True]
+
+
+async def test_a_fetch_waits_for_enough_bytes(autojump_clock: trio.testing.MockClock) -> None:
+    """min_bytes counts over all partitions."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t", 2)
+        size = len(batch(b"a"))
+        await client.send(
+            "fetch",
+            12,
+            **fetching(
+                broker, offsets={0: 0, 1: 0}, max_wait=timedelta(seconds=60), min_bytes=3 * size
+            ),
+        )
+        for second, partition in enumerate((0, 1, 0)):
+            await trio.sleep_until(second + 1)
+            await broker.append("t", partition, [b"a"])
+        answer = await client.answer("fetch", 12)
+        assert trio.current_time() == 3
+        assert [offsets(one.records) for one in parts(answer)] == [[0, 1], [0]]
+
+
+@pytest.mark.parametrize("version", [12, 13])
+async def test_a_waiting_fetch_ends_when_the_topic_is_deleted(
+    autojump_clock: trio.testing.MockClock, version: int
+) -> None:
+    """Nobody waits for a topic that is gone, even if one of its name is made at once."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        await client.send(
+            "fetch", version, **fetching(broker, version, max_wait=timedelta(seconds=60))
+        )
+        await trio.sleep(1)
+        await broker.delete_topic("t")
+        await broker.create_topic("t")
+        (part,) = parts(await client.answer("fetch", version))
+        assert int(part.error_code) == (100 if version == 13 else 3)
+        assert trio.current_time() == 1
+
+
+async def test_sizes_are_kept_but_for_the_first_batch() -> None:
+    """Limits hold by partition and in all; one batch is always given, so that nobody is stuck."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t", 2)
+        for _ in range(3):
+            for partition in (0, 1):
+                await broker.append("t", partition, [b"a"])
+        size = len(batch(b"a"))
+        both = {0: 0, 1: 0}
+        for limits, expected in (
+            ({"partition_max_bytes": 1}, [[0], []]),
+            ({"partition_max_bytes": 2 * size}, [[0, 1], [0, 1]]),
+            ({"max_bytes": 4 * size}, [[0, 1, 2], [0]]),
+            ({"max_bytes": 0}, [[0], []]),
+        ):
+            answer = await fetch(broker, client, offsets=both, **limits)
+            assert [offsets(one.records) for one in parts(answer)] == expected
+
+
+async def test_committed_reads_stop_at_the_stable_offset() -> None:
+    """With read_committed open transactions are not given, and aborted ones are named."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        log = broker.cluster.topics.log("t", 0)
+        own = {"producer_epoch": 0, "transactional": True}
+        append(log, batch(b"a", producer_id=1, base_sequence=0, **own))
+        append(log, batch(b"b", producer_id=2, base_sequence=0, **own))
+        log.end_transaction(1, 0, NOW, committed=False)
+        (part,) = parts(await fetch(broker, client, isolation_level=1))
+        assert (offsets(part.records), part.last_stable_offset, part.high_watermark) == ([0], 1, 3)
+        assert [(one.producer_id, one.first_offset) for one in part.aborted_transactions] == [
+            (1, 0)
+        ]
+        (part,) = parts(await fetch(broker, client))
+        assert offsets(part.records) == [0, 1, 2]
+        assert part.aborted_transactions is None
+
+
+async def test_sessions_are_declined() -> None:
+    """An answer has no session; a client that thinks it has one is told, and may close it."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        answer = await fetch(broker, client, session_id=0, session_epoch=0)
+        assert (int(answer.error_code), answer.session_id) == (0, 0)
+        answer = await fetch(broker, client, session_id=5, session_epoch=1)
+        assert (int(answer.error_code), answer.responses) == (70, ())
+        answer = await fetch(broker, client, session_id=5, session_epoch=-1)
+        assert int(answer.error_code) == 0
+
+
+async def test_a_fetch_of_nothing_is_answered_at_once(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """There is nothing to wait for."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        fields = {**fetching(broker, max_wait=timedelta(seconds=60)), "topics": []}
+        assert (await client.ask("fetch", 12, **fields)).responses == ()
+        assert trio.current_time() == 0

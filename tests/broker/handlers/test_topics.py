@@ -1,0 +1,190 @@
+"""CreateTopics, DeleteTopics, CreatePartitions, DescribeConfigs."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from tests.broker.wire import Client, connected
+
+PATIENCE = timedelta(seconds=5)
+
+
+async def create(
+    client: Client, *topics: dict[str, Any], version: int = 7, validate_only: bool = False
+) -> dict[str, Any]:
+    """Create topics; what became of each by name."""
+    plain = {"num_partitions": -1, "replication_factor": -1, "assignments": [], "configs": []}
+    answer = await client.ask(
+        "create_topics",
+        version,
+        topics=[{**plain, **topic} for topic in topics],
+        timeout=PATIENCE,
+        validate_only=validate_only,
+    )
+    return {topic.name: topic for topic in answer.topics}
+
+
+def placed(*brokers: int) -> list[dict[str, Any]]:
+    """An assignment by hand of one partition after the other."""
+    return [{"partition_index": number, "broker_ids": (one,)} for number, one in enumerate(brokers)]
+
+
+@pytest.mark.parametrize("version", range(2, 8))
+async def test_topics_are_created_in_every_version(version: int) -> None:
+    """The topic is there; later versions tell its id, its size and its configs."""
+    async with connected() as (broker, client):
+        done = (await create(client, {"name": "t", "num_partitions": 3}, version=version))["t"]
+        assert int(done.error_code) == 0
+        assert broker.cluster.topics.partitions("t") == 3
+        if version >= 5:
+            assert (done.num_partitions, done.replication_factor) == (3, 1)
+            assert {"cleanup.policy", "retention.bytes"} <= {one.name for one in done.configs}
+        if version >= 7:
+            assert done.topic_id == broker.log.topic_id("t")
+
+
+async def test_each_topic_is_judged_for_itself() -> None:
+    """A refused topic does not hold up another, and the message says why."""
+    async with connected() as (broker, client):
+        done = await create(
+            client,
+            {"name": "good", "configs": [{"name": "max.message.bytes", "value": "10"}]},
+            {"name": "b/d"},
+            {"name": "twice"},
+            {"name": "twice"},
+            {"name": "factor", "replication_factor": 3},
+        )
+        assert {name: int(one.error_code) for name, one in done.items()} == {
+            "good": 0,
+            "b/d": 17,
+            "twice": 42,
+            "factor": 38,
+        }
+        assert "there is one broker" in done["factor"].error_message
+        assert broker.cluster.topics.get("twice") is None
+
+
+async def test_partitions_can_be_placed_by_hand() -> None:
+    """An assignment must name this broker for partitions 0, 1, ..., and nothing besides."""
+    async with connected() as (broker, client):
+        done = await create(
+            client,
+            {"name": "good", "assignments": placed(1, 1)},
+            {"name": "elsewhere", "assignments": placed(1, 2)},
+            {"name": "both", "assignments": placed(1), "num_partitions": 1},
+        )
+        assert [int(done[name].error_code) for name in ("good", "elsewhere", "both")] == [0, 39, 42]
+        assert broker.cluster.topics.partitions("good") == 2
+
+
+async def test_validate_only_creates_nothing() -> None:
+    """The answer is as if, and there is no topic; nor are there partitions."""
+    async with connected() as (broker, client):
+        done = await create(client, {"name": "t"}, validate_only=True)
+        assert int(done["t"].error_code) == 0
+        assert broker.cluster.topics.get("t") is None
+
+
+@pytest.mark.parametrize("version", [1, 5])
+async def test_topics_are_deleted_by_name(version: int) -> None:
+    """A deleted topic is gone; an unknown one is an error of its own."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        answer = await client.ask(
+            "delete_topics", version, topic_names=["t", "u"], timeout=PATIENCE
+        )
+        assert [(one.name, int(one.error_code)) for one in answer.responses] == [("t", 0), ("u", 3)]
+        assert broker.log.topic_id("t") is None
+
+
+async def test_topics_are_deleted_by_id() -> None:
+    """From version 6 on a topic goes by name or by id, and both are told."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        await broker.create_topic("u")
+        topic_id = broker.log.topic_id("t")
+        answer = await client.ask(
+            "delete_topics",
+            6,
+            topics=[
+                {"name": None, "topic_id": topic_id},
+                {"name": "u", "topic_id": None},
+                {"name": None, "topic_id": UUID(int=5)},
+            ],
+            timeout=PATIENCE,
+        )
+        assert [int(one.error_code) for one in answer.responses] == [0, 0, 100]
+        assert (answer.responses[0].name, answer.responses[0].topic_id) == ("t", topic_id)
+        assert list(broker.cluster.topics) == []
+
+
+async def test_partitions_are_added() -> None:
+    """CreatePartitions gives the whole number; a topic cannot shrink."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        for count, validate_only, code, has in (
+            (4, True, 0, 1),
+            (4, False, 0, 4),
+            (3, False, 37, 4),
+        ):
+            answer = await client.ask(
+                "create_partitions",
+                3,
+                topics=[{"name": "t", "count": count, "assignments": None}],
+                timeout=PATIENCE,
+                validate_only=validate_only,
+            )
+            assert [int(one.error_code) for one in answer.results] == [code]
+            assert broker.cluster.topics.partitions("t") == has
+
+
+async def described(client: Client, kind: int, name: str, *keys: str) -> Any:
+    """Describe one resource, all of its configs or some."""
+    asked = {
+        "resource_type": kind,
+        "resource_name": name,
+        "configuration_keys": keys or None,
+    }
+    answer = await client.ask(
+        "describe_configs",
+        4,
+        resources=[asked],
+        include_synonyms=False,
+        include_documentation=False,
+    )
+    return answer.results[0]
+
+
+async def test_a_topics_configs_are_described() -> None:
+    """What the topic sets and what it has by default can be told apart."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t", configs={"retention.ms": "5"})
+        configs = {one.name: one for one in (await described(client, 2, "t")).configs}
+        assert (configs["retention.ms"].value, configs["retention.ms"].config_source) == ("5", 1)
+        assert configs["cleanup.policy"].config_source == 5
+        (one,) = (await described(client, 2, "t", "cleanup.policy")).configs
+        assert one.value == "delete"
+
+
+async def test_the_brokers_configs_are_described() -> None:
+    """Every property is told with the value that holds, the coordinator's too."""
+    async with connected(group_max_size=7) as (_, client):
+        configs = {one.name: one for one in (await described(client, 4, "1")).configs}
+        assert (configs["group.max.size"].value, configs["group.max.size"].config_source) == (
+            "7",
+            4,
+        )
+        assert configs["group.initial.rebalance.delay.ms"].value == "3000"
+        assert configs["offsets.retention.minutes"].value == "10080"
+        assert configs["num.partitions"].read_only
+
+
+@pytest.mark.parametrize(("kind", "name", "code"), [(2, "nope", 3), (4, "9", 42), (8, "1", 42)])
+async def test_what_has_no_configs_is_refused(kind: int, name: str, code: int) -> None:
+    """An unknown topic, another broker, another kind of resource."""
+    async with connected() as (_, client):
+        assert int((await described(client, kind, name)).error_code) == code

@@ -1,0 +1,195 @@
+"""The transaction calls, from the first InitProducerId to what a consumer may see."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from kgroup.broker import Broker
+from kgroup.model import TopicPartition
+from tests.broker.handlers.test_produce_and_fetch import produce
+from tests.broker.made import batch
+from tests.broker.wire import Client, connected
+
+TP = TopicPartition("t", 0)
+
+
+class Producer:
+    """A transactional producer, call by call."""
+
+    def __init__(self, client: Client, transactional_id: str = "x") -> None:
+        self._client = client
+        self._id = transactional_id
+        self.producer_id = -1
+        self.epoch = -1
+
+    async def init(self, version: int = 4) -> int:
+        """InitProducerId; its error."""
+        answer = await self._client.ask(
+            "init_producer_id",
+            version,
+            transactional_id=self._id,
+            transaction_timeout=timedelta(seconds=60),
+        )
+        if not int(answer.error_code):
+            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        return int(answer.error_code)
+
+    async def add(self, *partitions: int, version: int = 3) -> list[int]:
+        """AddPartitionsToTxn; the error of each partition."""
+        answer = await self._client.ask(
+            "add_partitions_to_txn",
+            version,
+            v3_and_below_transactional_id=self._id,
+            v3_and_below_producer_id=self.producer_id,
+            v3_and_below_producer_epoch=self.epoch,
+            v3_and_below_topics=[{"name": "t", "partitions": partitions}],
+        )
+        (topic,) = answer.results_by_topic_v3_and_below
+        return [int(one.partition_error_code) for one in topic.results_by_partition]
+
+    async def add_group(self, group_id: str, version: int = 3) -> int:
+        """AddOffsetsToTxn; its error."""
+        answer = await self._client.ask(
+            "add_offsets_to_txn", version, **self._identity(), group_id=group_id
+        )
+        return int(answer.error_code)
+
+    async def commit_offset(self, offset: int, version: int = 3) -> int:
+        """TxnOffsetCommit of group g; its error."""
+        part = {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}
+        answer = await self._client.ask(
+            "txn_offset_commit",
+            version,
+            **self._identity(),
+            group_id="g",
+            topics=[{"name": "t", "partitions": [part]}],
+        )
+        return int(answer.topics[0].partitions[0].error_code)
+
+    async def end(self, *, committed: bool, version: int = 3) -> int:
+        """EndTxn; its error."""
+        answer = await self._client.ask("end_txn", version, **self._identity(), committed=committed)
+        return int(answer.error_code)
+
+    async def write(self, value: bytes, sequence: int) -> int:
+        """Produce to t-0; its error."""
+        data = batch(
+            value,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            base_sequence=sequence,
+            transactional=True,
+        )
+        done = await produce(self._client, data, transactional_id=self._id)
+        return int(done.error_code)
+
+    def _identity(self) -> dict[str, Any]:
+        return {
+            "transactional_id": self._id,
+            "producer_id": self.producer_id,
+            "producer_epoch": self.epoch,
+        }
+
+
+@pytest.fixture
+async def scene() -> AsyncIterator[tuple[Broker, Client, Producer]]:
+    """A broker with topic t, and a producer that has its id."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        producer = Producer(client)
+        assert await producer.init() == 0
+        yield broker, client, producer
+
+
+Scene = tuple[Broker, Client, Producer]
+
+
+async def test_an_idempotent_producer_needs_no_transaction(scene: Scene) -> None:
+    """Without a transactional id a producer gets an id and epoch 0."""
+    _, client, producer = scene
+    answer = await client.ask(
+        "init_producer_id", 0, transactional_id=None, transaction_timeout=timedelta(0)
+    )
+    assert (int(answer.error_code), answer.producer_epoch) == (0, 0)
+    assert answer.producer_id != producer.producer_id
+
+
+@pytest.mark.parametrize("committed", [True, False])
+async def test_records_and_offsets_share_one_outcome(scene: Scene, committed: bool) -> None:
+    """Both are there after a commit and neither after an abort."""
+    broker, _, producer = scene
+    assert await producer.add(0) == [0]
+    assert await producer.write(b"a", 0) == 0
+    assert await producer.add_group("g") == 0
+    assert await producer.commit_offset(5) == 0
+    assert broker.cluster.topics.log("t", 0).last_stable_offset == 0
+    assert await broker.committed("g") == {}
+    assert await producer.end(committed=committed) == 0
+    log = broker.cluster.topics.log("t", 0)
+    assert [one.value for one in log.records(0, 9, committed=True)[0]] == [b"a"] * committed
+    offsets = {tp: one.offset for tp, one in (await broker.committed("g")).items()}
+    assert offsets == ({TP: 5} if committed else {})
+
+
+async def test_what_was_not_added_cannot_be_written(scene: Scene) -> None:
+    """Records and offsets outside of the transaction are INVALID_TXN_STATE."""
+    broker, _, producer = scene
+    assert await producer.write(b"a", 0) == 48
+    assert await producer.commit_offset(5) == 48
+    assert broker.cluster.topics.log("t", 0).end_offset == 0
+
+
+async def test_all_partitions_are_added_or_none(scene: Scene) -> None:
+    """Beside an unknown partition the others are not attempted."""
+    _, _, producer = scene
+    assert await producer.add(0, 9) == [55, 3]
+    assert await producer.end(committed=True) == 48
+
+
+async def test_a_group_needs_a_name(scene: Scene) -> None:
+    """An empty group id is INVALID_GROUP_ID."""
+    assert await scene[2].add_group("") == 24
+
+
+async def test_the_next_producer_fences_the_one_before(scene: Scene) -> None:
+    """An open transaction is aborted first; then the old epoch is worth nothing."""
+    broker, client, old = scene
+    await old.add(0)
+    await old.write(b"a", 0)
+    new = Producer(client)
+    assert await new.init() == 51
+    assert await new.init() == 0
+    assert new.epoch > old.epoch
+    assert await old.end(committed=True) == 90
+    assert await old.add(0) == [90]
+    assert await old.write(b"b", 1) == 47
+    log = broker.cluster.topics.log("t", 0)
+    assert log.records(0, 9, committed=True)[0] == []
+
+
+@pytest.mark.parametrize(
+    ("version", "code"),
+    [(1, 47), (2, 90)],
+)
+async def test_old_clients_know_no_fencing(scene: Scene, version: int, code: int) -> None:
+    """Before KIP-588 a fenced producer was told INVALID_PRODUCER_EPOCH."""
+    _, client, old = scene
+    await Producer(client).init()
+    assert await old.add(0, version=version) == [code]
+    assert await old.add_group("g", version=version) == code
+    assert await old.end(committed=True, version=version) == code
+
+
+async def test_a_deleted_topic_is_no_hindrance(scene: Scene) -> None:
+    """A transaction ends although a topic of it is gone, and leaves its namesake alone."""
+    broker, _, producer = scene
+    await producer.add(0)
+    await producer.write(b"a", 0)
+    await broker.delete_topic("t")
+    await broker.create_topic("t")
+    assert await producer.end(committed=True) == 0
+    assert broker.cluster.topics.log("t", 0).end_offset == 0

@@ -1,0 +1,101 @@
+"""``kgroup broker``: ready line, options, signals, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from click.testing import CliRunner, Result
+from confluent_kafka.admin import AdminClient
+
+from kgroup.cli.broker import broker
+
+READY = re.compile(r"kgroup broker is ready at (\S+:\d+); it keeps nothing on disk\n")
+PATIENCE = 20.0
+
+
+@contextmanager
+def running(*options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A broker in a process of its own, once it is ready: (process, address)."""
+    program = "from kgroup.cli import main; main(prog_name='kgroup')"
+    command = [sys.executable, "-c", program, "broker", *options]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": ""}
+    ) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            ready = READY.fullmatch(line)
+            assert ready, line
+            yield process, ready[1]
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_serves_until_it_is_told_to_stop(number: signal.Signals) -> None:
+    """It says where it is, has the topics asked for, and ends cleanly with status 0."""
+    with running("--listen", "127.0.0.1:0", "--topic", "a:2", "--topic", "b:1") as (process, where):
+        admin = AdminClient({"bootstrap.servers": where})
+        topics = admin.list_topics(timeout=PATIENCE).topics
+        assert {name: len(topic.partitions) for name, topic in topics.items()} == {"a": 2, "b": 1}
+        process.send_signal(number)
+        assert process.wait(PATIENCE) == 0
+        assert process.stdout is not None
+        assert process.stdout.read() == ""
+
+
+def test_a_setting_holds() -> None:
+    """What --set says can be read back from the broker."""
+    with running("--listen", "127.0.0.1:0", "--set", "node.id=7") as (_, where):
+        admin = AdminClient({"bootstrap.servers": where})
+        assert set(admin.list_topics(timeout=PATIENCE).brokers) == {7}
+
+
+def invoke(*options: str) -> Result:
+    """Run the command in this process, where it is expected to fail."""
+    return CliRunner().invoke(broker, options)
+
+
+def test_a_port_in_use_is_a_clear_error() -> None:
+    """The error names the address and the reason, without a traceback."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        result = invoke("--listen", where)
+    assert result.exit_code == 1
+    assert result.output == f"Error: cannot listen on {where}: Address already in use\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--set", "group.max.sise=3"], "did you mean group.max.size?"),
+        (["--set", "num.partitions=none"], "num.partitions='none' is refused"),
+        (["--set", "num.partitions"], "'num.partitions' is not KEY=VALUE"),
+        (["--listen", "9092"], "'9092' is not HOST:PORT"),
+        (["--listen", "localhost:70000"], "'localhost:70000' is not HOST:PORT"),
+        (["--topic", "a"], "'a' is not NAME:PARTITIONS"),
+        (["--topic", "a:0"], "'a:0' is not NAME:PARTITIONS"),
+    ],
+)
+def test_a_bad_option_is_refused(options: list[str], why: str) -> None:
+    """The usage error says which option, what was given, and what is allowed."""
+    result = invoke(*options)
+    assert result.exit_code == 2
+    assert why in result.output
+
+
+def test_a_bad_topic_is_refused() -> None:
+    """A name that Kafka would not take ends the start."""
+    result = invoke("--listen", "127.0.0.1:0", "--topic", "a/b:1")
+    assert result.exit_code == 1
+    assert "topic name 'a/b' has a character other than" in result.output
