@@ -1,0 +1,124 @@
+"""``kgroup demo``: its options, its signals, its exit status."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import attrs
+import click
+import trio
+from rich.console import Console
+
+from kgroup.cli.demo.account import Account
+from kgroup.cli.demo.conductor import Plan
+from kgroup.cli.demo.display import Display, print_account
+from kgroup.cli.demo.performance import perform
+from kgroup.cli.demo.text import lines_of, own_sources
+
+_SIGNALLED: Final = 128
+"""What shells add to a signal's number to make an exit status of it."""
+
+
+@click.command()
+@click.option(
+    "--file",
+    "files",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    multiple=True,
+    help="A text file to take the lines from; can be given again. Python's own modules if none is.",
+)
+@click.option(
+    "--lines",
+    "number",
+    type=click.IntRange(min=1000),
+    default=50_000,
+    show_default=True,
+    help="How many lines; the files are read again from the top if they have fewer.",
+)
+@click.option(
+    "--bootstrap-servers",
+    metavar="HOST:PORT,...",
+    help="Another cluster than the demo's own; what the demo makes there it removes again.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(3, 50),
+    default=3,
+    show_default=True,
+    help="How many workers begin.",
+)
+@click.option(
+    "--partitions",
+    type=click.IntRange(1, 200),
+    default=6,
+    show_default=True,
+    help="How many partitions the topic begins with.",
+)
+@click.option("--json", "as_json", is_flag=True, help="End with the account as one line of JSON.")
+def demo(
+    files: Sequence[Path],
+    number: int,
+    bootstrap_servers: str | None,
+    workers: int,
+    partitions: int,
+    *,
+    as_json: bool,
+) -> None:
+    """Show a group at work, and account for every line.
+
+    Workers count the words of real text while one is added, one stopped, one killed, one frozen
+    and woken, and partitions are added. The exit status is 1 where the account is wrong.
+    """
+    try:
+        lines = lines_of(files or own_sources(), number)
+    except (OSError, ValueError) as error:
+        raise click.ClickException(f"{error}; name text files with --file") from error
+    plan = Plan(
+        lines=lines, workers=workers, partitions=partitions, bootstrap_servers=bootstrap_servers
+    )
+    console = Console(highlight=False)
+    folder = Path(tempfile.mkdtemp(prefix="kgroup-demo-"))
+    keep = False
+    try:
+        account = trio.run(partial(_perform, plan, folder, console))
+        keep = bool(account.faults)
+    finally:
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+    print_account(console, account)
+    if keep:
+        console.print(f"What the workers wrote is in {folder}", soft_wrap=True)
+    if as_json:
+        click.echo(json.dumps(attrs.asdict(account)))
+    if account.faults:
+        sys.exit(1)
+
+
+async def _perform(plan: Plan, folder: Path, console: Console) -> Account:
+    """Perform until the end or a signal, which ends everything first."""
+    received: list[int] = []
+    account: Account | None = None
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+        async with trio.open_nursery() as nursery:
+
+            async def end_at_signal() -> None:
+                async for number in signals:
+                    received.append(number)
+                    console.print(f"{signal.Signals(number).name}: ending all processes")
+                    nursery.cancel_scope.cancel()
+
+            nursery.start_soon(end_at_signal)
+            with Display(console) as display:
+                account = await perform(plan, folder, display)
+            nursery.cancel_scope.cancel()
+    if account is None:
+        sys.exit(_SIGNALLED + received[0])
+    return account

@@ -1,0 +1,124 @@
+"""What a person sees: the events, who owns what, and the account.
+
+In a terminal the picture is live; elsewhere there are plain lines.
+"""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Final, Self, final
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from kgroup.cli.demo.account import Account
+from kgroup.cli.demo.watch import Condition, Watch, Worker
+
+_REFRESH: Final = 0.1
+_STYLES: Final = {
+    Condition.RUNNING: "green",
+    Condition.FROZEN: "cyan",
+    Condition.STOPPED: "dim",
+    Condition.KILLED: "red",
+}
+
+
+@final
+class Display:
+    """A context manager: what it shows live ends with it; what it said stays."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live = Live(console=console, auto_refresh=False) if console.file.isatty() else None
+        self._began = time.monotonic()
+        self._next = 0.0
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def say(self, text: str) -> None:
+        """One line, with the time since the beginning."""
+        # Not through rich's own wrapping: a line of a log is one line.
+        seconds = time.monotonic() - self._began
+        self._console.print(Text(f"{seconds:5.1f} s  {text}"), soft_wrap=True)
+
+    def show(self, watch: Watch, sent: int, lines: int, partitions: int) -> None:
+        """The picture of this moment."""
+        now = time.monotonic()
+        if self._live is None or now < self._next:
+            return
+        self._next = now + _REFRESH
+        bars = Table.grid(padding=(0, 1))
+        bars.add_row("lines sent", ProgressBar(lines, sent, width=40), f"{sent} of {lines}")
+        done = len(watch.done)
+        bars.add_row("processed", ProgressBar(lines, done, width=40), f"{done}")
+        self._live.update(Group(_workers(watch, partitions), bars), refresh=True)
+
+
+def _workers(watch: Watch, partitions: int) -> Table:
+    table = Table("worker", "process", "generation", "lines", "partitions", expand=False)
+    for worker in watch.workers:
+        table.add_row(
+            worker.name,
+            Text(worker.condition.value, _STYLES[worker.condition]),
+            str(worker.generation) if worker.generation >= 0 else "",
+            str(worker.processed),
+            _owned(worker, partitions),
+        )
+    return table
+
+
+def _owned(worker: Worker, partitions: int) -> Text:
+    gone = worker.condition in (Condition.STOPPED, Condition.KILLED)
+    owned = () if gone else worker.owned
+    return Text(" ").join(
+        Text(f"{number:>2}" if number in owned else " ." if not gone else "  ")
+        for number in range(partitions)
+    )
+
+
+def print_account(console: Console, account: Account) -> None:
+    """The account, and whether all is as it must be."""
+    table = Table.grid(padding=(0, 2))
+    for label, figure in (
+        ("lines produced", account.produced),
+        ("lines processed", account.processed),
+        ("lines lost", account.lost),
+        ("processed twice in planned rebalances", account.repeated_planned),
+        ("processed twice after the kill", account.repeated_after_kill),
+        ("  of what the killed worker had not committed", account.uncommitted_at_kill),
+        ("processed twice by the frozen worker", account.repeated_by_frozen),
+        ("  processed by it after it woke", account.processed_after_waking),
+        ("  of these beyond the batches in hand", account.beyond_batch_in_hand),
+        ("commits refused as stale", account.stale_commits_refused),
+        ("stale commits accepted", account.stale_commits_accepted),
+        ("lines out of order", account.out_of_order),
+        ("generations", account.generations),
+        ("words", account.words),
+        ("word counts equal to a direct count", "yes" if account.counts_equal else "NO"),
+        ("seconds", account.seconds),
+    ):
+        table.add_row(label, str(figure))
+    console.print()
+    console.print(table)
+    console.print()
+    faults = account.faults
+    if not faults:
+        console.print("The account is right.", style="bold green")
+    for fault in faults:
+        console.print(Text(f"WRONG: {fault}", "bold red"), soft_wrap=True)

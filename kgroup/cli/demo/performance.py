@@ -1,0 +1,122 @@
+"""One performance of the demo, from the cluster's start to the account.
+
+Whatever happens on the way, the workers end first, then what was made on the cluster is removed,
+then the cluster ends; only then is anything counted.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import final
+
+import trio
+
+from kgroup.cli.demo.account import Account
+from kgroup.cli.demo.cluster import DemoCluster
+from kgroup.cli.demo.conductor import Conductor, Plan
+from kgroup.cli.demo.display import Display
+from kgroup.cli.demo.feed import Feed
+from kgroup.cli.demo.processes import children
+from kgroup.cli.demo.reckoning import Evidence, account_of
+from kgroup.cli.demo.schedule import SECONDS, STAGES
+from kgroup.cli.demo.trouble import DemoError
+
+
+async def perform(plan: Plan, folder: Path, display: Display) -> Account:
+    """Perform, and count.
+
+    Cancellation: all processes end, and what was made on the cluster is removed.
+    """
+    began = time.monotonic()
+    performance = _Performance(plan, folder, display)
+    try:
+        await performance.run()
+    except DemoError as error:
+        performance.problems.append(str(error))
+    return account_of(performance.evidence(time.monotonic() - began))
+
+
+@final
+class _Performance:
+    """Collects what the account is made from, as far as it comes."""
+
+    def __init__(self, plan: Plan, folder: Path, display: Display) -> None:
+        self._plan = plan
+        self._folder = folder
+        self._display = display
+        self._feed: Feed | None = None
+        self._conductor: Conductor | None = None
+        self._committed: Mapping[int, int] | None = None
+        self.problems: list[str] = []
+
+    async def run(self) -> None:
+        """From the cluster's start to its end.
+
+        Raises:
+            DemoError: something went wrong.
+        """
+        name = f"kgroup-demo-{uuid.uuid4().hex[:12]}"
+        async with _cluster(self._plan, self._folder) as bootstrap_servers:
+            cluster = DemoCluster(bootstrap_servers, topic=name, group_id=name)
+            await trio.to_thread.run_sync(cluster.create_topic, self._plan.partitions)
+            try:
+                await self._conduct(cluster)
+            finally:
+                if self._plan.bootstrap_servers is not None:
+                    with trio.CancelScope(shield=True):
+                        await trio.to_thread.run_sync(cluster.remove)
+
+    def evidence(self, seconds: float) -> Evidence:
+        """What there is."""
+        conductor = self._conductor
+        return Evidence(
+            lines=self._plan.lines,
+            placed=self._feed.placed if self._feed else {},
+            journals={worker.name: worker.entries for worker in conductor.watch.workers}
+            if conductor
+            else {},
+            kill=conductor.kill if conductor else None,
+            freeze=conductor.freeze if conductor else None,
+            committed=self._committed,
+            problems=self.problems,
+            seconds=seconds,
+        )
+
+    async def _conduct(self, cluster: DemoCluster) -> None:
+        self._feed = Feed(cluster.bootstrap_servers, cluster.topic, self._plan.lines)
+        try:
+            async with children(self._folder) as workers:
+                conductor = self._conductor = Conductor(
+                    self._plan, self._folder, cluster, self._feed, workers, self._display, SECONDS
+                )
+                await conductor.run(STAGES)
+        finally:
+            self._look_after_the_end()
+        self._committed = await trio.to_thread.run_sync(cluster.committed, conductor.partitions)
+
+    def _look_after_the_end(self) -> None:
+        """The last entries of the journals, and how the workers ended."""
+        if self._conductor is None:
+            return
+        self._conductor.watch.read()
+        for worker in self._conductor.watch.running:
+            if worker.child.status != 0:
+                self.problems.append(
+                    f"{worker.name} ended with status {worker.child.status}:"
+                    f" {worker.child.last_words()}"
+                )
+
+
+@asynccontextmanager
+async def _cluster(plan: Plan, folder: Path) -> AsyncIterator[str]:
+    """The address of the cluster: the one that was asked for, or one of the demo's own."""
+    if plan.bootstrap_servers is not None:
+        yield plan.bootstrap_servers
+        return
+    async with children(folder) as processes:
+        broker = await processes.start("broker", "kgroup.cli.demo.broker")
+        yield await broker.first_line()
