@@ -152,7 +152,12 @@ class Attempt:
         self._setting.report(Request.COMMIT, error, move)
         if move.then is Then.RETRY:
             return move
-        self._failure = unknown_error(self._setting, self._open) if self._unanswered else error
+        if self._unanswered:
+            self._failure = unknown_error(self._setting, self._open)
+            return None
+        unreachable = {name: _never_sent(name) for name in self._open}
+        self._refused.update(unreachable)
+        self._open.clear()
         return None
 
     def _answered(self, codes: Mapping[TopicPartition, int], sent_at: float) -> Move | None:

@@ -76,7 +76,8 @@ class Cluster:
 
         Raises:
             TransportError: no broker answered.
-            BrokerError: a topic was answered with an error that is not merely "not there yet".
+            BrokerError: the request, or a topic in it, was answered with an error that is not
+                merely "not there yet".
 
         Cancellation: nothing changes.
         """
@@ -88,6 +89,7 @@ class Cluster:
             "include_topic_authorized_operations": False,
         }
         answer = await self.ask_any("metadata", lambda _version: _metadata_fields(fields, _version))
+        self._check(int(getattr(answer, "error_code", 0)))
         self._learn_brokers(answer)
         return self._read_topics(answer, frozenset(topics or ()))
 
@@ -230,6 +232,16 @@ class Cluster:
             missing=wanted - topics.keys(),
             internal=frozenset(internal),
         )
+
+    def _check(self, code: int) -> None:
+        """Raise what the answer as a whole says: without this it would name no topic."""
+        if not code:
+            return
+        move = move_for(Request.METADATA, code)
+        if move.find:
+            self._brokers = {}
+        if move.then is not Then.IGNORE:
+            raise broker_error(Request.METADATA, code)
 
     def _learn_brokers(self, answer: Any) -> None:
         brokers = {

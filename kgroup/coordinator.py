@@ -157,7 +157,10 @@ class GroupCoordinator:
                 if version >= 5
                 else {k: v for k, v in fields.items() if not k.startswith("protocol_")}
             ),
-            timeout=self._config.rebalance_timeout + JOIN_GRACE,
+            # The leader's own is not held back.
+            timeout=self._config.request_timeout
+            if membership.leader
+            else self._config.rebalance_timeout + JOIN_GRACE,
         )
         if answer.error_code:
             raise broker_error(Request.SYNC, int(answer.error_code), str(membership))

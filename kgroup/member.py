@@ -32,7 +32,7 @@ from kgroup.events import Joined as JoinedEvent
 from kgroup.generation.lifecycle import Lifecycle
 from kgroup.model import Assignment, Cause, End, Membership
 from kgroup.protocols import Joined, RecordSource
-from kgroup.recovery import MemberId, Move, Request, Then, decide
+from kgroup.recovery import MemberId, Request, Then, decide, row_of
 from kgroup.reporting import Reporter
 from kgroup.retry import find_coordinator, must_wait, until_answered
 from kgroup.round import Handover, Round
@@ -140,15 +140,18 @@ class Member:
         """
         end = last.end
         self._reason = str(end)
-        if last.handed_over:
+        # A generation that is lost as soon as it is there is no success: such ones back off.
+        if last.handed_over and last.lived > self._config.rejoin_backoff_max:
             self._failures = 0
             self._waits.reset()
         if last.failure is not None:
             await self._follow(*last.failure)
         elif isinstance(end.error, BrokerError):
-            await self._follow(Request(end.error.request), end.error)
+            await self._follow(row_of(end.error, Request.HEARTBEAT), end.error)
         elif isinstance(end.error, TransportError):
             await self._follow(Request.JOIN, end.error)
+        elif end.cause is Cause.COORDINATOR_LOST:
+            await self._find()
         elif end.cause is Cause.TASK_RETURNED:
             await self._slow_down(last, end)
         else:
@@ -188,6 +191,7 @@ class Member:
 
     async def _join(self) -> tuple[Joined, frozenset[str], float]:
         """Send Join until it is answered well; with the topics and the time of the last one."""
+        given = 0
         while True:
             request = Request.METADATA
             try:
@@ -200,11 +204,15 @@ class Member:
                 joined_at = self._environment.clock.now()
                 answer = await self._coordinator.join(self._member_id, topics, self._reason)
             except MemberIdRequiredError as error:
-                self._failures += 1
+                given += 1
                 self._member_id = error.member_id
-                if must_wait(decide(Request.JOIN, error), self._failures):
+                if must_wait(decide(Request.JOIN, error), given):
                     await self._wait(str(error))
             except (BrokerError, TransportError) as error:
+                given = 0
+                request = row_of(error, request)
+                if request is not Request.FIND_COORDINATOR:  # of which was told already
+                    self._reporter.failed(request, error, decide(request, error))
                 await self._follow(request, error)
             else:
                 self._member_id = answer.member_id
@@ -219,9 +227,8 @@ class Member:
         )
 
     async def _follow(self, request: Request, error: BrokerError | TransportError) -> None:
-        """Do what the table says before the next Join."""
+        """Do what the table says before the next Join; of the failure was told already."""
         move = decide(request, error)
-        self._reporter.failed(request, error, move)
         if move.then is Then.FAIL:
             raise error
         self._failures += 1
@@ -230,13 +237,10 @@ class Member:
                 await self.leave(f"starting over after {error}")
         if move.member_id is MemberId.DROP:
             self._member_id = ""
-        if self._must_wait(move):
+        if must_wait(move, self._failures):
             await self._wait(str(error))
         if move.find:
             await self._find()
-
-    def _must_wait(self, move: Move) -> bool:
-        return must_wait(move, self._failures)
 
     async def _wait(self, reason: str) -> None:
         seconds = self._waits.next()

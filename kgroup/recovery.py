@@ -116,7 +116,7 @@ class Move:
         if self.then in (Then.RETRY, Then.REJOIN, Then.DRAIN, Then.LOST):
             words.append(self.wait.value)
             if self.find:
-                words.append("looking for the coordinator first")
+                words.append("asking anew where to send it")
         if self.member_id is not MemberId.KEEP:
             words.append(self.member_id.value)
         if self.leave:
@@ -129,8 +129,8 @@ _FORBIDDEN: Final = Move(Then.FAIL, cause=Cause.MEMBERSHIP_LOST, error=Authoriza
 _IMPOSSIBLE: Final = Move(Then.FAIL, cause=Cause.MEMBERSHIP_LOST)
 _START_OVER: Final = Move(Then.REJOIN, MemberId.DROP, Wait.YES, leave=True)
 """What is not understood: leave, back off and begin anew, as kafka-go does."""
-_FORGOTTEN: Final = Move(Then.LOST, MemberId.DROP, cause=Cause.MEMBERSHIP_LOST)
-_LEFT_BEHIND: Final = Move(Then.LOST, cause=Cause.MEMBERSHIP_LOST)
+_FORGOTTEN: Final = Move(Then.LOST, MemberId.DROP, Wait.IF_REPEATED, cause=Cause.MEMBERSHIP_LOST)
+_LEFT_BEHIND: Final = Move(Then.LOST, wait=Wait.IF_REPEATED, cause=Cause.MEMBERSHIP_LOST)
 _RETRY: Final = Move(Then.RETRY, wait=Wait.YES)
 _RETRY_ELSEWHERE: Final = Move(Then.RETRY, wait=Wait.YES, find=True)
 _RETRY_MOVED: Final = Move(Then.RETRY, wait=Wait.IF_REPEATED, find=True)
@@ -145,6 +145,7 @@ MOVES: Final[Mapping[Request, Mapping[Code | Fault, Move]]] = {
     Request.FIND_COORDINATOR: {
         Code.COORDINATOR_NOT_AVAILABLE: _RETRY,
         Code.COORDINATOR_LOAD_IN_PROGRESS: _RETRY,
+        Code.UNKNOWN_SERVER_ERROR: _RETRY,
         Code.GROUP_AUTHORIZATION_FAILED: _FORBIDDEN,
         Code.CLUSTER_AUTHORIZATION_FAILED: _FORBIDDEN,
         Code.INVALID_GROUP_ID: _IMPOSSIBLE,
@@ -163,7 +164,8 @@ MOVES: Final[Mapping[Request, Mapping[Code | Fault, Move]]] = {
         Code.COORDINATOR_LOAD_IN_PROGRESS: Move(Then.REJOIN, wait=Wait.YES),
         Code.COORDINATOR_NOT_AVAILABLE: _REJOIN_ELSEWHERE,
         Code.NOT_COORDINATOR: _REJOIN_MOVED,
-        Code.REQUEST_TIMED_OUT: Move(Then.REJOIN, wait=Wait.YES),
+        Code.REQUEST_TIMED_OUT: _REJOIN_ELSEWHERE,
+        Code.UNKNOWN_SERVER_ERROR: _START_OVER,
         Code.THROTTLING_QUOTA_EXCEEDED: Move(Then.REJOIN, wait=Wait.YES),
         Code.FENCED_INSTANCE_ID: _FENCED,
         Code.INCONSISTENT_GROUP_PROTOCOL: Move(Then.FAIL, error=InconsistentProtocolError),
@@ -180,13 +182,14 @@ MOVES: Final[Mapping[Request, Mapping[Code | Fault, Move]]] = {
     },
     Request.SYNC: {
         # The others wait for this member's Join: no wait, however often it happens.
-        Code.REBALANCE_IN_PROGRESS: Move(Then.REJOIN),
+        Code.REBALANCE_IN_PROGRESS: Move(Then.REJOIN, cause=Cause.REBALANCE),
         Code.ILLEGAL_GENERATION: _REJOIN,
         Code.UNKNOWN_MEMBER_ID: Move(Then.REJOIN, MemberId.DROP, Wait.IF_REPEATED),
         Code.COORDINATOR_LOAD_IN_PROGRESS: Move(Then.REJOIN, wait=Wait.YES),
         Code.COORDINATOR_NOT_AVAILABLE: _REJOIN_ELSEWHERE,
         Code.NOT_COORDINATOR: _REJOIN_MOVED,
-        Code.REQUEST_TIMED_OUT: Move(Then.REJOIN, wait=Wait.YES),
+        Code.REQUEST_TIMED_OUT: _REJOIN_ELSEWHERE,
+        Code.UNKNOWN_SERVER_ERROR: _START_OVER,
         Code.FENCED_INSTANCE_ID: _FENCED,
         Code.INCONSISTENT_GROUP_PROTOCOL: Move(Then.FAIL, error=InconsistentProtocolError),
         Code.INVALID_GROUP_ID: _IMPOSSIBLE,
@@ -206,7 +209,8 @@ MOVES: Final[Mapping[Request, Mapping[Code | Fault, Move]]] = {
         Code.COORDINATOR_LOAD_IN_PROGRESS: _RETRY,
         Code.COORDINATOR_NOT_AVAILABLE: _RETRY_ELSEWHERE,
         Code.NOT_COORDINATOR: _RETRY_MOVED,
-        Code.REQUEST_TIMED_OUT: _RETRY,
+        Code.REQUEST_TIMED_OUT: _RETRY_ELSEWHERE,
+        Code.UNKNOWN_SERVER_ERROR: _RETRY,
         Code.GROUP_AUTHORIZATION_FAILED: _FORBIDDEN,
         Code.INVALID_GROUP_ID: _IMPOSSIBLE,
         Code.UNSUPPORTED_VERSION: _IMPOSSIBLE,
@@ -226,7 +230,8 @@ MOVES: Final[Mapping[Request, Mapping[Code | Fault, Move]]] = {
         Code.COORDINATOR_LOAD_IN_PROGRESS: _RETRY,
         Code.COORDINATOR_NOT_AVAILABLE: _RETRY_ELSEWHERE,
         Code.NOT_COORDINATOR: _RETRY_MOVED,
-        Code.REQUEST_TIMED_OUT: _RETRY,
+        # Not written by enough replicas in time, or by a coordinator that is none any more.
+        Code.REQUEST_TIMED_OUT: _RETRY_ELSEWHERE,
         Code.GROUP_AUTHORIZATION_FAILED: _FORBIDDEN,
         Code.INVALID_GROUP_ID: _IMPOSSIBLE,
         Code.UNSUPPORTED_VERSION: _IMPOSSIBLE,
@@ -235,6 +240,10 @@ MOVES: Final[Mapping[Request, Mapping[Code | Fault, Move]]] = {
         Code.INVALID_COMMIT_OFFSET_SIZE: _REFUSE,
         Code.TOPIC_AUTHORIZATION_FAILED: _REFUSE,
         Code.INVALID_REQUEST: _REFUSE,
+        Code.UNKNOWN_SERVER_ERROR: _REFUSE,
+        # Of commits in a transaction.
+        Code.INVALID_PRODUCER_ID_MAPPING: _REFUSE,
+        Code.INVALID_TXN_STATE: _REFUSE,
         # Sent again under the same generation id it does the same or is refused.
         Fault.LOST: _RETRY_MOVED,
         Fault.TIMED_OUT: _REFUSE,
@@ -246,7 +255,8 @@ MOVES: Final[Mapping[Request, Mapping[Code | Fault, Move]]] = {
         Code.COORDINATOR_LOAD_IN_PROGRESS: _RETRY,
         Code.COORDINATOR_NOT_AVAILABLE: _RETRY_ELSEWHERE,
         Code.NOT_COORDINATOR: _RETRY_MOVED,
-        Code.REQUEST_TIMED_OUT: _RETRY,
+        Code.REQUEST_TIMED_OUT: _RETRY_ELSEWHERE,
+        Code.UNKNOWN_SERVER_ERROR: _RETRY,
         Code.ILLEGAL_GENERATION: _LEFT_BEHIND,
         Code.STALE_MEMBER_EPOCH: _LEFT_BEHIND,
         Code.UNKNOWN_MEMBER_ID: _FORGOTTEN,
@@ -266,6 +276,11 @@ MOVES: Final[Mapping[Request, Mapping[Code | Fault, Move]]] = {
         Code.COORDINATOR_LOAD_IN_PROGRESS: _RETRY,
         Code.COORDINATOR_NOT_AVAILABLE: _RETRY_ELSEWHERE,
         Code.NOT_COORDINATOR: _RETRY_MOVED,
+        # The session ends by itself; that keeps no program from closing.
+        Code.GROUP_AUTHORIZATION_FAILED: _IGNORE,
+        Code.INVALID_GROUP_ID: _IGNORE,
+        Code.UNSUPPORTED_VERSION: _IGNORE,
+        Code.UNKNOWN_SERVER_ERROR: _IGNORE,
         Fault.LOST: _RETRY_MOVED,
         Fault.TIMED_OUT: _IGNORE,
         Fault.GARBLED: _IGNORE,
@@ -282,6 +297,7 @@ MOVES: Final[Mapping[Request, Mapping[Code | Fault, Move]]] = {
         Code.KAFKA_STORAGE_ERROR: _RETRY_ELSEWHERE,
         Code.REQUEST_TIMED_OUT: _RETRY,
         Code.BROKER_NOT_AVAILABLE: _RETRY_ELSEWHERE,
+        Code.UNKNOWN_SERVER_ERROR: _RETRY_ELSEWHERE,
         Code.TOPIC_AUTHORIZATION_FAILED: _FORBIDDEN,
         Code.UNSUPPORTED_FOR_MESSAGE_FORMAT: _IMPOSSIBLE,
         Code.INVALID_REQUEST: _IMPOSSIBLE,
@@ -296,7 +312,11 @@ MOVES: Final[Mapping[Request, Mapping[Code | Fault, Move]]] = {
         Code.UNKNOWN_TOPIC_ID: _IGNORE,
         Code.LEADER_NOT_AVAILABLE: _IGNORE,
         Code.REPLICA_NOT_AVAILABLE: _IGNORE,
+        Code.LISTENER_NOT_FOUND: _IGNORE,
+        Code.UNKNOWN_SERVER_ERROR: _RETRY,
         Code.TOPIC_AUTHORIZATION_FAILED: _FORBIDDEN,
+        # KIP-1102: the brokers known so far are forgotten, and the first ones asked again.
+        Code.REBOOTSTRAP_REQUIRED: _RETRY_ELSEWHERE,
         Code.CLUSTER_AUTHORIZATION_FAILED: _FORBIDDEN,
         Code.INVALID_TOPIC_EXCEPTION: _IMPOSSIBLE,
         Code.UNSUPPORTED_VERSION: _IMPOSSIBLE,
@@ -336,6 +356,20 @@ def move_for(request: Request, failure: int | Fault) -> Move:
 
 
 _NAMED: Final = frozenset(int(code) for code in Code)
+
+
+def row_of(error: BrokerError | TransportError, asked: Request) -> Request:
+    """Whose row an error belongs to.
+
+    An answer says itself which request it answers: a look for the coordinator, or for a leader,
+    may have failed on the way to what was asked.
+    """
+    if isinstance(error, BrokerError) and error.request in _SPELLED:
+        return _SPELLED[error.request]
+    return asked
+
+
+_SPELLED: Final[Mapping[str, Request]] = {request.value: request for request in Request}
 
 
 def decide(request: Request, error: BrokerError | TransportError) -> Move:

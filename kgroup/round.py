@@ -45,7 +45,7 @@ from kgroup.model import (
 )
 from kgroup.positions import Positions
 from kgroup.protocols import Coordinator, Joined, RecordSource
-from kgroup.recovery import Request
+from kgroup.recovery import Request, decide, row_of
 from kgroup.reporting import Reporter
 from kgroup.starting import Starts
 from kgroup.subscription import Subscription
@@ -176,7 +176,8 @@ class Round:
             generation = await self._prepare()
         except _StepError as step:
             self.failure = (step.request, step.error)
-            return End(Cause.MEMBERSHIP_LOST, str(step.error), step.error)
+            cause = decide(*self.failure).cause or Cause.MEMBERSHIP_LOST
+            return End(cause, str(step.error), step.error)
         # What an assignor raises is the program's to see, from next().
         except Exception as error:  # noqa: BLE001
             self.fatal = error
@@ -197,9 +198,7 @@ class Round:
         assignments: MemberAssignments = {}
         if self._membership.leader:
             assignments = await self._lead()
-        mine = await self._step(
-            Request.SYNC, partial(self._coordinator.sync, self._membership, assignments)
-        )
+        mine = await self._step(Request.SYNC, partial(self._sync, assignments))
         self.assignment = Assignment(mine, self._previous)
         positions = await self._step(
             Request.FETCH_OFFSETS, partial(self._starts.before_hand_over, mine)
@@ -235,12 +234,21 @@ class Round:
             )
         return self._leader.assign(known)
 
+    async def _sync(self, assignments: MemberAssignments) -> tuple[TopicPartition, ...]:
+        try:
+            return await self._coordinator.sync(self._membership, assignments)
+        except (BrokerError, TransportError) as error:
+            move = decide(Request.SYNC, error)
+            if move.cause is not Cause.REBALANCE:  # which is no failure
+                self._reporter.failed(Request.SYNC, error, move)
+            raise
+
     async def _step(self, request: Request, send: Callable[[], Awaitable[T]]) -> T:
         """One step on the way to the hand-over; its failure is for the recovery table."""
         try:
             return await send()
         except (BrokerError, TransportError) as error:
-            raise _StepError(request, error) from error
+            raise _StepError(row_of(error, request), error) from error
 
     # The generation and what it is told.
 
