@@ -1,0 +1,126 @@
+"""Foreign clients at work against an embedded broker: in threads, and with deadlines.
+
+The broker runs in the test's event loop; what a client does runs beside it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
+
+import trio
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+
+PATIENCE: Final = 30.0
+"""Seconds after which what has not happened is a failure."""
+AT_ONCE: Final = {"group.initial.rebalance.delay.ms": 0}
+"""Broker settings for groups that begin at once."""
+
+Result = TypeVar("Result")
+
+
+async def beside(work: Callable[..., Result], *arguments: Any) -> Result:
+    """Run a client's work in a thread; a test that waits too long for it fails."""
+    with trio.fail_after(2 * PATIENCE):
+        return await trio.to_thread.run_sync(work, *arguments, abandon_on_cancel=True)
+
+
+def until(reached: Callable[[], bool], step: Callable[[], object], what: str) -> None:
+    """Take steps until something is reached.
+
+    Raises:
+        TimeoutError: it was not, within ``PATIENCE``.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while not reached():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {PATIENCE} s: {what}")
+        step()
+
+
+def produced(servers: str, topic: str, values: list[bytes], **config: Any) -> None:
+    """Produce values with confluent-kafka, spread by key; all of them are acknowledged."""
+    errors: list[KafkaError] = []
+    producer = Producer({"bootstrap.servers": servers, **dotted(config)})
+    for number, value in enumerate(values):
+        producer.produce(
+            topic,
+            value,
+            key=str(number),
+            on_delivery=lambda error, _: errors.append(error) if error else None,
+        )
+    assert producer.flush(PATIENCE) == 0
+    assert errors == []
+
+
+def dotted(config: dict[str, Any]) -> dict[str, Any]:
+    """librdkafka's names from keyword arguments."""
+    return {name.replace("_", "."): value for name, value in config.items()}
+
+
+class Member:
+    """A confluent-kafka consumer in a group, driven by ``poll`` from the test."""
+
+    def __init__(self, servers: str, group: str, topic: str, **config: Any) -> None:
+        self.consumer = Consumer(
+            {
+                "bootstrap.servers": servers,
+                "group.id": group,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "heartbeat.interval.ms": 200,
+                "fetch.wait.max.ms": 50,
+                **dotted(config),
+            }
+        )
+        self.values: list[bytes | str | None] = []
+        self.consumer.subscribe([topic])
+
+    def poll(self) -> None:
+        """Take what there is and commit it."""
+        for message in self.consumer.consume(1000, 0.05):
+            error = message.error()
+            if error is not None:
+                raise KafkaException(error)
+            self.values.append(message.value())
+            self.consumer.commit(message, asynchronous=True)
+
+    @property
+    def partitions(self) -> set[int]:
+        """The partitions that it has been assigned."""
+        return {one.partition for one in self.consumer.assignment()}
+
+
+@contextmanager
+def members(
+    servers: str, group: str, topic: str, count: int, **config: Any
+) -> Iterator[list[Member]]:
+    """So many members of a group; ``static`` gives each an instance id."""
+    static = config.pop("static", False)
+    made = [
+        Member(
+            servers,
+            group,
+            topic,
+            **config,
+            **({"group_instance_id": f"i{number}"} if static else {}),
+        )
+        for number in range(count)
+    ]
+    try:
+        yield made
+    finally:
+        for member in made:
+            member.consumer.close()
+
+
+def poll_all(made: list[Member]) -> Callable[[], None]:
+    """A step: every member polls once."""
+
+    def step() -> None:
+        for member in made:
+            member.poll()
+
+    return step
