@@ -13,11 +13,11 @@ import hashlib
 import json
 import os
 import subprocess
-import time
 import zipfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from time import sleep
 from typing import Final, final
 
 import attrs
@@ -150,7 +150,7 @@ def _resolve_patiently(endpoints: Sequence[str]) -> list[Jar]:
                     f" attempts; the last ended with {type(error).__name__}: {error}. Is the"
                     " network there, and does a proxy need HTTPS_PROXY or REQUESTS_CA_BUNDLE?"
                 ) from error
-            time.sleep(attempt)
+            sleep(attempt)
     raise AssertionError("unreachable: the last attempt returns or raises")
 
 

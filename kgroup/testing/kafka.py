@@ -10,10 +10,10 @@ process that uses it.
 from __future__ import annotations
 
 import base64
+import os
 import subprocess
 import tempfile
 import time
-import uuid
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -334,7 +334,8 @@ class RealKafka:
         broker, controller = free_ports(2, HOST)
         self._ports = (broker, controller)
         self._write_properties()
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # 16 bytes in base64; at random it could begin with "-", which would read as an option.
+        cluster_id = base64.urlsafe_b64encode(b"kgroup" + os.urandom(10)).decode().rstrip("=")
         command = self._java(class_path, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
         config = str(self._properties_file())
         arguments = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", config]

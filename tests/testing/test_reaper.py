@@ -1,0 +1,120 @@
+"""Nothing outlives its users: the guard, and the reaper that waits for it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kgroup.testing.guard import Guard
+from kgroup.testing.reaper import end, mark, processes_of, reap, running
+
+READY = "import sys, time, signal; {}; print('ready', flush=True); time.sleep(600)"
+STUBBORN = "signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Start processes that sleep, marked as a folder's; they are killed at the end."""
+    started = []
+
+    def begin(folder: Path, first: str = "pass") -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", READY.format(first), mark(folder)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        started.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        return process
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_reaps_when_the_last_hold_is_gone(tmp_path: Path, start: Start) -> None:
+    """The first hold to be released changes nothing; the last ends the process and the folder."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    process = start(folder)
+    first = Guard.found(folder, tmp_path / "log")
+    second = Guard.join(folder)
+    assert second is not None
+    first.release()
+    assert not first.wait_until_reaped(0.2)
+    assert process.poll() is None
+    second.release()
+    assert first.wait_until_reaped(20)
+    assert process.wait() == -signal.SIGTERM
+    assert (tmp_path / "log").read_text() == ""
+    assert Guard.join(folder) is None
+
+
+def test_reaps_after_a_user_that_was_killed(tmp_path: Path, start: Start) -> None:
+    """A hold ends with its process, by SIGKILL too."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "guard").touch()
+    hold = f"import fcntl; f = open({str(folder / 'guard')!r}); fcntl.flock(f, fcntl.LOCK_SH)"
+    user = start(tmp_path, hold)
+    process = start(folder)
+    user.kill()
+    reap(folder)
+    assert process.wait() == -signal.SIGTERM
+    assert not folder.exists()
+
+
+def test_a_folder_being_reaped_cannot_be_joined(tmp_path: Path) -> None:
+    """Who comes while the reaper is at work, or after it, has to start anew."""
+    (tmp_path / "guard").touch()
+    reaper = start_lock(tmp_path / "guard")
+    assert Guard.join(tmp_path) is None
+    reaper.kill()
+    reaper.communicate()
+    again = Guard.join(tmp_path)
+    assert again is not None
+    again.release()
+
+
+def start_lock(path: Path) -> subprocess.Popen[str]:
+    """A process that holds the exclusive lock on a file."""
+    take = f"import fcntl; f = open({str(path)!r}); fcntl.flock(f, fcntl.LOCK_EX)"
+    process = subprocess.Popen(
+        [sys.executable, "-c", READY.format(take)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    return process
+
+
+def test_a_process_that_will_not_end_is_killed(tmp_path: Path, start: Start) -> None:
+    """Past the grace a process is killed."""
+    process = start(tmp_path, STUBBORN)
+    end(processes_of(tmp_path), grace=0.2)
+    assert process.wait() == -signal.SIGKILL
+
+
+def test_only_marked_processes_are_found(tmp_path: Path, start: Start) -> None:
+    """A process of another folder is left alone, also one whose name begins alike."""
+    mine = start(tmp_path / "a")
+    start(tmp_path / "ab")
+    assert [process.pid for process in processes_of(tmp_path / "a")] == [mine.pid]
+
+
+def test_a_process_that_nobody_waited_for_has_ended(tmp_path: Path, start: Start) -> None:
+    """A zombie does not run, and neither does one that is gone."""
+    process = start(tmp_path)
+    seen = psutil.Process(process.pid)
+    assert running(seen)
+    process.kill()
+    psutil.wait_procs([seen], timeout=0.5)
+    assert not running(seen)
+    process.wait()
+    assert not running(seen)
