@@ -1,0 +1,95 @@
+"""A fetcher that does nothing but remember what it was asked, and records to feed queues with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from confluent_kafka import KafkaError, Message
+
+from kgroup.model import TopicPartition
+from kgroup.records.items import Run, Start
+from kgroup.records.ledger import Ledger
+from kgroup.records.queued import QueuedSource
+
+
+def record(partition: TopicPartition, offset: int, value: bytes = b"v") -> Message:
+    """A record as librdkafka gives it."""
+    message: Message = Message(
+        topic=partition.topic, partition=partition.partition, offset=offset, value=value
+    )
+    return message
+
+
+def failure(partition: TopicPartition | None, code: int, offset: int = -1) -> Message:
+    """An error as librdkafka gives it in the place of a record."""
+    error = KafkaError(code, "as scripted")
+    if partition is None:
+        nothing: Message = Message(error=error)
+        return nothing
+    message: Message = Message(
+        topic=partition.topic, partition=partition.partition, offset=offset, error=error
+    )
+    return message
+
+
+def run_of(partition: TopicPartition, ticket: int, offsets: Sequence[int]) -> Run:
+    """A run of records of one byte each."""
+    return Run(partition, ticket, [record(partition, at) for at in offsets], len(offsets))
+
+
+class ScriptedFetcher:
+    """Remembers; a test hands over in its name."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.fetches: dict[TopicPartition, Start] = {}
+        self.held: set[TopicPartition] = set()
+        self.working = False
+        self.went = 0
+
+    def work(self) -> None:
+        self.working = True
+
+    def rest(self) -> None:
+        self.working = False
+
+    def start(self, starts: Mapping[TopicPartition, Start]) -> None:
+        self.stop(starts)
+        self.fetches.update(starts)
+
+    def stop(self, partitions: Collection[TopicPartition]) -> None:
+        for partition in partitions:
+            self.fetches.pop(partition, None)
+            self.held.discard(partition)
+
+    def hold(self, partitions: Collection[TopicPartition]) -> None:
+        assert set(partitions) <= self.fetches.keys()
+        self.held.update(partitions)
+
+    def release(self, partitions: Collection[TopicPartition]) -> None:
+        assert set(partitions) <= self.held
+        self.held.difference_update(partitions)
+
+    def go(self) -> None:
+        self.went += 1
+        self.ledger.stopped = False
+
+    def hand_over(self, source: QueuedSource, *runs: Run) -> None:
+        """As a real one: count, stop if it is full, deliver."""
+        self.ledger.handed_over(
+            sum(len(run.messages) for run in runs), sum(run.size for run in runs)
+        )
+        if self.ledger.full:
+            self.ledger.stopped = True
+        source.deliver(runs)
+
+
+def scripted(
+    max_records: int = 1000,
+    max_bytes: int = 10**6,
+    on_fault: Callable[[TopicPartition | None, str], None] = lambda _partition, _reason: None,
+) -> tuple[QueuedSource, ScriptedFetcher]:
+    """A source over such a fetcher."""
+    ledger = Ledger(max_records, max_bytes)
+    fetcher = ScriptedFetcher(ledger)
+    return QueuedSource(fetcher, ledger, on_fault), fetcher

@@ -1,0 +1,263 @@
+"""The queues against a model: nothing lost, nothing repeated, order kept, epochs respected."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Any
+
+import attrs
+import trio
+import trio.testing
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from kgroup.errors import OffsetOutOfRangeError, StaleGenerationError
+from kgroup.model import TopicPartition
+from kgroup.protocols import Batch
+from kgroup.records.items import OutOfRange
+from tests.records.scripted import run_of, scripted
+
+PARTITIONS = [TopicPartition("t", number) for number in range(3)]
+#: Offsets that have records: with gaps, as markers and compaction leave them.
+LOG = [offset for offset in range(120) if offset % 7 != 3 and offset % 11 not in (5, 6)]
+END = LOG[-1] + 1
+
+partitions = st.sampled_from(PARTITIONS)
+subsets = st.lists(partitions, unique=True)
+mostly_all = st.just(PARTITIONS) | st.just(PARTITIONS) | subsets
+#: How far a position is from where the reader was: mostly it stays.
+moves = st.sampled_from([0, 0, 0, 0, 1, 2, 5, 30, -1, -3, -30])
+offsets = st.integers(0, END)
+
+
+@attrs.define
+class Expected:
+    """What the model knows of a partition of the current generation."""
+
+    position: int
+    opened: bool = False
+    paused: bool = False
+    fault: bool = False
+
+
+class QueuedMachine(RuleBasedStateMachine):
+    """Drives a source and its fetcher, and predicts every hand-out."""
+
+    @initialize()
+    def begin(self) -> None:
+        """A source with little room, so that back-pressure takes part."""
+        self.source, self.fetcher = scripted(max_records=40)
+        self.epoch = 0
+        self.current = False
+        self.expected: dict[TopicPartition, Expected] = {}
+        #: By ticket: the next offset that its fetch will hand over.
+        self.cursors: dict[int, int] = {}
+
+    def cursor(self, partition: TopicPartition) -> int:
+        """Where the current fetch of a partition is."""
+        start = self.fetcher.fetches[partition]
+        return self.cursors.setdefault(start.ticket, start.offset)
+
+    @rule(wanted=mostly_all, moves=st.lists(moves, min_size=3, max_size=3), opened=mostly_all)
+    def next_generation(
+        self, wanted: list[TopicPartition], moves: list[int], opened: list[TopicPartition]
+    ) -> None:
+        """A generation begins where the last one was, or elsewhere, and streams open."""
+        if self.current:
+            self.source.revoke(self.epoch)
+        self.epoch += 1
+        self.current = True
+        positions = {}
+        for partition in wanted:
+            known = self.expected.get(partition)
+            at = known.position + moves[partition.partition] if known else 0
+            positions[partition] = min(max(at, 0), END)
+        self.expected = {one: Expected(at) for one, at in positions.items()}
+        self.source.assign(self.epoch, positions)
+        assert set(self.fetcher.fetches) <= set(positions)
+        self.open(opened)
+
+    @precondition(lambda self: self.current)
+    @rule()
+    def revoke(self) -> None:
+        """The generation ends."""
+        self.source.revoke(self.epoch)
+        self.current = False
+
+    @precondition(lambda self: self.current and any(not e.opened for e in self.expected.values()))
+    @rule(wanted=mostly_all)
+    def open(self, wanted: list[TopicPartition]) -> None:
+        """Streams open."""
+        mine = [partition for partition in wanted if partition in self.expected]
+        self.source.open(self.epoch, mine)
+        for partition in mine:
+            self.expected[partition].opened = True
+            assert partition in self.fetcher.fetches or self.expected[partition].fault
+
+    @precondition(lambda self: self.fetcher.fetches and not self.fetcher.ledger.stopped)
+    @rule(order=st.permutations(PARTITIONS), count=st.integers(1, 30))
+    def hand_over(self, order: list[TopicPartition], count: int) -> None:
+        """The fetcher hands over what comes next; also between generations."""
+        free = [one for one in order if one in self.fetcher.fetches.keys() - self.fetcher.held]
+        if not free:
+            return
+        partition = free[0]
+        ticket = self.fetcher.fetches[partition].ticket
+        first = bisect_left(LOG, self.cursor(partition))
+        found = LOG[first : first + count]
+        if found:
+            self.cursors[ticket] = found[-1] + 1
+            self.fetcher.hand_over(self.source, run_of(partition, ticket, found))
+
+    @rule(partition=partitions, which=st.integers(0, 100))
+    def hand_over_stale(self, partition: TopicPartition, which: int) -> None:
+        """Records of an earlier fetch turn up late; they must not be seen."""
+        now = self.fetcher.fetches.get(partition)
+        stale = [ticket for ticket in self.cursors if now is None or ticket != now.ticket]
+        if stale and not self.fetcher.ledger.stopped:
+            run = run_of(partition, stale[which % len(stale)], [0, 1, 2])
+            self.fetcher.hand_over(self.source, run)
+
+    @precondition(lambda self: self.current)
+    @rule(partition=partitions, rarely=st.integers(0, 3))
+    def fall_out_of_range(self, partition: TopicPartition, rarely: int) -> None:
+        """A position is found to be outside of the log."""
+        start = self.fetcher.fetches.get(partition)
+        if start is not None and rarely == 0:
+            at = self.cursor(partition)
+            self.source.deliver([OutOfRange(partition, start.ticket, at, "as scripted")])
+            self.expected[partition].fault = True
+            self.cursors[-1 - partition.partition] = at
+
+    @precondition(lambda self: self.current)
+    @rule(partition=partitions, offset=offsets)
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """The reader goes elsewhere."""
+        if partition in self.expected:
+            self.source.seek(self.epoch, partition, offset)
+            known = self.expected[partition]
+            known.position, known.fault = offset, False
+
+    @precondition(lambda self: self.current)
+    @rule(wanted=subsets, pause=st.booleans())
+    def switch(self, wanted: list[TopicPartition], pause: bool) -> None:  # noqa: FBT001
+        """Pause or resume."""
+        mine = [partition for partition in wanted if partition in self.expected]
+        (self.source.pause if pause else self.source.resume)(self.epoch, mine)
+        for partition in mine:
+            self.expected[partition].paused = pause
+
+    @precondition(lambda self: any(known.opened for known in self.expected.values()))
+    @rule(some=mostly_all, limit=st.integers(1, 25), times=st.integers(1, 4))
+    def receive(self, some: list[TopicPartition], limit: int, times: int) -> None:
+        """Hand-outs are what the model predicts, or there is nothing to hand out."""
+        opened = [one for one, known in self.expected.items() if known.opened]
+        wanted = [one for one in opened if one in some] or opened
+        for _ in range(times):
+            self.receive_once(wanted, limit)
+
+    @precondition(lambda self: any(known.opened for known in self.expected.values()))
+    @rule(
+        order=st.permutations(PARTITIONS),
+        counts=st.lists(st.integers(1, 20), min_size=1, max_size=5),
+        limit=st.integers(1, 25),
+        stale=st.booleans(),
+    )
+    def work(
+        self, order: list[TopicPartition], counts: list[int], limit: int, *, stale: bool
+    ) -> None:
+        """Hand over and receive in turns, as a live group does all the time."""
+        for count in counts:
+            if self.fetcher.fetches and not self.fetcher.ledger.stopped:
+                self.hand_over(order, count)
+            if stale and not self.fetcher.ledger.stopped:
+                self.hand_over_stale(order[0], 0)
+            self.receive(PARTITIONS, limit, 1)
+            order = [*order[1:], order[0]]
+
+    def receive_once(self, wanted: list[TopicPartition], limit: int) -> None:
+        """Receive, and compare with the model."""
+        answer = trio.run(self.try_receive, wanted, limit)
+        if not self.current:
+            assert isinstance(answer, StaleGenerationError)
+            return
+        if answer is None:
+            for partition in wanted:
+                known = self.expected[partition]
+                assert known.paused or (not self.queued(partition) and not known.fault)
+            return
+        if isinstance(answer, OffsetOutOfRangeError):
+            known = self.expected[answer.partition]
+            assert answer.partition in wanted
+            assert known.fault
+            assert not known.paused
+            assert not self.queued(answer.partition)
+            return
+        assert isinstance(answer, Batch)
+        known = self.expected[answer.partition]
+        assert answer.partition in wanted
+        assert answer.epoch == self.epoch
+        assert not known.paused
+        assert 1 <= len(answer) <= limit
+        got = [message.offset() for message in answer.messages]
+        first = bisect_left(LOG, known.position)
+        assert got == LOG[first : first + len(got)]
+        assert answer.next_offset == got[-1] + 1  # type: ignore[operator]
+        known.position = answer.next_offset
+
+    def queued(self, partition: TopicPartition) -> bool:
+        """Whether records were handed over that the reader has not got."""
+        known = self.expected[partition]
+        start = self.fetcher.fetches.get(partition)
+        if start is not None:
+            upper = self.cursor(partition)
+        elif known.fault:
+            upper = self.cursors[-1 - partition.partition]
+        else:
+            return False
+        return bisect_left(LOG, known.position) < bisect_left(LOG, upper)
+
+    async def try_receive(self, wanted: list[TopicPartition], limit: int) -> Any:
+        """What receive gives, its error, or None where it waits (and is then cancelled)."""
+        answer: Any = None
+
+        async def receive() -> None:
+            nonlocal answer
+            try:
+                answer = await self.source.receive(self.epoch, wanted, limit)
+            except (OffsetOutOfRangeError, StaleGenerationError) as error:
+                answer = error
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(receive)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+        return answer
+
+    @invariant()
+    def the_ledger_balances(self) -> None:
+        """What is on its way is what the queues hold, in records and bytes."""
+        queues = self.source._queues.values()
+        assert self.fetcher.ledger.records == sum(queue.records for queue in queues)
+        assert self.fetcher.ledger.bytes == sum(queue.size for queue in queues)
+
+    @invariant()
+    def the_buffer_is_bounded(self) -> None:
+        """Never more than twice where fetching stops, and one hand-over."""
+        assert self.fetcher.ledger.records <= 2 * 15 + 30
+
+    @invariant()
+    def the_fetcher_works_in_a_generation(self) -> None:
+        """Between generations it rests."""
+        assert self.fetcher.working == self.current
+
+
+QueuedMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
+TestQueued = QueuedMachine.TestCase
