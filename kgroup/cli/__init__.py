@@ -35,7 +35,7 @@ class Subcommand:
 
 SUBCOMMANDS: Final = {
     "broker": Subcommand("kgroup.cli.broker:broker", "Run the embedded broker."),
-    "demo": Subcommand("kgroup.cli.demo:demo", "Show a group at work, and account for it."),
+    "demo": Subcommand("kgroup.cli.demo.command:demo", "Show a group at work, and account for it."),
 }
 """The subcommands, in the order in which ``--help`` shows them."""
 

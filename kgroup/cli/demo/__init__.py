@@ -1,5 +1,4 @@
-"""``kgroup demo``: a group at work, all that can happen to it, and an account of every line."""
+"""``kgroup demo``: a group at work, all that can happen to it, and an account of every line.
 
-from kgroup.cli.demo.command import demo
-
-__all__ = ["demo"]
+Empty on purpose: workers are started from modules of this package, and need little of it.
+"""
