@@ -1,0 +1,178 @@
+"""What a test of the threaded group plays on: a topic, a group, and what members told and did.
+
+Everything waits on conditions with a deadline; nothing sleeps.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar, final
+
+from kgroup.config import GroupConfig
+from kgroup.events import Event
+from kgroup.model import TopicPartition
+from kgroup.protocols import Batch
+from kgroup.testing import admin
+from kgroup.threaded import ConsumerGroup, Generation
+from tests.brokers import Kafka, unique
+
+E = TypeVar("E", bound=Event)
+
+SOON: Final = 40.0
+"""Seconds after which what is waited for is missed; on a machine at rest nothing takes 5."""
+QUICK: Final[Mapping[str, Any]] = {
+    "heartbeat_interval": 0.2,
+    "session_timeout": 6.0,
+    "rebalance_timeout": 15.0,
+    "drain_timeout": 8.0,
+    "partition_watch_interval": 0.2,
+    "rejoin_backoff": 0.05,
+    "rejoin_backoff_max": 0.2,
+}
+"""Settings with which rebalances take no time worth waiting for."""
+
+
+@final
+class Told:
+    """The events of one member, for a test to wait for."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self._changed = threading.Condition()
+
+    def __call__(self, event: Event) -> None:
+        """Take note of one; in the group's thread."""
+        with self._changed:
+            self.events.append(event)
+            self._changed.notify_all()
+
+    def of(self, kind: type[E]) -> list[E]:
+        """The events of one kind."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def wait(self, kind: type[E], count: int = 1) -> E:
+        """Wait for the so-manieth event of a kind."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.of(kind)) >= count, SOON), (
+                f"{len(self.of(kind))} of {count} {kind.__name__} in {SOON:g} s: {self.events}"
+            )
+        return self.of(kind)[count - 1]
+
+
+@final
+class Ledger:
+    """What handlers have processed, in order, and how much of it there is to come."""
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[TopicPartition, int, int]] = []
+        self._changed = threading.Condition()
+
+    def add(self, batch: Batch) -> None:
+        """A batch was processed."""
+        with self._changed:
+            self.entries += [
+                (batch.partition, int(message.offset() or 0), batch.epoch)
+                for message in batch.messages
+            ]
+            self._changed.notify_all()
+
+    def wait(self, records: int) -> None:
+        """Wait until so many records were processed."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.entries) >= records, SOON), (
+                f"{len(self.entries)} of {records} records in {SOON:g} s"
+            )
+
+    def counts(self) -> Counter[tuple[TopicPartition, int]]:
+        """How often each record was processed."""
+        return Counter((partition, offset) for partition, offset, _ in self.entries)
+
+    def offsets(self, partition: TopicPartition) -> list[int]:
+        """The offsets of one partition in the order in which they were processed."""
+        return [offset for name, offset, _ in self.entries if name == partition]
+
+
+@final
+class Stage:
+    """One test's topic and group on a broker."""
+
+    def __init__(self, kafka: Kafka) -> None:
+        self.bootstrap_servers = kafka.bootstrap_servers
+        self.topic = unique("threaded")
+        self.group_id = unique("threaded")
+
+    def partition(self, number: int) -> TopicPartition:
+        """A partition of the topic."""
+        return TopicPartition(self.topic, number)
+
+    def create(self, partitions: int = 1, records: int = 0) -> None:
+        """Create the topic, with so many records in each partition."""
+        admin.create_topic(self.bootstrap_servers, self.topic, partitions)
+        if records:
+            for number in range(partitions):
+                self.produce(records, number)
+
+    def produce(self, records: int, partition: int = 0) -> None:
+        """Produce so many records to a partition."""
+        values: Sequence[str] = [str(number) for number in range(records)]
+        admin.produce(self.bootstrap_servers, self.topic, values, partition=partition)
+
+    def config(self, **settings: object) -> GroupConfig:
+        """A configuration for the group; quick unless told otherwise."""
+        given: dict[str, Any] = {
+            "group_id": self.group_id,
+            "bootstrap_servers": self.bootstrap_servers,
+            "topics": [self.topic],
+            **QUICK,
+            **settings,
+        }
+        return GroupConfig(**given)
+
+    def group(
+        self, on_event: Callable[[Event], None] | None = None, **settings: object
+    ) -> ConsumerGroup:
+        """A member."""
+        return ConsumerGroup(self.config(**settings), on_event=on_event)
+
+    def committed(self, number: int = 0) -> int | None:
+        """What the group has committed for a partition."""
+        name = self.partition(number)
+        found = admin.committed_offsets(self.bootstrap_servers, self.group_id, [name])[name]
+        return None if found is None else found.offset
+
+
+@contextmanager
+def thread(target: Callable[..., object], *args: object) -> Iterator[threading.Thread]:
+    """Run something beside the test; what it raises, and a thread that stays, fails the test."""
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            target(*args)
+        except BaseException as error:  # noqa: BLE001 # raised by the test
+            raised.append(error)
+
+    started = threading.Thread(target=run, name="beside the test", daemon=True)
+    started.start()
+    try:
+        yield started
+    finally:
+        started.join(SOON)
+    assert not started.is_alive(), "a thread of the test is still there"
+    if raised:
+        raise raised[0]
+
+
+def process_all(generation: Generation, partition: TopicPartition, ledger: Ledger) -> None:
+    """A handler: process and commit batch by batch."""
+    for batch in generation.records(partition, max_records=20):
+        ledger.add(batch)
+        generation.commit({partition: batch.next_offset})
+
+
+def wait(event: threading.Event) -> None:
+    """Wait for an event, within the time that a test has."""
+    assert event.wait(SOON), f"not within {SOON:g} s"
