@@ -5,15 +5,15 @@ Source: Kafka's ``ConsumerCoordinator.onLeaderElected``; KIP-814 (a leader that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import final
+from typing import Final, final
 
 import attrs
 import trio
 
 from kgroup.assignors import resolve
-from kgroup.assignors.check import check_assignments
+from kgroup.assignors.check import CheckedAssignments, check_assignments
 from kgroup.backoff import Backoff
 from kgroup.cluster import Cluster
 from kgroup.config import GroupConfig
@@ -21,10 +21,13 @@ from kgroup.coordinator import UNREADABLE
 from kgroup.errors import UsageError
 from kgroup.events import PartitionsUnassigned, RequestFailed, TopicsMissing
 from kgroup.model import MemberAssignments, Membership, MemberSubscription, TopicInfo
-from kgroup.protocols import Joined
+from kgroup.protocols import Assignor, Joined
 from kgroup.recovery import Request
 from kgroup.reporting import Reporter
 from kgroup.retry import until_answered
+
+MANY: Final = 20_000
+"""Partitions from which on an assignment takes long enough to be computed in a thread."""
 
 
 @final
@@ -72,8 +75,10 @@ class Leader:
             return {}
         return (await self.cluster.metadata(topics)).topics
 
-    def assign(self, known: Mapping[str, TopicInfo]) -> MemberAssignments:
+    async def assign(self, known: Mapping[str, TopicInfo]) -> MemberAssignments:
         """What every member gets; nothing where the coordinator keeps the last assignment.
+
+        For many partitions it is computed in a thread, so that heartbeats go on meanwhile.
 
         Raises:
             UsageError: the coordinator chose an assignor that this member does not have.
@@ -81,6 +86,7 @@ class Leader:
             Exception: whatever a custom assignor raises.
         """
         if self.answer.skip_assignment:
+            await trio.lowlevel.checkpoint()
             return {}
         self._tell_of_unreadable(self.answer.members)
         assignor = resolve(self.config.assignors).get(self.membership.assignor)
@@ -104,3 +110,9 @@ class Leader:
                     reason=f"the subscription of member {member.member_id} cannot be read",
                     next_move="it is given nothing",
                 )
+
+
+def _compute(
+    assignor: Assignor, known: Mapping[str, TopicInfo], members: Sequence[MemberSubscription]
+) -> CheckedAssignments:
+    return check_assignments(assignor.name, known, members, assignor.assign(known, members))

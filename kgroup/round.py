@@ -232,7 +232,7 @@ class Round:
                 self._config.partition_watch_interval,
                 self._reporter.failed,
             )
-        return self._leader.assign(known)
+        return await self._leader.assign(known)
 
     async def _sync(self, assignments: MemberAssignments) -> tuple[TopicPartition, ...]:
         try:
