@@ -6,7 +6,7 @@ Source: Kafka's ``ClassicGroup.validateMember`` and ``supportsProtocols``,
 
 from __future__ import annotations
 
-from kgroup.broker.groups.states import EMPTY, PREPARING
+from kgroup.broker.groups.states import PREPARING
 from kgroup.broker.groups.turn import Turn
 
 _FIRST_WITH_MEMBER_ID_REQUIRED = 4
@@ -87,8 +87,6 @@ def is_over_size(turn: Turn) -> bool:
     While joins are parked, those count: the last ones to join again have to go.
     """
     group = turn.group
-    if group.state is EMPTY:
-        return False
     member = group.members.get(turn.event.member_id)
     if group.state is PREPARING:
         is_in, size = member is not None and member.parked_join is not None, group.joined

@@ -15,6 +15,7 @@ from kgroup.broker.groups.coordinator import Coordinator
 from kgroup.broker.groups.group import Group
 from kgroup.broker.groups.settings import CoordinatorSettings
 from kgroup.broker.groups.states import COMPLETING, EMPTY, PREPARING, STABLE
+from kgroup.broker.groups.timers import TimerKind
 from tests.broker.groups.bench import TOPICS, Bench, Client, subscription
 
 SETTINGS = CoordinatorSettings(
@@ -213,6 +214,17 @@ class Anything(RuleBasedStateMachine):
             assert syncs == 0
         assert self.bench.coordinator.next_timer is not None
         assert self.bench.coordinator.next_timer >= self.bench.now
+
+    @invariant()
+    def sessions_run_for_whom_they_should(self) -> None:
+        """Every member has a session or is spared, and nobody else but owners of ids has one."""
+        timers = self.bench.coordinator._registry.timers
+        sessions = {one.member_id for one in timers._deadlines if one.kind is TimerKind.SESSION}
+        group = self.group
+        members = {} if group is None else group.members
+        known = set() if group is None else {*members, *group.pending}
+        assert sessions <= known
+        assert all(members[one].is_spared for one in known - sessions)
 
     def teardown(self) -> None:
         """Left alone, everybody who waits is answered and the group empties."""

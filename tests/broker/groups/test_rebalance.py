@@ -5,8 +5,9 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from kgroup.broker.groups.answers import Joined, Synced
+from kgroup.broker.groups.answers import GroupsDeleted, Joined, Synced
 from kgroup.broker.groups.codes import ErrorCode
+from kgroup.broker.groups.requests import DeleteGroups
 from kgroup.broker.groups.states import COMPLETING, EMPTY, PREPARING, STABLE
 from tests.broker.groups.bench import SETTINGS, Bench, Client, subscription
 
@@ -238,7 +239,68 @@ def test_commits_keep_a_member_while_preparing_and_stable() -> None:
     assert m2.id not in bench.group().members
 
 
+def test_member_sent_away_from_its_sync_has_one_session_left() -> None:
+    """However long a sync was parked, its 27 starts the session anew."""
+    bench = Bench()
+    m1, m2 = bench.client("m1"), bench.client("m2", session=1.0)
+    bench.form(m1, m2, synced=False)
+    m2.sync()
+    bench.sleep(30)
+    m3 = static(bench, "m3")
+    m3.join()
+    bench.sleep(0.9)
+    assert m2.id in bench.group().members
+    bench.sleep(0.2)
+    assert m2.id not in bench.group().members
+
+
+def test_replaced_member_has_a_session() -> None:
+    """A static member's new process that says nothing is removed like any other."""
+    bench = Bench()
+    m1, m2 = bench.client("m1"), bench.client("m2", instance="i2", session=1.0)
+    bench.form(m1, m2)
+    again = m2.like(id="")
+    again.joined()
+    bench.sleep(0.9)
+    assert again.id in bench.group().members
+    bench.sleep(0.2)
+    assert again.id not in bench.group().members
+
+
+def test_session_of_a_dropped_member_ends_with_it() -> None:
+    """Nothing comes of a session after its member was dropped, not even once the group is gone."""
+    bench = Bench()
+    m1, m2 = bench.client("m1", rebalance=1.0), bench.client("m2", rebalance=1.0)
+    bench.form(m1, m2)
+    m2.protocols = {"range": subscription("t2")}
+    rejoin = m2.join()
+    bench.sleep(1.01)
+    m2.take(rejoin)
+    m2.leave()
+    bench.ask(DeleteGroups(group_ids=("g",)), GroupsDeleted)
+    bench.sleep(100)
+    assert bench.coordinator.group("g") is None
+
+
 # Syncs that do not come
+
+
+def test_rebalance_forgets_who_had_to_sync() -> None:
+    """A replaced member's old id does not haunt the next generation."""
+    bench = Bench()
+    m1 = bench.client("m1", rebalance=1.0)
+    m2 = bench.client("m2", instance="i2", rebalance=1.0)
+    bench.form(m1, m2, synced=False)
+    m1.synced({})
+    again = m2.like(id="")
+    again.joined()
+    rejoin = m1.join()
+    again.take(again.join())
+    m1.take(rejoin)
+    m1.synced({})
+    again.synced()
+    bench.sleep(5)
+    assert bench.state() is STABLE
 
 
 def test_members_that_do_not_sync_are_dropped() -> None:

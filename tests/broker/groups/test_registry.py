@@ -75,6 +75,17 @@ def test_stable_group_goes_on_after_a_crash() -> None:
     assert m1.heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_loaded_members_that_stay_silent_are_removed() -> None:
+    """A session that starts anew also ends."""
+    bench = Bench()
+    bench.form(bench.client("m1", session=5.0), bench.client("m2", session=5.0))
+    other = failed_over(bench)
+    other.sleep(4.9)
+    assert other.state() is STABLE
+    other.sleep(0.2)
+    assert other.state() is EMPTY
+
+
 def test_generation_that_was_not_synced_is_issued_again() -> None:
     """A crash before the leader's sync falls back, and the same generation id comes twice."""
     bench = Bench()
@@ -140,9 +151,20 @@ def test_pending_offsets_survive_a_crash() -> None:
     other = failed_over(bench)
     assert other.state() is EMPTY
     assert other.fetch("t1-1", stable=True) == {"t1-1": "UNSTABLE_OFFSET_COMMIT"}
-    nobody.like(bench=other).commit("t1-2", 1)
     other.coordinator.complete_transaction(7, committed=True)
-    assert other.fetch(stable=True) == {"t1-0": 9, "t1-2": 1, "t1-1": 6}
+    assert other.fetch(stable=True) == {"t1-0": 9, "t1-1": 6}
+
+
+def test_commit_after_a_crash_is_later_than_what_was_pending() -> None:
+    """The order of commits goes on where the crashed coordinator left it."""
+    bench = Bench()
+    nobody = bench.client("nobody")
+    for offset in range(5):
+        nobody.commit_in_transaction("t1-0", offset)
+    other = failed_over(bench)
+    nobody.like(bench=other).commit("t1-0", 20)
+    other.coordinator.complete_transaction(7, committed=True)
+    assert other.fetch(stable=True) == {"t1-0": 20}
 
 
 def test_loaded_group_over_size_rebalances() -> None:
