@@ -86,28 +86,33 @@ class DemoCluster:
         """
         deleted = self._admin.delete_topics([self.topic], operation_timeout=TIMEOUT)
         _result(deleted[self.topic].result, f"topic {self.topic} is left behind")
+        # A member that was killed stays in the group until its session is over.
         deadline = time.monotonic() + TIMEOUT
-        while True:
-            gone = self._admin.delete_consumer_groups([self.group_id])
-            try:
-                gone[self.group_id].result(TIMEOUT)
-            except KafkaException as error:
-                code = error.args[0].code()
-                if code == KafkaError.GROUP_ID_NOT_FOUND:
-                    return
-                # A member that was killed stays in the group until its session is over.
-                if code != KafkaError.NON_EMPTY_GROUP or time.monotonic() > deadline:
-                    raise DemoError(
-                        f"group {self.group_id} is left behind: {error.args[0].str()}"
-                    ) from error
-                time.sleep(_PAUSE)
-            else:
-                return
+        left_behind = f"group {self.group_id} is left behind"
+        while not _result(self._delete_group, left_behind):
+            if time.monotonic() > deadline:
+                raise DemoError(f"{left_behind}: it still has members")
+            time.sleep(_PAUSE)
+
+    def _delete_group(self, timeout: float) -> bool:
+        """Delete the group; False if it still has members."""
+        deleted = self._admin.delete_consumer_groups([self.group_id])
+        try:
+            deleted[self.group_id].result(timeout)
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code not in (KafkaError.NON_EMPTY_GROUP, KafkaError.GROUP_ID_NOT_FOUND):
+                raise
+            return bool(code == KafkaError.GROUP_ID_NOT_FOUND)
+        return True
 
     def _wait_for_leaders(self, partitions: int) -> None:
         deadline = time.monotonic() + TIMEOUT
         while time.monotonic() < deadline:
-            topics = self._admin.list_topics(self.topic, timeout=TIMEOUT).topics
+            topics = _result(
+                lambda timeout: self._admin.list_topics(self.topic, timeout=timeout).topics,
+                f"the partitions of topic {self.topic} cannot be had",
+            )
             known = topics[self.topic].partitions.values()
             if sum(partition.leader >= 0 for partition in known) == partitions:
                 return
@@ -120,3 +125,5 @@ def _result(ask: Callable[[float], T], otherwise: str) -> T:
         return ask(TIMEOUT)
     except KafkaException as error:
         raise DemoError(f"{otherwise}: {error.args[0].str()}") from error
+    except TimeoutError:
+        raise DemoError(f"{otherwise}: no answer within {TIMEOUT:g} s") from None

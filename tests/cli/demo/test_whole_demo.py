@@ -1,0 +1,120 @@
+"""The whole demo, as a person runs it: on its own broker, and on Apache Kafka."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO, Any, Final
+
+import psutil
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from kgroup.testing.kafka import KafkaAddress
+
+LINES: Final = 6000
+KEYS: Final = {
+    "produced",
+    "processed",
+    "lost",
+    "repeated_planned",
+    "repeated_after_kill",
+    "generations",
+    "stale_commits_refused",
+    "counts_equal",
+}
+COMMAND: Final = [sys.executable, "-P", "-c", "from kgroup.cli import main; main()", "demo"]
+
+# A session has to run out twice, and the machine may be busy.
+pytestmark = pytest.mark.timeout(300)
+
+
+def run_demo(*options: str) -> tuple[str, dict[str, Any]]:
+    """What the demo wrote, and its account; the account must be right."""
+    command = [*COMMAND, "--json", f"--lines={LINES}", *options]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert ended.stderr == ""
+    text, _, last = ended.stdout.rstrip("\n").rpartition("\n")
+    account = json.loads(last)
+    assert KEYS <= account.keys()
+    assert account["produced"] == account["processed"] == LINES
+    assert account["lost"] == account["repeated_planned"] == 0
+    assert account["counts_equal"] is True
+    # One for the beginning and one for each event, the frozen worker's return included.
+    assert account["generations"] >= 7
+    assert 0 < account["repeated_after_kill"] <= account["uncommitted_at_kill"]
+    return text, account
+
+
+def test_on_its_own_broker() -> None:
+    """Every event is told, with who owns what after it, and the account is right."""
+    text, _ = run_demo()
+    assert "\x1b" not in text
+    stories = [
+        r"worker-4 has ",
+        r"worker-\d is asked to stop",
+        r"the topic has 9 partitions now",
+        r"worker-\d is killed",
+        r"worker-\d is frozen",
+        r"worker-\d is woken",
+        r"The account is right\.",
+    ]
+    assert re.search(".*".join(stories), text, re.DOTALL), text
+
+
+def test_on_apache_kafka(real_kafka: KafkaAddress, tmp_path: Path) -> None:
+    """The same on another cluster, with a text and numbers of one's own; nothing is left there."""
+    file = tmp_path / "text"
+    file.write_text("one line\nand another one\n")
+    admin = AdminClient({"bootstrap.servers": real_kafka.bootstrap_servers})
+    text, account = run_demo(
+        f"--bootstrap-servers={real_kafka.bootstrap_servers}",
+        f"--file={file}",
+        "--workers=4",
+        "--partitions=8",
+    )
+    assert account["words"] == 5 * LINES // 2
+    assert "worker-5 has " in text
+    assert "the topic has 12 partitions now" in text
+    left = [name for name in admin.list_topics().topics if name.startswith("kgroup-demo-")]
+    listed = [group.group_id for group in admin.list_consumer_groups().result().valid]
+    groups = [name for name in listed if name.startswith("kgroup-demo-")]
+    assert left == groups == []
+
+
+def test_a_cluster_that_is_not_there_is_a_problem_that_is_told() -> None:
+    """The exit status is 1, and the account says why."""
+    command = [*COMMAND, "--json", "--lines=1000", "--bootstrap-servers=127.0.0.1:1"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    (problem,) = json.loads(ended.stdout.splitlines()[-1])["problems"]
+    assert "cannot be created" in problem
+    assert f"WRONG: {problem}" in ended.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_no_process_is_left_behind(number: signal.Signals) -> None:
+    """Ctrl-C and SIGTERM end everything first; after SIGKILL everything ends by itself."""
+    with subprocess.Popen(COMMAND, stdout=subprocess.PIPE, text=True) as demo:
+        assert demo.stdout is not None
+        read_until(demo.stdout, "The first workers join.")
+        process = psutil.Process(demo.pid)
+        while len(process.children()) < 4:
+            assert demo.poll() is None
+        children = process.children(recursive=True)
+        demo.send_signal(number)
+        rest = demo.stdout.read()
+        status = demo.wait()
+    assert status == (-number if number == signal.SIGKILL else 128 + number), rest
+    _, left = psutil.wait_procs(children, timeout=60)
+    assert left == []
+
+
+def read_until(lines: IO[str], text: str) -> None:
+    """Read lines up to the one that has this text."""
+    assert any(text in line for line in lines)
