@@ -46,7 +46,7 @@ def run_end(keys: Sequence[Any], start: int, stop: int) -> int:
         step = min(step, stop - end)
         if keys[end : end + step].count(key) == step:
             end += step
-            step = step * 2 if growing else step // 2
+            step = step * 2 if growing else step
         else:
             growing = False
             step //= 2

@@ -146,15 +146,5 @@ class Fetcher(Protocol):
         ...
 
 
-def offset_of(message: Message) -> int:
-    """The offset of a record that was fetched; only one that was made to be produced has none."""
-    offset = message.offset()
-    if offset is None:
-        raise ValueError(
-            f"a fetched record of {message.topic()}-{message.partition()} has no offset"
-        )
-    return offset
-
-
 def _known(offset: int) -> str:
     return str(offset) if offset >= 0 else "(not told)"

@@ -61,13 +61,11 @@ class Ledger:
         """Bytes on their way."""
         return self._in_bytes - self._out_bytes
 
-    @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """Whether fetching has to stop."""
         return self.records >= self._full_records or self.bytes >= self._full_bytes
 
-    @property
-    def low(self) -> bool:
+    def is_low(self) -> bool:
         """Whether fetching can go on after it stopped."""
         return self.records <= self._low_records and self.bytes <= self._low_bytes
 

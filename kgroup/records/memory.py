@@ -267,7 +267,7 @@ class _LogFetcher:
         messages = [LogMessage(reading.partition, record) for record in found.records]
         size = sum(_size_of(record) for record in found.records)
         self._ledger.handed_over(len(messages), size)
-        if self._ledger.full:
+        if self._ledger.is_full():
             self._ledger.stopped = True
         self._source.deliver([Run(reading.partition, reading.ticket, messages, size)])
 

@@ -18,7 +18,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from queue import Empty, SimpleQueue
-from typing import Any, Final, Protocol, final
+from typing import Any, Final, Protocol, cast, final
 
 import attrs
 import confluent_kafka
@@ -26,6 +26,7 @@ import trio
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from kgroup.model import TopicPartition
+from kgroup.protocols import Message as Record
 from kgroup.records.demultiplex import has_errors, runs
 from kgroup.records.items import Broken, Item, OutOfRange, Run, Start, Trouble, Unreadable
 from kgroup.records.ledger import Ledger
@@ -277,7 +278,7 @@ class Owner:
                 records += len(item.messages)
                 size += item.size
         self._ledger.handed_over(records, size)
-        if self._ledger.full:
+        if self._ledger.is_full():
             # Before the items go: the loop looks at it when it has taken them in, so a change
             # of its mind cannot be missed.
             self._ledger.stopped = True
@@ -319,7 +320,9 @@ class Owner:
                 continue  # of a partition that was stopped
             fetch.next_offset = (messages[-1].offset() or 0) + 1
             fetch.verifying = False
-            items.append(Run(partition, fetch.ticket, messages, _size_of(messages)))
+            # The stubs say None for what only a message that is yet to be sent lacks.
+            records = cast("Sequence[Record]", messages)
+            items.append(Run(partition, fetch.ticket, records, _size_of(messages)))
         return items
 
     def _fault(self, message: Message, error: KafkaError) -> list[Item]:

@@ -15,7 +15,7 @@ import trio
 
 from kgroup.model import TopicPartition
 from kgroup.protocols import Message
-from kgroup.records.items import OutOfRange, Run, Unreadable, offset_of
+from kgroup.records.items import OutOfRange, Run, Unreadable
 
 
 @final
@@ -88,7 +88,7 @@ class PartitionQueue:
             return False
         if self._runs:
             first = self._runs[0]
-            return self.position <= offset <= offset_of(first.messages[first.start])
+            return self.position <= offset <= first.messages[first.start].offset()
         return offset == self.position
 
     def put(self, run: Run) -> None:
@@ -117,7 +117,7 @@ class PartitionQueue:
                 room = 0
                 taken_size += part_size
         messages = parts[0] if len(parts) == 1 else list(chain.from_iterable(parts))
-        self.position = offset_of(messages[-1]) + 1
+        self.position = messages[-1].offset() + 1
         self.records -= len(messages)
         self.size -= taken_size
         return messages, taken_size

@@ -374,10 +374,10 @@ class QueuedSource:
         """Let a stopped fetcher go on if there is room again, or somebody starves."""
         if not self._ledger.stopped or self._epoch is None:
             return
-        if self._ledger.low:
+        if self._ledger.is_low():
             self._fetcher.go()
         elif self._waiting:
-            if self._ledger.full:
+            if self._ledger.is_full():
                 self._hold_the_greedy()
             self._fetcher.go()
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import cast
 
 from confluent_kafka import KafkaError, Message
 
 from kgroup.model import TopicPartition
+from kgroup.protocols import Message as Record
 from kgroup.records.items import Run, Start
 from kgroup.records.ledger import Ledger
 from kgroup.records.queued import QueuedSource
@@ -34,7 +36,8 @@ def failure(partition: TopicPartition | None, code: int, offset: int = -1) -> Me
 
 def run_of(partition: TopicPartition, ticket: int, offsets: Sequence[int]) -> Run:
     """A run of records of one byte each."""
-    return Run(partition, ticket, [record(partition, at) for at in offsets], len(offsets))
+    messages = cast("Sequence[Record]", [record(partition, at) for at in offsets])
+    return Run(partition, ticket, messages, len(offsets))
 
 
 class ScriptedFetcher:
@@ -48,29 +51,36 @@ class ScriptedFetcher:
         self.went = 0
 
     def work(self) -> None:
+        """A generation begins."""
         self.working = True
 
     def rest(self) -> None:
+        """A generation ended."""
         self.working = False
 
     def start(self, starts: Mapping[TopicPartition, Start]) -> None:
+        """Remember where."""
         self.stop(starts)
         self.fetches.update(starts)
 
     def stop(self, partitions: Collection[TopicPartition]) -> None:
+        """Forget."""
         for partition in partitions:
             self.fetches.pop(partition, None)
             self.held.discard(partition)
 
     def hold(self, partitions: Collection[TopicPartition]) -> None:
+        """Hold back what is fetched."""
         assert set(partitions) <= self.fetches.keys()
         self.held.update(partitions)
 
     def release(self, partitions: Collection[TopicPartition]) -> None:
+        """Let go what was held."""
         assert set(partitions) <= self.held
         self.held.difference_update(partitions)
 
     def go(self) -> None:
+        """Count."""
         self.went += 1
         self.ledger.stopped = False
 
@@ -79,7 +89,7 @@ class ScriptedFetcher:
         self.ledger.handed_over(
             sum(len(run.messages) for run in runs), sum(run.size for run in runs)
         )
-        if self.ledger.full:
+        if self.ledger.is_full():
             self.ledger.stopped = True
         source.deliver(runs)
 

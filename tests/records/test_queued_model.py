@@ -147,7 +147,7 @@ class QueuedMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.current)
     @rule(wanted=subsets, pause=st.booleans())
-    def switch(self, wanted: list[TopicPartition], pause: bool) -> None:  # noqa: FBT001
+    def switch(self, wanted: list[TopicPartition], *, pause: bool) -> None:
         """Pause or resume."""
         mine = [partition for partition in wanted if partition in self.expected]
         (self.source.pause if pause else self.source.resume)(self.epoch, mine)
@@ -209,7 +209,7 @@ class QueuedMachine(RuleBasedStateMachine):
         got = [message.offset() for message in answer.messages]
         first = bisect_left(LOG, known.position)
         assert got == LOG[first : first + len(got)]
-        assert answer.next_offset == got[-1] + 1  # type: ignore[operator]
+        assert answer.next_offset == got[-1] + 1
         known.position = answer.next_offset
 
     def queued(self, partition: TopicPartition) -> bool:

@@ -35,7 +35,7 @@ class MakeSource(Protocol):
 
 def value_of(batch: Batch) -> list[str]:
     """The values of a batch, as text."""
-    return [bytes(message.value() or b"").decode() for message in batch.messages]  # type: ignore[arg-type]
+    return [(message.value() or b"").decode() for message in batch.messages]
 
 
 @attrs.define(eq=False)

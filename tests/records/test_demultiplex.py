@@ -1,0 +1,55 @@
+"""Splitting what was consumed into runs of one partition."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kgroup.model import TopicPartition
+from kgroup.records.demultiplex import has_errors, run_end, runs
+from tests.records.scripted import failure, record
+
+names = st.tuples(st.sampled_from("ab"), st.integers(0, 2))
+Stretches = list[tuple[tuple[str, int], int]]
+stretches = st.lists(st.tuples(names, st.integers(1, 40)), max_size=12)
+
+
+@given(stretches)
+def test_runs_are_what_a_look_at_every_record_gives(
+    given_stretches: Stretches,
+) -> None:
+    """Galloping finds exactly the runs that going record by record finds, whatever the gaps."""
+    keys = [key for key, count in given_stretches for _ in range(count)]
+    chunk = [record(TopicPartition(*key), at) for at, key in enumerate(keys)]
+    topics = len({topic for topic, _ in keys})
+    lengths = [len(list(same)) for _, same in groupby(keys)]
+    found = list(runs(chunk, topics=topics))
+    assert [end - start for start, end in found] == lengths
+    assert [start for start, _ in found] == [sum(lengths[:turn]) for turn in range(len(lengths))]
+
+
+@given(st.integers(1, 50), st.integers(0, 5), st.integers(0, 20))
+def test_a_run_ends_at_its_stop(same: int, before: int, after: int) -> None:
+    """A run that does not end by itself ends where the search stops."""
+    keys = [9] * before + [1] * same + [2] * after
+    assert run_end(keys, before, len(keys)) == before + same
+    assert run_end(keys, before, before + 1) == before + 1
+
+
+def test_a_gap_as_long_as_another_partition_hides_nothing() -> None:
+    """A marker's gap of one beside one record of another partition does not join two runs."""
+    first, other = TopicPartition("t", 0), TopicPartition("t", 1)
+    chunk = [record(first, at) for at in range(6)]
+    chunk += [record(other, 0)]
+    chunk += [record(first, at) for at in range(7, 20)]  # offset 6 is a marker
+    assert list(runs(chunk, topics=1)) == [(0, 6), (6, 7), (7, 20)]
+
+
+def test_errors_are_found_among_records() -> None:
+    """One error among records is seen."""
+    partition = TopicPartition("t", 0)
+    records = [record(partition, at) for at in range(5)]
+    assert not has_errors(records)
+    assert has_errors([*records, failure(partition, 1, 5), record(partition, 6)])
