@@ -185,9 +185,14 @@ class Member:
             self._reporter.tell(Left, reason=reason, told=told)
 
     async def aclose(self) -> None:
-        """Close every connection."""
-        await self._coordinator.aclose()
-        await self._cluster.aclose()
+        """Close every connection.
+
+        Cancellation: they are closed nevertheless.
+        """
+        try:
+            await self._coordinator.aclose()
+        finally:
+            await self._cluster.aclose()
 
     async def _join(self) -> tuple[Joined, frozenset[str], float]:
         """Send Join until it is answered well; with the topics and the time of the last one."""
