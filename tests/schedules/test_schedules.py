@@ -1,0 +1,98 @@
+"""Random schedules of processes: nothing is lost, and nothing is done twice that need not be."""
+
+from __future__ import annotations
+
+import random
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import pytest
+import trio
+
+from kgroup.broker import serve
+from kgroup.cli.demo.cluster import DemoCluster
+from kgroup.cli.demo.processes import children
+from kgroup.testing.kafka import RealKafka
+from tests.brokers import unique
+from tests.schedules.stage import Account, Restart, Run
+
+LEAN: Final = Path(__file__).resolve().parent / "lean"
+EMBEDDED: Final = range(20)
+REAL: Final = range(100, 103)
+SETTINGS: Final = {
+    "group.initial.rebalance.delay.ms": "300",
+    "group.min.session.timeout.ms": "1000",
+    "auto.create.topics.enable": "false",
+}
+
+
+@pytest.fixture(autouse=True)
+def _lean_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(LEAN))
+
+
+async def played(
+    seed: int, servers: str, folder: Path, *, session_timeout: float, restart: Restart
+) -> Account:
+    """Play one schedule, and tell what happened in case the test fails."""
+    name = unique(f"schedule-{seed}")
+    cluster = DemoCluster(servers, topic=name, group_id=name)
+    async with children(folder) as workers:
+        run = Run(seed, cluster, workers, folder, session_timeout=session_timeout, restart=restart)
+        try:
+            return await run.play()
+        finally:
+            sys.stdout.write("\n".join([f"seed {seed}", *run.story, ""]))
+
+
+def assert_right(account: Account) -> None:
+    """Every record processed, none twice but after the kill, order kept within each partition."""
+    assert account.missing == []
+    assert account.strange == []
+    assert account.planned == []
+    assert account.disordered == []
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("seed", EMBEDDED)
+async def test_a_schedule_on_the_embedded_broker(seed: int, tmp_path: Path) -> None:
+    """Joins, a leave, growth, a coordinator that moves, a SIGKILL: only the kill repeats."""
+    chance = random.Random(seed)
+    async with serve(settings=SETTINGS) as broker:
+        restart = partial(
+            broker.restart_coordinator, away=chance.uniform(0, 1), loading=chance.uniform(0, 0.5)
+        )
+        account = await played(
+            seed, broker.bootstrap_servers, tmp_path, session_timeout=4.0, restart=restart
+        )
+    assert_right(account)
+    assert account.after_loss == []
+
+
+@pytest.mark.real_kafka
+@pytest.mark.timeout(280)
+@pytest.mark.parametrize("seed", REAL)
+async def test_a_schedule_on_a_real_kafka(seed: int, tmp_path: Path) -> None:
+    """The same, with a broker that restarts; only a lease that ran out may repeat besides."""
+    kafka = await trio.to_thread.run_sync(_started)
+    try:
+        account = await played(
+            seed,
+            kafka.bootstrap_servers,
+            tmp_path,
+            session_timeout=20.0,
+            restart=partial(trio.to_thread.run_sync, kafka.restart),
+        )
+    finally:
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(kafka.close)
+    assert_right(account)
+    assert bool(account.after_loss) <= bool(account.losses)
+
+
+def _started() -> RealKafka:
+    kafka = RealKafka({"group.min.session.timeout.ms": "1000"})
+    kafka.start()
+    return kafka
