@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import configparser
-import shutil
 import tarfile
 import zipfile
 from collections import Counter
 from pathlib import Path
-from typing import Final, Literal
 
 import pytest
-from build import ProjectBuilder
 
 from tests.conftest import ROOT
+from tests.house.built import build, copy_checkout
 from tests.house.sources import package_files, packages
 
 # The builds are made once in whichever worker runs this file.
 pytestmark = pytest.mark.xdist_group("wheel")
-
-LEFT_BY_TOOLS: Final = (".git", ".tox", ".venv*", ".*_cache", ".hypothesis", "__pycache__")
-LEFT_BY_BUILDS: Final = ("build", "dist", "*.egg-info")
-
-
-def build(tree: Path, kind: Literal["sdist", "wheel"], into: Path) -> Path:
-    """Build a ``wheel`` or an ``sdist`` of a tree with the setuptools that is installed."""
-    return Path(ProjectBuilder(tree).build(kind, into))
 
 
 def contents(wheel: Path) -> dict[str, bytes]:
@@ -39,10 +29,7 @@ def contents(wheel: Path) -> dict[str, bytes]:
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the checkout with its links and without what earlier builds left."""
-    copy = tmp_path_factory.mktemp("wheel") / "tree"
-    ignore = shutil.ignore_patterns(*LEFT_BY_TOOLS, *LEFT_BY_BUILDS)
-    shutil.copytree(ROOT, copy, symlinks=True, ignore=ignore)
-    return copy
+    return copy_checkout(tmp_path_factory.mktemp("wheel") / "tree")
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,25 @@
+"""The checkout's distributions, built as a release would be, with the setuptools installed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Final, Literal
+
+from build import ProjectBuilder
+
+from tests.conftest import ROOT
+
+LEFT_BY_TOOLS: Final = (".git", ".tox", ".venv*", ".*_cache", ".hypothesis", "__pycache__")
+LEFT_BY_BUILDS: Final = ("build", "dist", "*.egg-info")
+
+
+def copy_checkout(into: Path) -> Path:
+    """Copy the checkout with its links and without what tools and earlier builds left."""
+    ignore = shutil.ignore_patterns(*LEFT_BY_TOOLS, *LEFT_BY_BUILDS)
+    return Path(shutil.copytree(ROOT, into, symlinks=True, ignore=ignore))
+
+
+def build(tree: Path, kind: Literal["sdist", "wheel"], into: Path) -> Path:
+    """Build a ``wheel`` or an ``sdist`` of a tree with the setuptools that is installed."""
+    return Path(ProjectBuilder(tree).build(kind, into))
