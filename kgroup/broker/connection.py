@@ -21,7 +21,6 @@ from kgroup.broker.call import NO_ACKS, Call, Silence
 from kgroup.broker.cluster import Cluster
 from kgroup.broker.faults import Faults
 from kgroup.broker.handlers import versions
-from kgroup.broker.refusal import RefusedError
 from kgroup.broker.refusals import REFUSALS
 from kgroup.errors import ProtocolError
 from kgroup.wire import border
@@ -165,8 +164,6 @@ class Connection:
             return refuse(call.request, error_code)
         try:
             return await api.handler(call)
-        except RefusedError as refusal:
-            return refuse(call.request, refusal.code)
         except ConnectionAbortedError as error:
             raise _ClosedError(str(error)) from error
         except Exception:  # noqa: BLE001 # Kafka, too, answers a defect with this code

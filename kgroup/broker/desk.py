@@ -76,7 +76,18 @@ class GroupDesk:
         """The machine, for what needs no waiting."""
         return self._coordinator
 
-    async def ask(self, request: Request, kind: type[Kind]) -> Kind | None:
+    async def ask(self, request: Request, kind: type[Kind]) -> Kind:
+        """As ``ask_parked``, for what is always answered: all but JoinGroup and SyncGroup.
+
+        Raises:
+            TypeError: the machine answered something else, or nothing ever.
+        """
+        answer = await self.ask_parked(request, kind)
+        if answer is None:
+            raise TypeError(f"{request} is never answered")
+        return answer
+
+    async def ask_parked(self, request: Request, kind: type[Kind]) -> Kind | None:
         """Give a request to the machine and wait for what it answers.
 
         Args:

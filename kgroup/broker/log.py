@@ -205,13 +205,11 @@ class PartitionLog:
         most = self._settings.retention_bytes
         if most is None or self._size <= most:
             return
-        excess, start = self._size - most, self._start
-        for batch in self._batches:
-            if len(batch.data) > excess:
-                break
-            excess -= len(batch.data)
-            start = batch.last_offset + 1
-        self._start = start
+        excess, following = self._size - most, 0
+        while len(self._batches[following].data) <= excess and following < len(self._batches) - 1:
+            excess -= len(self._batches[following].data)
+            following += 1
+        self._start = max(self._start, self._batches[following].header.base_offset)
         self._drop_front()
 
     def _drop_front(self) -> None:

@@ -1,7 +1,6 @@
 """How the broker's parts say no: an exception that carries Kafka's error code to the answer.
 
-A handler catches it where the answer has a place for it (a partition, a topic, a group);
-what no handler catches becomes the answer's error as a whole.
+A handler catches it where the answer has a place for it: a partition, a topic, the whole.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import random as random_module
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import Final, TypeVar, final
+from typing import Final, final
 
 import trio
 
@@ -33,8 +33,6 @@ from kgroup.broker.topics import UNSET
 from kgroup.errors import UsageError
 from kgroup.model import OffsetAndMetadata, TopicPartition
 from kgroup.protocols import Random
-
-Kind = TypeVar("Kind")
 
 MEMORY_HOST: Final = "memory"
 MEMORY_PORT: Final = 9092
@@ -177,7 +175,7 @@ class Broker:
         request = requests.OffsetFetch(
             version=9, groups=(requests.OffsetFetchGroup(group_id=group_id),), require_stable=False
         )
-        answer = await self._ask(request, answers.OffsetsFetched)
+        answer = await self.cluster.groups.ask(request, answers.OffsetsFetched)
         return {
             TopicPartition(one.topic, one.partition): OffsetAndMetadata(
                 one.offset, one.leader_epoch, one.metadata
@@ -188,16 +186,11 @@ class Broker:
     async def groups(self) -> tuple[DescribedGroup, ...]:
         """Every group with its state and members, by group id."""
         await trio.lowlevel.checkpoint()
-        listed = await self._ask(requests.ListGroups(), answers.GroupsListed)
+        desk = self.cluster.groups
+        listed = await desk.ask(requests.ListGroups(), answers.GroupsListed)
         names = tuple(sorted(group.group_id for group in listed.groups))
         wanted = requests.DescribeGroups(version=6, group_ids=names)
-        return (await self._ask(wanted, answers.GroupsDescribed)).groups
-
-    async def _ask(self, request: requests.Request, kind: type[Kind]) -> Kind:
-        answer = await self.cluster.groups.ask(request, kind)
-        if answer is None:
-            raise RuntimeError(f"the coordinator does not answer {request}")
-        return answer
+        return (await desk.ask(wanted, answers.GroupsDescribed)).groups
 
     async def restart_coordinator(self, *, away: float = 0.0, loading: float = 0.0) -> None:
         """Let the group coordinator fail over to itself.

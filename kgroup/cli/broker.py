@@ -106,8 +106,7 @@ async def _run(
                     f"kgroup broker is ready at {running.bootstrap_servers};"
                     " it keeps nothing on disk"
                 )
-                async for _ in signals:
-                    return
+                await anext(signals)
         except OSError as error:
             raise click.ClickException(
                 f"cannot listen on {host}:{port}: {error.strerror or error}"

@@ -167,6 +167,24 @@ async def test_an_answer_that_cannot_be_written_ends_the_connection(
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
 
+async def test_large_requests_and_answers() -> None:
+    """A batch of a megabyte goes in and comes out whole."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        value = bytes(1_000_000)
+        await _produce(client, 1, batch(value))
+        await client.answer("produce", 9)
+        part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1}
+        answer = await client.ask(
+            "fetch",
+            4,
+            max_wait=timedelta(0),
+            min_bytes=1,
+            topics=[{"topic": "t", "partitions": [part]}],
+        )
+        assert value in answer.responses[0].partitions[0].records
+
+
 async def test_what_kafka_never_answers_is_never_answered(
     autojump_clock: trio.testing.MockClock,
 ) -> None:

@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from kgroup.broker import batches
 from kgroup.broker.log import AbortedTransaction, LogSettings, PartitionLog
+from kgroup.broker.records import NewRecord, batch_of
 from kgroup.broker.refusal import RefusedError
 from tests.broker.made import NOW, append, batch, compressed
 
@@ -101,8 +102,9 @@ def test_old_batches_go_when_the_log_is_too_large() -> None:
     size = len(batch(b"x"))
     log = log_of(1, 1, 1, 1, settings=LogSettings(retention_bytes=2 * size))
     assert (log.start_offset, log.end_offset, log.size) == (2, 4, 2 * size)
-    tiny = log_of(1, settings=LogSettings(retention_bytes=1))
-    assert tiny.size == size
+    for most in (0, 1):
+        tiny = log_of(1, 1, settings=LogSettings(retention_bytes=most))
+        assert (tiny.start_offset, tiny.size) == (1, size)
 
 
 def test_records_before_an_offset_can_be_deleted() -> None:
@@ -196,6 +198,15 @@ def test_offsets_are_found_by_time() -> None:
     log.delete_before(3)
     assert log.offset_for_time(5) == (3, 30)
     assert PartitionLog(LogSettings()).offset_of_max_time() is None
+
+
+def test_deleted_records_are_not_found_by_time() -> None:
+    """A record before the start is passed over, although its batch is still there."""
+    log = PartitionLog(LogSettings())
+    records = [NewRecord(b"a", timestamp=30), NewRecord(b"b", timestamp=10)]
+    append(log, batch_of(records, NOW))
+    log.delete_before(1)
+    assert log.offset_for_time(20) is None
 
 
 def test_a_batch_that_cannot_be_read_is_found_by_time_as_a_whole() -> None:

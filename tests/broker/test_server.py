@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import socket
+import struct
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
@@ -60,10 +61,38 @@ async def test_a_name_is_served_on_all_of_its_addresses() -> None:
         await (await over_tcp(broker)).stream.aclose()
 
 
+async def test_all_addresses_share_one_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a name has several addresses and any port will do, all listen on the first's."""
+    opened, ports = trio.open_tcp_listeners, list[int]()
+
+    async def open_two(port: int, *, host: str) -> list[trio.SocketListener]:
+        ports.append(port)
+        listeners = await opened(port, host=host)
+        return listeners if port else [*listeners, *await opened(port, host=host)]
+
+    monkeypatch.setattr(trio, "open_tcp_listeners", open_two)
+    async with serve() as broker:
+        assert ports == [0, broker.port]
+        await (await over_tcp(broker)).stream.aclose()
+
+
+async def test_a_client_that_is_gone_before_it_is_served_is_no_event(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A connection that was reset while it waited to be accepted leaves no trace."""
+    async with serve() as broker:
+        with socket.create_connection((broker.host, broker.port)) as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await (await over_tcp(broker)).stream.aclose()
+        await trio.testing.wait_all_tasks_blocked()
+    assert not caplog.records
+
+
 async def test_an_ipv6_address_is_written_in_brackets() -> None:
     """The port of an IPv6 address can be told from the address."""
-    async with serve("::1") as broker:
-        assert broker.bootstrap_servers == f"[::1]:{broker.port}"
+    async with in_memory() as broker:
+        broker.cluster.move("::1", 9092)
+        assert broker.bootstrap_servers == "[::1]:9092"
 
 
 async def test_a_port_in_use_is_an_error() -> None:

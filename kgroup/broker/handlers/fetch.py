@@ -111,10 +111,8 @@ def _enough(call: Call, wanted: Sequence[_Wanted]) -> bool:
     if not wanted or any(_is_faulty(call, entry) for entry in wanted):
         return True
     found = 0
-    for entry in wanted:
-        if entry.log is None:
-            return True
-        found += entry.log.available(
+    for entry, log in [(entry, entry.log) for entry in wanted if entry.log is not None]:
+        found += log.available(
             entry.partition.fetch_offset,
             min(entry.partition.partition_max_bytes, request.min_bytes - found),
             committed=request.isolation_level == _READ_COMMITTED,

@@ -29,7 +29,7 @@ async def join_group(call: Call) -> Answer | Silence:
     rebalance = (
         seconds(request.rebalance_timeout) if call.version >= _REBALANCE_TIMEOUT_FROM else None
     )
-    answer = await call.cluster.groups.ask(
+    answer = await call.cluster.groups.ask_parked(
         requests.JoinGroup(
             group_id=request.group_id,
             version=call.version,
@@ -72,7 +72,7 @@ async def join_group(call: Call) -> Answer | Silence:
 async def sync_group(call: Call) -> Answer | Silence:
     """Answer SyncGroup; it waits for the leader's."""
     request = call.request
-    answer = await call.cluster.groups.ask(
+    answer = await call.cluster.groups.ask_parked(
         requests.SyncGroup(
             group_id=request.group_id,
             version=call.version,
@@ -98,7 +98,7 @@ async def sync_group(call: Call) -> Answer | Silence:
     }
 
 
-async def heartbeat(call: Call) -> Answer | Silence:
+async def heartbeat(call: Call) -> Answer:
     """Answer Heartbeat."""
     request = call.request
     answer = await call.cluster.groups.ask(
@@ -110,10 +110,10 @@ async def heartbeat(call: Call) -> Answer | Silence:
         ),
         answers.HeartbeatAnswered,
     )
-    return SILENCE if answer is None else {"error_code": answer.error}
+    return {"error_code": answer.error}
 
 
-async def leave_group(call: Call) -> Answer | Silence:
+async def leave_group(call: Call) -> Answer:
     """Answer LeaveGroup, of one member or of several."""
     request = call.request
     batched = call.version >= _LEAVES_IN_BATCHES_FROM
@@ -132,8 +132,6 @@ async def leave_group(call: Call) -> Answer | Silence:
         ),
         answers.Left,
     )
-    if answer is None:
-        return SILENCE
     return {
         "error_code": answer.error,
         "members": [
@@ -147,7 +145,7 @@ async def leave_group(call: Call) -> Answer | Silence:
     }
 
 
-async def offset_commit(call: Call) -> Answer | Silence:
+async def offset_commit(call: Call) -> Answer:
     """Answer OffsetCommit."""
     request = call.request
     retention = getattr(request, "retention_time", None)
@@ -164,7 +162,7 @@ async def offset_commit(call: Call) -> Answer | Silence:
         ),
         answers.OffsetsCommitted,
     )
-    return SILENCE if answer is None else {"topics": results(answer.partitions)}
+    return {"topics": results(answer.partitions)}
 
 
 def offsets_of(request: Any) -> tuple[requests.OffsetToCommit, ...]:
@@ -190,7 +188,7 @@ def results(partitions: tuple[answers.PartitionResult, ...]) -> list[dict[str, A
     )
 
 
-async def offset_fetch(call: Call) -> Answer | Silence:
+async def offset_fetch(call: Call) -> Answer:
     """Answer OffsetFetch, of one group or of several."""
     request = call.request
     batched = call.version >= _FETCHES_IN_BATCHES_FROM
@@ -206,8 +204,6 @@ async def offset_fetch(call: Call) -> Answer | Silence:
         ),
         answers.OffsetsFetched,
     )
-    if answer is None:
-        return SILENCE
     fetched = [
         {
             "group_id": group.group_id,
@@ -241,7 +237,7 @@ def _fetched(offset: answers.FetchedOffset) -> dict[str, Any]:
     }
 
 
-async def offset_delete(call: Call) -> Answer | Silence:
+async def offset_delete(call: Call) -> Answer:
     """Answer OffsetDelete."""
     request = call.request
     answer = await call.cluster.groups.ask(
@@ -255,19 +251,15 @@ async def offset_delete(call: Call) -> Answer | Silence:
         ),
         answers.OffsetsDeleted,
     )
-    if answer is None:
-        return SILENCE
     return {"error_code": answer.error, "topics": results(answer.partitions)}
 
 
-async def describe_groups(call: Call) -> Answer | Silence:
+async def describe_groups(call: Call) -> Answer:
     """Answer DescribeGroups."""
     answer = await call.cluster.groups.ask(
         requests.DescribeGroups(version=call.version, group_ids=tuple(call.request.groups)),
         answers.GroupsDescribed,
     )
-    if answer is None:
-        return SILENCE
     return {
         "groups": [
             {
@@ -294,7 +286,7 @@ async def describe_groups(call: Call) -> Answer | Silence:
     }
 
 
-async def list_groups(call: Call) -> Answer | Silence:
+async def list_groups(call: Call) -> Answer:
     """Answer ListGroups."""
     answer = await call.cluster.groups.ask(
         requests.ListGroups(
@@ -303,8 +295,6 @@ async def list_groups(call: Call) -> Answer | Silence:
         ),
         answers.GroupsListed,
     )
-    if answer is None:
-        return SILENCE
     return {
         "error_code": answer.error,
         "groups": [
@@ -319,14 +309,12 @@ async def list_groups(call: Call) -> Answer | Silence:
     }
 
 
-async def delete_groups(call: Call) -> Answer | Silence:
+async def delete_groups(call: Call) -> Answer:
     """Answer DeleteGroups."""
     answer = await call.cluster.groups.ask(
         requests.DeleteGroups(group_ids=tuple(call.request.groups_names)),
         answers.GroupsDeleted,
     )
-    if answer is None:
-        return SILENCE
     return {
         "results": [
             {"group_id": group.group_id, "error_code": group.error} for group in answer.groups

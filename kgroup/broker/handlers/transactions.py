@@ -12,7 +12,7 @@ import trio
 from kio.schema.errors import ErrorCode
 
 from kgroup.broker.answer import Answer
-from kgroup.broker.call import SILENCE, Call, Silence
+from kgroup.broker.call import Call
 from kgroup.broker.groups import answers, requests
 from kgroup.broker.handlers.groups import offsets_of, results
 from kgroup.broker.handlers.shapes import seconds
@@ -145,7 +145,7 @@ async def end_txn(call: Call) -> Answer:
     return {"error_code": code}
 
 
-async def txn_offset_commit(call: Call) -> Answer | Silence:
+async def txn_offset_commit(call: Call) -> Answer:
     """Answer TxnOffsetCommit: the transaction is judged here, the member by the coordinator."""
     request = call.request
     if request.group_id:
@@ -170,8 +170,6 @@ async def txn_offset_commit(call: Call) -> Answer | Silence:
         ),
         answers.OffsetsCommitted,
     )
-    if answer is None:
-        return SILENCE
     return {"topics": results(answer.partitions)}
 
 

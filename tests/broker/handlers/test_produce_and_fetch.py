@@ -185,7 +185,7 @@ async def test_a_fetch_waits_for_records(autojump_clock: trio.testing.MockClock)
     """It is answered when the first record comes, and empty when none has come in time."""
     async with connected() as (broker, client):
         await broker.create_topic("t", 2)
-        late = {"offsets": {0: 0, 1: 0}, "max_wait": timedelta(seconds=5)}
+        late: dict[str, Any] = {"offsets": {0: 0, 1: 0}, "max_wait": timedelta(seconds=5)}
         answer = await fetch(broker, client, **late)
         assert trio.current_time() == 5
         assert [one.records for one in parts(answer)] == [b"", b""]

@@ -58,14 +58,14 @@ class Producer:
         )
         return int(answer.error_code)
 
-    async def commit_offset(self, offset: int, version: int = 3) -> int:
-        """TxnOffsetCommit of group g; its error."""
+    async def commit_offset(self, offset: int, version: int = 3, group_id: str = "g") -> int:
+        """TxnOffsetCommit of a group; its error."""
         part = {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}
         answer = await self._client.ask(
             "txn_offset_commit",
             version,
             **self._identity(),
-            group_id="g",
+            group_id=group_id,
             topics=[{"name": "t", "partitions": [part]}],
         )
         return int(answer.topics[0].partitions[0].error_code)
@@ -151,8 +151,10 @@ async def test_all_partitions_are_added_or_none(scene: Scene) -> None:
 
 
 async def test_a_group_needs_a_name(scene: Scene) -> None:
-    """An empty group id is INVALID_GROUP_ID."""
-    assert await scene[2].add_group("") == 24
+    """An empty group id is INVALID_GROUP_ID, wherever it is."""
+    producer = scene[2]
+    assert await producer.add_group("") == 24
+    assert await producer.commit_offset(5, group_id="") == 24
 
 
 async def test_the_next_producer_fences_the_one_before(scene: Scene) -> None:

@@ -85,7 +85,7 @@ class Member:
             if error is not None:
                 raise KafkaException(error)
             self.values.append(message.value())
-            self.consumer.commit(message, asynchronous=True)
+            self.consumer.commit(message=message, asynchronous=True)
 
     @property
     def partitions(self) -> set[int]:

@@ -1,0 +1,248 @@
+"""The group calls over the wire: every version says what it can, and nothing is lost on the way.
+
+What the coordinator decides is tested beside it; here is what goes in and out.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from kgroup.broker import Broker
+from kgroup.model import OffsetAndMetadata, TopicPartition
+from tests.broker.test_connection import join
+from tests.broker.wire import Client, connected
+
+AT_ONCE = {"group_initial_rebalance_delay_ms": 0}
+TP = TopicPartition("t", 0)
+
+
+async def joined(client: Client, version: int, **details: Any) -> Any:
+    """Join as a member alone in group g, asking again where an id is required."""
+    fields = join(**details)
+    if version == 0:
+        del fields["rebalance_timeout"]
+    answer = await client.ask("join_group", version, **fields)
+    if int(answer.error_code) == 79:
+        fields["member_id"] = answer.member_id
+        answer = await client.ask("join_group", version, **fields)
+    assert int(answer.error_code) == 0
+    return answer
+
+
+async def synced(client: Client, version: int, member: Any) -> Any:
+    """Sync as the leader, with an assignment of its own."""
+    types = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
+    return await client.ask(
+        "sync_group",
+        version,
+        group_id="g",
+        generation_id=member.generation_id,
+        member_id=member.member_id,
+        assignments=[{"member_id": member.member_id, "assignment": b"mine"}],
+        **types,
+    )
+
+
+async def committed(client: Client, version: int = 9, **details: Any) -> int:
+    """Commit offset 7 of t-0 as nobody; the error."""
+    part = {"partition_index": 0, "committed_offset": 7, "committed_metadata": "m"}
+    if "epoch" in details:
+        part["committed_leader_epoch"] = details.pop("epoch")
+    answer = await client.ask(
+        "offset_commit",
+        version,
+        group_id="g",
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        topics=[{"name": "t", "partitions": [part]}],
+        **details,
+    )
+    return int(answer.topics[0].partitions[0].error_code)
+
+
+@pytest.mark.parametrize("version", range(10))
+async def test_joining_in_every_version(version: int) -> None:
+    """The leader is told who is there, with the metadata byte for byte."""
+    async with connected(**AT_ONCE) as (broker, client):
+        metadata = [{"name": "range", "metadata": b"\x00meta"}]
+        details: dict[str, Any] = {"protocols": metadata}
+        if version >= 5:
+            details["group_instance_id"] = "i"
+        if version >= 8:
+            details["reason"] = "why not"
+        answer = await joined(client, version, **details)
+        assert (answer.generation_id, answer.protocol_name) == (1, "range")
+        assert answer.leader == answer.member_id
+        (member,) = answer.members
+        assert (member.member_id, member.metadata) == (answer.member_id, b"\x00meta")
+        if version >= 5:
+            assert member.group_instance_id == "i"
+        if version >= 7:
+            assert answer.protocol_type == "consumer"
+        (group,) = await broker.groups()
+        assert [one.client_host for one in group.members] == ["/memory"]
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_syncing_and_heartbeats_in_every_version(version: int) -> None:
+    """The assignment comes back as it was given, and the member is alive."""
+    async with connected(**AT_ONCE) as (_, client):
+        member = await joined(client, 4)
+        answer = await synced(client, version, member)
+        assert (int(answer.error_code), answer.assignment) == (0, b"mine")
+        beat = {
+            "group_id": "g",
+            "generation_id": member.generation_id,
+            "member_id": member.member_id,
+        }
+        answer = await client.ask("heartbeat", min(version, 4), **beat)
+        assert int(answer.error_code) == 0
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_leaving_in_every_version(version: int) -> None:
+    """Before version 3 one member leaves and its error is the answer's; later there are several."""
+    async with connected(**AT_ONCE) as (broker, client):
+        member = await joined(client, 4)
+        if version < 3:
+            codes = []
+            for member_id in (member.member_id, "stranger"):
+                answer = await client.ask("leave_group", version, group_id="g", member_id=member_id)
+                codes.append(int(answer.error_code))
+        else:
+            leavers = [{"member_id": member.member_id}, {"member_id": "stranger"}]
+            answer = await client.ask("leave_group", version, group_id="g", members=leavers)
+            assert int(answer.error_code) == 0
+            codes = [int(one.error_code) for one in answer.members]
+        assert codes == [0, 25]
+        assert [group.state for group in await broker.groups()] == ["Empty"]
+
+
+@pytest.mark.parametrize("version", range(2, 10))
+async def test_committing_in_every_version(version: int) -> None:
+    """The offset is kept with its metadata, and its leader epoch where the version has one."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        epoch = {"epoch": 3} if version >= 6 else {}
+        assert await committed(client, version, **epoch) == 0
+        expected = OffsetAndMetadata(7, 3 if version >= 6 else -1, "m")
+        assert await broker.committed("g") == {TP: expected}
+
+
+async def test_a_retention_time_is_heard() -> None:
+    """In versions 2 to 4 a commit says how long it is kept; -1 leaves it to the broker."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        for retention in (timedelta(milliseconds=-1), timedelta(hours=1)):
+            assert await committed(client, 4, retention_time=retention) == 0
+
+
+async def fetched(client: Client, version: int, topics: Any) -> list[Any]:
+    """The committed offsets of group g, flat."""
+    if version >= 8:
+        answer = await client.ask(
+            "offset_fetch", version, groups=[{"group_id": "g", "topics": topics}]
+        )
+        (group,) = answer.groups
+        assert (group.group_id, int(group.error_code)) == ("g", 0)
+        found = group.topics
+    else:
+        found = (await client.ask("offset_fetch", version, group_id="g", topics=topics)).topics
+    return [(topic.name, one) for topic in found for one in topic.partitions]
+
+
+@pytest.mark.parametrize("version", range(1, 10))
+async def test_fetching_offsets_in_every_version(version: int) -> None:
+    """A committed offset, and -1 for a partition that has none; null asks for all there are."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t", 2)
+        await committed(client, epoch=3)
+        asked = [{"name": "t", "partition_indexes": (0, 1)}]
+        found = await fetched(client, version, asked)
+        assert [(name, one.partition_index, one.committed_offset) for name, one in found] == [
+            ("t", 0, 7),
+            ("t", 1, -1),
+        ]
+        assert found[0][1].metadata == "m"
+        if version >= 5:
+            assert found[0][1].committed_leader_epoch == 3
+        if version >= 2:
+            everything = await fetched(client, version, None)
+            assert [(name, one.partition_index) for name, one in everything] == [("t", 0)]
+
+
+async def test_offsets_are_deleted() -> None:
+    """OffsetDelete forgets partitions one by one; an unknown group is refused as a whole."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        await committed(client)
+        for group_id, code in (("g", 0), ("nobody", 69)):
+            answer = await client.ask(
+                "offset_delete",
+                0,
+                group_id=group_id,
+                topics=[{"name": "t", "partitions": [{"partition_index": 0}]}],
+            )
+            assert int(answer.error_code) == code
+        assert await broker.committed("g") == {}
+
+
+async def stable(broker: Broker, client: Client) -> str:
+    """A group g with one member that has an assignment; its id."""
+    await broker.create_topic("t")
+    member = await joined(client, 4)
+    await synced(client, 4, member)
+    return str(member.member_id)
+
+
+@pytest.mark.parametrize("version", range(7))
+async def test_groups_are_described_in_every_version(version: int) -> None:
+    """State, protocol and members with metadata and assignment; a missing group is Dead."""
+    async with connected(**AT_ONCE) as (broker, client):
+        member_id = await stable(broker, client)
+        plain = {"include_authorized_operations": False} if version >= 3 else {}
+        answer = await client.ask("describe_groups", version, groups=["g", "nobody"], **plain)
+        group, missing = answer.groups
+        assert (group.group_id, group.group_state) == ("g", "Stable")
+        assert (group.protocol_type, group.protocol_data) == ("consumer", "range")
+        (member,) = group.members
+        assert (member.member_id, member.client_id) == (member_id, "test")
+        assert (member.client_host, member.member_assignment) == ("/memory", b"mine")
+        assert missing.group_state == "Dead"
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_groups_are_listed_in_every_version(version: int) -> None:
+    """Name and type of protocol, later the state and the type of group, with filters."""
+    async with connected(**AT_ONCE) as (broker, client):
+        await stable(broker, client)
+        filters = {}
+        if version >= 4:
+            filters["states_filter"] = ("Stable",)
+        if version >= 5:
+            filters["types_filter"] = ("classic",)
+        (group,) = (await client.ask("list_groups", version, **filters)).groups
+        assert (group.group_id, group.protocol_type) == ("g", "consumer")
+        if version >= 4:
+            assert group.group_state == "Stable"
+            answer = await client.ask("list_groups", 4, states_filter=("Empty",))
+            assert answer.groups == ()
+        if version >= 5:
+            assert group.group_type == "classic"
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_groups_are_deleted_in_every_version(version: int) -> None:
+    """An empty group goes, a missing one is an error of its own."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        await committed(client)
+        answer = await client.ask("delete_groups", version, groups_names=["g", "nobody"])
+        assert {one.group_id: int(one.error_code) for one in answer.results} == {
+            "g": 0,
+            "nobody": 69,
+        }
+        assert await broker.groups() == ()
