@@ -1,0 +1,123 @@
+"""What a row of the recovery table means, read by another reader than kgroup's own.
+
+`expected` says it as `Expect`: the next requests, the wait, what the program sees, how the
+generation ends. Nothing of kgroup's code that follows the table is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, final
+
+import attrs
+
+from kgroup.codes import Code
+from kgroup.errors import (
+    CommitFailedError,
+    CommitUnknownError,
+    KgroupError,
+    StaleGenerationError,
+)
+from kgroup.model import Cause
+from kgroup.recovery import Fault, MemberId, Move, Request, Then, Wait
+from tests.recovery.scene import APIS
+
+KEPT, NONE, ANY = "the same id", "no id", "whatever id"
+FIRST_BACKOFF: Final = 0.1
+JITTER: Final = 0.2
+AT_ONCE: Final = (0.0, 0.0)
+_RUNNING: Final = {Request.HEARTBEAT, Request.COMMIT}
+"""The requests that fail while a generation runs."""
+_WITHOUT_ID: Final = {Request.FIND_COORDINATOR}
+"""The requests whose scene has no member id yet."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Expect:
+    """What has to follow a failure.
+
+    Attributes:
+        wire: the next requests, with whose member id.
+        wait: seconds between the failure and the last of them, at least and at most.
+        fatal: what `next()` raises, exactly; None where it gives a generation.
+        call: what the commit raises.
+        cause: how the generation ends that was running; None where it goes on.
+        only: whether nothing but ``wire`` is ever sent again.
+    """
+
+    wire: Sequence[tuple[str, str]]
+    wait: tuple[float, float] = AT_ONCE
+    fatal: type[KgroupError] | None = None
+    call: type[KgroupError] | None = None
+    cause: Cause | None = None
+    only: bool = False
+
+
+def after_wait(nth: int = 1) -> tuple[float, float]:
+    """The bounds of the nth wait of a series."""
+    wait = FIRST_BACKOFF * 2 ** (nth - 1)
+    return (wait * (1 - JITTER), wait * (1 + JITTER))
+
+
+def expected(request: Request, failure: int | Fault, move: Move, times: int = 1) -> Expect:
+    """What has to follow after so many failures in a row."""
+    wire: list[tuple[str, str]] = []
+    join_id = NONE if move.member_id is MemberId.DROP else KEPT
+    if move.leave and not (request is Request.JOIN and times > 1):
+        wire.append(("leave_group", KEPT))
+    if move.find and request not in (Request.LIST_OFFSETS, Request.METADATA):
+        wire.append(("find_coordinator", ANY))
+    call: type[KgroupError] | None = None
+    cause = move.cause if request in _RUNNING else None
+    if request is Request.COMMIT:
+        call = _raised_by_commit(failure, move)
+    match move.then:
+        case Then.RETRY:
+            again = [("metadata", ANY)] if request is Request.LIST_OFFSETS else []
+            wire += [*again, (APIS[request], KEPT)]
+        case Then.REJOIN | Then.LOST:
+            wire.append(("join_group", join_id))
+        case Then.DRAIN:
+            wire += [("offset_commit", KEPT), ("join_group", join_id)]
+        case Then.FAIL:
+            left = [] if request in _WITHOUT_ID else [("leave_group", KEPT)]
+            return Expect(wire=left, fatal=move.error, call=call, cause=cause, only=True)
+        case Then.IGNORE:
+            wire += [("sync_group", KEPT)] if request is Request.METADATA else []
+        case Then.REFUSE:
+            pass
+    return Expect(wire=wire, wait=_wait(move, times), call=call, cause=cause)
+
+
+def _wait(move: Move, times: int) -> tuple[float, float]:
+    if move.wait is Wait.YES:
+        return after_wait(times)
+    if move.wait is Wait.IF_REPEATED and times > 1:
+        return after_wait(times - 1)
+    return AT_ONCE
+
+
+def _raised_by_commit(failure: int | Fault, move: Move) -> type[KgroupError] | None:
+    if move.then in (Then.LOST, Then.FAIL):
+        return StaleGenerationError
+    if move.then is Then.REFUSE:
+        return CommitUnknownError if failure is Fault.TIMED_OUT else CommitFailedError
+    return None
+
+
+def told(request: Request, failure: int | Fault, move: Move) -> tuple[bool, bool]:
+    """Whether the failure is told as RequestFailed, and whether as CommitRefused."""
+    planned = {
+        (Request.JOIN, Code.MEMBER_ID_REQUIRED),
+        (Request.SYNC, Code.REBALANCE_IN_PROGRESS),
+        (Request.HEARTBEAT, Code.REBALANCE_IN_PROGRESS),
+    }
+    ignored_topic = request is Request.METADATA and move.then is Then.IGNORE
+    if (request, failure) in planned or ignored_topic:
+        return False, False
+    if request is Request.COMMIT and not isinstance(failure, Fault):
+        return move.then is Then.RETRY, move.then is not Then.RETRY
+    if request is Request.COMMIT and failure is Fault.TIMED_OUT:
+        return False, True  # its outcome is unknown
+    return True, False

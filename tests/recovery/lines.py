@@ -1,0 +1,135 @@
+"""The client's side of the wire to a broker in memory: what was sent, and faults of the way.
+
+A fault strikes every request of its API until kgroup has noticed a failure: a connection that
+was found broken is replaced once without anybody being told.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Callable
+from typing import Any, Final, final
+
+import attrs
+import trio
+
+from kgroup.broker.server import Broker
+from kgroup.wire.border import decode_request
+
+_LENGTH: Final = 4
+#: A frame of ten bytes whose correlation id was never asked for.
+_GARBAGE: Final = struct.pack(">iiiH", 10, -77, 0, 0)
+
+
+@final
+class Trouble(enum.Enum):
+    """What can happen to a request on its way."""
+
+    CUT_BEFORE = "the connection ends before the request has arrived"
+    CUT_AFTER = "the connection ends after the request was handled"
+    SILENT_BEFORE = "the request never arrives, and the connection stays"
+    SILENT_AFTER = "the answer never arrives, and the connection stays"
+    GARBAGE = "something else than an answer arrives"
+
+
+_ARRIVES: Final = {Trouble.CUT_AFTER, Trouble.SILENT_AFTER}
+
+
+@final
+@attrs.frozen
+class Sent:
+    """A request as the client gave it to the network."""
+
+    at: float
+    api: str
+    request: Any
+    line: int
+    troubled: bool = False
+
+    @property
+    def member_id(self) -> str | None:
+        """The member id that it names, if it names one."""
+        members = getattr(self.request, "members", None)
+        if members:
+            return str(members[0].member_id)
+        return getattr(self.request, "member_id", None)
+
+
+@final
+@attrs.define(eq=False)
+class _Plan:
+    trouble: Trouble
+    api: str
+    goes_on: Callable[[], bool]
+
+
+@final
+class Lines:
+    """Opens connections to one broker, notes what is sent on them, and troubles them."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._plans: list[_Plan] = []
+        self._opened = 0
+        self._began = trio.current_time()
+        self.sent: list[Sent] = []
+
+    async def open(self, host: str, port: int) -> trio.abc.Stream:
+        """A ``StreamOpener``."""
+        stream = await self._broker.open_stream(host, port)
+        self._opened += 1
+        return _Line(stream, self, self._opened)
+
+    def trouble(self, trouble: Trouble, api: str, goes_on: Callable[[], bool]) -> None:
+        """Let this happen to the API's requests for as long as ``goes_on()``."""
+        self._plans.append(_Plan(trouble, api, goes_on))
+
+    def note(self, frame: bytes, line: int) -> Trouble | None:
+        """Note a request; what happens to it."""
+        decoded = decode_request(frame[_LENGTH:])
+        now = trio.current_time() - self._began
+        planned = (plan for plan in self._plans if plan.api == decoded.api and plan.goes_on())
+        trouble = next((plan.trouble for plan in planned), None)
+        self.sent.append(Sent(now, decoded.api, decoded.entity, line, trouble is not None))
+        return trouble
+
+
+@final
+class _Line(trio.abc.Stream):
+    """One connection."""
+
+    def __init__(self, inner: trio.abc.Stream, lines: Lines, number: int) -> None:
+        self._inner = inner
+        self._lines = lines
+        self._number = number
+        self._trouble: Trouble | None = None
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        self._trouble = self._lines.note(bytes(data), self._number)
+        if self._trouble is Trouble.CUT_BEFORE:
+            await trio.aclose_forcefully(self._inner)
+            raise trio.BrokenResourceError
+        if self._trouble is None or self._trouble in _ARRIVES:
+            await self._inner.send_all(data)
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        if self._trouble is None:
+            return bytes(await self._inner.receive_some(max_bytes))
+        if self._trouble is Trouble.GARBAGE:
+            self._trouble = None
+            await trio.lowlevel.checkpoint()
+            return _GARBAGE
+        if self._trouble in _ARRIVES:
+            await self._inner.receive_some(max_bytes)
+        if self._trouble is Trouble.CUT_AFTER:
+            await trio.aclose_forcefully(self._inner)
+            raise trio.BrokenResourceError
+        await trio.sleep_forever()
+        raise AssertionError
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self._inner.wait_send_all_might_not_block()
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()

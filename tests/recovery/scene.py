@@ -1,0 +1,237 @@
+"""One member, one request that fails, and everything that follows on the wire and in the program.
+
+For each request of the recovery table there is a scene in which a member sends it; the failure is
+given to it there, once or several times in a row, and what came of it is an `Outcome`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, final
+
+import attrs
+import trio
+
+from kgroup.events import Event, RequestFailed
+from kgroup.generation.generation import Generation
+from kgroup.group import ConsumerGroup
+from kgroup.model import End
+from kgroup.recovery import Fault, Request
+from kgroup.testing.memory import memory_environment
+from tests.group.world import P0, World, world
+from tests.recovery.lines import Lines, Sent, Trouble
+
+APIS: Final = {
+    Request.FIND_COORDINATOR: "find_coordinator",
+    Request.JOIN: "join_group",
+    Request.SYNC: "sync_group",
+    Request.HEARTBEAT: "heartbeat",
+    Request.COMMIT: "offset_commit",
+    Request.FETCH_OFFSETS: "offset_fetch",
+    Request.LEAVE: "leave_group",
+    Request.LIST_OFFSETS: "list_offsets",
+    Request.METADATA: "metadata",
+}
+#: What each fault of the way can look like.
+TROUBLES: Final = {
+    Fault.LOST: (Trouble.CUT_BEFORE, Trouble.CUT_AFTER),
+    Fault.TIMED_OUT: (Trouble.SILENT_BEFORE, Trouble.SILENT_AFTER),
+    Fault.GARBLED: (Trouble.GARBAGE,),
+}
+Failure = int | Trouble
+#: What is never answered is given up well within the session, and no watcher asks in between.
+QUICK: Final[dict[str, object]] = {
+    "session_timeout": 60.0,
+    "rebalance_timeout": 10.0,
+    "request_timeout": 4.0,
+    "watch_partition_changes": False,
+}
+
+
+@final
+class Scene:
+    """A world with one member in it, whose wire is watched."""
+
+    def __init__(self, here: World, **settings: object) -> None:
+        self.here = here
+        self.lines = Lines(here.broker)
+        self.told: list[tuple[float, Event]] = []
+        self.settings = settings
+
+    def group(self, **settings: object) -> ConsumerGroup:
+        """The member."""
+        environment = attrs.evolve(
+            memory_environment(self.here.broker, seed=3), open_stream=self.lines.open
+        )
+
+        def tell(event: Event) -> None:
+            self.told.append((self.here.now, event))
+
+        return ConsumerGroup(
+            self.here.config(**{**self.settings, **settings}),
+            environment=environment,
+            on_event=tell,
+        )
+
+    def fail(self, request: Request, failure: Failure, times: int = 1) -> None:
+        """Let the next requests fail, as often as told."""
+        api = APIS[request]
+        if isinstance(failure, Trouble):
+            before = len(self.failures(request))
+            self.lines.trouble(failure, api, lambda: len(self.failures(request)) < before + times)
+        else:
+            self.here.broker.inject(api, failure, times=times)
+
+    def failures(self, request: Request) -> list[tuple[float, RequestFailed]]:
+        """The failures of a request that were told."""
+        return [
+            (at, event)
+            for at, event in self.told
+            if isinstance(event, RequestFailed) and event.request == request.value
+        ]
+
+    def events(self, kind: type[Event]) -> list[Any]:
+        """The events of one kind."""
+        return [event for _, event in self.told if isinstance(event, kind)]
+
+
+@final
+@attrs.define
+class Outcome:
+    """What followed a failure.
+
+    Attributes:
+        scene: where it happened.
+        member_id: the member's id before the failure.
+        generation: the generation in which it happened, if there was one.
+        end: the end of that generation, as seen before the member closed.
+        again: the generation that `next()` gave after it, if it did.
+        fatal: what `next()` raised instead.
+        call: what the call that failed raised to the program (a commit), or None.
+        since: the index in ``scene.lines.sent`` from which on it could happen.
+        until: the index where the closing began.
+    """
+
+    scene: Scene
+    member_id: str = ""
+    generation: Generation | None = None
+    end: End | None = None
+    again: Generation | None = None
+    fatal: Exception | None = None
+    call: Exception | None = None
+    since: int = 0
+    until: int = 0
+
+    def sent(self, *, closing: bool) -> Sequence[Sent]:
+        """What was sent since the failure could happen, with or without the closing."""
+        return self.scene.lines.sent[self.since : None if closing else self.until]
+
+
+@contextmanager
+def _caught(keep: Callable[[Exception], None]) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 # the test looks at it
+        keep(error)
+
+
+async def _next(group: ConsumerGroup, outcome: Outcome) -> None:
+    with _caught(lambda error: setattr(outcome, "fatal", error)), trio.fail_after(300):
+        outcome.again = await group.next()
+
+
+async def _in_first_join(
+    group: ConsumerGroup, outcome: Outcome, strike: Callable[[], None]
+) -> None:
+    """The failure happens on the way to the first generation."""
+    strike()
+    await _next(group, outcome)
+    if outcome.again is not None and outcome.again.assignment:
+        # A position that no leader told in time is looked for when it is first read.
+        with trio.fail_after(300):
+            await anext(outcome.again.records(), None)
+
+
+async def _in_second_join(
+    group: ConsumerGroup, outcome: Outcome, strike: Callable[[], None]
+) -> None:
+    """The failure happens to a member that has an id and joins again."""
+    outcome.generation = first = await group.next()
+    outcome.member_id = first.member_id
+    first.start_soon(trio.sleep, 10)  # long enough for no back-off of its own to follow
+    await first.ending.wait()
+    outcome.since = len(outcome.scene.lines.sent)
+    strike()
+    await _next(group, outcome)
+
+
+async def _while_running(
+    group: ConsumerGroup, outcome: Outcome, strike: Callable[[], None]
+) -> None:
+    """The failure happens to a heartbeat."""
+    outcome.generation = first = await group.next()
+    outcome.member_id = first.member_id
+    await trio.sleep(10)
+    outcome.since = len(outcome.scene.lines.sent)
+    strike()
+    with trio.move_on_after(25):
+        await first.ending.wait()
+    outcome.end = first.end
+    if first.end is not None:
+        if first.end.can_commit:
+            await first.commit({P0: 1})
+        await _next(group, outcome)
+
+
+async def _while_committing(
+    group: ConsumerGroup, outcome: Outcome, strike: Callable[[], None]
+) -> None:
+    """The failure happens to a commit."""
+    outcome.generation = first = await group.next()
+    outcome.member_id = first.member_id
+    await trio.sleep(10)
+    outcome.since = len(outcome.scene.lines.sent)
+    strike()
+    with _caught(lambda error: setattr(outcome, "call", error)):
+        await first.commit({P0: 1})
+    outcome.end = first.end
+    if first.end is not None:
+        await _next(group, outcome)
+
+
+async def _while_leaving(
+    group: ConsumerGroup, outcome: Outcome, strike: Callable[[], None]
+) -> None:
+    """The failure happens to the leave."""
+    outcome.generation = first = await group.next()
+    outcome.member_id = first.member_id
+    strike()
+
+
+Act = Callable[[ConsumerGroup, Outcome, Callable[[], None]], Awaitable[None]]
+
+_ACTS: Final[dict[Request, Act]] = {
+    Request.FIND_COORDINATOR: _in_first_join,
+    Request.JOIN: _in_second_join,
+    Request.SYNC: _in_second_join,
+    Request.HEARTBEAT: _while_running,
+    Request.COMMIT: _while_committing,
+    Request.FETCH_OFFSETS: _in_second_join,
+    Request.LEAVE: _while_leaving,
+    Request.LIST_OFFSETS: _in_first_join,
+    Request.METADATA: _in_first_join,
+}
+
+
+async def play(request: Request, failure: Failure, times: int = 1, **settings: object) -> Outcome:
+    """Let a request fail, and see what follows until the group is closed."""
+    async with world() as here:
+        await here.append(3)
+        scene = Scene(here, **{**QUICK, **settings})
+        outcome = Outcome(scene)
+        with _caught(lambda error: setattr(outcome, "fatal", error)):
+            async with scene.group() as group:
+                await _ACTS[request](group, outcome, lambda: scene.fail(request, failure, times))
+                outcome.until = len(scene.lines.sent)
+        return outcome

@@ -1,0 +1,301 @@
+"""The recovery table, row by row: what follows each failure on the wire and in the program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import attrs
+import pytest
+from trio.testing import MockClock
+
+from kgroup.codes import Code, code_name
+from kgroup.errors import (
+    CommitFailedError,
+    CommitUnknownError,
+    FencedInstanceError,
+    GroupFullError,
+    InconsistentProtocolError,
+    StaleGenerationError,
+)
+from kgroup.events import CommitRefused, GenerationEnded, TopicsMissing
+from kgroup.generation.states import State
+from kgroup.model import Cause
+from kgroup.recovery import MOVES, OTHERWISE, Fault, Move, Request, Then
+from tests.recovery.expected import (
+    ANY,
+    AT_ONCE,
+    KEPT,
+    NONE,
+    Expect,
+    after_wait,
+    expected,
+    told,
+)
+from tests.recovery.lines import Sent, Trouble
+from tests.recovery.scene import APIS, TROUBLES, Failure, Outcome, play
+
+UNNAMED = (41, 9999)
+"""A code of Kafka's that has nothing to do with groups, and one that no Kafka has yet."""
+
+
+def rows() -> Iterator[tuple[Request, int | Fault, Move]]:
+    """Every row of every request, and codes that no row names."""
+    for request in Request:
+        for failure, move in MOVES[request].items():
+            yield request, failure, move
+        for code in UNNAMED:
+            yield request, code, OTHERWISE[request]
+
+
+def forms(failure: int | Fault) -> Sequence[Failure]:
+    """The ways in which a failure can come about."""
+    return TROUBLES[failure] if isinstance(failure, Fault) else (int(failure),)
+
+
+def name_of(request: Request, form: Failure) -> str:
+    """The name of a test."""
+    what = form.name if isinstance(form, Trouble) else code_name(form)
+    return f"{request.value}-{what}"
+
+
+ONCE = [
+    pytest.param(request, failure, form, move, id=name_of(request, form))
+    for request, failure, move in rows()
+    for form in forms(failure)
+]
+TWICE = [
+    pytest.param(request, failure, form, move, id=name_of(request, form))
+    for request, failure, move in rows()
+    for form in forms(failure)[:1]
+    if move.then in (Then.RETRY, Then.REJOIN)
+]
+
+
+@attrs.frozen
+class After:
+    """What followed the last of the failing requests."""
+
+    failed: Sent
+    at: float
+    sent: Sequence[Sent]
+    id_before: str
+
+
+def after_failure(outcome: Outcome, request: Request, times: int, *, closing: bool) -> After:
+    """Find the failing request, and what of interest was sent after it."""
+    sent = outcome.sent(closing=closing)
+    mine = [n for n, it in enumerate(sent) if it.api == APIS[request]]
+    troubled = [n for n in mine if sent[n].troubled]
+    last = troubled[-1] if troubled else mine[times - 1]
+    failed = sent[last]
+    told_at = [at for at, _ in outcome.scene.failures(request)]
+    at = told_at[times - 1] if troubled and told_at else failed.at
+    ids = [it.member_id for it in outcome.scene.lines.sent if it.at <= failed.at and it.member_id]
+    uninteresting = {"api_versions", "heartbeat", "metadata"} - {APIS[request]}
+    if request is Request.LIST_OFFSETS:
+        uninteresting.discard("metadata")
+    following = [it for it in sent[last + 1 :] if it.api not in uninteresting]
+    before = failed.member_id if failed.member_id is not None else (ids[-1] if ids else "")
+    return After(failed, at, following, before)
+
+
+def check(outcome: Outcome, request: Request, expect: Expect, times: int = 1) -> None:
+    """Hold what happened to what had to."""
+    ends = request is Request.LEAVE or expect.only
+    after = after_failure(outcome, request, times, closing=ends)
+    wire = list(expect.wire)
+    sent = after.sent
+    if request is Request.HEARTBEAT and wire[-1][0] != "heartbeat":
+        sent = [it for it in sent if it.api != "heartbeat"]
+    assert [it.api for it in sent[: len(wire)]] == [api for api, _ in wire]
+    for it, (_, whose) in zip(sent, wire, strict=False):
+        if whose == KEPT and it.member_id is not None:
+            assert it.member_id == after.id_before
+        elif whose == NONE:
+            assert it.member_id == ""
+    if expect.only or not wire:
+        assert len(sent) == len(wire)
+    if wire and not expect.only:
+        waited = sent[len(wire) - 1].at - after.at
+        least, most = expect.wait
+        assert least - 1e-9 <= waited <= most + 1e-9
+    assert type(outcome.fatal) is (expect.fatal or type(None))
+    assert type(outcome.call) is (expect.call or type(None))
+    assert (outcome.end and outcome.end.cause) is expect.cause
+
+
+def check_events(
+    outcome: Outcome,
+    request: Request,
+    failure: int | Fault,
+    form: Failure,
+    move: Move,
+    times: int = 1,
+) -> None:
+    """Each failure is told once, with what follows."""
+    failed, refused = told(request, failure, move)
+    events = outcome.scene.failures(request)
+    if form in (Trouble.CUT_AFTER, Trouble.SILENT_AFTER):
+        events = events[:times]  # sent again, it may meet what it did the first time
+    assert [event.next_move for _, event in events] == [str(move)] * (times if failed else 0)
+    assert len(outcome.scene.events(CommitRefused)) == (1 if refused else 0)
+
+
+@pytest.mark.parametrize(("request_", "failure", "form", "move"), ONCE)
+async def test_a_row(
+    autojump_clock: MockClock, request_: Request, failure: int | Fault, form: Failure, move: Move
+) -> None:
+    """After the failure come the row's requests, wait, end and errors, and nothing else."""
+    outcome = await play(request_, form)
+    check(outcome, request_, expected(request_, failure, move))
+    check_events(outcome, request_, failure, form, move)
+    if (
+        move.then is Then.RETRY
+        and outcome.generation is not None
+        and request_
+        in (
+            Request.HEARTBEAT,
+            Request.COMMIT,
+        )
+    ):
+        ended = outcome.scene.events(GenerationEnded)
+        assert [event.end.cause for event in ended] == [Cause.CLOSED]
+    if outcome.again is not None:
+        assert outcome.again.state is State.ENDED  # by now it is closed
+
+
+@pytest.mark.parametrize(("request_", "failure", "form", "move"), TWICE)
+async def test_a_row_twice(
+    autojump_clock: MockClock, request_: Request, failure: int | Fault, form: Failure, move: Move
+) -> None:
+    """After the second failure in a row the wait is the row's for a repetition."""
+    outcome = await play(request_, form, times=2)
+    check(outcome, request_, expected(request_, failure, move, 2), times=2)
+    check_events(outcome, request_, failure, form, move, 2)
+
+
+JOIN_AGAIN = ("join_group", KEPT)
+JOIN_ANEW = ("join_group", NONE)
+FIND = ("find_coordinator", ANY)
+LEAVE = ("leave_group", KEPT)
+
+#: The rows that matter most, written down from Kafka's ``AbstractCoordinator`` and
+#: ``ConsumerCoordinator`` and not from kgroup's table.
+BY_KAFKA = [
+    # JoinGroupResponseHandler.
+    (Request.JOIN, Code.MEMBER_ID_REQUIRED, Expect(wire=[JOIN_AGAIN])),
+    (Request.JOIN, Code.UNKNOWN_MEMBER_ID, Expect(wire=[JOIN_ANEW])),
+    (Request.JOIN, Code.COORDINATOR_LOAD_IN_PROGRESS, Expect(wire=[JOIN_AGAIN], wait=after_wait())),
+    (Request.JOIN, Code.NOT_COORDINATOR, Expect(wire=[FIND, JOIN_AGAIN])),
+    (
+        Request.JOIN,
+        Code.FENCED_INSTANCE_ID,
+        Expect(wire=[LEAVE], fatal=FencedInstanceError, only=True),
+    ),
+    (
+        Request.JOIN,
+        Code.INCONSISTENT_GROUP_PROTOCOL,
+        Expect(wire=[LEAVE], fatal=InconsistentProtocolError, only=True),
+    ),
+    (
+        Request.JOIN,
+        Code.GROUP_MAX_SIZE_REACHED,
+        Expect(wire=[LEAVE], fatal=GroupFullError, only=True),
+    ),
+    # SyncGroupResponseHandler: an illegal generation keeps the id, an unknown member loses it.
+    (Request.SYNC, Code.REBALANCE_IN_PROGRESS, Expect(wire=[JOIN_AGAIN])),
+    (Request.SYNC, Code.ILLEGAL_GENERATION, Expect(wire=[JOIN_AGAIN])),
+    (Request.SYNC, Code.UNKNOWN_MEMBER_ID, Expect(wire=[JOIN_ANEW])),
+    (Request.SYNC, Code.NOT_COORDINATOR, Expect(wire=[FIND, JOIN_AGAIN])),
+    # HeartbeatResponseHandler.
+    (
+        Request.HEARTBEAT,
+        Code.REBALANCE_IN_PROGRESS,
+        Expect(wire=[("offset_commit", KEPT), JOIN_AGAIN], cause=Cause.REBALANCE),
+    ),
+    (
+        Request.HEARTBEAT,
+        Code.ILLEGAL_GENERATION,
+        Expect(wire=[JOIN_AGAIN], cause=Cause.MEMBERSHIP_LOST),
+    ),
+    (
+        Request.HEARTBEAT,
+        Code.UNKNOWN_MEMBER_ID,
+        Expect(wire=[JOIN_ANEW], cause=Cause.MEMBERSHIP_LOST),
+    ),
+    (
+        Request.HEARTBEAT,
+        Code.FENCED_INSTANCE_ID,
+        Expect(wire=[LEAVE], fatal=FencedInstanceError, cause=Cause.FENCED, only=True),
+    ),
+    (Request.HEARTBEAT, Code.NOT_COORDINATOR, Expect(wire=[FIND, ("heartbeat", KEPT)])),
+    # OffsetCommitResponseHandler.
+    (
+        Request.COMMIT,
+        Code.ILLEGAL_GENERATION,
+        Expect(wire=[JOIN_AGAIN], call=StaleGenerationError, cause=Cause.MEMBERSHIP_LOST),
+    ),
+    (
+        Request.COMMIT,
+        Code.UNKNOWN_MEMBER_ID,
+        Expect(wire=[JOIN_ANEW], call=StaleGenerationError, cause=Cause.MEMBERSHIP_LOST),
+    ),
+    (
+        Request.COMMIT,
+        Code.FENCED_INSTANCE_ID,
+        Expect(
+            wire=[LEAVE],
+            fatal=FencedInstanceError,
+            call=StaleGenerationError,
+            cause=Cause.FENCED,
+            only=True,
+        ),
+    ),
+    (Request.COMMIT, Code.NOT_COORDINATOR, Expect(wire=[FIND, ("offset_commit", KEPT)])),
+    (Request.COMMIT, Code.OFFSET_METADATA_TOO_LARGE, Expect(wire=[], call=CommitFailedError)),
+    (Request.COMMIT, Fault.TIMED_OUT, Expect(wire=[], call=CommitUnknownError)),
+    # OffsetFetchResponseHandler, and KIP-447.
+    (
+        Request.FETCH_OFFSETS,
+        Code.UNSTABLE_OFFSET_COMMIT,
+        Expect(wire=[("offset_fetch", KEPT)], wait=after_wait()),
+    ),
+    (Request.FETCH_OFFSETS, Code.NOT_COORDINATOR, Expect(wire=[FIND, ("offset_fetch", KEPT)])),
+    # FindCoordinatorResponseHandler: asked again after the back-off.
+    (
+        Request.FIND_COORDINATOR,
+        Code.COORDINATOR_NOT_AVAILABLE,
+        Expect(wire=[FIND], wait=after_wait()),
+    ),
+    # LeaveGroupResponseHandler: nobody waits for a member that is not known.
+    (Request.LEAVE, Code.UNKNOWN_MEMBER_ID, Expect(wire=[], wait=AT_ONCE)),
+]
+
+
+@pytest.mark.parametrize(
+    ("request_", "failure", "expect"),
+    [
+        pytest.param(request, failure, expect, id=f"{request.value}-{failure.name}")
+        for request, failure, expect in BY_KAFKA
+    ],
+)
+async def test_what_kafka_s_own_client_does(
+    autojump_clock: MockClock, request_: Request, failure: Code | Fault, expect: Expect
+) -> None:
+    """Where the outcome matters most, the table says what Kafka's own client does."""
+    for form in forms(failure):
+        check(await play(request_, form), request_, expect)
+
+
+async def test_a_missing_topic_is_told_and_empties_no_other(
+    autojump_clock: MockClock,
+) -> None:
+    """A topic that the brokers do not know is told of; the group goes on with the others."""
+    outcome = await play(
+        Request.METADATA, Code.UNKNOWN_TOPIC_OR_PARTITION, topics=["topic", "absent"]
+    )
+    assert next(event.topics for event in outcome.scene.events(TopicsMissing)) == (
+        "absent",
+        "topic",
+    )
+    assert outcome.again is not None
