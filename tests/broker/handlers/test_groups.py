@@ -9,6 +9,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import trio
+import trio.testing
 
 from kgroup.broker import Broker
 from kgroup.model import OffsetAndMetadata, TopicPartition
@@ -100,6 +102,28 @@ async def test_syncing_and_heartbeats_in_every_version(version: int) -> None:
         }
         answer = await client.ask("heartbeat", min(version, 4), **beat)
         assert int(answer.error_code) == 0
+
+
+async def test_a_sync_sent_again_is_answered_once(autojump_clock: trio.testing.MockClock) -> None:
+    """Of two copies of a parked Sync only the later is answered, as in Kafka."""
+    async with connected() as (broker, leader):
+        older, later = [await Client.open(broker, "follower") for _ in range(2)]
+        leads = await leader.ask("join_group", 4, **join())
+        follows = await older.ask("join_group", 4, **join())
+        await leader.send("join_group", 4, **join(member_id=leads.member_id))
+        await trio.testing.wait_all_tasks_blocked()
+        await older.ask("join_group", 4, **join(member_id=follows.member_id))
+        await leader.answer("join_group", 4)
+        sync = {"group_id": "g", "generation_id": 1, "assignments": []}
+        for client in (older, later):
+            await client.send("sync_group", 4, **sync, member_id=follows.member_id)
+            await trio.testing.wait_all_tasks_blocked()
+        sync["assignments"] = [{"member_id": follows.member_id, "assignment": b"yours"}]
+        await leader.ask("sync_group", 4, **sync, member_id=leads.member_id)
+        assert (await later.answer("sync_group", 4)).assignment == b"yours"
+        with trio.move_on_after(60) as scope:
+            await older.frame()
+        assert scope.cancelled_caught
 
 
 @pytest.mark.parametrize("version", range(6))
