@@ -137,10 +137,12 @@ class Generation:
         return self._lifecycle.start_work(fn, args)
 
     async def wait_ended(self) -> End:
-        """Wait until every task of the generation has ended; returns why."""
-        await self._lifecycle.ended.wait()
-        assert self._lifecycle.why is not None  # nothing ends without a cause
-        return self._lifecycle.why
+        """Wait until every task of the generation has ended; returns why.
+
+        In the loop's body it says that the body has nothing more to do than that. A task of the
+        generation's own would wait for itself, until the drain's deadline.
+        """
+        return await self._lifecycle.wait_ended()
 
     def scope(self) -> AbstractContextManager[None]:
         """A block for work in the loop's body: ``with generation.scope(): ...``.

@@ -60,7 +60,7 @@ class Lifecycle:
         self._life = Life()
         self._nursery: trio.Nursery | None = None
         self._working = 0
-        self._body = False
+        self._body: trio.lowlevel.Task | None = None
         self._changed = trio.Event()
         self._bodies: set[trio.CancelScope] = set()
         self.ending = trio.Event()
@@ -129,13 +129,27 @@ class Lifecycle:
         self._wake()
 
     def hold_body(self) -> None:
-        """The loop's body has the generation: what it does is work of it."""
-        self._body = True
+        """The loop's body, this task, has the generation: what it does is work of it."""
+        self._body = trio.lowlevel.current_task()
 
     def release_body(self) -> None:
         """The loop's body is done with the generation."""
-        self._body = False
+        self._body = None
         self._wake()
+
+    async def wait_ended(self) -> End:
+        """Wait until all is over. The drain does not wait for a body that does nothing but that."""
+        body = self._body
+        if body is trio.lowlevel.current_task():
+            self.release_body()
+        else:
+            body = None
+        try:
+            await self.ended.wait()
+        finally:
+            self._body = self._body or body
+        assert self.why is not None  # nothing ends without a cause
+        return self.why
 
     @contextmanager
     def scope(self) -> Iterator[None]:
@@ -180,7 +194,7 @@ class Lifecycle:
         assert self.why is not None  # DRAINING is only reached by an end
         self._hooks.draining(self.why, limit)
         with trio.move_on_at(deadline):
-            while (self._working or self._body) and self.state is State.DRAINING:
+            while (self._working or self._body is not None) and self.state is State.DRAINING:
                 await self._changed.wait()
         self.cut_short = bool(self._working)
         # From here on a commit is refused as stale: the Join may be on its way.

@@ -1,0 +1,48 @@
+"""`Generation.wait_ended` in the loop's body: it asks for nothing, so nothing waits for it."""
+
+from __future__ import annotations
+
+import trio
+from trio.testing import MockClock
+
+from kgroup.generation.states import State
+from kgroup.model import Cause
+from tests.group.world import P0, world
+
+
+async def test_a_body_that_waits_for_the_end_does_not_hold_the_drain(
+    autojump_clock: MockClock,
+) -> None:
+    """The drain is over as soon as the tasks are, and the group joins when next() is called."""
+    async with world() as here, here.group(drain_timeout=20.0) as group:
+
+        async def returns() -> None:
+            await trio.sleep(1)
+
+        generation = await group.next()
+        generation.start_soon(returns)
+        began = here.now
+        end = await generation.wait_ended()
+        assert end.cause is Cause.TASK_RETURNED
+        assert here.now - began < 2
+        joins = len(here.asked("join_group"))
+        await trio.sleep(30)
+        assert len(here.asked("join_group")) == joins
+        assert (await group.next()).epoch == generation.epoch + 1
+
+
+async def test_a_body_that_waited_in_vain_counts_again(autojump_clock: MockClock) -> None:
+    """After a wait that was cancelled, the body's own work is waited for as before."""
+    async with world() as here, here.group(drain_timeout=20.0) as group:
+        generation = await group.next()
+        with trio.move_on_after(1):
+            await generation.wait_ended()
+
+        async def returns() -> None:
+            await trio.sleep(1)
+
+        generation.start_soon(returns)
+        await trio.sleep(5)
+        assert generation.state is State.DRAINING
+        await generation.commit({P0: 0})
+        assert await here.committed() == {P0: 0}
