@@ -58,7 +58,9 @@ class ConsumerGroup:
 
     Leaving the block, by its end, by ``break``, by `aclose` or by an exception, lets the tasks of
     the generation finish what they hold (the drain), and leaves the group. Cancellation from
-    outside does not drain, and still leaves the group.
+    outside does not drain, and still leaves the group; nor does a ``KeyboardInterrupt`` that hits a
+    task, or a second one (``restrict_keyboard_interrupt_to_checkpoints`` of ``trio.run`` keeps it
+    out of tasks).
 
     Args:
         config: all settings.
@@ -226,21 +228,23 @@ class ConsumerGroup:
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[None]:
-        body_error: Exception | None = None
+        body_error: BaseException | None = None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._manage)
             try:
                 with self._body:
                     yield
-            # Kept until the generation has drained and the member has left.
-            except Exception as error:  # noqa: BLE001
+            except BaseException as error:
+                if _cuts_off(error):
+                    raise
+                # Kept until the generation has drained and the member has left.
                 body_error = error
             self._inside = False
             self.release()
             self.shutdown("the block was left" if body_error is None else f"{body_error!r}")
         if self._errors:
             errors = [*self._errors, *([body_error] if body_error is not None else [])]
-            raise ExceptionGroup(f"tasks of group {self._config.group_id!r} failed", errors)
+            raise BaseExceptionGroup(f"tasks of group {self._config.group_id!r} failed", errors)
         if body_error is not None:
             raise body_error
         if self._fatal is not None and not self._fatal_told:
@@ -340,3 +344,11 @@ class ConsumerGroup:
     def _wake(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
+
+
+def _cuts_off(error: BaseException) -> bool:
+    """Whether it is, or holds, a cancellation from outside, which does not wait for a drain."""
+    ends_at_once = (trio.Cancelled, GeneratorExit)
+    if isinstance(error, BaseExceptionGroup):
+        return error.subgroup(ends_at_once) is not None
+    return isinstance(error, ends_at_once)
