@@ -128,12 +128,21 @@ class TopicsMissing(Event):
 
 @attrs.frozen(kw_only=True)
 class OffsetReset(Event):
-    """A position was decided by ``auto_offset_reset``."""
+    """A position was decided by ``auto_offset_reset``.
 
-    level: ClassVar[int] = logging.WARNING
+    Attributes:
+        skipped: whether a position that there was is not in the log: records are gone.
+    """
+
     partition: TopicPartition
     offset: int
     reason: str
+    skipped: bool
+
+    @property
+    def severity(self) -> int:
+        """INFO at a group's first start, WARNING where records are gone."""
+        return logging.WARNING if self.skipped else logging.INFO
 
     def words(self) -> str:
         """See ``Event``."""
@@ -323,4 +332,4 @@ class HandlerOutstayed(Event):
 
 def severity(event: Event) -> int:
     """The ``logging`` level of an event."""
-    return event.severity if isinstance(event, GenerationEnded) else event.level
+    return event.severity if isinstance(event, OffsetReset | GenerationEnded) else event.level

@@ -64,7 +64,7 @@ class Starts:
         if missing and self._rule is not Rule.ERROR:
             with trio.move_on_after(EAGER):
                 self._found = await self._positions.without_commit(missing)
-        self._tell(self._found)
+        self._tell(self._found, skipped=False)
         known |= {name: start.offset for name, start in self._found.items()}
         self._unlocated = set(partitions) - known.keys()
         return known
@@ -100,13 +100,17 @@ class Starts:
             self._unlocated.discard(name)
             floors.move(name, start.offset)
             self._seek(name, start.offset)
-        self._tell(starts)
+        self._tell(starts, skipped=error is not None)
         await self._commit(starts, committer)
 
-    def _tell(self, starts: Mapping[TopicPartition, Start]) -> None:
+    def _tell(self, starts: Mapping[TopicPartition, Start], *, skipped: bool) -> None:
         for name, start in sorted(starts.items()):
             self._reporter.tell(
-                OffsetReset, partition=name, offset=start.offset, reason=start.reason
+                OffsetReset,
+                partition=name,
+                offset=start.offset,
+                reason=start.reason,
+                skipped=skipped,
             )
 
     async def _commit(self, starts: Mapping[TopicPartition, Start], committer: Committer) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import signal
 from itertools import pairwise
 
 import pytest
@@ -10,7 +12,7 @@ import trio.testing
 from trio.testing import MockClock
 
 from kgroup.errors import GroupClosedError, StaleGenerationError, UsageError
-from kgroup.events import GenerationEnded, GenerationStarted
+from kgroup.events import GenerationEnded, GenerationStarted, OffsetReset, severity
 from kgroup.generation.generation import Generation
 from kgroup.generation.states import State
 from kgroup.group import ConsumerGroup
@@ -184,6 +186,70 @@ async def test_an_exception_of_the_body_comes_out_bare(autojump_clock: MockClock
         assert len(here.asked("leave_group")) == 1
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+async def test_what_ends_the_program_in_the_body_drains_first(
+    autojump_clock: MockClock, error: type[BaseException]
+) -> None:
+    """``sys.exit()`` or Ctrl-C in the loop's body: tasks finish and commit, the member leaves."""
+    async with world() as here:
+
+        async def slow(generation: Generation) -> None:
+            await generation.ending.wait()
+            await trio.sleep(3)
+            await generation.commit({P0: 7})
+
+        with pytest.raises(error):
+            async with here.group() as group:
+                generation = await group.next()
+                generation.start_soon(slow, generation)
+                raise error
+        assert await here.committed() == {P0: 7}
+        assert len(here.asked("leave_group")) == 1
+
+
+@pytest.mark.parametrize("presses", [1, 2])
+def test_ctrl_c_while_it_waits_in_next(presses: int) -> None:
+    """Ctrl-C lets tasks finish and commit; a second one cancels them; the member leaves."""
+    ended = []
+    left = []
+
+    async def slow(generation: Generation) -> None:
+        try:
+            await generation.ending.wait()
+            await trio.sleep(10)
+            await generation.commit({P0: 7})
+        finally:
+            ended.append(trio.current_time())
+
+    async def press() -> None:
+        for _ in range(presses):
+            await trio.sleep(5)
+            signal.raise_signal(signal.SIGINT)
+
+    async def main() -> None:
+        async with world() as here:
+            began = trio.current_time()
+            try:
+                async with trio.open_nursery() as presser, here.group() as group:
+                    presser.start_soon(press)
+                    async for generation in group:
+                        generation.start_soon(slow, generation)
+            finally:
+                ended[0] -= began
+                with trio.CancelScope(shield=True):
+                    left.append((await here.committed(), len(here.asked("leave_group"))))
+
+    with pytest.raises(BaseExceptionGroup) as caught:
+        trio.run(
+            main,
+            clock=MockClock(autojump_threshold=0),
+            restrict_keyboard_interrupt_to_checkpoints=True,
+        )
+    assert caught.value.split(KeyboardInterrupt)[1] is None
+    assert ended == pytest.approx([15.0 if presses == 1 else 10.0])
+    assert left == [({P0: 7} if presses == 1 else {}, 1)]
+
+
 async def test_misuse_of_next_is_told(autojump_clock: MockClock) -> None:
     """Two next() at once, one inside a generation's task, one before entering: UsageError."""
     async with world() as here:
@@ -338,3 +404,21 @@ async def first_draining(generation: Generation, here: World) -> float:
     """Wait for the end to begin; the time."""
     await generation.ending.wait()
     return here.now
+
+
+async def test_a_first_start_is_no_warning_and_a_lost_position_is_one(
+    autojump_clock: MockClock,
+) -> None:
+    """Where nothing was committed a reset is as planned; where records are gone it is not."""
+    async with world() as here:
+        await here.append(3)
+        levels = []
+        for committed in (9, 3):
+            async with here.group() as group:
+                generation = await group.next()
+                batch = await anext(generation.records(P0))
+                assert values(batch.messages) == [0, 1, 2]
+                await generation.commit({P0: committed})
+            levels.append([severity(event) for event in here.told(OffsetReset)])
+            here.events.clear()
+        assert levels == [[logging.INFO], [logging.WARNING]]
