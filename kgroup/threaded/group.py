@@ -72,7 +72,7 @@ class ConsumerGroup:
         self._config = config
         self._on_event = on_event
         self._group = TrioGroup(config, environment=environment, on_event=on_event)
-        self._loop = Loop(f"kgroup-{config.group_id}", self._main)
+        self._loop = Loop(f"kgroup-{config.group_id}", self._main, self._over)
         self._slot = Slot(
             self._loop,
             self._next_generation,
@@ -222,6 +222,11 @@ class ConsumerGroup:
             self._group.shutdown(f"a handler raised {late[0]!r}")
         generation.over.set()
 
+    def _over(self) -> None:
+        """The loop has ended; where it died, nobody has told the threads."""
+        if self._current is not None:
+            self._current.ending.set()
+
     def _tell(self, event: Event) -> None:
         log(event)
         if self._on_event is not None:
@@ -242,12 +247,11 @@ class ConsumerGroup:
         finally:
             atexit.unregister(self._close_at_exit)
             if self._current is not None:
-                self._current.ending.set()
                 self._current.join_threads()
 
     def _raise_with(self, error: BaseException | None) -> None:
         """Raise what handlers, the group and the body raised, or nothing for the body's alone."""
-        own = self._error or self._loop.error
+        own = self._loop.error or self._error
         told = list(own.exceptions) if isinstance(own, BaseExceptionGroup) else []
         told += self._late
         if told:

@@ -82,10 +82,14 @@ class Loop:
     Args:
         name: the thread's.
         main: what runs there; calls are answered from its start until it returns.
+        ended: is called in the thread when the loop has ended, however it ended.
     """
 
-    def __init__(self, name: str, main: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self, name: str, main: Callable[[], Awaitable[None]], ended: Callable[[], object]
+    ) -> None:
         self._main = main
+        self._ended = ended
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._calls: set[_Call[Any]] = set()
         self._token: trio.lowlevel.TrioToken | None = None
@@ -112,9 +116,9 @@ class Loop:
 
     def join(self) -> None:
         """Wait until the thread has ended. A signal handler may raise out of it."""
+        # In Python 3.11 Thread.join takes a thread for ended when a signal handler raises out of
+        # it, so that it comes last.
         self.over.wait()
-        # What raised the flag is the thread's last step. Thread.join comes after it because in
-        # Python 3.11 an exception from a signal handler makes it take a thread for ended.
         self._thread.join()
 
     def run(self, fn: Callable[[], Awaitable[T]], timeout: float | None = None) -> T:
@@ -204,6 +208,8 @@ class Loop:
             self._ready.set()
             while self._calls:
                 self._calls.pop().settle(None, LoopOverError())
+            self._ended()
+            self._ended()
 
     async def _answer_while_main_runs(self) -> None:
         async with trio.open_nursery() as nursery:

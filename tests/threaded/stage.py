@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar, final
 
+from confluent_kafka import Producer
+
 from kgroup.config import GroupConfig
-from kgroup.events import Event
+from kgroup.events import Event, GenerationStarted
 from kgroup.model import TopicPartition
 from kgroup.protocols import Batch
 from kgroup.testing import admin
@@ -111,14 +113,15 @@ class Stage:
     def create(self, partitions: int = 1, records: int = 0) -> None:
         """Create the topic, with so many records in each partition."""
         admin.create_topic(self.bootstrap_servers, self.topic, partitions)
-        if records:
-            for number in range(partitions):
-                self.produce(records, number)
+        self.produce(records, *range(partitions))
 
-    def produce(self, records: int, partition: int = 0) -> None:
-        """Produce so many records to a partition."""
-        values: Sequence[str] = [str(number) for number in range(records)]
-        admin.produce(self.bootstrap_servers, self.topic, values, partition=partition)
+    def produce(self, records: int, *partitions: int) -> None:
+        """Produce so many records to each of some partitions."""
+        producer = Producer({"bootstrap.servers": self.bootstrap_servers, "linger.ms": 5})
+        for number in range(records):
+            for partition in partitions:
+                producer.produce(self.topic, str(number), partition=partition)
+        assert producer.flush(SOON) == 0
 
     def config(self, **settings: object) -> GroupConfig:
         """A configuration for the group; quick unless told otherwise."""
@@ -142,6 +145,42 @@ class Stage:
         name = self.partition(number)
         found = admin.committed_offsets(self.bootstrap_servers, self.group_id, [name])[name]
         return None if found is None else found.offset
+
+
+Work = Callable[[Generation, Ledger], None]
+"""What a member does with each generation, in its loop's body."""
+
+
+@contextmanager
+def member(here: Stage, ledger: Ledger, work: Work, **settings: object) -> Iterator[Told]:
+    """A member in a thread of its own, closed by the test's thread; its events."""
+    told = Told()
+    group = here.group(told, **settings)
+
+    def run() -> None:
+        with group:
+            for generation in group:
+                work(generation, ledger)
+
+    with thread(run):
+        try:
+            told.wait(GenerationStarted)
+            yield told
+        finally:
+            group.close()
+
+
+def in_handlers(generation: Generation, ledger: Ledger) -> None:
+    """Process each partition in a handler thread."""
+    for partition in generation.assignment:
+        generation.start(process_all, generation, partition, ledger)
+
+
+def in_the_body(generation: Generation, ledger: Ledger) -> None:
+    """Process all partitions in the loop's body."""
+    for batch in generation.records(max_records=5):
+        ledger.add(batch)
+        generation.commit({batch.partition: batch.next_offset})
 
 
 @contextmanager

@@ -25,7 +25,9 @@ class Running:
         self.stop = trio.Event()
         self.entered = threading.Event()
         self.cancelled = threading.Event()
-        self.loop = Loop("loop of a test", self.stop.wait)
+        self.ended = threading.Event()
+        self.ended = threading.Event()
+        self.loop = Loop("loop of a test", self.stop.wait, self.ended.set)
 
     async def never(self) -> None:
         """Wait for ever; tells when that begins and is cancelled."""
@@ -131,6 +133,8 @@ def test_a_crash_answers_everybody() -> None:
             here.crash()
         here.loop.join()
         assert isinstance(here.loop.error, trio.TrioInternalError)
+        assert here.ended.is_set()
+        assert here.ended.is_set()
 
 
 def test_a_call_between_the_crash_and_its_noticing_is_answered(
@@ -147,7 +151,7 @@ def test_a_call_between_the_crash_and_its_noticing_is_answered(
             finally:
                 wait(asked)
 
-        second = Loop("second", trio.Event().wait)
+        second = Loop("second", trio.Event().wait, int)
         monkeypatch.setattr(trio, "run", run_and_linger)
         second.start()
         assert second.post(fail)
