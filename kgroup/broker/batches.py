@@ -99,8 +99,9 @@ def check(data: bytes | None) -> tuple[BatchHeader, bytes]:
     """Judge the one batch that a producer sends for a partition: (its header, itself).
 
     Raises:
-        RefusedError: CORRUPT_MESSAGE where length or CRC is wrong, INVALID_RECORD where the
-            batch is not one, not of magic 2, empty, or a control batch.
+        RefusedError: CORRUPT_MESSAGE where the length is impossible or the CRC wrong,
+            INVALID_RECORD where the batch is not one, cut off, not of magic 2, empty, or a
+            control batch.
 
     Source: Kafka's ``ProduceRequest.validateRecords`` and ``LogValidator``.
     """
@@ -116,7 +117,7 @@ def check(data: bytes | None) -> tuple[BatchHeader, bytes]:
     if header.length + _LOG_OVERHEAD < len(data):
         raise RefusedError(ErrorCode.invalid_record, "there is more than one record batch")
     if header.length + _LOG_OVERHEAD > len(data):
-        raise RefusedError(ErrorCode.corrupt_message, "the record batch is cut off")
+        raise RefusedError(ErrorCode.invalid_record, "the record batch is cut off")
     if crc32c(memoryview(data)[_CRC_FROM:]) != header.crc:
         raise RefusedError(ErrorCode.corrupt_message, "the record batch does not match its CRC")
     if header.count < 1 or header.last_offset_delta != header.count - 1:

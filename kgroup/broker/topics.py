@@ -35,12 +35,17 @@ EFFECTIVE_CONFIGS: Final[Mapping[str, str]] = {
 #: replicas and age, of which a log in memory has none: records stay until they are deleted.
 PASSIVE_CONFIGS: Final[Mapping[str, str]] = {
     "cleanup.policy": "delete",
+    "compression.gzip.level": "-1",
+    "compression.lz4.level": "9",
     "compression.type": "producer",
+    "compression.zstd.level": "3",
     "delete.retention.ms": "86400000",
     "file.delete.delay.ms": "60000",
     "flush.messages": "9223372036854775807",
     "flush.ms": "9223372036854775807",
+    "follower.replication.throttled.replicas": "",
     "index.interval.bytes": "4096",
+    "leader.replication.throttled.replicas": "",
     "max.compaction.lag.ms": "9223372036854775807",
     "message.timestamp.after.max.ms": "3600000",
     "message.timestamp.before.max.ms": "9223372036854775807",

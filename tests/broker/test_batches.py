@@ -64,7 +64,7 @@ def _changed(layout: str, at: int, value: int) -> bytes:
         (None, ErrorCode.invalid_record),
         (b"", ErrorCode.invalid_record),
         (batch(b"a")[:60], ErrorCode.invalid_record),
-        (batch(b"a")[:-1], ErrorCode.corrupt_message),
+        (batch(b"a")[:-1], ErrorCode.invalid_record),
         (batch(b"a") + batch(b"b"), ErrorCode.invalid_record),
         (batch(b"a")[:-1] + b"?", ErrorCode.corrupt_message),
         (_changed(">i", 8, 3), ErrorCode.corrupt_message),

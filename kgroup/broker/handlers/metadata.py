@@ -15,7 +15,7 @@ from kgroup.broker.call import Call
 from kgroup.broker.log import LEADER_EPOCH
 from kgroup.broker.refusal import RefusedError
 from kgroup.broker.topics import Topic
-from kgroup.model import TopicPartition
+from kgroup.model import TopicPartition, topic_fault
 
 _ALL_BY_EMPTY_LIST: Final = 0
 """In this version an empty list asks for all topics; later null does."""
@@ -111,12 +111,17 @@ def _asked(call: Call, asked: Any) -> dict[str, Any]:
     topic = topics.get(name)
     if topic is None:
         if not _may_create(call):
-            return _no_topic(name, None, ErrorCode.unknown_topic_or_partition)
+            return _no_topic(name, None, _why_absent(name))
         try:
             topic = topics.create(name)
         except RefusedError as refusal:
             return _no_topic(name, None, refusal.code)
     return _topic(call, topic)
+
+
+def _why_absent(name: str) -> ErrorCode:
+    impossible = topic_fault(name) is not None
+    return ErrorCode.invalid_topic_exception if impossible else ErrorCode.unknown_topic_or_partition
 
 
 def _may_create(call: Call) -> bool:

@@ -115,8 +115,6 @@ def _exists(call: Call, partition: TopicPartition) -> bool:
 async def add_offsets_to_txn(call: Call) -> Answer:
     """Answer AddOffsetsToTxn."""
     request = call.request
-    if not request.group_id:
-        return {"error_code": ErrorCode.invalid_group_id}
     code = _outcome(
         call,
         lambda: call.cluster.transactions.add_group(

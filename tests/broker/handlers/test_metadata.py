@@ -78,10 +78,11 @@ async def test_topics_are_created_where_asked_and_allowed(
         assert (broker.log.topic_id("new") is not None) == created
 
 
-async def test_a_name_that_cannot_be_created_is_told() -> None:
-    """Auto-creation of an impossible name says what is wrong with it."""
+@pytest.mark.parametrize("create", [True, False])
+async def test_a_name_that_cannot_be_created_is_told(create: bool) -> None:
+    """An impossible name is INVALID_TOPIC_EXCEPTION, whether it would be created or not."""
     async with connected() as (_, client):
-        (topic,) = (await metadata(client, 5, "a/b")).topics
+        (topic,) = (await metadata(client, 5, "a/b", create=create)).topics
         assert int(topic.error_code) == 17
 
 
