@@ -150,6 +150,9 @@ class Heartbeats:
         """
         left = self._lease.left
         if left <= 0:
+            if not self._late:
+                await trio.lowlevel.checkpoint()
+                return None
             return await self._coordinator.heartbeat(self._membership)
         with trio.move_on_after(left):
             return await self._coordinator.heartbeat(self._membership)
