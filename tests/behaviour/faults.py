@@ -1,4 +1,4 @@
-"""What separates a member from its coordinator: heartbeats that are held back, a wrong clock."""
+"""What separates a member from its coordinator: heartbeats that are held back."""
 
 from __future__ import annotations
 
@@ -11,19 +11,6 @@ from kgroup.wire.streams import open_tcp
 
 HEARTBEAT: Final = 12
 """The API key."""
-
-
-@final
-class BackwardClock:
-    """A clock by which no lease ever ends: whenever it is read it is an hour earlier."""
-
-    def __init__(self) -> None:
-        self._now = 0.0
-
-    def now(self) -> float:
-        """Seconds; always fewer."""
-        self._now -= 3600.0
-        return self._now
 
 
 @final

@@ -13,8 +13,9 @@ from kgroup.generation.states import State
 from kgroup.group import default_environment
 from kgroup.model import Cause
 from kgroup.testing import admin
-from tests.behaviour.faults import BackwardClock, Heartbeats
+from tests.behaviour.faults import Heartbeats
 from tests.behaviour.stage import in_thread, numbers, stage
+from tests.behaviour.worker import BackwardClock
 from tests.brokers import Kafka
 
 

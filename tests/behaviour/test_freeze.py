@@ -1,0 +1,271 @@
+"""A process that is frozen past its session and wakes: it stops by itself, or it is refused.
+
+The frozen member is a process of its own, stopped with SIGSTOP in the middle of a batch, with more
+records waiting behind it. The one that takes over is in the test's event loop.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, final
+
+import attrs
+import trio
+
+from tests.behaviour import worker
+from tests.behaviour.stage import SOON, Stage, SteadyProducer, in_thread, stage
+from tests.behaviour.worker import Task
+from tests.brokers import Kafka
+
+Line = dict[str, Any]
+SESSION: Final = 4.0
+BACKLOG: Final = 2000
+"""Records of each partition before anybody reads."""
+BATCH: Final = 15
+SECONDS: Final = 0.004
+REFUSALS: Final = {"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"}
+
+
+@final
+class FrozenWorker:
+    """A worker's process, and its journal."""
+
+    def __init__(self, task: Task) -> None:
+        self._journal = Path(task.journal)
+        command = [sys.executable, worker.__file__, json.dumps(attrs.asdict(task))]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE)
+
+    def lines(self) -> list[Line]:
+        """What the journal has, whole lines only."""
+        if not self._journal.exists():
+            return []
+        written = self._journal.read_bytes()
+        return [json.loads(line) for line in written[: written.rfind(b"\n") + 1].splitlines()]
+
+    async def until(self, *wanted: str, partitions: int | None = None) -> None:
+        """Wait until the last generation has said all of this, with so many partitions."""
+        with trio.move_on_after(SOON):
+            while True:
+                last = latest(self.lines())
+                owned = [len(line["partitions"]) for line in last if line["what"] == "generation"]
+                seen = {line["what"] for line in last}
+                if seen.issuperset(wanted) and partitions in (None, *owned):
+                    return
+                assert self._process.poll() is None, self.lines()[-5:]
+                await trio.sleep(0.01)
+        raise AssertionError(f"the worker did not say {wanted}; last {self.lines()[-5:]}")
+
+    async def freeze(self) -> list[Line]:
+        """Stop the process in the middle of a batch; what it has written until then."""
+        deadline = time.monotonic() + SOON
+        while time.monotonic() < deadline:
+            self._process.send_signal(signal.SIGSTOP)
+            _, status = await in_thread(os.waitpid, self._process.pid, os.WUNTRACED)
+            assert os.WIFSTOPPED(status)
+            lines = self.lines()
+            hand = in_hand(lines)
+            if hand and len(hand[1]) < BATCH:
+                return lines
+            self.wake()
+            await trio.sleep(0.02)
+        raise AssertionError("the worker was never in the middle of a batch")
+
+    def wake(self) -> None:
+        """Let it go on."""
+        self._process.send_signal(signal.SIGCONT)
+
+    async def ended(self) -> int:
+        """Wait for its end; the exit status."""
+        with trio.fail_after(SOON):
+            return await in_thread(self._process.wait)
+
+    def end(self) -> None:
+        """End it, whatever it does."""
+        self._process.kill()
+        self._process.communicate()
+
+
+def latest(lines: list[Line]) -> list[Line]:
+    """The lines since the last generation began."""
+    begun = [number for number, line in enumerate(lines) if line["what"] == "generation"]
+    return lines[begun[-1] :] if begun else []
+
+
+def in_hand(lines: list[Line]) -> tuple[int, list[int]] | None:
+    """The partition and the offsets that were received and not processed yet."""
+    if not lines or lines[-1]["what"] not in ("received", "processed"):
+        return None
+    last = max(number for number, line in enumerate(lines) if line["what"] == "received")
+    done = {line["offset"] for line in lines[last + 1 :]}
+    left = [offset for offset in lines[last]["offsets"] if offset not in done]
+    return (lines[last]["partition"], left) if left else None
+
+
+@contextmanager
+def frozen_worker(task: Task) -> Iterator[FrozenWorker]:
+    """A worker that does not outlive the block."""
+    process = FrozenWorker(task)
+    try:
+        yield process
+    finally:
+        process.end()
+
+
+def task_of(here: Stage, journal: Path, *, lease: bool) -> Task:
+    """A worker for this stage."""
+    config = {
+        "group_id": here.group_id,
+        "bootstrap_servers": here.bootstrap_servers,
+        "topics": [here.topic],
+        "heartbeat_interval": 0.25,
+        "session_timeout": SESSION,
+        "rebalance_timeout": 10.0,
+        "client_id": "frozen",
+    }
+    return Task(
+        journal=str(journal), config=config, batch=BATCH, seconds=SECONDS, lease=lease
+    )
+
+
+@final
+@attrs.frozen
+class Frozen:
+    """What there is to look at when a frozen worker has come to its end."""
+
+    before: list[Line]
+    after: list[Line]
+    took_over: dict[int, int]
+    """For each partition of the frozen one the first offset that its new owner processed."""
+
+    @property
+    def hand(self) -> tuple[int, list[int]]:
+        """The partition and offsets that were in hand."""
+        hand = in_hand(self.before)
+        assert hand is not None
+        return hand
+
+    def said(self, what: str) -> list[Line]:
+        """What it said after it woke."""
+        return [line for line in self.after if line["what"] == what]
+
+
+async def freeze_and_wake(kafka: Kafka, journal: Path, *, lease: bool) -> Frozen:
+    """Freeze a worker, which owns one of two partitions, past its session; another takes over."""
+    count = 2
+    async with stage(kafka) as here:
+        await here.create(count)
+        for number in range(count):
+            await here.produce([f"{number}/{n}" for n in range(BACKLOG)], number)
+        producer = SteadyProducer(here, count, per_second=100)
+        with frozen_worker(task_of(here, journal, lease=lease)) as frozen:
+            await frozen.until("committed", partitions=count)
+            other = here.start("other", session_timeout=SESSION)
+            await frozen.until("committed", partitions=1)
+            producer.start()
+            before = await frozen.freeze()
+            owned = latest(before)[0]["partitions"]
+            await here.ledger.until(lambda: other.owned() == count, "nobody took over")
+            epoch = other.generation.epoch
+            # It is past the place where the frozen one was, and goes on under load.
+            await here.ledger.until(
+                lambda: all(
+                    len(here.ledger.offsets(here.partition(number))) > 10 * BATCH
+                    for number in owned
+                ),
+                "the new owner does not get on",
+            )
+            frozen.wake()
+            assert await frozen.ended() == 0
+            after = frozen.lines()[len(before) :]
+        produced = await producer.stop()
+        total = count * BACKLOG + produced
+        ends = await here.ends(count)
+        assert sum(ends) == total
+
+        def everything() -> bool:
+            return all(
+                here.ledger.offsets(here.partition(number))[-1:] == [ends[number] - 1]
+                for number in range(count)
+            )
+
+        await here.ledger.until(everything, "not everything was processed")
+        # Nothing that the frozen one did disturbed the new owner.
+        assert other.generation.epoch == epoch
+        assert not other.generation.ending.is_set()
+        await other.leave()
+        assert not here.ledger.repeated()
+        assert await here.committed(count) == ends
+        took_over = {}
+        for number in owned:
+            offsets = here.ledger.offsets(here.partition(number))
+            assert offsets == list(range(offsets[0], ends[number]))
+            took_over[number] = offsets[0]
+    return Frozen(before, after, took_over)
+
+
+def check_account(frozen: Frozen) -> None:
+    """What holds with a lease and without: nothing lost, nothing accepted after the wake."""
+    epoch = frozen.before[-1]["epoch"]
+    # Commits whose answers lay waiting when it was stopped had been accepted before that.
+    sent_before = [line for line in frozen.before if line["what"] == "committing"]
+    for line in frozen.said("committed"):
+        sent = {key: line[key] for key in ("epoch", "partition", "offset")}
+        assert {"what": "committing", **sent} in sent_before
+    accepted: dict[int, int] = {}
+    for line in [*frozen.before, *frozen.said("committed")]:
+        if line["what"] == "committed":
+            accepted[line["partition"]] = line["offset"]
+    for number, offset in frozen.took_over.items():
+        assert offset == accepted[number]
+    assert {line["epoch"] for line in frozen.after} == {epoch}
+    (ended,) = frozen.said("ended")
+    assert ended["cause"] == "membership lost"
+    assert "UNKNOWN_MEMBER_ID" in ended["why"]
+    failed = frozen.said("failed")
+    assert failed
+    for line in failed:
+        assert line["error"] == "StaleGenerationError"
+        assert "UNKNOWN_MEMBER_ID" in line["why"]
+
+
+async def test_a_frozen_process_stops_by_its_lease(kafka: Kafka, tmp_path: Path) -> None:
+    """It receives no further record, at most finishes its batch, and commits nothing."""
+    frozen = await freeze_and_wake(kafka, tmp_path / "journal", lease=True)
+    check_account(frozen)
+    assert not frozen.said("received")
+    partition, left = frozen.hand
+    processed = [(line["partition"], line["offset"]) for line in frozen.said("processed")]
+    assert processed == [(partition, offset) for offset in left]
+    for line in frozen.said("refused"):
+        assert line["stale"]
+        assert line["reason"] not in REFUSALS  # nothing was sent
+
+
+async def test_without_a_lease_the_coordinator_refuses(kafka: Kafka, tmp_path: Path) -> None:
+    """A member whose clock never ends its lease is refused each commit by the coordinator."""
+    frozen = await freeze_and_wake(kafka, tmp_path / "journal", lease=False)
+    check_account(frozen)
+    refused = frozen.said("refused")
+    assert refused
+    assert {line["stale"] for line in refused} == {True}
+    assert refused[0]["reason"] in REFUSALS
+
+
+def test_a_batch_in_hand_is_told_from_one_that_is_done() -> None:
+    """The test's own eye: a batch is in hand from its receipt to its last record."""
+    received = {"what": "received", "partition": 1, "offsets": [4, 5]}
+    four = {"what": "processed", "partition": 1, "offset": 4}
+    five = {"what": "processed", "partition": 1, "offset": 5}
+    assert in_hand([received]) == (1, [4, 5])
+    assert in_hand([received, four]) == (1, [5])
+    assert in_hand([received, four, five]) is None
+    assert in_hand([]) is None
+

@@ -1,0 +1,131 @@
+"""A member as a process of its own, that writes down what it sees; the tests stop and wake it.
+
+Run as ``python worker.py TASK``, where TASK is a `Task` in JSON. Each line of its journal is one
+observation in JSON, written before the worker goes on. It ends when a generation of its own was
+lost, or when its standard input is closed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any, final
+
+import attrs
+import trio
+
+from kgroup import ConsumerGroup, Generation, GroupConfig, KgroupError, TopicPartition
+from kgroup.environment import Environment
+from kgroup.events import CommitRefused, Event
+from kgroup.group import default_environment
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Task:
+    """What a worker is told.
+
+    Attributes:
+        journal: the path of its journal.
+        config: the arguments of its `GroupConfig`.
+        batch: how many records it takes at once.
+        seconds: how long each of them takes; it blocks its event loop meanwhile, as work does
+            that nobody has moved to a thread.
+        lease: whether its lease ends by its own clock; if not, only the coordinator can stop it.
+    """
+
+    journal: str
+    config: dict[str, Any]
+    batch: int
+    seconds: float
+    lease: bool = True
+
+
+@final
+class BackwardClock:
+    """A clock by which no lease ever ends: whenever it is read it is an hour earlier."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+
+    def now(self) -> float:
+        """Seconds; always fewer."""
+        self._now -= 3600.0
+        return self._now
+
+
+@final
+class Journal:
+    """Writes observations, each at once."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    def write(self, what: str, **details: object) -> None:
+        """Write one."""
+        os.write(self._file, json.dumps({"what": what, **details}).encode() + b"\n")
+
+    def event(self, event: Event) -> None:
+        """Write down what the group tells, where the tests look at it."""
+        if isinstance(event, CommitRefused):
+            self.write("refused", reason=event.reason, stale=event.stale, epoch=event.epoch)
+
+
+async def work(task: Task, journal: Journal) -> None:
+    """Be a member until a generation is lost."""
+    environment: Environment = default_environment()
+    if not task.lease:
+        environment = attrs.evolve(environment, clock=BackwardClock())
+    config = GroupConfig(**task.config)
+    group = ConsumerGroup(config, environment=environment, on_event=journal.event)
+    async with group, trio.open_nursery() as nursery:
+        nursery.start_soon(close_at_end_of_input, group)
+        async for generation in group:
+            journal.write(
+                "generation",
+                epoch=generation.epoch,
+                partitions=[partition.partition for partition in generation.assignment],
+            )
+            for partition in generation.assignment:
+                generation.start_soon(handle, generation, partition, task, journal)
+            end = await generation.wait_ended()
+            journal.write("ended", epoch=generation.epoch, cause=end.cause.value, why=str(end))
+            if not end.can_commit:
+                break
+        nursery.cancel_scope.cancel()
+
+
+async def handle(
+    generation: Generation, partition: TopicPartition, task: Task, journal: Journal
+) -> None:
+    """Process a partition, and commit each batch."""
+    here = {"epoch": generation.epoch, "partition": partition.partition}
+    async for batch in generation.records(partition, max_records=task.batch):
+        offsets = [message.offset() for message in batch.messages]
+        journal.write("received", **here, offsets=offsets)
+        for offset in offsets:
+            time.sleep(task.seconds)  # noqa: ASYNC251 # see Task.seconds
+            journal.write("processed", **here, offset=offset)
+        journal.write("committing", **here, offset=batch.next_offset)
+        try:
+            await generation.commit({partition: batch.next_offset})
+        except KgroupError as error:
+            journal.write("failed", **here, error=type(error).__name__, why=str(error))
+            raise
+        journal.write("committed", **here, offset=batch.next_offset)
+
+
+async def close_at_end_of_input(group: ConsumerGroup) -> None:
+    """Close the group when nobody holds the other end of standard input."""
+    async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as stdin:
+        while await stdin.receive_some():
+            pass
+    group.shutdown("the test is over")
+
+
+if __name__ == "__main__":
+    told = Task(**json.loads(sys.argv[1]))
+    trio.run(work, told, Journal(Path(told.journal)))
