@@ -6,7 +6,6 @@ the value and what is allowed. docs/configuration.md is made from ``FIELDS``.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar, cast, final
@@ -14,7 +13,7 @@ from typing import Any, Final, TypeVar, cast, final
 import attrs
 
 from kgroup.errors import ConfigError
-from kgroup.model import INT32_MAX, IsolationLevel, OffsetReset, topic_fault
+from kgroup.model import INT32_MAX, IsolationLevel, OffsetReset, text_fault, topic_fault
 from kgroup.protocols import Assignor
 
 BUILTIN_ASSIGNORS: Final = ("range", "roundrobin")
@@ -40,7 +39,7 @@ def _allowed(predicate: Callable[[Any], bool], allowed: str) -> Check:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _seconds(*, zero: bool = False) -> Check:
@@ -73,16 +72,9 @@ def _flag() -> Check:
 
 def _text() -> Check:
     return _allowed(
-        lambda value: isinstance(value, str) and bool(value) and _encodes(value),
+        lambda value: isinstance(value, str) and bool(value) and text_fault(value) is None,
         "it must be a non-empty str of at most 32767 bytes in UTF-8",
     )
-
-
-def _encodes(text: str) -> bool:
-    try:
-        return len(text.encode()) <= 2**15 - 1
-    except UnicodeEncodeError:
-        return False
 
 
 def _servers(value: str | Iterable[str]) -> tuple[str, ...]:
@@ -131,14 +123,15 @@ def _check_topics(_: GroupConfig, attribute: attrs.Attribute[Any], value: Any) -
             attribute.name, value, "it must be a list of one topic or pattern or more"
         )
     for topic in value:
-        if isinstance(topic, re.Pattern):
+        if isinstance(topic, re.Pattern) and isinstance(topic.pattern, str):
             continue
         fault = topic_fault(topic)
         if fault:
             raise ConfigError(
                 attribute.name,
                 topic,
-                f"this name {fault}; a topic has 1 to 249 ASCII letters, digits, '.', '_', '-'",
+                f"this name {fault}; a topic has 1 to 249 ASCII letters, digits, '.', '_', '-',"
+                " a pattern is compiled from a str",
             )
     if len(set(value)) != len(value):
         raise ConfigError(attribute.name, value, "a topic must be named once only")
@@ -332,8 +325,8 @@ class GroupConfig:
     rack_id: str | None = attrs.field(
         default=None,
         validator=_allowed(
-            lambda value: value is None or (isinstance(value, str) and _encodes(value)),
-            "it must be a str or None",
+            lambda value: value is None or (isinstance(value, str) and text_fault(value) is None),
+            "it must be a str of at most 32767 bytes in UTF-8, or None",
         ),
         metadata=_why(
             "This member's rack, for rack-aware assignment (KIP-881) and fetching (KIP-392)."

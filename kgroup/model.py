@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, final
 from uuid import UUID
 
@@ -19,6 +19,8 @@ INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 LONGEST_TOPIC: Final = 249
 """The longest topic name that Kafka admits (``Topic.MAX_NAME_LENGTH``)."""
+LONGEST_TEXT: Final = 2**15 - 1
+"""The most bytes of a STRING in Kafka's protocol."""
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
@@ -37,6 +39,15 @@ def topic_fault(topic: object) -> str | None:
     return None
 
 
+def text_fault(text: str) -> str | None:
+    """What keeps a text from being a STRING of Kafka's protocol, or None."""
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        return "cannot be encoded in UTF-8"
+    return f"has {size} bytes in UTF-8, more than {LONGEST_TEXT}" if size > LONGEST_TEXT else None
+
+
 @final
 @attrs.frozen(order=True)
 class TopicPartition:
@@ -49,21 +60,39 @@ class TopicPartition:
         return f"{self.topic}-{self.partition}"
 
 
+def _whole(least: int, most: int) -> Callable[[object, attrs.Attribute[int], object], None]:
+    def check(_: object, attribute: attrs.Attribute[int], value: object) -> None:
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise TypeError(f"{attribute.name}={value!r} is refused: it must be an int")
+        if not least <= value <= most:
+            raise ValueError(f"{attribute.name}={value} is refused: it must be {least} to {most}")
+
+    return check
+
+
+def _short_text(_: object, attribute: attrs.Attribute[str], value: str) -> None:
+    if text_fault(value):
+        raise ValueError(f"{attribute.name}={value!r:.100} is refused: it {text_fault(value)}")
+
+
 @final
 @attrs.frozen
 class OffsetAndMetadata:
     """A position to commit: the next offset to read, and what travels with it.
 
     Attributes:
-        offset: the offset of the next record to read (last handled + 1), 0 or more.
+        offset: the offset of the next record to read (last handled + 1), 0 to 2**63-1.
         leader_epoch: the partition leader's epoch of the last record handled, or -1 (KIP-320).
-        metadata: free text kept beside the offset; the broker bounds it
-            (``offset.metadata.max.bytes``, 4096 by default).
+        metadata: free text kept beside the offset, at most 32767 bytes in UTF-8; the broker
+            bounds it further (``offset.metadata.max.bytes``, 4096 by default).
+
+    Raises:
+        TypeError | ValueError: a value that no request could carry; it names the field.
     """
 
-    offset: int = attrs.field(validator=[validators.instance_of(int), validators.ge(0)])
-    leader_epoch: int = attrs.field(default=-1, validator=validators.ge(-1))
-    metadata: str = attrs.field(default="", validator=validators.instance_of(str))
+    offset: int = attrs.field(validator=_whole(0, INT64_MAX))
+    leader_epoch: int = attrs.field(default=-1, validator=_whole(-1, INT32_MAX))
+    metadata: str = attrs.field(default="", validator=[validators.instance_of(str), _short_text])
 
 
 @final
