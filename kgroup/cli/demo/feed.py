@@ -14,12 +14,13 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from kgroup.cli.demo.trouble import DemoError
 
-BEAT: Final = 0.5
+BEAT: Final = 1.0
 """Seconds between two portions: workers get batches, and something to do between two."""
 RUN: Final = 10
 """Lines in a row that go to one partition."""
 FLUSH: Final = 20.0
 """Seconds that a cluster gets to acknowledge what was sent."""
+_PAUSE: Final = 0.2
 _MOST_QUEUED: Final = 50_000
 """librdkafka's queue takes twice as many."""
 
@@ -65,7 +66,7 @@ class Feed:
             if await trio.to_thread.run_sync(self._known_partitions) >= partitions:
                 self.partitions = partitions
                 return
-            await trio.sleep(BEAT)
+            await trio.sleep(_PAUSE)
         raise DemoError(f"the producer knows no {partitions} partitions of topic {self._topic}")
 
     def send(self, number: int) -> None:

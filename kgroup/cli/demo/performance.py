@@ -67,8 +67,7 @@ class _Performance:
                 await self._conduct(cluster)
             finally:
                 if self._plan.bootstrap_servers is not None:
-                    with trio.CancelScope(shield=True):
-                        await trio.to_thread.run_sync(cluster.remove)
+                    await self._remove(cluster)
 
     def evidence(self, seconds: float) -> Evidence:
         """What there is."""
@@ -97,6 +96,15 @@ class _Performance:
         finally:
             self._look_after_the_end()
         self._committed = await trio.to_thread.run_sync(cluster.committed, conductor.partitions)
+
+    async def _remove(self, cluster: DemoCluster) -> None:
+        """Leave the cluster as it was. What brought the demo to its end is told besides."""
+        with trio.CancelScope(shield=True):
+            try:
+                await trio.to_thread.run_sync(cluster.remove)
+            except DemoError as error:
+                self.problems.append(str(error))
+                self._display.say(str(error))
 
     def _look_after_the_end(self) -> None:
         """The last entries of the journals, and how the workers ended."""

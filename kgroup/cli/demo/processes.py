@@ -23,7 +23,7 @@ from kgroup.cli.demo.trouble import DemoError
 
 PATIENCE: Final = 8.0
 """Seconds that a process gets to end by itself."""
-_FREEZE: Final = 'kill -STOP "$1" && echo frozen; read -r _; kill -CONT "$1"'
+_FREEZE: Final = 'kill -STOP "$1" || exit; echo frozen; read -r _; kill -CONT "$1"'
 
 
 @final

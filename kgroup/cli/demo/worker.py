@@ -28,7 +28,7 @@ from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
 from kgroup.model import TopicPartition
 
-BATCH: Final = 100
+BATCH: Final = 200
 """Lines that are committed together, at most."""
 
 

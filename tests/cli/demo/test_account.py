@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 import pytest
 
@@ -16,7 +18,8 @@ RIGHT = account_of(told().evidence())
 def test_a_figure_that_must_be_nought(figure: str) -> None:
     """Where it is not, the account is wrong and says how many."""
     assert RIGHT.faults == []
-    (fault,) = attrs.evolve(RIGHT, **{figure: 7}).faults
+    figures: dict[str, Any] = {figure: 7}
+    (fault,) = attrs.evolve(RIGHT, **figures).faults
     assert "7 " in fault
 
 

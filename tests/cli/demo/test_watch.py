@@ -96,20 +96,22 @@ def test_who_is_gone_or_frozen_does_not_count(bench: Bench) -> None:
 
 def test_halfway(bench: Bench) -> None:
     """Some of a batch is processed, not all; committed or given up, it is in hand no more."""
-    worker = bench.watch.workers[0]
-    bench.write(0, Received, 5, partition=1, first=10, next=12)
-    assert not worker.halfway
-    bench.write(0, Processed, 5, partition=1, offset=10, words={})
-    assert worker.halfway
-    bench.write(0, Processed, 5, partition=1, offset=11, words={})
-    assert not worker.halfway
-    bench.write(0, Committing, 5, partition=1, next=12)
-    bench.write(0, Committed, 5, partition=1, next=12)
-    bench.write(0, Received, 5, partition=1, first=12, next=14)
-    bench.write(0, Processed, 5, partition=1, offset=12, words={})
-    bench.write(0, Ended, 5, why="")
-    assert not worker.halfway
-    assert worker.processed == 3
+    halfway = []
+
+    def write(kind: type[Entry], **more: Any) -> None:
+        bench.write(0, kind, 5, **more)
+        halfway.append(bench.watch.workers[0].halfway)
+
+    write(Received, partition=1, first=10, next=12)
+    write(Processed, partition=1, offset=10, words={})
+    write(Processed, partition=1, offset=11, words={})
+    write(Committing, partition=1, next=12)
+    write(Committed, partition=1, next=12)
+    write(Received, partition=1, first=12, next=14)
+    write(Processed, partition=1, offset=12, words={})
+    write(Ended, why="")
+    assert halfway == [False, True, False, False, False, False, True, False]
+    assert bench.watch.workers[0].processed == 3
 
 
 def test_all_committed(bench: Bench) -> None:

@@ -1,0 +1,143 @@
+"""The command: its options, its last line, its exit status."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from click.testing import CliRunner, Result
+
+from kgroup.cli.demo import command
+from kgroup.cli.demo.account import Account
+from kgroup.cli.demo.conductor import Plan
+from kgroup.cli.demo.display import Display
+from kgroup.cli.demo.reckoning import account_of
+from tests.cli.demo.story import told
+
+RIGHT = account_of(told().evidence())
+WRONG = {
+    "lost": 1,
+    "never_produced": 1,
+    "repeated_planned": 1,
+    "beyond_batch_in_hand": 1,
+    "out_of_order": 1,
+    "stale_commits_accepted": 1,
+    "offsets_wrong": 1,
+    "counts_equal": False,
+    "problems": ("no worker came",),
+}
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def plans() -> list[Plan]:
+    """What the command asked for."""
+    return []
+
+
+@pytest.fixture
+def run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, plans: list[Plan]
+) -> Callable[..., Result]:
+    """Call it with an account and options: the command, with a performance that ends so."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def run(account: Account, *options: str) -> Result:
+        async def perform(plan: Plan, folder: Path, display: Display) -> Account:
+            (folder / "journal").write_text("something")
+            display.say("It happens.")
+            plans.append(plan)
+            return account
+
+        monkeypatch.setattr(command, "perform", perform)
+        return CliRunner().invoke(command.demo, options)
+
+    return run
+
+
+def test_the_defaults(run: Run, plans: list[Plan], tmp_path: Path) -> None:
+    """50,000 lines of Python's own modules, three workers, the demo's own broker; status 0."""
+    result = run(RIGHT)
+    assert result.exit_code == 0, result.output
+    assert "It happens." in result.output
+    assert result.output.endswith("The account is right.\n")
+    (plan,) = plans
+    assert len(plan.lines) == 50_000
+    assert (plan.workers, plan.bootstrap_servers) == (3, None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_options(run: Run, plans: list[Plan], tmp_path: Path) -> None:
+    """Files, lines, workers, partitions and another cluster are as they were asked for."""
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.write_text("a\n")
+    other.write_text("b\n")
+    options = ["--lines=1000", "--workers=4", "--partitions=9", "--bootstrap-servers=h:1"]
+    result = run(RIGHT, f"--file={one}", f"--file={other}", *options)
+    assert result.exit_code == 0, result.output
+    lines = ["a", "b"] * 500
+    assert plans == [Plan(lines=lines, workers=4, partitions=9, bootstrap_servers="h:1")]
+
+
+def test_json_is_the_last_line(run: Run) -> None:
+    """One object with every figure."""
+    result = run(RIGHT, "--json")
+    assert result.exit_code == 0
+    account = json.loads(result.output.splitlines()[-1])
+    assert account == {**attrs.asdict(RIGHT), "problems": []}
+
+
+@pytest.mark.parametrize("figure", WRONG)
+def test_a_wrong_account_ends_with_status_1(run: Run, figure: str, tmp_path: Path) -> None:
+    """It says what is wrong, and keeps what the workers wrote; with --json too."""
+    change: dict[str, Any] = {figure: WRONG[figure]}
+    account = attrs.evolve(RIGHT, **change)
+    result = run(account, "--json")
+    assert result.exit_code == 1
+    assert f"WRONG: {account.faults[0]}\n" in result.output
+    assert "The account is right" not in result.output
+    (kept,) = tmp_path.glob("*/journal")
+    assert f"What the workers wrote is in {kept.parent}\n" in result.output
+    assert json.loads(result.output.splitlines()[-1])[figure] == json.loads(
+        json.dumps(WRONG[figure])
+    )
+
+
+@pytest.mark.parametrize(
+    "option", ["--lines=999", "--workers=2", "--partitions=0", "--file=/no/such/file"]
+)
+def test_a_wrong_option_is_refused(run: Run, option: str, plans: list[Plan]) -> None:
+    """Before anything is started."""
+    assert run(RIGHT, option).exit_code == 2
+    assert plans == []
+
+
+def test_a_text_without_a_line_is_refused(run: Run, tmp_path: Path, plans: list[Plan]) -> None:
+    """The error names the file and the option."""
+    file = tmp_path / "empty"
+    file.touch()
+    result = run(RIGHT, f"--file={file}")
+    assert result.exit_code == 1
+    assert f"no line of text in {file}; name text files with --file" in result.output
+    assert plans == []
+
+
+def test_what_fails_within_leaves_no_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A bug of the demo's own is a traceback, not an account."""
+
+    async def fail(plan: Plan, folder: Path, display: Display) -> Account:
+        raise RuntimeError(f"{plan} {folder} {display}")
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(command, "perform", fail)
+    result = CliRunner().invoke(command.demo, [])
+    assert isinstance(result.exception, ExceptionGroup)
+    assert list(tmp_path.iterdir()) == []

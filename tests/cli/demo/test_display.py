@@ -1,0 +1,76 @@
+"""What a person sees, in a terminal and elsewhere."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from typing import cast
+
+import attrs
+from rich.console import Console
+
+from kgroup.cli.demo.display import Display, print_account
+from kgroup.cli.demo.journal import JournalReader
+from kgroup.cli.demo.processes import Child
+from kgroup.cli.demo.reckoning import account_of
+from kgroup.cli.demo.watch import Condition, Watch, Worker
+from tests.cli.demo.story import told
+
+
+@attrs.define
+class FakeChild:
+    """In place of a process."""
+
+    name: str
+
+
+def watch() -> Watch:
+    """One worker of each condition."""
+    watched = Watch()
+    for number, condition in enumerate(Condition):
+        child = cast("Child", FakeChild(f"worker-{number}"))
+        worker = Worker(child=child, journal=cast("JournalReader", None), condition=condition)
+        worker.generation, worker.owned, worker.processed = 5, frozenset({number}), 7 * number
+        watched.workers.append(worker)
+    watched.workers[0].generation = -1
+    return watched
+
+
+def test_elsewhere_there_are_plain_lines() -> None:
+    """One line for each thing said, with its time; no picture, no control characters."""
+    output = io.StringIO()
+    with Display(Console(file=output, width=40)) as display:
+        display.show(watch(), 10, 20, 4)
+        display.say("a line that is longer than the console is wide, [bold]as it is")
+    assert re.fullmatch(r" +\d\.\d s  a line .* wide, \[bold\]as it is\n", output.getvalue())
+
+
+def test_in_a_terminal_there_is_a_picture() -> None:
+    """Each worker with its condition, generation, lines and partitions."""
+    ours, theirs = os.openpty()
+    with open(theirs, "w") as terminal, Display(Console(file=terminal, width=80)) as display:  # noqa: PTH123 # a descriptor
+        display.show(watch(), 10, 20, 4)
+        display.show(watch(), 11, 20, 4)
+        shown = os.read(ours, 100_000).decode()
+    os.close(ours)
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+    assert re.search(r"worker-0 +│ running +│ +│ 0 +│  0  \.  \.  \.", text), text
+    assert re.search(r"worker-1 +│ frozen +│ 5 +│ 7 +│  \.  1  \.  \.", text), text
+    assert re.search(r"worker-2 +│ stopped +│ 5 +│ 14 +│ +│", text), text
+    assert re.search(r"worker-3 +│ killed +│ 5 +│ 21 +│ +│", text), text
+    assert "10 of 20" in text
+    assert "11 of 20" not in text
+
+
+def test_the_account_is_printed_with_its_faults() -> None:
+    """Each figure has a line; what is wrong stands below."""
+    output = io.StringIO()
+    console = Console(file=output, width=80, highlight=False)
+    account = account_of(told().evidence())
+    print_account(console, account)
+    assert re.search(r"lines lost +0 *\n", output.getvalue())
+    assert "The account is right." in output.getvalue()
+    print_account(console, attrs.evolve(account, lost=3, counts_equal=False))
+    assert re.search(r"lines lost +3 *\n", output.getvalue())
+    assert "WRONG: 3 lines were produced and never processed\n" in output.getvalue()

@@ -1,0 +1,132 @@
+"""What a worker writes is what the conductor reads."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any, cast
+
+import attrs
+import pytest
+
+from kgroup.cli.demo.journal import (
+    Committed,
+    Committing,
+    Ended,
+    Journal,
+    JournalReader,
+    Processed,
+    Received,
+    Refused,
+    Started,
+)
+from kgroup.errors import StaleGenerationError
+from kgroup.events import GenerationEnded, GenerationStarted
+from kgroup.generation.generation import Generation
+from kgroup.model import Assignment, Cause, End, TopicPartition
+from kgroup.protocols import Batch, Message
+
+PARTITION = TopicPartition("t", 3)
+
+
+@attrs.frozen
+class FakeGeneration:
+    """What a journal looks at in a generation."""
+
+    generation_id: int = 7
+    epoch: int = 2
+    assignment: Assignment = Assignment([PARTITION, TopicPartition("t", 5)])
+
+
+@attrs.frozen
+class FakeMessage:
+    """What a journal looks at in a message."""
+
+    at: int
+
+    def partition(self) -> int:
+        """The partition's number."""
+        return PARTITION.partition
+
+    def offset(self) -> int:
+        """The offset."""
+        return self.at
+
+
+GENERATION = cast("Generation", FakeGeneration())
+MESSAGES = [cast("Message", FakeMessage(offset)) for offset in (10, 12)]
+BATCH = Batch(partition=PARTITION, messages=MESSAGES, next_offset=13, epoch=2)
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    """Every kind of entry, in its order, with the time of its writing and its generation."""
+    path = tmp_path / "journal"
+    began = time.monotonic()
+    end = End(Cause.CLOSED, "enough")
+    with Journal(path) as journal:
+        journal.started(GENERATION)
+        journal.received(GENERATION, BATCH)
+        journal.processed(GENERATION, MESSAGES[1], {"é": 2})
+        with journal.committing(GENERATION, BATCH):
+            pass
+        with (
+            pytest.raises(StaleGenerationError, match="passed"),
+            journal.committing(GENERATION, BATCH),
+        ):
+            raise StaleGenerationError("it has passed")
+        journal.event(GenerationStarted(group_id="g"))
+        journal.event(
+            GenerationEnded(group_id="g", generation_id=7, epoch=2, end=end, cut_short=False)
+        )
+    entries = list(JournalReader(path).new_entries())
+    times = [entry.time for entry in entries]
+    assert began <= times[0]
+    assert times == sorted(times)
+    assert times[-1] <= time.monotonic()
+    which: dict[str, Any] = {"time": 0.0, "generation": 7, "epoch": 2}
+    assert [attrs.evolve(entry, time=0.0) for entry in entries] == [
+        Started(**which, partitions=[3, 5]),
+        Received(**which, partition=3, first=10, next=13),
+        Processed(**which, partition=3, offset=12, words={"é": 2}),
+        Committing(**which, partition=3, next=13),
+        Committed(**which, partition=3, next=13),
+        Committing(**which, partition=3, next=13),
+        Refused(**which, partition=3, next=13, why="it has passed"),
+        Ended(**which, why="closed: enough"),
+    ]
+
+
+def test_a_commit_whose_outcome_is_unknown_has_none(tmp_path: Path) -> None:
+    """Another error is neither accepted nor refused as stale; it goes on to the caller."""
+    path = tmp_path / "journal"
+    with (
+        Journal(path) as journal,
+        pytest.raises(TimeoutError),
+        journal.committing(GENERATION, BATCH),
+    ):
+        raise TimeoutError
+    assert [entry.kind for entry in JournalReader(path).new_entries()] == ["committing"]
+
+
+def test_a_line_that_is_not_whole_waits(tmp_path: Path) -> None:
+    """A reader gives each entry once, and none of which only a part is there."""
+    path = tmp_path / "journal"
+    with Journal(path) as journal:
+        journal.started(GENERATION)
+        journal.received(GENERATION, BATCH)
+    whole = path.read_bytes()
+    reader = JournalReader(path)
+    read = []
+    for size in range(len(whole) + 1):
+        path.write_bytes(whole[:size])
+        read += [(size, entry.kind) for entry in reader.new_entries()]
+    first = whole.index(b"\n") + 1
+    assert read == [(first, "started"), (len(whole), "received")]
+
+
+def test_entries_are_there_before_the_journal_is_closed(tmp_path: Path) -> None:
+    """A worker that is killed closes nothing."""
+    path = tmp_path / "journal"
+    with Journal(path) as journal:
+        journal.started(GENERATION)
+        assert len(list(JournalReader(path).new_entries())) == 1

@@ -1,0 +1,119 @@
+"""The demo's processes end with it, whatever state they are in."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import trio
+
+from kgroup.cli.demo import processes
+from kgroup.cli.demo.processes import Child, Children, children
+from kgroup.cli.demo.trouble import DemoError
+
+BROKER = "kgroup.cli.demo.broker"
+DEAF = "import time, signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+FREEZES = f"""
+import sys, trio
+from pathlib import Path
+from kgroup.cli.demo.processes import children
+
+async def main():
+    async with children(Path(sys.argv[1])) as started:
+        child = await started.start("broker", {BROKER!r})
+        await child.first_line()
+        await child.freeze()
+        print(child.pid, flush=True)
+        await trio.sleep_forever()
+
+trio.run(main)
+"""
+
+
+async def until_stopped(child: Child, *, stopped: bool) -> None:
+    """Wait for the kernel to show it."""
+    process = psutil.Process(child.pid)
+
+    def wait() -> None:
+        while (process.status() == psutil.STATUS_STOPPED) is not stopped:
+            time.sleep(0.01)
+
+    await trio.to_thread.run_sync(wait, abandon_on_cancel=True)
+
+
+async def test_a_process_ends_by_itself(tmp_path: Path) -> None:
+    """Left, the place closes its standard input, and it ends with status 0."""
+    async with children(tmp_path) as started:
+        child = await started.start("broker", BROKER)
+        assert (await child.first_line()).startswith("127.0.0.1:")
+        assert child.status is None
+    assert child.status == 0
+
+
+async def test_a_frozen_process_is_woken_to_end_by_itself(tmp_path: Path) -> None:
+    """Frozen it stands still; at the end it is woken first."""
+    async with children(tmp_path) as started:
+        child = await started.start("broker", BROKER)
+        await child.first_line()
+        await child.freeze()
+        await until_stopped(child, stopped=True)
+        await child.wake()
+        await until_stopped(child, stopped=False)
+        await child.freeze()
+    assert child.status == 0
+
+
+async def test_cancelled_it_ends_too(tmp_path: Path) -> None:
+    """Cancellation from outside leaves no process."""
+    with trio.CancelScope() as scope:
+        async with children(tmp_path) as started:
+            child = await started.start("broker", BROKER)
+            await child.first_line()
+            scope.cancel()
+            await trio.sleep_forever()
+    assert child.status == 0
+
+
+async def test_a_process_that_does_not_end_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After its time is over."""
+    monkeypatch.setattr(processes, "PATIENCE", 0.1)
+    (tmp_path / "deaf.py").write_text(DEAF)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    async with children(tmp_path) as started:
+        child = await started.start("deaf", "deaf")
+    assert child.status == -signal.SIGKILL
+
+
+async def test_one_that_ends_too_early_is_named_with_its_last_words(tmp_path: Path) -> None:
+    """An error of the module is told in the error."""
+    async with children(tmp_path) as started:
+        child = await started.start("nobody", "kgroup.cli.demo.nobody")
+        with pytest.raises(DemoError, match="nobody ended before it was ready: .*No module named"):
+            await child.first_line()
+
+
+async def test_one_that_is_gone_cannot_be_frozen(tmp_path: Path) -> None:
+    """The error names it."""
+    child = await Children(tmp_path).start("gone", "kgroup.cli.demo.nobody")
+    await child.wait()
+    with pytest.raises(DemoError, match="gone could not be stopped"):
+        await child.freeze()
+    await child.close()
+
+
+def test_a_frozen_process_ends_when_its_starter_is_killed(tmp_path: Path) -> None:
+    """SIGKILL to the starter wakes it, and it ends by itself."""
+    command = [sys.executable, "-c", FREEZES, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as starter:
+        assert starter.stdout is not None
+        frozen = psutil.Process(int(starter.stdout.readline()))
+        starter.kill()
+    _, left = psutil.wait_procs([frozen], timeout=60)
+    assert left == []
