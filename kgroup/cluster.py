@@ -18,7 +18,13 @@ import trio
 
 from kgroup.codes import Code
 from kgroup.config import GroupConfig
-from kgroup.errors import BrokerError, KgroupError, TransportError
+from kgroup.errors import (
+    BrokerError,
+    KgroupError,
+    ProtocolError,
+    TransportError,
+    UnsupportedVersionError,
+)
 from kgroup.model import Broker, IsolationLevel, TopicInfo, TopicPartition, by_topic
 from kgroup.protocols import Random, StreamOpener
 from kgroup.recovery import Request, Then, broker_error, move_for
@@ -141,7 +147,7 @@ class Cluster:
 
         Raises:
             TransportError: none did; it is the last one's.
-            UnsupportedVersionError: the last one shares no version.
+            UnsupportedVersionError: none did, and the last one shares no version.
         """
         addresses = self._addresses()
         failure: KgroupError | None = None
@@ -150,7 +156,7 @@ class Cluster:
                 return await self._link(host, port).ask(
                     api, fields, timeout=self._config.request_timeout
                 )
-            except TransportError as error:
+            except (TransportError, UnsupportedVersionError) as error:
                 failure = error
         assert failure is not None  # there is at least one bootstrap address
         raise failure
@@ -195,6 +201,12 @@ class Cluster:
                 offsets[name] = (
                     broker_error(Request.LIST_OFFSETS, code, str(name)) if code else item.offset
                 )
+        if offsets.keys() != set(partitions):
+            raise ProtocolError(
+                f"{leader} was asked by ListOffsets for {_listed(partitions)} and answered for"
+                f" {_listed(offsets)}",
+                sent=True,
+            )
         return offsets
 
     def _read_topics(self, answer: Any, wanted: frozenset[str]) -> Metadata:
@@ -265,6 +277,10 @@ class Cluster:
         if (host, port) not in self._links:
             self._links[host, port] = self.link(host, port)
         return self._links[host, port]
+
+
+def _listed(partitions: Collection[TopicPartition]) -> str:
+    return ", ".join(map(str, sorted(partitions))) or "nothing"
 
 
 def _address(server: str) -> tuple[str, int]:

@@ -11,7 +11,7 @@ it. Durations become int32 milliseconds here and nowhere above.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Final, final
 
@@ -75,10 +75,12 @@ class GroupCoordinator:
         """See `Coordinator.find`."""
         found = await self._cluster.find_coordinator(self._config.group_id)
         if found != self._broker:
-            await self.aclose()
+            # INVARIANT: no checkpoint between the look and the change: two tasks may find at once.
+            old = self._membership, self._offsets
             self._membership = self._cluster.link(found.host, found.port)
             self._offsets = self._cluster.link(found.host, found.port)
             self._broker = found
+            await _close(old)
 
     async def aclose(self) -> None:
         """Close both connections.
@@ -87,11 +89,7 @@ class GroupCoordinator:
         """
         links, self._membership, self._offsets = (self._membership, self._offsets), None, None
         self._broker = None
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + 1.0):
-            for link in links:
-                if link is not None:
-                    await link.aclose()
-        await trio.lowlevel.checkpoint()
+        await _close(links)
 
     async def join(self, member_id: str, topics: Collection[str], reason: str) -> Joined:
         """See `Coordinator.join`."""
@@ -166,16 +164,13 @@ class GroupCoordinator:
             raise broker_error(Request.SYNC, int(answer.error_code), str(membership))
         return decode_assignment(answer.assignment)
 
-    async def heartbeat(
-        self, membership: Membership, on_sent: Callable[[], None] | None = None
-    ) -> float:
+    async def heartbeat(self, membership: Membership) -> float:
         """See `Coordinator.heartbeat`."""
         answer = await self._ask(
             self._membership,
             "heartbeat",
             self._identity(membership),
             timeout=self._config.request_timeout,
-            on_sent=on_sent,
         )
         if answer.error_code:
             raise broker_error(Request.HEARTBEAT, int(answer.error_code), str(membership))
@@ -351,6 +346,14 @@ class GroupCoordinator:
 
     def _who(self, member_id: str) -> str:
         return f"member {member_id!r} of group {self._config.group_id!r}"
+
+
+async def _close(links: Iterable[Link | None]) -> None:
+    with trio.CancelScope(shield=True, deadline=trio.current_time() + 1.0):
+        for link in links:
+            if link is not None:
+                await link.aclose()
+    await trio.lowlevel.checkpoint()
 
 
 def _retention(seconds: float | None) -> timedelta:

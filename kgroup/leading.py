@@ -95,8 +95,12 @@ class Leader:
                 f"{self.membership}: the coordinator chose the assignor"
                 f" {self.membership.assignor!r}, which this member did not offer"
             )
-        members = self.answer.members
-        checked = check_assignments(assignor.name, known, members, assignor.assign(known, members))
+        compute = partial(_compute, assignor, known, self.answer.members)
+        if sum(topic.partitions for topic in known.values()) < MANY:
+            await trio.lowlevel.checkpoint()
+            checked = compute()
+        else:
+            checked = await trio.to_thread.run_sync(compute)
         if checked.unassigned:
             self.reporter.tell(PartitionsUnassigned, partitions=checked.unassigned)
         return checked.assignments

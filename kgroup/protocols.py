@@ -244,9 +244,7 @@ class Coordinator(Protocol):
         """SyncGroup: the leader gives all assignments, each member gets its own."""
         ...
 
-    async def heartbeat(
-        self, membership: Membership, on_sent: Callable[[], None] | None = None
-    ) -> float:
+    async def heartbeat(self, membership: Membership) -> float:
         """Heartbeat; returns the seconds for which the broker asks not to be asked again."""
         ...
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import final
 
+import trio
+
 from kgroup.cluster import Cluster
 
 
@@ -23,13 +25,14 @@ class Subscription:
         return bool(self._patterns)
 
     async def resolve(self) -> frozenset[str]:
-        """The topics subscribed to now, sorted nowhere: a set.
+        """The topics subscribed to now, in no order.
 
         Raises:
             TransportError: no broker answered.
             BrokerError: a broker refuses to tell.
         """
         if not self._patterns:
+            await trio.lowlevel.checkpoint()
             return self._names
         known = await self._cluster.metadata(None)
         matched = {
