@@ -49,7 +49,7 @@ class Setting:
         report: is told of failures.
         committed: is told what was applied.
         refused: is told what was refused, why, and whether as stale.
-        end: ends the generation.
+        end: ends the generation; returns the end that was recorded, which may be an earlier one.
     """
 
     membership: Membership
@@ -62,7 +62,7 @@ class Setting:
     report: Report
     committed: Callable[[Mapping[TopicPartition, int]], None]
     refused: Callable[[Mapping[TopicPartition, int], str, bool], None]
-    end: Callable[[End], None]
+    end: Callable[[End], End]
 
 
 @final
@@ -187,15 +187,14 @@ class Attempt:
 
     def _stale(self, move: Move, error: BrokerError) -> None:
         setting = self._setting
-        end = End(move.cause or Cause.MEMBERSHIP_LOST, str(error), error)
         setting.refused(numbers(self._open), error.name, True)
+        end = setting.end(End(move.cause or Cause.MEMBERSHIP_LOST, str(error), error))
         # An earlier attempt that was never answered may have been applied before.
         self._failure = (
             unknown_error(setting, self._open)
             if self._unanswered
             else stale_error(setting.membership, end, f"the coordinator refused it ({error.name})")
         )
-        setting.end(end)
 
 
 def stale_error(membership: Membership, end: End, reason: str) -> StaleGenerationError:

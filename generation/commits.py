@@ -114,9 +114,8 @@ class Committer:
             if move.then not in (Then.LOST, Then.FAIL):
                 raise
             refusal = broker_error(Request.COMMIT, code, str(setting.membership))
-            end = End(move.cause or Cause.MEMBERSHIP_LOST, str(refusal), refusal)
             setting.refused(numbers(offsets), refusal.name, True)
-            setting.end(end)
+            end = setting.end(End(move.cause or Cause.MEMBERSHIP_LOST, str(refusal), refusal))
             reason = f"the coordinator refused it ({refusal.name}); abort the transaction"
             raise stale_error(setting.membership, end, reason) from error
         setting.committed(numbers(offsets))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Final, final
+from typing import Any, Final, TypeVar, final
 
 import attrs
 import trio
@@ -25,6 +25,8 @@ from kgroup.protocols import Task
 
 inside_of: Final[ContextVar[frozenset[object]]] = ContextVar("kgroup_inside", default=frozenset())
 """The groups of whose generations the current task is work."""
+
+E = TypeVar("E", bound=BaseException)
 
 Service = Callable[..., Awaitable[End | None]]
 """A task of kgroup's own; what it returns, if anything, ends the generation."""
@@ -58,6 +60,7 @@ class Lifecycle:
         self._owner = owner
         self._hooks = hooks
         self._life = Life()
+        self._told: list[End] = []
         self._nursery: trio.Nursery | None = None
         self._working = 0
         self._body: trio.lowlevel.Task | None = None
@@ -77,11 +80,6 @@ class Lifecycle:
     def why(self) -> End | None:
         """The recorded end, or None while there is none."""
         return self._life.end
-
-    @property
-    def started(self) -> bool:
-        """Whether tasks can be started at all."""
-        return self._nursery is not None
 
     async def run(self, opening: Service, *args: Any) -> None:
         """Run from the first service to the end of the last task.
@@ -115,10 +113,14 @@ class Lifecycle:
         if self.state is State.RUNNING and self._nursery is not None:
             self._nursery.start_soon(self._serve, fn, args, name=fn)
 
-    def end(self, end: End) -> None:
-        """Begin the end, or turn a planned one into a loss; otherwise nothing."""
+    def end(self, end: End) -> End:
+        """Begin the end, or turn a planned one into a loss; otherwise nothing.
+
+        Returns:
+            the end that is recorded now, which is another one where that came before.
+        """
         if not self._life.signal(end):
-            return
+            return self.why or end
         self._hooks.revoked()
         self.ending.set()
         if self.state is State.ENDED:
@@ -127,6 +129,7 @@ class Lifecycle:
                 self._nursery.cancel_scope.cancel()
             self._cancel_bodies()
         self._wake()
+        return end
 
     def hold_body(self) -> None:
         """The loop's body, this task, has the generation: what it does is work of it."""
@@ -171,21 +174,25 @@ class Lifecycle:
 
     async def _work(self, fn: Task, args: tuple[Any, ...]) -> None:
         inside_of.set(inside_of.get() | {self._owner})
-        name = getattr(fn, "__qualname__", repr(fn))
         try:
             await fn(*args)
         except Exception as error:  # noqa: BLE001 # kept, and raised when the others have drained
-            self._ended_by(name, error)
+            self._ended_by(fn, error)
         else:
-            self.end(End(Cause.TASK_RETURNED, f"{name} returned"))
+            self.end(End(Cause.TASK_RETURNED, f"{_name_of(fn)} returned"))
         finally:
             self._working -= 1
             self._wake()
 
     async def _serve(self, fn: Service, args: tuple[Any, ...]) -> None:
-        end = await fn(*args)
-        if end is not None:
-            self.end(end)
+        try:
+            end = await fn(*args)
+        # Nothing that the recovery table knows: it surfaces as a task's exception does.
+        except Exception as error:  # noqa: BLE001
+            self._raised(fn, error)
+        else:
+            if end is not None:
+                self.end(end)
 
     async def _drain(self) -> None:
         limit = max(0.0, self._hooks.drain_limit())
@@ -196,23 +203,25 @@ class Lifecycle:
         with trio.move_on_at(deadline):
             while (self._working or self._body is not None) and self.state is State.DRAINING:
                 await self._changed.wait()
-        self.cut_short = bool(self._working)
+        self.cut_short = self.state is State.DRAINING and self._working > 0
         # From here on a commit is refused as stale: the Join may be on its way.
         self._finish_life()
 
-    def _ended_by(self, name: str, error: Exception) -> None:
+    def _ended_by(self, fn: Task, error: Exception) -> None:
         rest = self._without_stale(error)
         if rest is None:
             self.end(End(Cause.MEMBERSHIP_LOST, str(error), error))
-            return
-        kept = rest if isinstance(rest, Exception) else error
-        self.errors.append(kept)
-        self.end(End(Cause.TASK_RAISED, f"{name} raised {kept!r}", kept))
+        else:
+            self._raised(fn, rest)
 
-    def _without_stale(self, error: BaseException) -> BaseException | None:
+    def _raised(self, fn: Task, error: Exception) -> None:
+        self.errors.append(error)
+        self.end(End(Cause.TASK_RAISED, f"{_name_of(fn)} raised {error!r}", error))
+
+    def _without_stale(self, error: E) -> E | None:
         """The exception without this generation's own passing; None if it was nothing else."""
         if isinstance(error, BaseExceptionGroup):
-            return error.split(self._is_own_passing)[1]
+            return error.split(self._is_own_passing)[1]  # type: ignore[return-value]
         return None if self._is_own_passing(error) else error
 
     def _is_own_passing(self, error: BaseException) -> bool:
@@ -220,8 +229,8 @@ class Lifecycle:
             return True
         return (
             isinstance(error, StaleGenerationError)
-            and error.end is not None
-            and error.end is self.why
+            # Not only the recorded one: a heartbeat and a commit may be refused at once.
+            and any(error.end is end for end in self._told)
         )
 
     def _finish_life(self) -> None:
@@ -242,3 +251,7 @@ class Lifecycle:
     def _wake(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
+
+
+def _name_of(fn: Task) -> str:
+    return getattr(fn, "__qualname__", None) or repr(fn)

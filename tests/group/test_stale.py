@@ -1,0 +1,55 @@
+"""What a generation's own passing does to its tasks: it ends them quietly, whoever saw it first."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from kgroup.cluster import Cluster
+from kgroup.coordinator import GroupCoordinator
+from kgroup.errors import StaleGenerationError
+from kgroup.events import CommitRefused
+from kgroup.generation.generation import Generation
+from kgroup.model import Cause
+from kgroup.testing.memory import memory_environment
+from tests.group.world import P0, World, world
+
+
+async def evict(here: World, member_id: str) -> None:
+    """Remove a member from the group, as an administrator does."""
+    environment = memory_environment(here.broker)
+    cluster = Cluster(here.config(), environment.open_stream, environment.random)
+    coordinator = GroupCoordinator(cluster, here.config())
+    await coordinator.leave(member_id, None, "an administrator")
+    await coordinator.aclose()
+    await cluster.aclose()
+
+
+@pytest.mark.parametrize("slow", ["heartbeat", "offset_commit"])
+async def test_a_heartbeat_and_a_commit_find_out_at_once(
+    autojump_clock: MockClock, slow: str
+) -> None:
+    """A commit on its way when a heartbeat brings the loss is that same loss, not a failed task."""
+    async with world() as here, here.group(heartbeat_interval=1.0) as group:
+        refused = []
+
+        async def commits(generation: Generation) -> None:
+            await trio.sleep(10)
+            await evict(here, generation.member_id)
+            here.broker.slow(3.0, slow)
+            try:
+                await generation.commit({P0: 1})
+            except StaleGenerationError as error:
+                refused.append(error)
+                raise
+
+        first = await group.next()
+        first.start_soon(commits, first)
+        second = await group.next()
+        assert first.end is not None
+        assert first.end.cause is Cause.MEMBERSHIP_LOST
+        assert [error.end for error in refused] == [first.end]
+        assert refused[0].end is first.end
+        assert [event.stale for event in here.told(CommitRefused)] == [True]
+        assert second.member_id != first.member_id
