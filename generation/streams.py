@@ -26,6 +26,7 @@ class Feed:
         epoch: the generation's.
         source: where records come from.
         running: whether the generation still hands out records.
+        lease_valid: whether records may be handed out by the lease.
         lease_confirmed: waits until the lease is valid or the generation is over.
         locate: decides a position that no commit gave, or that does not exist; it may raise
             what the handler is to see.
@@ -35,6 +36,7 @@ class Feed:
     epoch: int
     source: RecordSource
     running: Callable[[], bool]
+    lease_valid: Callable[[], bool]
     lease_confirmed: Callable[[], Awaitable[None]]
     locate: Callable[[Collection[TopicPartition], OffsetOutOfRangeError | None], Awaitable[None]]
     clock: Clock
@@ -123,17 +125,18 @@ class RecordStream:
                     self._located = True
                     feed.source.open(feed.epoch, self.partitions)
                     continue
+                await feed.lease_confirmed()
                 batch = await feed.source.receive(feed.epoch, self.partitions, self._limit)
             except OffsetOutOfRangeError as error:
                 await feed.locate([error.partition], error)
                 continue
             except StaleGenerationError:
                 return None
-            await feed.lease_confirmed()
-            # INVARIANT: no checkpoint between this look and the hand-over. A batch that is held
-            # back here was not delivered: the next owner starts before it.
-            if self._goes_on() and batch.epoch == feed.epoch:
+            # INVARIANT: no checkpoint between this look and the hand-over, nor to the return:
+            # what has left the source is handed out, or given back to it.
+            if self._goes_on() and feed.lease_valid():
                 return batch
+            feed.source.seek(feed.epoch, batch.partition, batch.messages[0].offset())
         return None
 
     def _goes_on(self) -> bool:

@@ -290,6 +290,7 @@ class Round:
                 epoch=membership.epoch,
                 source=self._source,
                 running=lambda: self.lifecycle.state is State.RUNNING,
+                lease_valid=lambda: self._lease.left > 0,
                 lease_confirmed=self._wait_for_lease,
                 locate=partial(self._starts.locate, floors=floors, committer=committer),
                 clock=self._environment.clock,
