@@ -60,7 +60,6 @@ class Lifecycle:
         self._owner = owner
         self._hooks = hooks
         self._life = Life()
-        self._told: list[End] = []
         self._nursery: trio.Nursery | None = None
         self._working = 0
         self._body: trio.lowlevel.Task | None = None
@@ -229,8 +228,8 @@ class Lifecycle:
             return True
         return (
             isinstance(error, StaleGenerationError)
-            # Not only the recorded one: a heartbeat and a commit may be refused at once.
-            and any(error.end is end for end in self._told)
+            and error.end is not None
+            and error.end is self.why
         )
 
     def _finish_life(self) -> None:
