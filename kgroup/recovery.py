@@ -339,6 +339,10 @@ OTHERWISE: Final[Mapping[Request, Move]] = {
     Request.METADATA: _RETRY,
 }
 
+LOOK_AGAIN: Final = Move(Then.RETRY, wait=Wait.YES)
+"""What a watcher does about any failure of its look: it looks again an interval later. Rights to
+a topic that are taken away while it is read end nothing: the data plane tells who reads it."""
+
 _FAULTS: Final[Mapping[type[TransportError], Fault]] = {
     ConnectionLostError: Fault.LOST,
     RequestTimeoutError: Fault.TIMED_OUT,

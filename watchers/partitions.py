@@ -15,7 +15,7 @@ import trio
 
 from kgroup.errors import BrokerError, TransportError
 from kgroup.model import Cause, End, TopicInfo
-from kgroup.recovery import Request, decide
+from kgroup.recovery import LOOK_AGAIN, Request
 from kgroup.retry import Report
 
 Look = Callable[[], Awaitable[Mapping[str, TopicInfo]]]
@@ -76,7 +76,7 @@ async def partition_watcher(
         try:
             now = await look()
         except (BrokerError, TransportError) as error:
-            report(Request.METADATA, error, decide(Request.METADATA, error))
+            report(Request.METADATA, error, LOOK_AGAIN)
             continue
         found = changes(baseline, now)
         if found and (has_grown(baseline, now) or found == suspected):

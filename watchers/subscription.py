@@ -11,7 +11,7 @@ import trio
 
 from kgroup.errors import BrokerError, TransportError
 from kgroup.model import Cause, End
-from kgroup.recovery import Request, decide
+from kgroup.recovery import LOOK_AGAIN, Request
 from kgroup.retry import Report
 
 
@@ -37,7 +37,7 @@ async def subscription_watcher(
         try:
             now = await resolve()
         except (BrokerError, TransportError) as error:
-            report(Request.METADATA, error, decide(Request.METADATA, error))
+            report(Request.METADATA, error, LOOK_AGAIN)
             continue
         # What is gone must be gone twice in a row: a starting broker may not know all topics.
         if now != baseline and (now - baseline or now == suspected):

@@ -1,0 +1,163 @@
+"""Where partitions start: committed offsets, auto_offset_reset, and partitions added later."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from kgroup.codes import Code
+from kgroup.errors import NoOffsetError, OffsetOutOfRangeError
+from kgroup.events import OffsetReset
+from kgroup.generation.generation import Generation
+from kgroup.generation.states import State
+from kgroup.model import OffsetAndMetadata
+from tests.group.world import P0, P1, P2, values, world
+
+
+async def first_of(generation: Generation) -> int:
+    """The first record of partition 0."""
+    batch = await anext(generation.records(P0))
+    return values(batch.messages)[0]
+
+
+async def test_committed_offsets_come_first(autojump_clock: MockClock) -> None:
+    """Whatever auto_offset_reset says, a committed offset is where it goes on."""
+    async with world() as here:
+        await here.append(5)
+        async with here.group() as group:
+            generation = await group.next()
+            await generation.commit({P0: OffsetAndMetadata(2, leader_epoch=0, metadata="note")})
+        for reset in ("earliest", "latest", "error"):
+            async with here.group(auto_offset_reset=reset) as group:
+                generation = await group.next()
+                assert generation.positions == {P0: 2}
+                assert await first_of(generation) == 2
+        assert len(here.told(OffsetReset)) == 1  # the first member's
+
+
+async def test_earliest_skips_nothing(autojump_clock: MockClock) -> None:
+    """Without an offset the first record is the first there is; nothing is committed for it."""
+    async with world() as here:
+        await here.append(5)
+        async with here.group() as group:
+            generation = await group.next()
+            assert generation.positions == {P0: 0}
+            assert await first_of(generation) == 0
+        assert await here.committed() == {}
+
+
+async def test_latest_begins_at_the_end_and_commits_it(autojump_clock: MockClock) -> None:
+    """What was there is skipped; what comes is not, though the member restarts before it."""
+    async with world() as here:
+        await here.append(5)
+        async with here.group(auto_offset_reset="latest") as group:
+            generation = await group.next()
+            assert generation.positions == {P0: 5}
+        assert await here.committed() == {P0: 5}
+        await here.append(2)
+        async with here.group(auto_offset_reset="latest") as group:
+            generation = await group.next()
+            assert generation.positions == {P0: 5}
+            assert await first_of(generation) == 0  # of the second lot
+
+
+async def test_latest_without_the_initial_commit(autojump_clock: MockClock) -> None:
+    """With commit_initial_position off nothing is committed before the program does."""
+    async with world() as here:
+        await here.append(5)
+        async with here.group(auto_offset_reset="latest", commit_initial_position=False) as group:
+            assert (await group.next()).positions == {P0: 5}
+        assert here.asked("offset_commit") == []
+
+
+async def test_a_refused_initial_commit_harms_nothing(autojump_clock: MockClock) -> None:
+    """The generation is handed over all the same, and reads from there."""
+    async with world() as here:
+        await here.append(5)
+        here.broker.inject("offset_commit", Code.INVALID_COMMIT_OFFSET_SIZE)
+        async with here.group(auto_offset_reset="latest") as group:
+            generation = await group.next()
+            assert generation.positions == {P0: 5}
+            assert generation.state is State.RUNNING
+
+
+async def test_latest_reads_added_partitions_from_their_beginning(
+    autojump_clock: MockClock,
+) -> None:
+    """A partition without an offset in a topic with others was added later: all of it counts."""
+    async with world() as here:
+        await here.append(5)
+        async with here.group(auto_offset_reset="latest") as group:
+            first = await group.next()
+            assert first.positions == {P0: 5}
+            await here.broker.add_partitions("topic", 3)
+            await here.append(4, 1)
+            await first.ending.wait()
+            second = await group.next()
+            assert second.positions == {P0: 5, P1: 0, P2: 0}
+            batch = await anext(second.records(P1))
+            assert values(batch.messages) == [0, 1, 2, 3]
+        reasons = {event.partition: event.reason for event in here.told(OffsetReset)}
+        assert "added later" in reasons[P1]
+        assert "latest" in reasons[P0]
+
+
+async def test_error_hands_over_and_fails_where_it_is_read(autojump_clock: MockClock) -> None:
+    """auto_offset_reset='error': the handler of that partition sees it; commits still work."""
+    async with world(2) as here:
+        await here.append(3)
+        async with here.group(auto_offset_reset="error") as group:
+            generation = await group.next()
+            with pytest.raises(NoOffsetError, match="topic-0"):
+                await anext(generation.records(P0))
+            await generation.commit({P0: 1})
+        async with here.group(auto_offset_reset="error") as group:
+            generation = await group.next()
+            assert generation.positions == {P0: 1}
+            assert await first_of(generation) == 1
+
+
+@pytest.mark.parametrize(("reset", "value"), [("earliest", 0), ("latest", None), ("error", None)])
+async def test_an_offset_out_of_range(
+    autojump_clock: MockClock, reset: str, value: int | None
+) -> None:
+    """Reset as told, with an event; with 'error' the handler sees it."""
+    async with world() as here:
+        await here.append(3)
+        async with here.group() as group:
+            generation = await group.next()
+            await generation.commit({P0: 100})
+        async with here.group(auto_offset_reset=reset) as group:
+            generation = await group.next()
+            if reset == "error":
+                with pytest.raises(OffsetOutOfRangeError):
+                    await anext(generation.records(P0))
+                return
+            stream = generation.records(P0)
+            if value is None:
+                with trio.move_on_after(5):
+                    await anext(stream)
+                await here.append(1)
+                assert values((await anext(stream)).messages) == [0]
+                assert await here.committed() == {P0: 3}  # the floor moved to the reset
+            else:
+                batch = await anext(stream)
+                assert values(batch.messages)[0] == value
+                await generation.commit({P0: batch.next_offset})
+                assert await here.committed() == {P0: 3}
+        assert "not in the log" in here.told(OffsetReset)[-1].reason
+
+
+async def test_a_leader_that_is_away_holds_nothing_up(autojump_clock: MockClock) -> None:
+    """A hand-over waits a moment for positions; the rest is found when it is read."""
+    async with world() as here:
+        await here.append(3)
+        here.broker.inject("list_offsets", Code.LEADER_NOT_AVAILABLE, times=8)
+        async with here.group() as group:
+            generation = await group.next()
+            assert here.now == pytest.approx(2.0)
+            assert generation.positions == {}
+            assert await first_of(generation) == 0
+            await generation.commit({P0: 3})
+        assert await here.committed() == {P0: 3}

@@ -1,0 +1,330 @@
+"""What watchers see: partitions and topics that come and go, patterns, stuck and idle handlers."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import trio
+import trio.testing
+from trio.testing import MockClock
+
+from kgroup.codes import Code
+from kgroup.errors import UsageError
+from kgroup.events import GenerationEnded, PartitionsNotRead, RequestFailed, TopicsMissing
+from kgroup.generation.generation import Generation
+from kgroup.generation.states import State
+from kgroup.group import ConsumerGroup
+from kgroup.model import Cause, End, TopicPartition
+from tests.group.world import P0, P1, P2, World, values, world
+
+
+async def ended(group: ConsumerGroup, generation: Generation) -> tuple[End, Generation]:
+    """Wait for the end of a generation, and take the next."""
+    with trio.fail_after(60):
+        await generation.ending.wait()
+        following = await group.next()
+    assert generation.end is not None
+    return generation.end, following
+
+
+async def test_partitions_that_are_added(autojump_clock: MockClock) -> None:
+    """The leader sees them within the interval, commits what it has in hand, and gets them."""
+    async with world() as here, here.group(partition_watch_interval=5.0) as group:
+        first = await group.next()
+        await trio.sleep(6)
+        await here.broker.add_partitions("topic", 3)
+        since = here.now
+        end, second = await ended(group, first)
+        assert here.now - since <= 5
+        assert end.cause is Cause.PARTITIONS_CHANGED
+        assert end.can_commit
+        assert "topic topic has 3 partitions, not 1" in str(end)
+        assert list(second.assignment) == [P0, P1, P2]
+        assert second.assignment.added == {P1, P2}
+        assert second.assignment.kept == {P0}
+
+
+async def test_partitions_added_between_the_look_and_the_first_watch(
+    autojump_clock: MockClock,
+) -> None:
+    """The watcher's baseline is what the assignment was made from: nothing falls between."""
+    async with world() as here, trio.open_nursery() as nursery:
+        here.broker.slow(2.0, "sync_group", times=1)
+
+        async def grows() -> None:
+            await trio.sleep(1)
+            await here.broker.add_partitions("topic", 2)
+
+        nursery.start_soon(grows)
+        async with here.group() as group:
+            first = await group.next()
+            assert list(first.assignment) == [P0]
+            end, second = await ended(group, first)
+            assert end.cause is Cause.PARTITIONS_CHANGED
+            assert list(second.assignment) == [P0, P1]
+
+
+async def test_a_topic_that_is_created_later(autojump_clock: MockClock) -> None:
+    """It is told as missing, the others are read meanwhile, and it is taken when it comes."""
+    async with world() as here, here.group(topics=["topic", "later"]) as group:
+        first = await group.next()
+        assert list(first.assignment) == [P0]
+        assert [event.topics for event in here.told(TopicsMissing)] == [("later",)]
+        await trio.sleep(20)
+        assert first.state is State.RUNNING
+        await here.broker.create_topic("later", 1)
+        end, second = await ended(group, first)
+        assert "topic later appeared with 1 partitions" in str(end)
+        assert list(second.assignment) == [TopicPartition("later", 0), P0]
+
+
+async def test_a_group_without_any_topic_waits_for_one(autojump_clock: MockClock) -> None:
+    """An empty generation is a generation; nothing creates the topic by asking for it."""
+    async with world(0) as here, here.group() as group:
+        first = await group.next()
+        assert list(first.assignment) == []
+        await trio.sleep(30)
+        assert first.state is State.RUNNING
+        assert all(not it.allow_auto_topic_creation for _, it in here.asked("metadata"))
+        await here.broker.create_topic("topic", 1)
+        _, second = await ended(group, first)
+        assert list(second.assignment) == [P0]
+
+
+async def test_a_topic_that_is_deleted(autojump_clock: MockClock) -> None:
+    """Gone twice in a row it is believed; the next generation does without."""
+    async with world() as here, here.group(topics=["topic", "other"]) as group:
+        await here.broker.create_topic("other", 1)
+        first = await group.next()
+        assert len(first.assignment) == 2
+        await here.broker.delete_topic("other")
+        since = here.now
+        end, second = await ended(group, first)
+        assert 5 <= here.now - since <= 10
+        assert "topic other is gone" in str(end)
+        assert list(second.assignment) == [P0]
+
+
+async def test_one_look_that_misses_a_topic_ends_nothing(autojump_clock: MockClock) -> None:
+    """A broker that has just started may not know a topic yet."""
+    async with world() as here, here.group() as group:
+        first = await group.next()
+        await trio.sleep(1)
+        here.broker.inject("metadata", Code.UNKNOWN_TOPIC_OR_PARTITION, times=1)
+        await trio.sleep(30)
+        assert first.state is State.RUNNING
+
+
+async def test_a_look_that_is_refused_for_good_ends_nothing(autojump_clock: MockClock) -> None:
+    """Rights that are taken away while a topic is watched are told of; the watcher looks again."""
+    async with world() as here, here.group() as group:
+        first = await group.next()
+        await trio.sleep(1)
+        here.broker.inject("metadata", Code.TOPIC_AUTHORIZATION_FAILED, times=2)
+        await trio.sleep(30)
+        assert first.state is State.RUNNING
+        told = [event.next_move for event in here.told(RequestFailed)]
+        assert told == ["send it again, within the same generation, after a wait"] * 2
+        await here.broker.add_partitions("topic", 2)
+        end, _ = await ended(group, first)
+        assert end.cause is Cause.PARTITIONS_CHANGED
+
+
+async def test_a_look_that_is_refused_as_a_whole_is_no_empty_list(
+    autojump_clock: MockClock,
+) -> None:
+    """KIP-1102: the answer's own error is told and the look made again; nothing is gone."""
+    async with world() as here, here.group(topics=[re.compile("top.*")]) as group:
+        first = await group.next()
+        assert list(first.assignment) == [P0]
+        await trio.sleep(1)
+        here.broker.inject("metadata", Code.REBOOTSTRAP_REQUIRED, times=6)
+        await trio.sleep(30)
+        assert first.state is State.RUNNING
+        assert len(here.told(RequestFailed)) == 6
+
+
+async def test_a_topic_that_is_deleted_and_created_again(autojump_clock: MockClock) -> None:
+    """Another topic under the same name is seen by its id, and read from its beginning."""
+    async with world() as here:
+        await here.append(5)
+        async with here.group() as group:
+            first = await group.next()
+            batch = await anext(first.records(P0))
+            await first.commit({P0: batch.next_offset})
+            await here.broker.delete_topic("topic")
+            await here.broker.create_topic("topic", 1)
+            await here.append(2)
+            end, second = await ended(group, first)
+            assert "deleted and created again" in str(end)
+            batch = await anext(second.records(P0))
+            assert values(batch.messages) == [0, 1]
+
+
+async def test_only_the_leader_watches_and_for_the_whole_group(
+    autojump_clock: MockClock,
+) -> None:
+    """The follower asks for no metadata; the leader sees a topic that only the follower reads."""
+    async with world() as here, trio.open_nursery() as nursery:
+        await here.broker.create_topic("other", 1)
+        leaders: list[Generation] = []
+
+        async def lead() -> None:
+            async with here.group(client_id="leader") as group:
+                async for generation in group:
+                    leaders.append(generation)  # noqa: PERF401 # seen as they come
+
+        nursery.start_soon(lead)
+        await trio.sleep(5)
+        async with here.group(topics=["other"], client_id="follower") as group:
+            first = await group.next()
+            assert not first.leader
+            assert [str(partition) for partition in first.assignment] == ["other-0"]
+            since = here.now
+            await trio.sleep(22)
+            asked = [
+                set(map(str, (topic.name for topic in it.topics)))
+                for _, it in here.asked("metadata", since=since + 0.01)
+            ]
+            assert len(asked) == 4  # the leader's, every 5 s
+            assert all(topics == {"topic", "other"} for topics in asked)
+            await here.broker.add_partitions("other", 2)
+            end, second = await ended(group, first)
+            assert end.cause is Cause.REBALANCE
+            assert len(second.assignment) == 2
+            assert leaders[-2].end is not None
+            assert leaders[-2].end.cause is Cause.PARTITIONS_CHANGED
+        nursery.cancel_scope.cancel()
+
+
+async def test_nobody_watches_where_it_is_switched_off(autojump_clock: MockClock) -> None:
+    """Without watch_partition_changes no metadata is asked for while a generation runs."""
+    async with world() as here, here.group(watch_partition_changes=False) as group:
+        first = await group.next()
+        asked = len(here.asked("metadata"))
+        await here.broker.add_partitions("topic", 2)
+        await trio.sleep(30)
+        assert first.state is State.RUNNING
+        assert len(here.asked("metadata")) == asked
+
+
+async def test_a_pattern_takes_what_it_matches(autojump_clock: MockClock) -> None:
+    """Whole names match; a new match ends the generation, and so does a lost one."""
+    async with world(0) as here:
+        await here.broker.create_topic("orders-eu", 1)
+        await here.broker.create_topic("my-orders-eu", 1)
+        async with here.group(topics=[re.compile(r"orders-\w+"), "fixed"]) as group:
+            first = await group.next()
+            assert [str(partition) for partition in first.assignment] == ["orders-eu-0"]
+            await here.broker.create_topic("orders-us", 1)
+            end, second = await ended(group, first)
+            assert end.cause is Cause.SUBSCRIPTION_CHANGED
+            assert "matches now orders-us" in str(end)
+            assert second.assignment.topics() == ("orders-eu", "orders-us")
+            await here.broker.delete_topic("orders-eu")
+            end, third = await ended(group, second)
+            assert end.cause in (Cause.SUBSCRIPTION_CHANGED, Cause.PARTITIONS_CHANGED)
+            assert third.assignment.topics() == ("orders-us",)
+
+
+async def test_followers_watch_their_patterns(autojump_clock: MockClock) -> None:
+    """A follower whose pattern matches more joins again, and the group divides anew."""
+    async with world() as here, trio.open_nursery() as nursery:
+
+        async def lead() -> None:
+            async with here.group() as group:
+                async for _ in group:
+                    pass
+
+        nursery.start_soon(lead)
+        await trio.sleep(5)
+        async with here.group(topics=[re.compile("x-.*")]) as group:
+            first = await group.next()
+            assert not first.leader
+            assert list(first.assignment) == []
+            await here.broker.create_topic("x-1", 1)
+            end, second = await ended(group, first)
+            assert end.cause is Cause.SUBSCRIPTION_CHANGED
+            assert [str(partition) for partition in second.assignment] == ["x-1-0"]
+        nursery.cancel_scope.cancel()
+
+
+async def test_two_streams_of_one_partition_are_refused(autojump_clock: MockClock) -> None:
+    """A partition has one stream at a time; a closed one makes room."""
+    async with world(2) as here, here.group() as group:
+        await here.append(1)
+        generation = await group.next()
+        everything = generation.records()
+        with pytest.raises(UsageError, match="topic-0: another record stream"):
+            generation.records(P0)
+        everything.close()
+        one = generation.records(P0)
+        with pytest.raises(UsageError, match="another record stream"):
+            generation.records()
+        assert values((await anext(one)).messages) == [0]
+        generation.records(P1)
+        with pytest.raises(UsageError, match="max_records=0"):
+            generation.records(P1, max_records=0)
+
+
+async def test_a_stream_is_one_task_s(autojump_clock: MockClock) -> None:
+    """Two tasks on one stream: the second is told to open its own."""
+    async with world() as here, here.group() as group, trio.open_nursery() as nursery:
+        generation = await group.next()
+        stream = generation.records(P0)
+        nursery.start_soon(anext, stream, None)
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(UsageError, match="one for each partition"):
+            await anext(stream)
+        nursery.cancel_scope.cancel()
+
+
+async def test_partitions_that_nobody_reads_are_told_of(autojump_clock: MockClock) -> None:
+    """Some seconds after the hand-over, once, by name."""
+    async with world(3) as here, here.group() as group:
+        generation = await group.next()
+        generation.records(P1)
+        await trio.sleep(60)
+        assert [event.partitions for event in here.told(PartitionsNotRead)] == [(P0, P2)]
+
+
+async def test_all_partitions_that_are_read_are_not_told_of(autojump_clock: MockClock) -> None:
+    """Open streams are enough; whether there are records does not matter."""
+    async with world(3) as here, here.group() as group:
+        generation = await group.next()
+        generation.records()
+        await trio.sleep(60)
+        assert here.told(PartitionsNotRead) == []
+
+
+async def stuck_after(here: World, held: float) -> list[Cause]:
+    """Hold each of three batches for so long under max_processing_time of 5 s; the ends."""
+    await here.append(3)
+
+    async def handle(generation: Generation) -> None:
+        async for batch in generation.records(P0, max_records=1):
+            await trio.sleep(held)
+            await generation.commit({P0: batch.next_offset})
+        await trio.sleep_forever()
+
+    async with here.group(max_processing_time=5.0, drain_timeout=1.0) as group:
+        generation = await group.next()
+        generation.start_soon(handle, generation)
+        with trio.move_on_after(30):
+            await generation.ending.wait()
+    return [event.end.cause for event in here.told(GenerationEnded)]
+
+
+async def test_a_stuck_handler_gives_its_partitions_up(autojump_clock: MockClock) -> None:
+    """A batch held for longer than max_processing_time ends the generation, which says so."""
+    async with world() as here:
+        assert await stuck_after(here, 100.0) == [Cause.PROCESSING_STUCK]
+        assert here.now < 10
+
+
+async def test_a_slow_handler_is_not_stuck(autojump_clock: MockClock) -> None:
+    """Batches that each take less are no reason to end, however long all of them take."""
+    async with world() as here:
+        assert await stuck_after(here, 4.0) == [Cause.CLOSED]
+        assert await here.committed() == {P0: 3}
