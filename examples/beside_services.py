@@ -3,6 +3,7 @@
     python examples/beside_services.py localhost:9092 orders 8080
 
 A small status page tells what the member owns. Whichever service fails, the others end with it.
+Ctrl-C cancels them all: the member leaves, and its successor reads again what was not committed.
 """
 
 import sys
@@ -25,7 +26,8 @@ class Status:
         if self.generation is None:
             return "no generation\n"
         owned = ", ".join(map(str, self.generation.assignment))
-        return f"generation {self.generation.generation_id}: {owned}; {self.handled} handled\n"
+        number, state = self.generation.generation_id, self.generation.state.value
+        return f"generation {number} ({state}): {owned}; {self.handled} handled\n"
 
 
 async def consume(config: GroupConfig, status: Status) -> None:
@@ -55,7 +57,7 @@ async def show(status: Status, stream: trio.SocketStream) -> None:
 
 async def main(servers: str, topic: str, port: str) -> None:
     """Run both services until one of them ends."""
-    config = GroupConfig(bootstrap_servers=servers, group_id="beside-services", topics=[topic])
+    config = GroupConfig(bootstrap_servers=servers, group_id=f"{topic}-services", topics=[topic])
     status = Status()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(consume, config, status)
@@ -65,4 +67,7 @@ async def main(servers: str, topic: str, port: str) -> None:
 
 if __name__ == "__main__":
     _, servers, topic, port = sys.argv
-    trio.run(main, servers, topic, port)
+    try:
+        trio.run(main, servers, topic, port)
+    except* KeyboardInterrupt:
+        print("stopped")

@@ -1,6 +1,6 @@
-"""An assignor of one's own: every partition with an even number to the first member.
+"""An assignor of one's own: even partitions to one half of the members, odd ones to the other.
 
-    python examples/custom_assignor.py localhost:9092 orders
+    python examples/custom_assignor.py localhost:9092 orders        (in two terminals)
 
 All members of the group have to offer it; the leader computes it for all.
 """
@@ -14,14 +14,17 @@ from kgroup import ConsumerGroup, GroupConfig, MemberSubscription, TopicInfo, To
 
 
 class EvenAndOdd:
-    """Even partitions to the first half of the members, odd ones to the second, in turn."""
+    """Every other member shares the even partitions, the members between them the odd ones."""
 
     name = "even-and-odd"
 
     def assign(
         self, topics: Mapping[str, TopicInfo], members: Sequence[MemberSubscription]
     ) -> Mapping[str, Sequence[TopicPartition]]:
-        """Give every partition to the member whose turn it is in its half."""
+        """Give every partition to the member whose turn it is in its half.
+
+        The same for the same input, whoever leads: members come sorted by their ids.
+        """
         given: dict[str, list[TopicPartition]] = {member.member_id: [] for member in members}
         for topic in topics.values():
             takers = [member.member_id for member in members if topic.name in member.topics]
@@ -33,16 +36,16 @@ class EvenAndOdd:
 
 
 async def main(servers: str, topic: str) -> None:
-    """Be a member of the group ``custom-assignor``, and tell what it is given."""
+    """Be a member of the topic's group with this assignor, and tell what it is given."""
     config = GroupConfig(
         bootstrap_servers=servers,
-        group_id="custom-assignor",
+        group_id=f"{topic}-even-and-odd",
         topics=[topic],
         assignors=[EvenAndOdd()],
     )
     async with ConsumerGroup(config) as group:
         async for generation in group:
-            owned = ", ".join(map(str, generation.assignment))
+            owned = ", ".join(map(str, generation.assignment)) or "nothing"
             print(f"generation {generation.generation_id} by {generation.assignor}: {owned}")
             with generation.scope():
                 async for batch in generation.records():
@@ -51,4 +54,7 @@ async def main(servers: str, topic: str) -> None:
 
 if __name__ == "__main__":
     _, servers, topic = sys.argv
-    trio.run(main, servers, topic)
+    try:
+        trio.run(main, servers, topic)
+    except* KeyboardInterrupt:
+        print("stopped")

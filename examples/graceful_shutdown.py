@@ -4,6 +4,7 @@
 
 The signal closes the group: streams end, handlers finish and commit what they hold within the
 drain, the member leaves, and the partitions move on without a pause and without a repetition.
+A second signal does not wait for that.
 """
 
 import signal
@@ -18,15 +19,17 @@ async def close_on_signal(group: ConsumerGroup) -> None:
     """Wait for the first signal, then begin to close."""
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async for number in signals:
-            print("closing because of", signal.Signals(number).name, flush=True)
+            print("closing because of", signal.Signals(number).name)
             group.shutdown("the process was asked to stop")
+            return
 
 
 async def handle(generation: Generation, partition: TopicPartition) -> None:
     """A handler of long batches: it commits part of its batch when the end begins."""
     async for batch in generation.records(partition, max_records=500):
         for message in batch.messages:
-            await trio.sleep(0.001)  # the work itself
+            await trio.sleep(0.01)  # the work itself
+            print(message.topic(), message.partition(), message.offset())
             if generation.ending.is_set():
                 await generation.commit({partition: message.offset() + 1})
                 return
@@ -34,16 +37,14 @@ async def handle(generation: Generation, partition: TopicPartition) -> None:
 
 
 async def main(servers: str, topic: str) -> None:
-    """Be a member of the group ``graceful-shutdown``."""
-    config = GroupConfig(bootstrap_servers=servers, group_id="graceful-shutdown", topics=[topic])
+    """Be a member of the topic's group of graceful workers."""
+    config = GroupConfig(bootstrap_servers=servers, group_id=f"{topic}-graceful", topics=[topic])
     async with ConsumerGroup(config) as group, trio.open_nursery() as nursery:
         nursery.start_soon(close_on_signal, group)
-        print("ready", flush=True)
         async for generation in group:
             for partition in generation.assignment:
                 generation.start_soon(handle, generation, partition)
-        nursery.cancel_scope.cancel()
-    print("left the group", flush=True)
+    print("left the group")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 
 The work done between two generations counts as work of the generation: no new one is asked for
 before it is finished. ``generation.scope()`` ends the block when the partitions are lost, so that
-there is no error to handle.
+there is no error to handle. Ctrl-C ends the work where it is; the member still leaves.
 """
 
 import sys
@@ -15,8 +15,8 @@ from kgroup import ConsumerGroup, GroupConfig
 
 
 async def main(servers: str, topic: str) -> None:
-    """Be a member of the group ``simplest-worker``."""
-    config = GroupConfig(bootstrap_servers=servers, group_id="simplest-worker", topics=[topic])
+    """Be a member of the topic's group of simplest workers."""
+    config = GroupConfig(bootstrap_servers=servers, group_id=f"{topic}-simplest", topics=[topic])
     async with ConsumerGroup(config) as group:
         async for generation in group:
             with generation.scope():
@@ -28,4 +28,7 @@ async def main(servers: str, topic: str) -> None:
 
 if __name__ == "__main__":
     _, servers, topic = sys.argv
-    trio.run(main, servers, topic)
+    try:
+        trio.run(main, servers, topic)
+    except* KeyboardInterrupt:
+        print("stopped")

@@ -27,8 +27,8 @@ async def handle(generation: Generation, partition: TopicPartition) -> None:
 
 
 async def main(servers: str, topic: str) -> None:
-    """Be a member of the group ``trio-worker``."""
-    config = GroupConfig(bootstrap_servers=servers, group_id="trio-worker", topics=[topic])
+    """Be a member of the topic's group of workers."""
+    config = GroupConfig(bootstrap_servers=servers, group_id=f"{topic}-trio", topics=[topic])
     async with ConsumerGroup(config) as group:
         async for generation in group:
             for partition in generation.assignment:
@@ -38,6 +38,7 @@ async def main(servers: str, topic: str) -> None:
 if __name__ == "__main__":
     _, servers, topic = sys.argv
     try:
-        trio.run(main, servers, topic)
+        # Ctrl-C is raised in main, which waits for the next generation, and not in a handler.
+        trio.run(main, servers, topic, restrict_keyboard_interrupt_to_checkpoints=True)
     except* KeyboardInterrupt:
         print("stopped")
