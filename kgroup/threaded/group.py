@@ -104,6 +104,8 @@ class ConsumerGroup:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if self._loop.forked:
+            return  # the parent's group is the parent's to leave
         self.shutdown("the block was left" if error is None else f"{error!r}")
         self._finish()
         self._raise_with(error)

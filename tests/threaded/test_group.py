@@ -48,14 +48,17 @@ def test_generations_handlers_and_commits(kafka: Kafka) -> None:
     """``for`` gives a generation, handlers process its records and commit, leaving leaves."""
     here, told, ledger = Stage(kafka), Told(), Ledger()
     here.create(3, 50)
+    held: list[Generation] = []
     with here.group(told) as group:
         for generation in group:
+            held.append(generation)
             assert generation.assignment.partitions == tuple(map(here.partition, range(3)))
             assert generation.leader
             for partition in generation.assignment:
                 assert generation.start(process_all, generation, partition, ledger)
             ledger.wait(150)
             break
+    (generation,) = held
     assert generation.end is not None
     assert generation.end.cause is Cause.CLOSED
     assert set(ledger.counts().values()) == {1}

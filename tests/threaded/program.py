@@ -1,0 +1,150 @@
+"""A program with a threaded group, for tests that signal it or see how it exits.
+
+Its first argument names what it does; the others say where. It tells what happens on standard
+output, a word a line.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from kgroup.config import GroupConfig
+from kgroup.events import Event, Left, RequestFailed
+from kgroup.threaded import ConsumerGroup, Generation
+from tests.threaded.stage import QUICK, SOON
+
+
+def say(*words: object) -> None:
+    """Write a line."""
+    os.write(1, (" ".join(map(str, words)) + "\n").encode())
+
+
+def tell(event: Event) -> None:
+    """Tell of the moments that tests wait for."""
+    if isinstance(event, RequestFailed):
+        say("failed")
+    if isinstance(event, Left):
+        say("left", event.told)
+
+
+def drain(generation: Generation) -> None:
+    """A handler that holds a batch until the end, and commits it then."""
+    for batch in generation.records():
+        say("holding")
+        generation.ending.wait(SOON)
+        generation.commit({batch.partition: batch.next_offset})
+        say("committed")
+
+
+def loop(group: ConsumerGroup) -> None:
+    """Work in handler threads; wait in next()."""
+    with group:
+        for generation in group:
+            generation.start(drain, generation)
+    say("over")
+
+
+def body(group: ConsumerGroup) -> None:
+    """Work in the loop's body, and be interrupted there."""
+    with group:
+        for generation in group:
+            for batch in generation.records():
+                say("holding")
+                generation.ending.wait(SOON)
+                generation.commit({batch.partition: batch.next_offset})
+                say("committed")
+    say("over")
+
+
+def close_on_sigterm(work: Callable[[ConsumerGroup], None], group: ConsumerGroup) -> None:
+    """Close from a signal handler."""
+    signal.signal(signal.SIGTERM, lambda *_: group.close("SIGTERM"))
+    work(group)
+
+
+def interrupt(group: ConsumerGroup) -> None:
+    """Be interrupted in next(), and go on after the block."""
+    try:
+        loop(group)
+    except KeyboardInterrupt:
+        say("interrupted")
+
+
+def elsewhere(group: ConsumerGroup) -> None:
+    """The block is another thread's; a signal handler in the main thread waits for its end."""
+
+    def close(*_: object) -> None:
+        group.close("SIGTERM")
+        say("closed")
+
+    signal.signal(signal.SIGTERM, close)
+    other = threading.Thread(target=loop, args=(group,))
+    other.start()
+    other.join()
+
+
+def exit_inside(group: ConsumerGroup) -> None:
+    """End the program without leaving the block."""
+    generation = next(group.__enter__())
+    held = threading.Event()
+
+    def handle() -> None:
+        for batch in generation.records():
+            held.set()
+            generation.ending.wait(SOON)
+            generation.commit({batch.partition: batch.next_offset})
+            say("committed")
+
+    generation.start(handle)
+    held.wait(SOON)
+
+
+def outstay(group: ConsumerGroup) -> None:
+    """Leave a thread behind that never ends."""
+    with group:
+        generation = next(group)
+        generation.start(threading.Event().wait)
+    say("over")
+
+
+def fork(group: ConsumerGroup) -> None:
+    """Use the group in a forked process, and exit there."""
+    with group:
+        generation = next(group)
+        child = os.fork()
+        if child == 0:
+            try:
+                generation.commit({})
+            except Exception as error:  # noqa: BLE001 # told to the test
+                say(type(error).__name__)
+            sys.exit(3)
+        _, status = os.waitpid(child, 0)
+        say("child exited", os.waitstatus_to_exitcode(status))
+
+
+PROGRAMS: Final[dict[str, Callable[[ConsumerGroup], None]]] = {
+    "loop": lambda group: close_on_sigterm(loop, group),
+    "body": lambda group: close_on_sigterm(body, group),
+    "interrupt": interrupt,
+    "elsewhere": elsewhere,
+    "exit inside": exit_inside,
+    "outstay": outstay,
+    "fork": fork,
+}
+
+
+def main() -> None:
+    """Run one of them."""
+    name, servers, topic, group_id = sys.argv[1:]
+    settings = {**QUICK, "drain_timeout": 1.0} if name == "outstay" else QUICK
+    config = GroupConfig(bootstrap_servers=servers, group_id=group_id, topics=[topic], **settings)
+    PROGRAMS[name](ConsumerGroup(config, on_event=tell))
+
+
+if __name__ == "__main__":
+    main()

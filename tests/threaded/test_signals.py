@@ -1,0 +1,133 @@
+"""Signals, and how a program with a threaded group exits; each in a process of its own."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import final
+
+import pytest
+
+from tests.brokers import ROOT, Kafka
+from tests.threaded.stage import SOON, Stage
+
+
+@final
+class Running:
+    """A program that runs, and what it said."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.said: list[str] = []
+
+    def until(self, line: str) -> None:
+        """Read what it says up to this line."""
+        assert self.process.stdout is not None  # it is a pipe
+        while line not in self.said:
+            read = self.process.stdout.readline()
+            assert read, f"it ended before it said {line!r}: {self.said}"
+            self.said.append(read.rstrip())
+
+    def ends(self) -> int:
+        """Read the rest; its exit status."""
+        assert self.process.stdout is not None  # it is a pipe
+        self.said += self.process.stdout.read().split("\n")
+        return self.process.wait(SOON)
+
+
+@contextmanager
+def program(name: str, here: Stage) -> Iterator[Running]:
+    """Run one of ``program.py``; killed after ``SOON`` seconds, which then fails the test."""
+    command = [sys.executable, "-m", "tests.threaded.program"]
+    command += [name, here.bootstrap_servers, here.topic, here.group_id]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        deadline = threading.Timer(SOON, process.kill)
+        deadline.start()
+        try:
+            yield Running(process)
+        finally:
+            deadline.cancel()
+            process.kill()
+
+
+@pytest.mark.parametrize("name", ["loop", "body"])
+def test_close_in_a_signal_handler(kafka: Kafka, name: str) -> None:
+    """SIGTERM amid next() or amid the body: what is held is committed, the member leaves."""
+    here = Stage(kafka)
+    here.create(1, 1)
+    with program(name, here) as running:
+        running.until("holding")
+        running.process.send_signal(signal.SIGTERM)
+        assert running.ends() == 0
+    assert running.said[-4:] == ["committed", "left True", "over", ""]
+    assert here.committed() == 1
+
+
+def test_close_in_a_signal_handler_before_a_join() -> None:
+    """SIGTERM while the member looks for a broker that does not answer ends it at once."""
+    nowhere = Stage(Kafka("nobody", "127.0.0.1:1"))
+    with program("loop", nowhere) as running:
+        running.until("failed")
+        running.process.send_signal(signal.SIGTERM)
+        assert running.ends() == 0
+    assert running.said[-2:] == ["over", ""]
+    assert "left True" not in running.said
+
+
+def test_close_in_a_signal_handler_that_waits(kafka: Kafka) -> None:
+    """Where the block is another thread's, a handler in the main thread waits for its end."""
+    here = Stage(kafka)
+    here.create(1, 1)
+    with program("elsewhere", here) as running:
+        running.until("holding")
+        running.process.send_signal(signal.SIGTERM)
+        assert running.ends() == 0
+    assert running.said.index("left True") < running.said.index("closed")
+    assert "over" in running.said
+    assert here.committed() == 1
+
+
+def test_an_interrupt_in_next(kafka: Kafka) -> None:
+    """Control-C amid next() drains, leaves, and comes out of the block as it is."""
+    here = Stage(kafka)
+    here.create(1, 1)
+    with program("interrupt", here) as running:
+        running.until("holding")
+        running.process.send_signal(signal.SIGINT)
+        assert running.ends() == 0
+    assert running.said[-4:] == ["committed", "left True", "interrupted", ""]
+    assert here.committed() == 1
+
+
+def test_a_program_that_ends_inside_the_block(kafka: Kafka) -> None:
+    """The interpreter's exit drains the generation and leaves the group; it does not hang."""
+    here = Stage(kafka)
+    here.create(1, 1)
+    with program("exit inside", here) as running:
+        assert running.ends() == 0
+    assert running.said[-3:] == ["committed", "left True", ""]
+    assert here.committed() == 1
+
+
+def test_a_thread_left_behind_does_not_hold_up_the_exit(kafka: Kafka) -> None:
+    """A handler that never ends is a daemon thread: the program exits."""
+    here = Stage(kafka)
+    here.create()
+    with program("outstay", here) as running:
+        assert running.ends() == 0
+    assert running.said[-3:] == ["left True", "over", ""]
+
+
+def test_a_forked_process(kafka: Kafka) -> None:
+    """A fork has no background thread: calls are refused there, and its exit does not hang."""
+    here = Stage(kafka)
+    here.create()
+    with program("fork", here) as running:
+        assert running.ends() == 0
+    assert "UsageError" in running.said
+    assert "child exited 3" in running.said
+    assert running.said.count("left True") == 1
