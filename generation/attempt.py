@@ -73,8 +73,11 @@ class Attempt:
     ones where a failure concerns them all, or where the scope around it is cancelled.
     """
 
-    def __init__(self, setting: Setting, offsets: Positions) -> None:
+    def __init__(
+        self, setting: Setting, offsets: Positions, moves: Mapping[TopicPartition, int]
+    ) -> None:
         self._setting = setting
+        self._moves = moves
         self._open = dict(offsets)
         self._refused: dict[TopicPartition, BrokerError] = {}
         self._passing: dict[TopicPartition, BrokerError] = {}
@@ -137,7 +140,7 @@ class Attempt:
             self._unanswered |= sent
             return self._failed(error)
         except (KgroupError, ValueError) as error:
-            self._failure = error
+            self._give_up(error)
             return None
         return self._answered(codes, sent_at)
 
@@ -145,7 +148,13 @@ class Attempt:
         try:
             await find_coordinator(self._setting.coordinator.find, backoff, self._setting.report)
         except (BrokerError, TransportError) as error:
-            self._failure = error
+            self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        """Send no more; what was sent before and never answered stays unknown."""
+        self._failure = unknown_error(self._setting, self._open) if self._unanswered else error
+        if self._unanswered:
+            self._failure.__cause__ = error
 
     def _failed(self, error: BrokerError | TransportError) -> Move | None:
         move = decide(Request.COMMIT, error)
@@ -153,10 +162,10 @@ class Attempt:
         if move.then is Then.RETRY:
             return move
         if self._unanswered:
-            self._failure = unknown_error(self._setting, self._open)
+            self._give_up(error)
             return None
-        unreachable = {name: _never_sent(name) for name in self._open}
-        self._refused.update(unreachable)
+        for name in self._open:
+            self._refused[name] = error if isinstance(error, BrokerError) else _never_sent(name)
         self._open.clear()
         return None
 
@@ -166,7 +175,7 @@ class Attempt:
             name: self._open.pop(name).offset for name, code in codes.items() if code == _APPLIED
         }
         if applied:
-            setting.floors.raise_to(applied)
+            setting.floors.raise_to(applied, self._moves)
             setting.lease.extend(sent_at)
             setting.committed(applied)
         following: Move | None = None

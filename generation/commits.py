@@ -10,6 +10,8 @@ cancelled caller takes its offsets back and nothing of them is sent.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, final
 
@@ -18,7 +20,12 @@ import trio
 from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from kgroup.errors import LeaseExpiredError, OffsetBehindFloorError
+from kgroup.errors import (
+    CommitUnknownError,
+    LeaseExpiredError,
+    OffsetBehindFloorError,
+    StaleGenerationError,
+)
 from kgroup.generation.attempt import (
     Attempt,
     Positions,
@@ -41,6 +48,7 @@ class _Entry:
     """One caller's commit."""
 
     offsets: Positions
+    moves: Mapping[TopicPartition, int]
     taken: bool = False
     done: trio.Event = attrs.field(factory=trio.Event)
     error: Exception | None = None
@@ -57,13 +65,13 @@ class Committer:
         self._changed = trio.Event()
         self._over: End | None = None
         self._latest = float("inf")
-        self._scope: trio.CancelScope | None = None
+        self._scopes: set[trio.CancelScope] = set()
 
     def bound(self, deadline: float) -> None:
         """From now on no commit outlasts this time of trio's clock."""
         self._latest = min(self._latest, deadline)
-        if self._scope is not None:
-            self._scope.deadline = min(self._scope.deadline, self._latest)
+        for scope in self._scopes:
+            scope.deadline = min(scope.deadline, self._latest)
 
     def stop(self, end: End) -> None:
         """The generation has ended: what has not been sent is refused."""
@@ -77,7 +85,7 @@ class Committer:
 
     async def commit(self, offsets: Positions) -> None:
         """Send these offsets, which were checked, and wait for their outcome."""
-        entry = _Entry(offsets)
+        entry = _Entry(offsets, self._setting.floors.moves(offsets))
         self._waiting.append(entry)
         try:
             async with self._turn:
@@ -91,40 +99,72 @@ class Committer:
         if entry.error is not None:
             raise entry.error
 
-    async def commit_in_transaction(
-        self, producer: Producer, offsets: Positions, seconds: float
-    ) -> None:
+    async def commit_in_transaction(self, producer: Producer, offsets: Positions) -> None:
         """Hand these offsets, which were checked, to the producer's open transaction."""
         setting = self._setting
-        if await self._lease_is_over():
+        await trio.lowlevel.checkpoint()
+        if await self._lease_is_over() and self._over is None:
             raise _lease_error(setting)
+        if self._over is not None:
+            raise self._stale(self._over)
+        answered = False
+        with self._shielded() as scope:
+            try:
+                await self._hand_to(producer, offsets, scope.deadline - trio.current_time())
+            except KafkaException as error:
+                if (stale := self._refusal(error, offsets)) is None:
+                    raise
+                raise stale from error
+            answered = True
+        if answered:
+            setting.committed(numbers(offsets))
+            return
+        setting.refused(numbers(offsets), "the producer did not answer in time", False)
+        raise CommitUnknownError(
+            f"{setting.membership}: the producer was given the commit of"
+            f" {', '.join(map(str, sorted(offsets)))} for its transaction and did not answer in"
+            " time; abort the transaction"
+        )
+
+    async def _hand_to(self, producer: Producer, offsets: Positions, seconds: float) -> None:
         positions = [
             KafkaPartition(name.topic, name.partition, at.offset, at.metadata or None)
             for name, at in sorted(offsets.items())
         ]
-        metadata = group_metadata(setting.membership)
-        try:
-            await trio.to_thread.run_sync(
-                partial(producer.send_offsets_to_transaction, positions, metadata, seconds),
-                abandon_on_cancel=True,
-            )
-        except KafkaException as error:
-            code = error.args[0].code()
-            move = move_for(Request.COMMIT, code)
-            if move.then not in (Then.LOST, Then.FAIL):
-                raise
-            refusal = broker_error(Request.COMMIT, code, str(setting.membership))
-            setting.refused(numbers(offsets), refusal.name, True)
-            end = setting.end(End(move.cause or Cause.MEMBERSHIP_LOST, str(refusal), refusal))
-            reason = f"the coordinator refused it ({refusal.name}); abort the transaction"
-            raise stale_error(setting.membership, end, reason) from error
-        setting.committed(numbers(offsets))
+        metadata = group_metadata(self._setting.membership)
+        await trio.to_thread.run_sync(
+            partial(producer.send_offsets_to_transaction, positions, metadata, seconds),
+            abandon_on_cancel=True,
+        )
+
+    def _refusal(self, error: KafkaException, offsets: Positions) -> StaleGenerationError | None:
+        """The end of the generation, if that is what the producer's failure says."""
+        setting = self._setting
+        code = error.args[0].code()
+        move = move_for(Request.COMMIT, code)
+        if move.then not in (Then.LOST, Then.FAIL):
+            return None
+        refusal = broker_error(Request.COMMIT, code, str(setting.membership))
+        setting.refused(numbers(offsets), refusal.name, True)
+        end = setting.end(End(move.cause or Cause.MEMBERSHIP_LOST, str(refusal), refusal))
+        reason = f"the coordinator refused it ({refusal.name}); abort the transaction"
+        return stale_error(setting.membership, end, reason)
 
     async def _outcome_of_anothers_request(self, entry: _Entry) -> None:
-        with trio.CancelScope(shield=True, deadline=self._deadline()):
+        with self._shielded():
             await entry.done.wait()
         if not entry.done.is_set():
             entry.error = unknown_error(self._setting, entry.offsets)
+
+    @contextmanager
+    def _shielded(self) -> Iterator[trio.CancelScope]:
+        """A scope that nothing but its deadline cancels, which `bound` may bring forward."""
+        with trio.CancelScope(shield=True, deadline=self._deadline()) as scope:
+            self._scopes.add(scope)
+            try:
+                yield scope
+            finally:
+                self._scopes.remove(scope)
 
     def _deadline(self) -> float:
         return min(trio.current_time() + self._setting.request_timeout, self._latest)
@@ -137,12 +177,15 @@ class Committer:
             entry.taken = True
         try:
             if self._over is not None:
-                reason = f"the generation has ended ({self._over})"
-                self._refuse(entries, stale_error(self._setting.membership, self._over, reason))
+                self._refuse(entries, self._stale(self._over))
             elif expired:
                 self._refuse(entries, _lease_error(self._setting))
             else:
                 await self._send(entries)
+        # A handler of events that raises: nobody may take its commit for acknowledged.
+        except Exception as error:  # noqa: BLE001
+            for entry in entries:
+                entry.error = entry.error or error
         finally:
             for entry in entries:
                 entry.done.set()
@@ -154,39 +197,48 @@ class Committer:
                 await self._changed.wait()
         return self._setting.lease.left <= 0
 
+    def _stale(self, end: End) -> StaleGenerationError:
+        return stale_error(self._setting.membership, end, f"the generation has ended ({end})")
+
     def _refuse(self, entries: list[_Entry], error: Exception) -> None:
         for entry in entries:
             entry.error = error
             self._setting.refused(numbers(entry.offsets), str(error), True)
 
     async def _send(self, entries: list[_Entry]) -> None:
-        merged = self._merge(entries)
-        attempt = Attempt(self._setting, merged)
-        with trio.CancelScope(shield=True, deadline=self._deadline()) as self._scope:
+        merged, moves = self._merge(entries)
+        attempt = Attempt(self._setting, merged, moves)
+        with self._shielded():
             await attempt.run()
-        self._scope = None
         for entry in entries:
             entry.error = entry.error or attempt.outcome(entry.offsets)
 
-    def _merge(self, entries: list[_Entry]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What one request carries: of each partition the latest call's offset."""
+    def _merge(
+        self, entries: list[_Entry]
+    ) -> tuple[dict[TopicPartition, OffsetAndMetadata], dict[TopicPartition, int]]:
+        """What one request carries: of each partition the latest call's offset, and its moves."""
         merged: dict[TopicPartition, OffsetAndMetadata] = {}
+        moves: dict[TopicPartition, int] = {}
         for entry in entries:
             try:
-                self._setting.floors.check(entry.offsets)
-                for partition, position in entry.offsets.items():
-                    _check_order(partition, position, merged)
+                self._setting.floors.check(entry.offsets, entry.moves)
+                for name, position in entry.offsets.items():
+                    if moves.get(name) == entry.moves[name]:
+                        _check_order(name, position, merged[name])
             except OffsetBehindFloorError as error:
                 entry.error = error
             else:
                 merged.update(entry.offsets)
-        return merged
+                moves.update(entry.moves)
+        return merged, moves
 
 
-def _check_order(partition: TopicPartition, position: OffsetAndMetadata, merged: Positions) -> None:
-    if partition in merged and position.offset < merged[partition].offset:
+def _check_order(
+    partition: TopicPartition, position: OffsetAndMetadata, before: OffsetAndMetadata
+) -> None:
+    if position.offset < before.offset:
         raise OffsetBehindFloorError(
-            f"{partition}: offset {position.offset} is behind {merged[partition].offset}, whose"
+            f"{partition}: offset {position.offset} is behind {before.offset}, whose"
             " commit was asked for before; nothing of this commit was sent"
         )
 

@@ -2,11 +2,15 @@
 
 The floor is the start position, then the last commit that was acknowledged; a seek or a reset
 moves it. The coordinator checks neither, so a handler's mistake would silently be a repetition.
+
+INVARIANT: a commit is held to the floor as its caller knew it. One that was asked for before the
+floor was moved is neither refused because of the move, nor does its answer undo the move.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import final
 
 from kgroup.errors import NotOwnedError, OffsetBehindFloorError
@@ -26,12 +30,23 @@ class Floors:
         self._membership = membership
         self._assignment = assignment
         self._floors = dict(positions)
+        self._moves: Counter[TopicPartition] = Counter()
 
     def __getitem__(self, partition: TopicPartition) -> int:
         return self._floors.get(partition, 0)
 
-    def check(self, offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
+    def moves(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """How often each floor was moved so far: what a caller that asks now knows."""
+        return {partition: self._moves[partition] for partition in partitions}
+
+    def check(
+        self, offsets: Offsets, known: Mapping[TopicPartition, int] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
         """The offsets as what is sent, or the one error that says what is wrong with them.
+
+        Args:
+            offsets: as the caller gave them.
+            known: the moves that the caller knew of; all of them by default.
 
         Raises:
             NotOwnedError: a partition is not of this generation.
@@ -43,7 +58,8 @@ class Floors:
         for partition, given in offsets.items():
             self.check_owned(partition)
             position = _position(partition, given)
-            if position.offset < self[partition]:
+            moved = known is not None and known[partition] < self._moves[partition]
+            if position.offset < self[partition] and not moved:
                 raise OffsetBehindFloorError(
                     f"{partition}: offset {position.offset} is behind {self[partition]}, the last"
                     f" commit or start position ({self._membership}); nothing was sent. To go"
@@ -64,11 +80,15 @@ class Floors:
     def move(self, partition: TopicPartition, offset: int) -> None:
         """Set the floor anew, after a seek or a reset."""
         self._floors[partition] = offset
+        self._moves[partition] += 1
 
-    def raise_to(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Offsets were committed."""
+    def raise_to(
+        self, offsets: Mapping[TopicPartition, int], known: Mapping[TopicPartition, int]
+    ) -> None:
+        """Offsets were committed by a caller that knew of so many moves."""
         for partition, offset in offsets.items():
-            self._floors[partition] = max(offset, self[partition])
+            if known[partition] == self._moves[partition]:
+                self._floors[partition] = max(offset, self[partition])
 
 
 def _position(partition: TopicPartition, given: object) -> OffsetAndMetadata:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import trio
 
-from kgroup.errors import KgroupError, StaleGenerationError, UsageError
+from kgroup.errors import UsageError
 from kgroup.generation.attempt import stale_error
 from kgroup.generation.commits import Committer
 from kgroup.generation.floors import Floors
@@ -54,7 +54,6 @@ class Generation:
         committer: Committer,
         source: RecordSource,
         feed: Feed,
-        request_timeout: float,
     ) -> None:
         self.assignment = assignment
         self.positions = positions
@@ -66,7 +65,6 @@ class Generation:
         self._committer = committer
         self._source = source
         self._feed = feed
-        self._request_timeout = request_timeout
         self._streams: set[RecordStream] = set()
 
     @property
@@ -267,18 +265,18 @@ class Generation:
                 the transaction.
             NotOwnedError: a partition is not of this generation; nothing was sent.
             OffsetBehindFloorError: as in `commit`.
+            CommitUnknownError: the producer did not answer in time; abort the transaction.
             confluent_kafka.KafkaException: the producer's own failure; its error says whether
                 to retry or to abort.
 
-        Cancellation: the call is made in a thread and waited for, up to ``request_timeout``.
+        Cancellation: raises Cancelled only if the producer was not asked. The call is made in a
+            thread and waited for, up to ``request_timeout`` and never past the drain's deadline.
 
         Source: KIP-447.
         """
         self._refuse_if_ended()
         checked = self._floors.check(offsets)
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + self._request_timeout):
-            await self._committer.commit_in_transaction(producer, checked, self._request_timeout)
-        await trio.lowlevel.checkpoint_if_cancelled()
+        await self._committer.commit_in_transaction(producer, checked)
 
     def __repr__(self) -> str:
         why = f": {self.end}" if self.end is not None else ""
@@ -286,10 +284,8 @@ class Generation:
 
     def _refuse_if_ended(self) -> None:
         if self.state is State.ENDED and self.end is not None:
-            error: StaleGenerationError | KgroupError = stale_error(
-                self._membership, self.end, f"the generation has ended ({self.end})"
-            )
-            raise error
+            reason = f"the generation has ended ({self.end})"
+            raise stale_error(self._membership, self.end, reason)
 
     def _named(
         self, partitions: TopicPartition | Iterable[TopicPartition] | None

@@ -295,7 +295,6 @@ class Round:
                 locate=partial(self._starts.locate, floors=floors, committer=committer),
                 clock=self._environment.clock,
             ),
-            request_timeout=config.request_timeout,
         )
         return generation, committer
 
