@@ -1,0 +1,63 @@
+"""The example of a group beside other services: its status page, and how the services end."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+import urllib.request
+from typing import Final
+
+from kgroup.testing.probe import free_ports
+from tests.examples.reader import Reader
+from tests.examples.topic import Topic
+from tests.examples.worker import SOON, Worker
+
+PROGRAM: Final = "examples/beside_services.py"
+PAUSE: Final = 0.05
+
+
+def page(port: int) -> str:
+    """What the status page says; nothing where nobody answers yet."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=SOON) as answer:
+            return str(answer.read(), "ascii")
+    except OSError:
+        return ""
+
+
+def page_with(port: int, handled: int) -> str:
+    """The status page, once it says that so many records were handled."""
+    deadline = time.monotonic() + SOON
+    while not (text := page(port)).endswith(f"; {handled} handled\n"):
+        assert time.monotonic() < deadline, f"the page says {text!r}"
+        time.sleep(PAUSE)
+    return text
+
+
+def test_it_answers_while_it_consumes(reader: Reader, topic: Topic) -> None:
+    """The page tells what is owned and handled, as it grows; Ctrl-C ends both, and it leaves."""
+    group_id = f"{topic.name}-services"
+    (port,) = free_ports(1)
+    topic.produce(50)
+    with Worker(reader, PROGRAM, topic.bootstrap_servers, topic.name, str(port)) as worker:
+        owned = ", ".join(map(str, topic.partitions))
+        text = page_with(port, 200)
+        assert re.fullmatch(rf"generation \d+ \(running\): {owned}; 200 handled\n", text)
+        topic.produce(10)
+        page_with(port, 240)
+        topic.wait_until_committed(group_id)
+        worker.send(signal.SIGINT)
+        assert worker.ended() == 0
+        assert worker.lines == ["stopped"]
+        assert worker.errors == ""
+    assert topic.members(group_id) == []
+
+
+def test_a_service_that_fails_ends_the_others(reader: Reader, topic: Topic) -> None:
+    """A port that is taken ends the whole program with the error, and no member stays behind."""
+    port = topic.bootstrap_servers.rpartition(":")[2]
+    with Worker(reader, PROGRAM, topic.bootstrap_servers, topic.name, port) as worker:
+        assert worker.ended() == 1
+        assert "OSError" in worker.errors
+    assert topic.members(f"{topic.name}-services") == []

@@ -1,0 +1,88 @@
+"""Each example that is a worker, run as its reader runs it, on both brokers.
+
+Each is stopped in the middle of a backlog and started again, as in a deployment: what it says of
+its end is shown by what the second run reads.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from typing import Final
+
+import pytest
+
+from tests.examples.reader import Reader
+from tests.examples.topic import Record, Topic, next_offsets
+from tests.examples.worker import Worker
+
+BACKLOG: Final = 3000
+"""Records of each partition: more than a worker gets through before it is stopped."""
+BEGUN: Final = 10
+"""Lines after which a worker is in the middle of its work."""
+
+
+def stopped(reader: Reader, topic: Topic, name: str, number: signal.Signals) -> list[Record]:
+    """Run an example until it has begun, stop it; what it has printed. It ends as if planned."""
+    with Worker(reader, f"examples/{name}.py", topic.bootstrap_servers, topic.name) as worker:
+        worker.until(lambda lines: len(lines) >= BEGUN)
+        worker.send(number)
+        assert worker.ended() == 0
+        assert worker.errors == ""
+        return topic.printed(worker.lines)
+
+
+def finished(
+    reader: Reader, topic: Topic, name: str, count: int, number: signal.Signals
+) -> list[Record]:
+    """Run an example until it has printed so many records; what they are."""
+    with Worker(reader, f"examples/{name}.py", topic.bootstrap_servers, topic.name) as worker:
+        worker.until(lambda lines: len(lines) >= count)
+        worker.send(number)
+        assert worker.ended() == 0
+        assert worker.errors == ""
+        return topic.printed(worker.lines)
+
+
+@pytest.mark.parametrize(
+    ("name", "group", "backlog", "first", "second"),
+    [
+        ("trio_worker", "trio", BACKLOG, signal.SIGINT, signal.SIGINT),
+        ("threaded_worker", "threaded", BACKLOG, signal.SIGTERM, signal.SIGINT),
+        ("graceful_shutdown", "graceful", 60, signal.SIGTERM, signal.SIGINT),
+    ],
+)
+def test_a_worker_that_is_stopped_finishes_what_it_holds(
+    reader: Reader,
+    topic: Topic,
+    name: str,
+    group: str,
+    backlog: int,
+    first: signal.Signals,
+    second: signal.Signals,
+) -> None:
+    """Nothing is lost or repeated, what was printed is committed, and the member is gone."""
+    group_id = f"{topic.name}-{group}"
+    produced = topic.produce(backlog)
+    before = stopped(reader, topic, name, first)
+    assert topic.members(group_id) == []
+    assert topic.committed(group_id) == next_offsets(before)
+    after = finished(reader, topic, name, len(produced) - len(before), second)
+    assert topic.members(group_id) == []
+    assert sorted(before + after) == produced
+    assert topic.committed(group_id) == topic.ends()
+
+
+def test_the_simplest_worker_loses_nothing(reader: Reader, topic: Topic) -> None:
+    """Ctrl-C ends it where it is: the next run repeats what was not committed, and no more."""
+    name, group_id = "simplest_worker", f"{topic.name}-simplest"
+    produced = topic.produce(BACKLOG)
+    before = stopped(reader, topic, name, signal.SIGINT)
+    assert topic.members(group_id) == []
+    committed = topic.committed(group_id)
+    open_work = [(where, at) for where, at in produced if at >= committed.get(where, 0)]
+    after = finished(reader, topic, name, len(open_work), signal.SIGINT)
+    assert topic.members(group_id) == []
+    assert Counter(after).keys() == set(open_work)
+    assert len(after) == len(open_work)
+    assert set(before + after) == set(produced)

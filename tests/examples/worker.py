@@ -1,0 +1,103 @@
+"""An example that runs as a process: what it prints, the signals it gets, how it ends."""
+
+from __future__ import annotations
+
+import queue
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self, final
+
+from tests.examples.reader import Reader
+
+SOON: Final = 60.0
+"""Seconds after which what is waited for is missed; on a machine at rest nothing takes 5."""
+
+
+@final
+class Worker:
+    """A running example, as a context manager that leaves no process behind."""
+
+    def __init__(self, reader: Reader, program: str | Path, *arguments: str) -> None:
+        self.lines: list[str] = []
+        self._new: queue.Queue[str | None] = queue.Queue()
+        self._process = subprocess.Popen(
+            [reader.python, program, *arguments],
+            cwd=reader.folder,
+            env=reader.variables(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None  # they are pipes
+        assert self._process.stderr is not None
+        self._streams = self._process.stdout, self._process.stderr
+        self._errors: list[str] = []
+        self._threads = [
+            threading.Thread(target=read, args=(stream,))
+            for read, stream in zip(
+                (self._read_output, self._errors.extend), self._streams, strict=True
+            )
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._process.kill()
+        self._process.wait()
+        for thread, stream in zip(self._threads, self._streams, strict=True):
+            thread.join()
+            stream.close()
+        if error is not None:
+            error.add_note(self._told())
+
+    def until(self, holds: Callable[[list[str]], object]) -> None:
+        """Wait until what it has printed so far is what is waited for."""
+        deadline = time.monotonic() + SOON
+        while not holds(self.lines):
+            try:
+                line = self._new.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                raise AssertionError(f"missed after {SOON:g} s") from None
+            assert line is not None, "it ended"
+            self.lines.append(line)
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        self._process.send_signal(number)
+
+    def ended(self) -> int:
+        """Wait for its end and for the last of what it printed; its exit status."""
+        self._process.wait(SOON)
+        while (line := self._new.get(timeout=SOON)) is not None:
+            self.lines.append(line)
+        return self._process.returncode
+
+    @property
+    def errors(self) -> str:
+        """What it has written to standard error; complete once it has ended."""
+        if self._process.poll() is not None:
+            self._threads[1].join()
+        return "".join(self._errors)
+
+    def _told(self) -> str:
+        output = "\n".join(self.lines[-20:])
+        return f"of {len(self.lines)} lines the last are\n{output}\nstandard error:\n{self.errors}"
+
+    def _read_output(self, stream: Iterable[str]) -> None:
+        for line in stream:
+            self._new.put(line.rstrip("\n"))
+        self._new.put(None)
