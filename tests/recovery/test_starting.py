@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import trio
 from trio.testing import MockClock
 
 from kgroup.codes import Code
-from kgroup.errors import NoOffsetError, OffsetOutOfRangeError
-from kgroup.events import OffsetReset
+from kgroup.errors import AuthorizationError, NoOffsetError, OffsetOutOfRangeError
+from kgroup.events import GenerationStarted, OffsetReset
 from kgroup.generation.generation import Generation
 from kgroup.generation.states import State
 from kgroup.model import OffsetAndMetadata
@@ -161,3 +163,54 @@ async def test_a_leader_that_is_away_holds_nothing_up(autojump_clock: MockClock)
             assert await first_of(generation) == 0
             await generation.commit({P0: 3})
         assert await here.committed() == {P0: 3}
+
+
+async def test_a_rebalance_while_offsets_are_unstable_is_joined_at_once(
+    autojump_clock: MockClock,
+) -> None:
+    """A generation that ends on the way to its hand-over is never handed out."""
+    async with world(2) as here, trio.open_nursery() as nursery:
+        unstable = here.broker.inject("offset_fetch", Code.UNSTABLE_OFFSET_COMMIT, times=None)
+
+        async def second() -> None:
+            await trio.sleep(20)
+            async with here.group() as group:
+                async for _ in group:
+                    pass
+
+        nursery.start_soon(second)
+        async with here.group() as group:
+
+            async def settles() -> None:
+                await trio.sleep(30)
+                unstable.cancel()
+
+            nursery.start_soon(settles)
+            generation = await group.next()
+            assert generation.epoch == 2
+            assert generation.state is State.RUNNING
+            assert len(generation.assignment) == 1
+        mine = list(here.told(GenerationStarted))
+        assert generation.member_id in {event.member_id for event in mine}
+        assert (generation.member_id, 1) not in {(event.member_id, event.epoch) for event in mine}
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [(Code.TOPIC_AUTHORIZATION_FAILED, AuthorizationError), (Code.UNKNOWN_SERVER_ERROR, None)],
+)
+async def test_a_pattern_that_cannot_be_resolved(
+    autojump_clock: MockClock, code: Code, error: type[Exception] | None
+) -> None:
+    """No Join is sent before the topics are known; what passes is waited out."""
+    async with world() as here:
+        here.broker.inject("metadata", code, times=2)
+        async with here.group(topics=[re.compile("top.*")]) as group:
+            if error is None:
+                assert list((await group.next()).assignment) == [P0]
+                assert 0.2 <= here.now <= 0.4
+            else:
+                with pytest.raises(error):
+                    await group.next()
+                assert here.asked("join_group", "leave_group") == []
