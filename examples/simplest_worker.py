@@ -4,7 +4,7 @@
 
 The work done between two generations counts as work of the generation: no new one is asked for
 before it is finished. ``generation.scope()`` ends the block when the partitions are lost, so that
-there is no error to handle. Ctrl-C ends the work where it is; the member still leaves.
+there is no error to handle. Ctrl-C ends the work at its next ``await``; the member still leaves.
 """
 
 import sys
@@ -29,6 +29,6 @@ async def main(servers: str, topic: str) -> None:
 if __name__ == "__main__":
     _, servers, topic = sys.argv
     try:
-        trio.run(main, servers, topic)
+        trio.run(main, servers, topic, restrict_keyboard_interrupt_to_checkpoints=True)
     except* KeyboardInterrupt:
         print("stopped")
