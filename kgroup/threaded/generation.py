@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -59,6 +60,7 @@ class Generation:
         self._tell = tell
         self._handlers: dict[Handler, None] = {}
         self._seeks: Counter[TopicPartition] = Counter()
+        self.taken_by: int | None = None
         self.named = trio.Event()
         self.over = trio.Event()
 
@@ -135,13 +137,18 @@ class Generation:
             return False
 
     def wait_ended(self, timeout: float | None = None) -> End:
-        """Wait until every task of the generation has ended; returns why.
+        """Wait until the generation has ended; returns why. A thread may outstay it.
+
+        In the loop's body it says that the body has nothing more to do than that. A handler of
+        the generation's own would wait for itself, until the drain's deadline.
 
         Raises:
             TimeoutError: it has not ended in so many seconds.
             StaleGenerationError: the group's thread has died, and nobody knows why it ended.
         """
-        return self._ask(self._generation.wait_ended, timeout)
+        in_body = threading.get_ident() == self.taken_by
+        wait = self._wait_ended_in_body if in_body else self._generation.wait_ended
+        return self._ask(wait, timeout)
 
     @contextmanager
     def scope(self) -> Iterator[None]:
@@ -279,7 +286,7 @@ class Generation:
     def join_threads(self) -> None:
         """Join the threads that are gone; in the caller's thread."""
         for handler in list(self._handlers):
-            if handler.gone.is_set():
+            if handler.gone.is_set() and handler.thread.ident is not None:
                 handler.thread.join()
 
     # In the loop.
@@ -294,6 +301,15 @@ class Generation:
         self._handlers[handler] = None
         handler.start(args)
         return True
+
+    async def _wait_ended_in_body(self) -> End:
+        # As the trio one does for the task that is the body; here that is a thread.
+        life = self._generation._lifecycle  # noqa: SLF001
+        life.release_body()
+        try:
+            return await self._generation.wait_ended()
+        finally:
+            life.hold_body()
 
     def _seek(self, partition: TopicPartition, offset: int) -> None:
         self._generation.seek(partition, offset)

@@ -147,9 +147,11 @@ class ConsumerGroup:
                 " own generations, which has to end first; return from the handler instead"
             )
         try:
-            return self._slot.take(timeout)
+            generation = self._slot.take(timeout)
         except LoopOverError:
             raise GroupClosedError(f"group {self._config.group_id!r} is closed") from None
+        generation.taken_by = threading.get_ident()
+        return generation
 
     def shutdown(self, reason: str = _REASON) -> None:
         """Begin to close, without waiting: the generation drains, then the member leaves.

@@ -1,0 +1,364 @@
+"""What a threaded generation does for its threads: records, commits, positions; on both brokers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from confluent_kafka import Producer
+
+from kgroup.errors import (
+    LeaseExpiredError,
+    NotOwnedError,
+    OffsetBehindFloorError,
+    StaleGenerationError,
+    UsageError,
+)
+from kgroup.events import Committed, GenerationEnded, PartitionsNotRead
+from kgroup.model import Cause, End, OffsetAndMetadata, TopicPartition
+from kgroup.protocols import Batch
+from kgroup.threaded import Generation
+from kgroup.threaded.handlers import without_own_passing
+from kgroup.threaded.records import Records
+from tests.brokers import Kafka, unique
+from tests.threaded.stage import SOON, Stage, Told, thread, wait
+
+
+@contextmanager
+def generation_of(here: Stage, told: Told | None = None) -> Iterator[Generation]:
+    """One generation of a new member."""
+    with here.group(told) as group:
+        yield group.next(SOON)
+
+
+def offsets(batch: Batch | None) -> list[int]:
+    """The offsets in a batch."""
+    assert batch is not None
+    return [int(message.offset() or 0) for message in batch.messages]
+
+
+def read(records: Records, count: int) -> list[int]:
+    """The offsets of so many records."""
+    found: list[int] = []
+    while len(found) < count:
+        found += offsets(records.next(SOON))
+    return found
+
+
+def test_commits_and_their_refusals(kafka: Kafka) -> None:
+    """What trio's commit takes and raises, the threaded one takes and raises in the thread."""
+    here = Stage(kafka)
+    here.create(1, 10)
+    mine, foreign = here.partition(0), here.partition(7)
+    with generation_of(here) as generation:
+        generation.commit({})
+        generation.commit({mine: 3})
+        assert here.committed() == 3
+        generation.commit({mine: OffsetAndMetadata(4)})
+        with pytest.raises(OffsetBehindFloorError):
+            generation.commit({mine: 2})
+        with pytest.raises(NotOwnedError):
+            generation.commit({foreign: 1})
+        with pytest.raises(TypeError):
+            generation.commit({mine: "5"})  # type: ignore[dict-item]
+    assert here.committed() == 4
+    with pytest.raises(StaleGenerationError) as info:
+        generation.commit({mine: 9})
+    assert info.value.end == generation.end
+    assert here.committed() == 4
+
+
+def test_commits_of_many_threads_are_few_requests(kafka: Kafka) -> None:
+    """Threads that commit at the same time share requests, and each has its own outcome."""
+    here, told = Stage(kafka), Told()
+    threads = 40
+    here.create(threads)
+    together = threading.Barrier(threads)
+    outcomes: list[str] = []
+
+    def commit(generation: Generation, partition: TopicPartition) -> None:
+        together.wait(SOON)
+        good = partition.partition % 2 == 0
+        try:
+            generation.commit({partition: 1} if good else {here.partition(threads): 1})
+        except NotOwnedError:
+            outcomes.append("refused")
+        else:
+            outcomes.append("committed")
+        generation.ending.wait(SOON)
+
+    with here.group(told) as group:
+        generation = group.next(SOON)
+        for partition in generation.assignment:
+            generation.start(commit, generation, partition)
+        while sum(len(event.offsets) for event in told.of(Committed)) < threads // 2:
+            told.wait(Committed, len(told.of(Committed)) + 1)
+    assert sorted(outcomes) == ["committed"] * 20 + ["refused"] * 20
+    assert len(told.of(Committed)) < threads // 2
+
+
+def test_streams_of_partitions(kafka: Kafka) -> None:
+    """One stream for each partition, one for several or all; never two for one."""
+    here = Stage(kafka)
+    here.create(3, 6)
+    one, two, three = map(here.partition, range(3))
+    with generation_of(here) as generation:
+        first = generation.records(one, max_records=2)
+        assert iter(first) is first
+        assert offsets(first.next(SOON)) == [0, 1]
+        assert str(one) in repr(first)
+        others = generation.records(iter([two, three]))
+        assert len(read(others, 12)) == 12
+        with pytest.raises(UsageError, match="another record stream"):
+            generation.records()
+        with pytest.raises(NotOwnedError):
+            generation.records(here.partition(9))
+        with pytest.raises(UsageError, match="max_records"):
+            generation.records(one, max_records=0)
+        first.close()
+        first.close()
+        assert list(first) == []
+        again = generation.records(one)
+        assert read(again, 4) == [2, 3, 4, 5]
+        with pytest.raises(TimeoutError):
+            again.next(0.05)
+        here.produce(1, 0)
+        assert offsets(again.next(SOON)) == [6]
+    assert again.next() is None
+    assert list(again) == []
+
+
+def test_pause_resume_and_seek(kafka: Kafka) -> None:
+    """A paused partition gives nothing until it is resumed; a seek goes where it says."""
+    here = Stage(kafka)
+    here.create(1, 10)
+    partition = here.partition(0)
+    with generation_of(here) as generation:
+        records = generation.records(max_records=4)
+        assert offsets(records.next(SOON)) == [0, 1, 2, 3]
+        generation.pause([partition])
+        with pytest.raises(TimeoutError):
+            records.next(0.3)
+        generation.resume()
+        assert offsets(records.next(SOON)) == [4, 5, 6, 7]
+        generation.commit({partition: 8})
+        generation.seek(partition, 5)
+        assert read(records, 5) == [5, 6, 7, 8, 9]
+        generation.commit({partition: 6})
+        for call in (generation.pause, generation.resume):
+            with pytest.raises(NotOwnedError):
+                call(here.partition(3))
+        with pytest.raises(NotOwnedError):
+            generation.seek(here.partition(3), 0)
+        with pytest.raises(ValueError, match="negative"):
+            generation.seek(partition, -1)
+    assert here.committed() == 6
+
+
+def interrupted_wait(told: threading.Event, records: Records) -> None:
+    """Let a thread ask for a batch, and give up when it has been fetched."""
+
+    def give_up(gate: threading.Lock, timeout: float | None) -> bool:
+        del gate, timeout
+        while records._slot._found is None:
+            assert not told.wait(0.01)
+        return False
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(TimeoutError):
+        patch.setattr("kgroup.threaded.loop.acquire", give_up)
+        records.next(1.0)
+
+
+def test_a_batch_that_nobody_waited_for_is_not_lost(kafka: Kafka) -> None:
+    """The thread gives up as its batch comes: the next call has it, unless a seek forbids."""
+    here, never = Stage(kafka), threading.Event()
+    here.create(1, 10)
+    with generation_of(here) as generation:
+        records = generation.records(max_records=2)
+        interrupted_wait(never, records)
+        assert offsets(records.next(SOON)) == [0, 1]
+        interrupted_wait(never, records)
+        generation.seek(here.partition(0), 6)
+        assert offsets(records.next(SOON)) == [6, 7]
+        interrupted_wait(never, records)
+    assert records.next() is None
+
+
+def test_a_batch_that_stayed_waits_for_the_lease(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch that stayed is not handed out past the lease, and is when that is confirmed."""
+    here, never = Stage(kafka), threading.Event()
+    here.create(1, 10)
+    with generation_of(here) as generation:
+        records = generation.records(max_records=2)
+        interrupted_wait(never, records)
+        with monkeypatch.context() as patch:
+            patch.setattr(type(generation._generation), "lease", 0.0)
+            with pytest.raises(TimeoutError):
+                records.next(0.1)
+        assert offsets(records.next(SOON)) == [0, 1]
+
+
+def test_records_that_nobody_opened_a_stream_for(kafka: Kafka) -> None:
+    """A program that reads nothing is told so."""
+    here, told = Stage(kafka), Told()
+    here.create(1, 1)
+    with generation_of(here, told):
+        assert told.wait(PartitionsNotRead).partitions == (here.partition(0),)
+
+
+def test_a_time_out_of_wait_ended(kafka: Kafka) -> None:
+    """It raises while the generation runs, and gives the end when it has ended."""
+    here = Stage(kafka)
+    here.create()
+    with here.group() as group:
+        generation = group.next(SOON)
+        with pytest.raises(TimeoutError):
+            generation.wait_ended(0.01)
+        with thread(lambda: list(group)):
+            group.shutdown("enough")
+            end = generation.wait_ended(SOON)
+    assert (end.cause, end.detail) == (Cause.CLOSED, "enough")
+    assert not generation.start(int)
+
+
+def test_a_body_that_waited_is_waited_for_again(kafka: Kafka) -> None:
+    """After a time-out of wait_ended the body's work counts again: the drain waits for it."""
+    here, told = Stage(kafka), Told()
+    here.create(1, 5)
+    with here.group(told) as group:
+        generation = group.next(SOON)
+        with pytest.raises(TimeoutError):
+            generation.wait_ended(0.01)
+        generation.start(int)
+        wait(generation.ending)
+        assert not told.of(GenerationEnded)
+        generation.commit({here.partition(0): 3})
+    assert here.committed() == 3
+
+
+def test_a_transaction(kafka: Kafka) -> None:
+    """Offsets go with a producer's transaction, under the generation's id."""
+    here = Stage(kafka)
+    here.create(1, 5)
+    mine = here.partition(0)
+    producer = Producer(
+        {"bootstrap.servers": here.bootstrap_servers, "transactional.id": unique("threaded")}
+    )
+    producer.init_transactions(SOON)
+    with generation_of(here) as generation:
+        assert generation.member_id.encode() in generation.transaction_metadata()
+        producer.begin_transaction()
+        generation.commit_in_transaction(producer, {mine: 2})
+        producer.commit_transaction(SOON)
+        assert here.committed() == 2
+        with pytest.raises(NotOwnedError):
+            generation.commit_in_transaction(producer, {here.partition(1): 2})
+    producer.begin_transaction()
+    with pytest.raises(StaleGenerationError):
+        generation.commit_in_transaction(producer, {mine: 3})
+    producer.abort_transaction(SOON)
+    assert here.committed() == 2
+
+
+def test_the_bodys_scope_ends_quietly_with_the_generation(kafka: Kafka) -> None:
+    """A stale commit of this generation ends the block; any other exception goes through."""
+    here, told = Stage(kafka), Told()
+    here.create(1, 5)
+    reached: list[str] = []
+    error = StaleGenerationError("another's", End(Cause.REBALANCE))
+    with here.group(told, drain_timeout=0.2) as group:
+        generation = group.next(SOON)
+        with generation.scope():
+            reached.append("in")
+        generation.start(int)
+        told.wait(GenerationEnded)
+        with generation.scope():
+            generation.commit({here.partition(0): 1})
+            reached.append("not here")
+        with pytest.raises(StaleGenerationError) as info, generation.scope():
+            raise error
+        assert info.value is error
+        with pytest.raises(ExceptionGroup) as several, generation.scope():
+            raise ExceptionGroup("two", [LeaseExpiredError("gone"), KeyError("stays")])
+        assert [type(it) for it in several.value.exceptions] == [KeyError]
+    assert reached == ["in"]
+    assert here.committed() is None
+
+
+def test_own_passing() -> None:
+    """A generation's own passing is taken out of what was raised, and nothing else."""
+    end, other = End(Cause.FENCED), End(Cause.FENCED)
+    own = StaleGenerationError("own", end)
+    foreign = StaleGenerationError("foreign", other)
+    assert without_own_passing(own, end) is None
+    assert without_own_passing(own, None) is own
+    assert without_own_passing(foreign, end) is foreign
+    assert without_own_passing(LeaseExpiredError("over"), None) is None
+    assert without_own_passing(ExceptionGroup("all", [own, own]), end) is None
+
+
+def test_no_thread_can_be_had(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system gives no further thread, the generation ends with that, and it is raised."""
+    here = Stage(kafka)
+    here.create()
+
+    def refuse(thread: threading.Thread) -> None:
+        del thread
+        raise RuntimeError("can't start new thread")
+
+    with pytest.raises(ExceptionGroup) as info, here.group() as group:
+        for generation in group:
+            with monkeypatch.context() as patch:
+                patch.setattr(threading.Thread, "start", refuse)
+                assert generation.start(int)
+    assert [str(error) for error in info.value.exceptions] == ["can't start new thread"]
+
+
+def test_a_thread_that_fails_when_all_is_over(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a thread left behind raises goes to ``threading.excepthook``: there is nobody else."""
+    here = Stage(kafka)
+    here.create()
+    release, told = threading.Event(), threading.Event()
+    hooked: list[threading.ExceptHookArgs] = []
+
+    def hook(args: threading.ExceptHookArgs) -> None:
+        hooked.append(args)
+        told.set()
+
+    def fail() -> None:
+        wait(release)
+        raise ZeroDivisionError("much too late")
+
+    with here.group(drain_timeout=0.1) as group:
+        group.next(SOON).start(fail)
+    monkeypatch.setattr(threading, "excepthook", hook)
+    release.set()
+    wait(told)
+    assert hooked[0].exc_type is ZeroDivisionError
+
+
+def test_two_threads_on_one_stream(kafka: Kafka) -> None:
+    """The second thread that iterates over a stream is refused."""
+    here, asked = Stage(kafka), threading.Event()
+    here.create()
+    with here.group() as group:
+        generation = group.next(SOON)
+        records = generation.records()
+
+        def first() -> None:
+            asked.set()
+            assert records.next(SOON) is None
+
+        with thread(first):
+            wait(asked)
+            while records._slot._asking.acquire(blocking=False):
+                records._slot._asking.release()
+            with pytest.raises(UsageError, match="two threads"):
+                next(records)
+            group.shutdown()
