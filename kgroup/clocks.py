@@ -13,7 +13,6 @@ from typing import Final, final
 
 import trio
 
-
 _now: Final[Callable[[], float]] = (
     partial(time.clock_gettime, time.CLOCK_BOOTTIME)
     if hasattr(time, "CLOCK_BOOTTIME")
