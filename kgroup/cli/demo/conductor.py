@@ -259,6 +259,7 @@ class Conductor:
         self.watch.read()
         for worker in self.watch.running:
             if worker.child.status is not None:
+                worker.condition = Condition.FAILED
                 raise DemoError(
                     f"{worker.name} ended by itself with status {worker.child.status}:"
                     f" {worker.child.last_words()}"

@@ -24,6 +24,7 @@ _STYLES: Final = {
     Condition.FROZEN: "cyan",
     Condition.STOPPED: "dim",
     Condition.KILLED: "red",
+    Condition.FAILED: "bold red",
 }
 
 
@@ -84,7 +85,7 @@ def _workers(watch: Watch, partitions: int) -> Table:
 
 
 def _owned(worker: Worker, partitions: int) -> Text:
-    gone = worker.condition in (Condition.STOPPED, Condition.KILLED)
+    gone = worker.condition not in (Condition.RUNNING, Condition.FROZEN)
     owned = () if gone else worker.owned
     return Text(" ").join(
         Text(f"{number:>2}" if number in owned else " ." if not gone else "  ")

@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import final
 
@@ -33,10 +34,7 @@ async def perform(plan: Plan, folder: Path, display: Display) -> Account:
     """
     began = time.monotonic()
     performance = _Performance(plan, folder, display)
-    try:
-        await performance.run()
-    except DemoError as error:
-        performance.problems.append(str(error))
+    await performance.run()
     return account_of(performance.evidence(time.monotonic() - began))
 
 
@@ -54,11 +52,13 @@ class _Performance:
         self.problems: list[str] = []
 
     async def run(self) -> None:
-        """From the cluster's start to its end.
+        """From the cluster's start to its end; what goes wrong is among the problems then."""
+        try:
+            await self._run()
+        except DemoError as error:
+            self._note(error)
 
-        Raises:
-            DemoError: something went wrong.
-        """
+    async def _run(self) -> None:
         name = f"kgroup-demo-{uuid.uuid4().hex[:12]}"
         async with _cluster(self._plan, self._folder) as bootstrap_servers:
             cluster = DemoCluster(bootstrap_servers, topic=name, group_id=name)
@@ -87,15 +87,19 @@ class _Performance:
 
     async def _conduct(self, cluster: DemoCluster) -> None:
         self._feed = Feed(cluster.bootstrap_servers, cluster.topic, self._plan.lines)
-        try:
-            async with children(self._folder) as workers:
-                conductor = self._conductor = Conductor(
-                    self._plan, self._folder, cluster, self._feed, workers, self._display, SECONDS
-                )
-                await conductor.run(STAGES)
-        finally:
-            self._look_after_the_end()
-        self._committed = await trio.to_thread.run_sync(cluster.committed, conductor.partitions)
+        async with children(self._folder) as workers:
+            conductor = self._conductor = Conductor(
+                self._plan, self._folder, cluster, self._feed, workers, self._display, SECONDS
+            )
+            # Where it broke off too, what the account calls produced has to be complete.
+            for step in partial(conductor.run, STAGES), self._feed.flush:
+                try:
+                    await step()
+                except DemoError as error:
+                    self._note(error)
+        self._look_after_the_end()
+        if not self.problems:
+            self._committed = await trio.to_thread.run_sync(cluster.committed, conductor.partitions)
 
     async def _remove(self, cluster: DemoCluster) -> None:
         """Leave the cluster as it was. What brought the demo to its end is told besides."""
@@ -103,13 +107,16 @@ class _Performance:
             try:
                 await trio.to_thread.run_sync(cluster.remove)
             except DemoError as error:
-                self.problems.append(str(error))
-                self._display.say(str(error))
+                self._note(error)
+
+    def _note(self, error: DemoError) -> None:
+        if str(error) not in self.problems:
+            self.problems.append(str(error))
+            self._display.say(str(error))
 
     def _look_after_the_end(self) -> None:
         """The last entries of the journals, and how the workers ended."""
-        if self._conductor is None:
-            return
+        assert self._conductor is not None  # it has just ended
         self._conductor.watch.read()
         for worker in self._conductor.watch.running:
             if worker.child.status != 0:

@@ -23,6 +23,7 @@ from kgroup.cli.demo.trouble import DemoError
 
 PATIENCE: Final = 8.0
 """Seconds that a process gets to end by itself."""
+_DECORATION: Final = " |+-"
 _FREEZE: Final = 'kill -STOP "$1" || exit; echo frozen; read -r _; kill -CONT "$1"'
 
 
@@ -98,9 +99,10 @@ class Child:
             await self._process.wait()
 
     def last_words(self) -> str:
-        """The last line of what it said on standard error."""
+        """The last line of what it said on standard error, without a traceback's decoration."""
         lines = self._log.read_text(errors="replace").split("\n")
-        return next((line for line in reversed(lines) if line.strip()), "it said nothing")
+        said = [text for line in lines if (text := line.strip(_DECORATION))]
+        return said[-1] if said else "it said nothing"
 
 
 @final

@@ -32,6 +32,7 @@ class Condition(enum.Enum):
     FROZEN = "frozen"
     STOPPED = "stopped"
     KILLED = "killed"
+    FAILED = "failed"
 
 
 @final

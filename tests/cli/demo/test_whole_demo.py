@@ -111,7 +111,9 @@ def test_a_worker_that_dies_by_itself_is_a_problem_that_is_told() -> None:
         process.kill()
         rest = demo.stdout.read()
     assert demo.returncode == 1
-    assert f"WRONG: {name} ended by itself with status -9" in rest
+    assert rest.count(f"WRONG: {name} ") == 1
+    assert f"WRONG: {name} ended by itself with status -9: " in rest
+    assert "that nobody had produced" not in rest
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

@@ -1,0 +1,67 @@
+"""What the demo does to a cluster, on both brokers, and what it says when that fails."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+import trio
+
+from kgroup.cli.demo import feed as feeding
+from kgroup.cli.demo.cluster import DemoCluster
+from kgroup.cli.demo.feed import Feed
+from kgroup.cli.demo.trouble import DemoError
+from tests.brokers import Kafka
+
+
+@pytest.fixture
+def cluster(kafka: Kafka) -> DemoCluster:
+    """A topic's and a group's name on a broker; neither is there yet."""
+    name = f"demo-{uuid.uuid4().hex}"
+    return DemoCluster(kafka.bootstrap_servers, topic=name, group_id=name)
+
+
+async def test_lines_go_to_all_partitions_in_turn(cluster: DemoCluster) -> None:
+    """Ten in a row to each, new partitions included; where each is, is known."""
+    await trio.to_thread.run_sync(cluster.create_topic, 2)
+    feed = Feed(cluster.bootstrap_servers, cluster.topic, ["a", "", *"b" * 53])
+    await feed.spread_over(2)
+    feed.send(30)
+    await trio.to_thread.run_sync(cluster.add_partitions, 3)
+    await feed.spread_over(3)
+    feed.send(1000)
+    await feed.flush()
+    assert (feed.sent, feed.left) == (55, 0)
+    lines = sorted((line, partition) for (partition, _), line in feed.placed.items())
+    expected = [0] * 10 + [1] * 10 + [0] * 10 + [0] * 10 + [1] * 10 + [2] * 5
+    assert lines == list(enumerate(expected))
+    assert await trio.to_thread.run_sync(cluster.committed, 3) == {0: 0, 1: 0, 2: 0}
+    await trio.to_thread.run_sync(cluster.remove)
+
+
+def test_a_refusal_is_told(cluster: DemoCluster) -> None:
+    """What, of which topic, and the cluster's own words."""
+    with pytest.raises(DemoError, match="cannot have more partitions: .*(nknown|no) topic"):
+        cluster.add_partitions(3)
+    with pytest.raises(
+        DemoError, match=f"topic {cluster.topic} is left behind: .*(nknown|no) topic"
+    ):
+        cluster.remove()
+    cluster.create_topic(1)
+    with pytest.raises(DemoError, match="cannot be created: .*already exists"):
+        cluster.create_topic(1)
+    cluster.remove()
+
+
+async def test_a_line_that_is_refused_is_told(
+    cluster: DemoCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic that is gone takes no lines, and its partitions are not known."""
+    monkeypatch.setattr(feeding, "FLUSH", 1.0)
+    feed = Feed(cluster.bootstrap_servers, cluster.topic, ["a"])
+    with pytest.raises(DemoError, match="the producer knows no 1 partitions"):
+        await feed.spread_over(1)
+    feed.partitions = 1
+    feed.send(1)
+    with pytest.raises(DemoError, match="the cluster refused a line|were not acknowledged"):
+        await feed.flush()
