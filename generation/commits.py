@@ -128,7 +128,7 @@ class Committer:
 
     async def _hand_to(self, producer: Producer, offsets: Positions, seconds: float) -> None:
         positions = [
-            KafkaPartition(name.topic, name.partition, at.offset, at.metadata or None)
+            KafkaPartition(name.topic, name.partition, at.offset, at.metadata)
             for name, at in sorted(offsets.items())
         ]
         metadata = group_metadata(self._setting.membership)
