@@ -16,7 +16,7 @@ from kgroup.errors import (
     StaleGenerationError,
     UsageError,
 )
-from kgroup.events import Committed, GenerationEnded, PartitionsNotRead
+from kgroup.events import Committed, GenerationEnded
 from kgroup.model import Cause, End, OffsetAndMetadata, TopicPartition
 from kgroup.protocols import Batch
 from kgroup.threaded import Generation
@@ -27,9 +27,9 @@ from tests.threaded.stage import SOON, Stage, Told, thread, wait
 
 
 @contextmanager
-def generation_of(here: Stage, told: Told | None = None) -> Iterator[Generation]:
+def generation_of(here: Stage) -> Iterator[Generation]:
     """One generation of a new member."""
-    with here.group(told) as group:
+    with here.group() as group:
         yield group.next(SOON)
 
 
@@ -200,14 +200,6 @@ def test_a_batch_that_stayed_waits_for_the_lease(
             with pytest.raises(TimeoutError):
                 records.next(0.1)
         assert offsets(records.next(SOON)) == [0, 1]
-
-
-def test_records_that_nobody_opened_a_stream_for(kafka: Kafka) -> None:
-    """A program that reads nothing is told so."""
-    here, told = Stage(kafka), Told()
-    here.create(1, 1)
-    with generation_of(here, told):
-        assert told.wait(PartitionsNotRead).partitions == (here.partition(0),)
 
 
 def test_a_time_out_of_wait_ended(kafka: Kafka) -> None:
