@@ -1,0 +1,110 @@
+"""Static membership (KIP-345) on both brokers: a restart without a rebalance, and a fenced twin."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from kgroup.errors import FencedInstanceError, StaleGenerationError
+from kgroup.events import CommitRefused, Event, Left
+from kgroup.model import Cause
+from kgroup.testing import admin
+from tests.behaviour.stage import SOON, in_thread, numbers, stage
+from tests.brokers import Kafka
+
+
+async def test_a_restart_causes_no_rebalance(kafka: Kafka) -> None:
+    """A static member that comes back has its partitions again; the others notice nothing."""
+    async with stage(kafka) as here:
+        await here.create(2)
+        other = here.start("other", session_timeout=15.0)
+        await here.ledger.until(lambda: other.owned() == 2, "not joined")
+        events: list[Event] = []
+        settings = {"group_instance_id": "one", "session_timeout": 15.0}
+        async with here.group(None, events.append, **settings) as group:
+            before = await group.next()
+            (mine,) = before.assignment
+            await here.produce(["0", "1", "2"], mine.partition)
+            batch = await anext(before.records(max_records=2))
+            await before.commit({mine: batch.next_offset})
+        assert [event.told for event in events if isinstance(event, Left)] == [False]
+        epoch = other.generation.epoch
+        async with here.group(**settings) as group:
+            with trio.fail_after(SOON):
+                after = await group.next()
+            assert after.generation_id == before.generation_id
+            assert after.member_id != before.member_id
+            assert list(after.assignment) == [mine]
+            assert after.positions == {mine: batch.next_offset}
+            rest = await anext(after.records())
+            assert numbers(rest.messages) == [0, 1, 2][batch.next_offset :]
+            await after.commit({mine: rest.next_offset})
+            assert other.generation.epoch == epoch
+            assert not other.generation.ending.is_set()
+
+
+async def test_a_static_leader_that_comes_back_still_watches(kafka: Kafka) -> None:
+    """The restarted leader leads again: new partitions are found."""
+    async with stage(kafka) as here:
+        await here.create(1)
+        settings = {"group_instance_id": "one", "session_timeout": 15.0}
+        async with here.group(**settings) as group:
+            before = await group.next()
+            assert before.leader
+        async with here.group(**settings) as group:
+            after = await group.next()
+            assert after.generation_id == before.generation_id
+            assert list(after.assignment) == here.partitions(1)
+            await in_thread(admin.add_partitions, here.bootstrap_servers, here.topic, 3)
+            grown = await group.next()
+            assert list(grown.assignment) == here.partitions(3)
+
+
+async def test_a_twin_fences_the_member_before(kafka: Kafka) -> None:
+    """Of two members with one instance id the later stays; the earlier is told, for good."""
+    async with stage(kafka) as here:
+        await here.create()
+        await here.produce(["0", "1"])
+        partition = here.partition(0)
+        events: list[Event] = []
+        first = here.group(None, events.append, group_instance_id="one")
+        async with first:
+            fenced = await first.next()
+            await fenced.commit({partition: 1})
+            async with here.group(group_instance_id="one") as second:
+                owner = await second.next()
+                assert list(owner.assignment) == [partition]
+                with trio.fail_after(SOON):
+                    await fenced.ending.wait()
+                assert fenced.end is not None
+                assert fenced.end.cause is Cause.FENCED
+                with pytest.raises(StaleGenerationError):
+                    await fenced.commit({partition: 2})
+                for _ in range(2):
+                    with pytest.raises(FencedInstanceError):
+                        await first.next()
+                assert (await anext(owner.records())).next_offset == 2
+                await owner.commit({partition: 2})
+        assert await here.committed() == [2]
+
+
+async def test_a_commit_finds_the_fence_first(kafka: Kafka) -> None:
+    """A commit of the fenced member is refused by the coordinator, before a heartbeat tells."""
+    async with stage(kafka) as here:
+        await here.create()
+        partition = here.partition(0)
+        events: list[Event] = []
+        quiet = {"heartbeat_interval": 4.0, "session_timeout": 15.0, "group_instance_id": "one"}
+        async with here.group(None, events.append, **quiet) as first:
+            fenced = await first.next()
+            await trio.sleep(4.0)  # past the quick heartbeats of the beginning
+            async with here.group(**quiet) as second:
+                owner = await second.next()
+                await owner.commit({partition: 0})
+                with pytest.raises(StaleGenerationError):
+                    await fenced.commit({partition: 1})
+                refused = [event for event in events if isinstance(event, CommitRefused)]
+                assert [event.reason for event in refused] == ["FENCED_INSTANCE_ID"]
+                with pytest.raises(FencedInstanceError):
+                    await first.next()
+        assert await here.committed() == [0]

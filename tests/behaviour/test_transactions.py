@@ -1,0 +1,115 @@
+"""`commit_in_transaction` on both brokers: records and offsets together, or neither."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+from confluent_kafka import Producer
+
+from kgroup.errors import StaleGenerationError
+from kgroup.events import CommitRefused, Event, RequestFailed
+from kgroup.generation.states import State
+from kgroup.group import default_environment
+from tests.behaviour.faults import Heartbeats
+from tests.behaviour.stage import SOON, Stage, in_thread, numbers, stage
+from tests.behaviour.worker import BackwardClock
+from tests.brokers import Kafka
+
+
+async def producer_for(here: Stage) -> Producer:
+    """A transactional producer that is ready."""
+    producer = Producer(
+        {
+            "bootstrap.servers": here.bootstrap_servers,
+            "transactional.id": here.group_id,
+            "log_level": 0,
+        }
+    )
+    await in_thread(producer.init_transactions, SOON)
+    return producer
+
+
+async def test_records_and_offsets_are_committed_together(kafka: Kafka) -> None:
+    """What is written in an aborted transaction is read again; in a committed one it is not."""
+    async with stage(kafka) as here:
+        target = Stage(kafka, here.nursery)
+        await here.create()
+        await target.create()
+        await here.produce([str(number) for number in range(10)])
+        partition = here.partition(0)
+        producer = await producer_for(here)
+        async with here.group() as group:
+            generation = await group.next()
+            stream = generation.records(max_records=4)
+            for end in (producer.abort_transaction, producer.commit_transaction):
+                batch = await anext(stream)
+                assert numbers(batch.messages) == [0, 1, 2, 3]
+                producer.begin_transaction()
+                for message in batch.messages:
+                    producer.produce(target.topic, message.value(), partition=0)
+                await generation.commit_in_transaction(producer, {partition: batch.next_offset})
+                await in_thread(end, SOON)
+                if end == producer.abort_transaction:
+                    assert await here.committed() == [None]
+                    generation.seek(partition, 0)
+        assert await here.committed() == [4]
+        async with target.group(isolation_level="read_committed") as group:
+            stream = (await group.next()).records()
+            assert numbers((await anext(stream)).messages) == [0, 1, 2, 3]
+        async with here.group() as group:
+            assert (await group.next()).positions == {partition: 4}
+
+
+async def test_a_new_member_waits_for_an_open_transaction(kafka: Kafka) -> None:
+    """Offsets in a transaction that is not decided are waited for, never read as none."""
+    async with stage(kafka) as here:
+        await here.create()
+        await here.produce([str(number) for number in range(10)])
+        partition = here.partition(0)
+        producer = await producer_for(here)
+        async with here.group() as group:
+            generation = await group.next()
+            await generation.commit({partition: 2})
+            producer.begin_transaction()
+            producer.produce(here.topic, "10", partition=0)
+            await generation.commit_in_transaction(producer, {partition: 5})
+        member = here.start("next")
+        await here.ledger.until(lambda: member.told(RequestFailed), "it does not ask")
+        assert "UNSTABLE_OFFSET_COMMIT" in member.told(RequestFailed)[0].reason
+        assert not member.generations
+        await in_thread(producer.commit_transaction, SOON)
+        await here.ledger.until(lambda: len(here.ledger.entries) == 6, "not read")
+        assert here.ledger.offsets(partition)[0] == 5
+
+
+async def test_an_old_generation_is_refused(kafka: Kafka) -> None:
+    """Offsets of a generation that the coordinator has left behind make their transaction abort."""
+    async with stage(kafka) as here:
+        target = Stage(kafka, here.nursery)
+        await here.create()
+        await target.create()
+        await here.produce([str(number) for number in range(10)])
+        partition = here.partition(0)
+        producer = await producer_for(here)
+        heartbeats = Heartbeats()
+        environment = attrs.evolve(
+            default_environment(), open_stream=heartbeats.open_stream, clock=BackwardClock()
+        )
+        events: list[Event] = []
+        async with here.group(environment, events.append, session_timeout=1.0) as group:
+            generation = await group.next()
+            heartbeats.hold()
+            owner = here.start("owner")
+            await here.ledger.until(lambda: len(here.ledger.entries) == 10, "not taken over")
+            await here.ledger.until(lambda: owner.owned() == 1, "not taken over")
+            producer.begin_transaction()
+            producer.produce(target.topic, "never", partition=0)
+            assert generation.state is State.RUNNING
+            with pytest.raises(StaleGenerationError):
+                await generation.commit_in_transaction(producer, {partition: 3})
+            assert generation.state is State.ENDED
+            await in_thread(producer.abort_transaction, SOON)
+            (refused,) = [event for event in events if isinstance(event, CommitRefused)]
+            assert refused.reason in {"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"}
+            assert await here.committed() == [10]
+            heartbeats.let_go()

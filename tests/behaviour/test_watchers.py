@@ -1,0 +1,130 @@
+"""Topics that change under a group, on both brokers: grown, late, deleted, created again."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from kgroup.events import TopicsMissing
+from kgroup.model import Cause, TopicPartition
+from kgroup.testing import admin
+from tests.behaviour.stage import Stage, in_thread, stage
+from tests.brokers import Kafka, unique
+
+
+async def test_added_partitions_are_read(kafka: Kafka) -> None:
+    """The leader sees new partitions; they are shared out, and the old ones repeat nothing."""
+    async with stage(kafka) as here:
+        await here.create(2)
+        for number in range(2):
+            await here.produce(["a", "b"], number)
+        one, two = here.start("one"), here.start("two")
+        await here.ledger.until(lambda: (one.owned(), two.owned()) == (1, 1), "not shared")
+        await here.ledger.until(lambda: len(here.ledger.entries) == 4, "not read")
+        leader = next(member for member in (one, two) if member.generation.leader)
+        ended = leader.generation
+        await in_thread(admin.add_partitions, here.bootstrap_servers, here.topic, 4)
+        for number in range(4):
+            await here.produce(["c"], number)
+        await here.ledger.until(lambda: (one.owned(), two.owned()) == (2, 2), "not shared anew")
+        await here.ledger.until(lambda: len(here.ledger.entries) == 8, "not read")
+        assert not here.ledger.repeated()
+        assert ended.end is not None
+        assert ended.end.cause is Cause.PARTITIONS_CHANGED
+
+
+async def test_added_partitions_are_read_from_their_start_with_latest(kafka: Kafka) -> None:
+    """With ``latest`` the first records of a partition that was added later are not skipped."""
+    async with stage(kafka) as here:
+        await here.create()
+        one = here.start("one", auto_offset_reset="latest", partition_watch_interval=1.0)
+        await here.ledger.until(lambda: one.owned() == 1, "not joined")
+        await in_thread(admin.add_partitions, here.bootstrap_servers, here.topic, 2)
+        await here.produce(["first"], 1)
+        await here.ledger.until(lambda: here.ledger.values() == ["first"], "skipped")
+
+
+async def test_a_topic_that_is_created_later_is_read(kafka: Kafka) -> None:
+    """A group may wait for its topic, and one that is missing does not keep others from work."""
+    async with stage(kafka) as here:
+        other = Stage(kafka, here.nursery)
+        await other.create()
+        await other.produce(["here"])
+        member = here.start("one", topics=[here.topic, other.topic])
+        await here.ledger.until(lambda: here.ledger.values() == ["here"], "not read")
+        (missing,) = member.told(TopicsMissing)
+        assert missing.topics == (here.topic,)
+        await here.create(3)
+        await here.produce(["late"], 2)
+        await here.ledger.until(lambda: here.ledger.values() == ["here", "late"], "not read")
+        assert member.owned() == 4
+
+
+async def test_a_group_waits_for_its_only_topic(kafka: Kafka) -> None:
+    """A generation without partitions is one too; it ends when there is something to own."""
+    async with stage(kafka) as here, here.group() as group:
+        empty = await group.next()
+        assert not empty.assignment
+        await here.create(2)
+        full = await group.next()
+        assert list(full.assignment) == here.partitions(2)
+        assert full.assignment.added == set(here.partitions(2))
+
+
+async def test_a_deleted_topic_is_given_up(kafka: Kafka) -> None:
+    """Its partitions are gone from the next generation; another topic's records go on."""
+    async with stage(kafka) as here:
+        other = Stage(kafka, here.nursery)
+        await here.create(2)
+        await other.create()
+        await here.produce(["gone soon"])
+        member = here.start("one", topics=[here.topic, other.topic])
+        await here.ledger.until(lambda: here.ledger.values() == ["gone soon"], "not read")
+        ended = member.generation
+        await in_thread(admin.delete_topic, here.bootstrap_servers, here.topic)
+        kept = TopicPartition(other.topic, 0)
+        await here.ledger.until(lambda: member.settled(kept), "not given up")
+        assert ended.end is not None
+        assert ended.end.cause is Cause.PARTITIONS_CHANGED
+        assert member.generation.assignment.removed == set(here.partitions(2))
+        await other.produce(["stays"])
+        await here.ledger.until(lambda: here.ledger.values() == ["gone soon", "stays"], "not read")
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["seen", "between two looks"])
+async def test_a_topic_that_is_created_again_is_read_from_its_start(
+    kafka: Kafka, *, seen: bool
+) -> None:
+    """The new topic's records all come, whether or not the leader saw that the old one was gone."""
+    async with stage(kafka) as here:
+        await here.create()
+        await here.produce([f"old {number}" for number in range(5)])
+        member = here.start("one", partition_watch_interval=0.2 if seen else 3.0)
+        await here.ledger.until(lambda: len(here.ledger.entries) == 5, "not read")
+        await in_thread(admin.delete_topic, here.bootstrap_servers, here.topic)
+        if seen:
+            await here.ledger.until(lambda: member.owned() == 0, "not given up")
+        await here.create()
+        await here.produce([f"new {number}" for number in range(9)])
+        await here.ledger.until(lambda: len(here.ledger.entries) >= 14, "not read")
+        await here.ledger.until(lambda: member.owned() == 1, "not taken up")
+        assert here.ledger.values()[5:] == [f"new {number}" for number in range(9)]
+
+
+async def test_a_pattern_finds_new_topics(kafka: Kafka) -> None:
+    """A member that subscribes by pattern reads a topic that matches and is created later."""
+    async with stage(kafka) as here:
+        prefix = unique("pattern")
+        first, second = Stage(kafka, here.nursery), Stage(kafka, here.nursery)
+        first.topic, second.topic = f"{prefix}-a", f"{prefix}-b"
+        await first.create()
+        await first.produce(["a"])
+        member = here.start("one", topics=[re.compile(re.escape(prefix) + "-.*")])
+        await here.ledger.until(lambda: here.ledger.values() == ["a"], "not read")
+        await second.create()
+        await second.produce(["b"])
+        await here.ledger.until(lambda: here.ledger.values() == ["a", "b"], "not read")
+        assert member.owned() == 2
+        causes = [generation.end.cause for generation in member.generations if generation.end]
+        assert set(causes) <= {Cause.SUBSCRIPTION_CHANGED, Cause.PARTITIONS_CHANGED}
