@@ -87,7 +87,12 @@ class Joined(Event):
 
 @attrs.frozen(kw_only=True)
 class Assigned(Event):
-    """The member knows its partitions and where each starts."""
+    """The member knows its partitions and where each starts.
+
+    Attributes:
+        assignment: its partitions.
+        positions: where each starts, as far as it is known.
+    """
 
     assignment: Assignment
     positions: Mapping[TopicPartition, int]
@@ -95,11 +100,16 @@ class Assigned(Event):
     def words(self) -> str:
         """See ``Event``."""
         given = self.assignment
-        listed = ", ".join(f"{p} from {self.positions[p]}" for p in given) or "nothing"
+        listed = ", ".join(f"{p}{self._from(p)}" for p in given) or "nothing"
         return (
             f"assigned {listed}"
             f" ({len(given.added)} added, {len(given.kept)} kept, {len(given.removed)} removed)"
         )
+
+    def _from(self, partition: TopicPartition) -> str:
+        if partition not in self.positions:
+            return " from where it is found to begin"
+        return f" from {self.positions[partition]}"
 
 
 @attrs.frozen(kw_only=True)

@@ -208,7 +208,7 @@ class Round:
         self._reporter.tell(
             Assigned,
             assignment=self.assignment,
-            positions={name: positions.get(name, -1) for name in mine},
+            positions=positions,
         )
         if self._subscription.has_patterns:
             self.lifecycle.start_service(

@@ -1,0 +1,58 @@
+"""The clocks of a lease."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable, Iterator
+from types import ModuleType
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from kgroup import clocks
+from kgroup.clocks import SuspendAwareClock, TrioClock
+
+
+async def test_trio_s_clock_is_virtual_in_a_test(autojump_clock: MockClock) -> None:
+    """An hour passes for it as it does for trio."""
+    clock = TrioClock()
+    before = clock.now()
+    await trio.sleep(3600)
+    assert clock.now() - before == pytest.approx(3600)
+
+
+@pytest.fixture
+def reload(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], ModuleType]]:
+    """Import the module anew, in the system that the test has made of this one."""
+    yield lambda: importlib.reload(clocks)
+    monkeypatch.undo()
+    importlib.reload(clocks)
+
+
+def test_the_system_s_clock_counts_suspended_time(
+    monkeypatch: pytest.MonkeyPatch, reload: Callable[[], ModuleType]
+) -> None:
+    """On Linux it is CLOCK_BOOTTIME, which stands still for nothing."""
+    monkeypatch.setattr(time, "CLOCK_BOOTTIME", 77, raising=False)
+    monkeypatch.setattr(time, "clock_gettime", lambda number: 1000.0 + number)
+    assert reload().SuspendAwareClock().now() == 1077
+
+
+def test_without_boot_time_it_is_the_monotonic_clock(
+    monkeypatch: pytest.MonkeyPatch, reload: Callable[[], ModuleType]
+) -> None:
+    """Elsewhere the lease is measured by what there is."""
+    monkeypatch.delattr(time, "CLOCK_BOOTTIME", raising=False)
+    clock = reload().SuspendAwareClock()
+    before = time.monotonic()
+    between = clock.now()
+    assert before <= between <= time.monotonic()
+
+
+def test_it_goes_forward() -> None:
+    """Two looks are never in the wrong order."""
+    clock = SuspendAwareClock()
+    looks = [clock.now() for _ in range(1000)]
+    assert looks == sorted(looks)

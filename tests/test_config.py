@@ -1,0 +1,312 @@
+"""GroupConfig: what it refuses, what it converts, and the rules between fields."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kgroup.config import BUILTIN_ASSIGNORS, FIELDS, LONGEST_DURATION, GroupConfig
+from kgroup.errors import ConfigError, KgroupError, UsageError
+from kgroup.model import INT32_MAX, IsolationLevel, OffsetReset
+
+REQUIRED: Final[Mapping[str, Any]] = {
+    "group_id": "orders",
+    "bootstrap_servers": "localhost:9092",
+    "topics": ["orders"],
+}
+SECONDS: Final = (-1.0, 0, 0.0005, LONGEST_DURATION + 1, 10**400, float("nan"), float("inf"))
+NO_NUMBERS: Final = ("1", None, True, [1.0])
+LONG: Final = "x" * 32768
+NO_UTF8: Final = "\ud800"
+
+
+class Halves:
+    """An assignor of a user."""
+
+    name = "halves"
+
+    def assign(self, _topics: object, _members: object) -> dict[str, list[Any]]:
+        """Give nobody anything."""
+        return {}
+
+
+class Nameless(Halves):
+    """An assignor without a name."""
+
+    name = ""
+
+
+class NoAssign:
+    """Has a name and no ``assign``."""
+
+    name = "none"
+
+
+def _durations(*fields: str) -> dict[str, tuple[object, ...]]:
+    return dict.fromkeys(fields, (*SECONDS, *NO_NUMBERS))
+
+
+#: For every field, values that it refuses.
+REFUSED: Final[Mapping[str, tuple[object, ...]]] = {
+    "group_id": ("", None, 5, b"orders", LONG, NO_UTF8),
+    "bootstrap_servers": (
+        "",
+        [],
+        None,
+        5,
+        b"localhost:9092",
+        {"localhost:9092": 1},
+        "localhost",
+        "localhost:",
+        ":9092",
+        "localhost:0",
+        "localhost:65536",
+        "localhost:123456",
+        "local host:9092",
+        "::1:9092",
+        "PLAINTEXT://localhost:9092",
+        [9092],
+        ["localhost:9092", ""],
+    ),
+    "topics": (
+        [],
+        None,
+        5,
+        "orders",
+        b"orders",
+        re.compile("orders"),
+        {"orders": 1},
+        [""],
+        ["."],
+        [".."],
+        ["a b"],
+        ["ä"],
+        ["x" * 250],
+        [5],
+        [re.compile(b"orders")],
+        ["orders", "orders"],
+        [re.compile("a"), re.compile("a")],
+    ),
+    "assignors": (
+        [],
+        None,
+        "range",
+        ["sticky of ours"],
+        [5],
+        [Nameless()],
+        [NoAssign()],
+        ["range", "range"],
+        [Halves(), Halves()],
+    ),
+    **_durations(
+        "heartbeat_interval",
+        "session_timeout",
+        "rebalance_timeout",
+        "partition_watch_interval",
+        "rejoin_backoff",
+        "rejoin_backoff_max",
+        "close_timeout",
+        "request_timeout",
+    ),
+    "drain_timeout": (-1.0, LONGEST_DURATION + 1, 10**400, float("nan"), *NO_NUMBERS),
+    "watch_partition_changes": (1, None, "yes"),
+    "commit_initial_position": (1, None, "yes"),
+    "auto_offset_reset": ("beginning", "EARLIEST", None, 5, [], IsolationLevel.READ_COMMITTED),
+    "isolation_level": ("committed", None, 1, {}, OffsetReset.LATEST),
+    "group_instance_id": ("", "a b", "ä", ".", "..", "x" * 250, 5, b"one"),
+    "client_id": ("", None, 5, LONG, NO_UTF8),
+    "rack_id": (5, b"a", LONG, NO_UTF8),
+    "max_buffered_bytes": (1023, 2**41 + 1, 1e6, True, None, "1"),
+    "max_buffered_records": (0, -1, 10_000_001, 1.0, True, None),
+    "max_processing_time": (*SECONDS, "1", True, [1.0]),
+    "offset_retention": (*SECONDS, "1", True, [1.0]),
+}
+
+
+def config(**settings: Any) -> GroupConfig:
+    """A configuration in which only these settings are not the usual ones."""
+    return GroupConfig(**{**REQUIRED, **settings})
+
+
+def test_the_tables_know_every_field() -> None:
+    """No setting is without values that it refuses, nor without a reason."""
+    names = [field.name for field in FIELDS]
+    assert sorted(REFUSED) == sorted(names)
+    assert all(field.metadata["reason"].endswith((".", ".)")) for field in FIELDS)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        pytest.param(field, value, id=f"{field}-{value!r:.30}")
+        for field, values in REFUSED.items()
+        for value in values
+    ],
+)
+def test_a_wrong_value_is_refused(field: str, value: object) -> None:
+    """The error names the field, the value (or the wrong part of it), and what is allowed."""
+    with pytest.raises(ConfigError) as caught:
+        config(**{field: value})
+    error = caught.value
+    assert error.field == field
+    parts = value if isinstance(value, list | tuple) else [value]
+    as_given = [repr(value), repr(()), repr(tuple(parts)), *(repr(part) for part in parts)]
+    assert repr(error.value) in as_given
+    assert len(error.allowed) > 10
+    assert str(error) == f"{field}={error.value!r} is refused: {error.allowed}"
+
+
+def test_a_refusal_is_the_callers_mistake_and_a_value_error() -> None:
+    """It is caught as what it is, as kgroup's, and as Python's."""
+    assert issubclass(ConfigError, UsageError | KgroupError)
+    with pytest.raises(ValueError, match=r"group_id='' is refused: it must be a non-empty str"):
+        config(group_id="")
+
+
+@pytest.mark.parametrize("field", list(REQUIRED))
+def test_three_fields_have_no_default(field: str) -> None:
+    """Where the group, the brokers or the topics are not told, nothing is made up."""
+    with pytest.raises(TypeError, match=field):
+        GroupConfig(**{name: value for name, value in REQUIRED.items() if name != field})
+
+
+def test_an_unknown_setting_is_refused() -> None:
+    """A setting that does not exist is not passed over."""
+    with pytest.raises(TypeError, match="sesion_timeout"):
+        config(sesion_timeout=10.0)
+
+
+def test_the_defaults() -> None:
+    """What a program gets that names only the group, the brokers and the topics."""
+    defaults = {
+        name: value
+        for name, value in attrs.asdict(config(), recurse=False).items()
+        if name not in REQUIRED
+    }
+    assert defaults == {
+        "assignors": BUILTIN_ASSIGNORS,
+        "heartbeat_interval": 1.0,
+        "session_timeout": 30.0,
+        "rebalance_timeout": 30.0,
+        "watch_partition_changes": True,
+        "partition_watch_interval": 5.0,
+        "rejoin_backoff": 0.1,
+        "rejoin_backoff_max": 5.0,
+        "drain_timeout": 25.0,
+        "close_timeout": 5.0,
+        "auto_offset_reset": OffsetReset.EARLIEST,
+        "commit_initial_position": True,
+        "isolation_level": IsolationLevel.READ_UNCOMMITTED,
+        "group_instance_id": None,
+        "client_id": "kgroup",
+        "rack_id": None,
+        "request_timeout": 10.0,
+        "max_buffered_bytes": 64 * 1024 * 1024,
+        "max_buffered_records": 100_000,
+        "max_processing_time": None,
+        "offset_retention": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("given_", "servers"),
+    [
+        ("a:1", ("a:1",)),
+        (" a:1 , b:65535 ,", ("a:1", "b:65535")),
+        (["a:1", "[::1]:9092"], ("a:1", "[::1]:9092")),
+        (iter(["10.0.0.1:9092"]), ("10.0.0.1:9092",)),
+    ],
+)
+def test_brokers_come_as_text_or_as_a_list(given_: object, servers: tuple[str, ...]) -> None:
+    """Text is split at its commas, and what is iterable is taken as it is."""
+    assert config(bootstrap_servers=given_).bootstrap_servers == servers
+
+
+def test_lists_become_tuples_in_their_order() -> None:
+    """Topics and assignors are kept in the order given, and cannot be changed behind our back."""
+    pattern = re.compile("orders-.*")
+    mine = Halves()
+    made = config(topics=["b", pattern, "a"], assignors=[mine, "roundrobin"])
+    assert made.topics == ("b", pattern, "a")
+    assert made.assignors == (mine, "roundrobin")
+
+
+@pytest.mark.parametrize("kind", list(OffsetReset))
+def test_a_reset_goes_by_name_too(kind: OffsetReset) -> None:
+    """The words of the enumeration and its members mean the same."""
+    assert config(auto_offset_reset=kind.value).auto_offset_reset is kind
+    assert config(auto_offset_reset=kind).auto_offset_reset is kind
+
+
+@pytest.mark.parametrize("kind", list(IsolationLevel))
+def test_an_isolation_level_goes_by_name_too(kind: IsolationLevel) -> None:
+    """The words of the enumeration and its members mean the same."""
+    assert config(isolation_level=kind.value).isolation_level is kind
+    assert config(isolation_level=kind).isolation_level is kind
+
+
+def test_heartbeats_are_three_times_quicker_than_the_session() -> None:
+    """One lost heartbeat must not lose the membership: a third is allowed, more is not."""
+    assert config(heartbeat_interval=10, session_timeout=30).heartbeat_interval == 10
+    with pytest.raises(ConfigError, match=r"heartbeat_interval=10.1 .* session_timeout \(30 s\)"):
+        config(heartbeat_interval=10.1, session_timeout=30)
+
+
+def test_the_longest_back_off_is_not_below_the_first() -> None:
+    """The two may be equal."""
+    assert config(rejoin_backoff=2, rejoin_backoff_max=2).rejoin_backoff_max == 2
+    with pytest.raises(ConfigError, match=r"rejoin_backoff_max=1 .* rejoin_backoff \(2 s\)"):
+        config(rejoin_backoff=2, rejoin_backoff_max=1)
+
+
+def test_a_static_member_cannot_commit_with_a_retention() -> None:
+    """OffsetCommit v4 carries no static identity: such commits could not be fenced."""
+    assert config(offset_retention=60).offset_retention == 60
+    with pytest.raises(ConfigError, match="offset_retention=60 .*group_instance_id"):
+        config(offset_retention=60, group_instance_id="one")
+
+
+def test_it_is_a_value() -> None:
+    """Frozen, equal to its like, and made anew with another setting."""
+    made = config()
+    assert made == config()
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        made.group_id = "other"  # type: ignore[misc]
+    assert attrs.evolve(made, group_id="other").group_id == "other"
+
+
+@given(seconds=st.floats() | st.integers())
+def test_every_duration_fits_the_wire(seconds: float) -> None:
+    """A duration that is taken is 1 to INT32_MAX milliseconds; every other is a ConfigError."""
+    try:
+        made = config(rebalance_timeout=seconds)
+    except ConfigError:
+        assert not 0.001 <= seconds <= LONGEST_DURATION
+    else:
+        assert 1 <= round(made.rebalance_timeout * 1000) <= INT32_MAX
+
+
+@given(
+    field=st.sampled_from(sorted(REFUSED)),
+    value=st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | st.binary()
+    | st.lists(st.none() | st.integers() | st.text(), max_size=3),
+)
+def test_a_setting_is_taken_or_refused_by_its_name(field: str, value: object) -> None:
+    """Nothing but a ConfigError comes out of any value, and it names a field."""
+    refused: ConfigError | None = None
+    try:
+        config(**{field: value})
+    except ConfigError as error:
+        refused = error
+    assert refused is None or refused.field in {field, "heartbeat_interval", "rejoin_backoff_max"}

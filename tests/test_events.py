@@ -1,0 +1,244 @@
+"""The events: each one's words, whom they are about, and how loud they are."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from typing import Any, Final
+
+import attrs
+import pytest
+
+from kgroup import events
+from kgroup.events import (
+    Assigned,
+    BackingOff,
+    CommitRefused,
+    Committed,
+    CoordinatorFound,
+    Event,
+    GenerationDraining,
+    GenerationEnded,
+    GenerationStarted,
+    HandlerOutstayed,
+    Joined,
+    Joining,
+    Left,
+    LoopBlocked,
+    OffsetReset,
+    PartitionsNotRead,
+    PartitionsUnassigned,
+    RequestFailed,
+    SourceFault,
+    TopicsMissing,
+    severity,
+)
+from kgroup.model import Assignment, Cause, End, TopicPartition
+
+P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
+DEBUG, INFO, WARNING = logging.DEBUG, logging.INFO, logging.WARNING
+
+#: An event, its level, its words.
+TOLD: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
+    (
+        CoordinatorFound,
+        {"node_id": 2, "address": "here:9092"},
+        INFO,
+        "coordinator is broker 2 at here:9092",
+    ),
+    (Joining, {"reason": "because"}, INFO, "joining: because"),
+    (
+        Joined,
+        {"leader": True, "assignor": "range", "members": 3},
+        INFO,
+        "joined as leader of 3 members, assignor range",
+    ),
+    (
+        Joined,
+        {"leader": False, "assignor": "range", "members": 0},
+        INFO,
+        "joined as follower, assignor range",
+    ),
+    (
+        Assigned,
+        {"assignment": Assignment((P0, P1), frozenset({P1, P2})), "positions": {P0: 5}},
+        INFO,
+        "assigned t-0 from 5, t-1 from where it is found to begin (1 added, 1 kept, 1 removed)",
+    ),
+    (
+        Assigned,
+        {"assignment": Assignment(()), "positions": {}},
+        INFO,
+        "assigned nothing (0 added, 0 kept, 0 removed)",
+    ),
+    (
+        PartitionsUnassigned,
+        {"partitions": (P0, P1)},
+        WARNING,
+        "the assignor gave to nobody: t-0, t-1",
+    ),
+    (TopicsMissing, {"topics": ("a", "b")}, WARNING, "subscribed topics do not exist yet: a, b"),
+    (
+        OffsetReset,
+        {"partition": P0, "offset": 7, "reason": "no offset", "skipped": False},
+        INFO,
+        "t-0 starts at 7: no offset",
+    ),
+    (
+        OffsetReset,
+        {"partition": P0, "offset": 7, "reason": "gone", "skipped": True},
+        WARNING,
+        "t-0 starts at 7: gone",
+    ),
+    (GenerationStarted, {}, INFO, "generation started"),
+    (
+        GenerationDraining,
+        {"end": End(Cause.REBALANCE), "deadline": 12.34},
+        INFO,
+        "draining for at most 12.3 s (rebalance)",
+    ),
+    (
+        GenerationEnded,
+        {"end": End(Cause.REBALANCE), "cut_short": False},
+        INFO,
+        "generation ended (rebalance)",
+    ),
+    (
+        GenerationEnded,
+        {"end": End(Cause.REBALANCE), "cut_short": True},
+        WARNING,
+        "generation ended (rebalance); tasks that outlasted the drain were cancelled",
+    ),
+    (
+        GenerationEnded,
+        {"end": End(Cause.MEMBERSHIP_LOST, "forgotten"), "cut_short": False},
+        WARNING,
+        "generation ended, its partitions are lost (membership lost: forgotten)",
+    ),
+    (Committed, {"offsets": {P1: 4, P0: 3}}, DEBUG, "committed t-0 at 3, t-1 at 4"),
+    (
+        CommitRefused,
+        {"offsets": {P1: 4, P0: 3}, "reason": "stale", "stale": True},
+        WARNING,
+        "commit of t-0 at 3, t-1 at 4 refused: stale",
+    ),
+    (
+        PartitionsNotRead,
+        {"partitions": (P0, P1)},
+        WARNING,
+        "assigned, but nobody reads: t-0, t-1; open generation.records() for them",
+    ),
+    (
+        LoopBlocked,
+        {"seconds": 12.34},
+        WARNING,
+        (
+            "the event loop was blocked, or the process stopped, for 12.3 s; heartbeats could not"
+            " be sent: move blocking work to a thread"
+        ),
+    ),
+    (
+        RequestFailed,
+        {"request": "Heartbeat", "reason": "lost", "next_move": "again"},
+        WARNING,
+        "Heartbeat failed: lost; again",
+    ),
+    (
+        BackingOff,
+        {"seconds": 0.123, "reason": "refused"},
+        INFO,
+        "waiting 0.12 s before joining again: refused",
+    ),
+    (Left, {"reason": "closed", "told": True}, INFO, "left: closed"),
+    (
+        Left,
+        {"reason": "closed", "told": False},
+        INFO,
+        "gone without telling the coordinator: closed",
+    ),
+    (SourceFault, {"partition": P0, "reason": "away"}, WARNING, "reading t-0: away"),
+    (SourceFault, {"partition": None, "reason": "away"}, WARNING, "reading: away"),
+    (
+        HandlerOutstayed,
+        {"thread": "worker-1", "stack": "here\nthere"},
+        WARNING,
+        (
+            "thread worker-1 outstayed the drain; its commits are refused and no new generation is"
+            " asked for until it is gone. It is at:\nhere\nthere"
+        ),
+    ),
+]
+
+KINDS: Final = {
+    kind
+    for _, kind in inspect.getmembers(events, inspect.isclass)
+    if issubclass(kind, Event) and kind is not Event
+}
+
+
+@pytest.mark.parametrize(("kind", "fields", "level", "words"), TOLD)
+def test_words_and_levels(kind: type[Event], fields: Any, level: int, words: str) -> None:
+    """Each event says what happened, at the level that it deserves."""
+    event = kind(group_id="g", **fields)
+    assert event.words() == words
+    assert severity(event) == level
+
+
+def test_no_event_is_left_out() -> None:
+    """The table above has every kind of event."""
+    assert {kind for kind, *_ in TOLD} == KINDS
+
+
+def test_no_event_is_an_error() -> None:
+    """What kgroup recovers from is WARNING at most; what it does not is raised."""
+    assert max(level for _, _, level, _ in TOLD) == WARNING
+
+
+@pytest.mark.parametrize("cause", list(Cause))
+def test_a_planned_end_is_info(cause: Cause) -> None:
+    """What members do to each other, or the program wants, is no warning."""
+    unplanned = {
+        Cause.FENCED,
+        Cause.MEMBERSHIP_LOST,
+        Cause.TASK_RAISED,
+        Cause.COORDINATOR_LOST,
+        Cause.PROCESSING_STUCK,
+    }
+    ended = GenerationEnded(group_id="g", end=End(cause), cut_short=False)
+    assert severity(ended) == (WARNING if cause in unplanned else INFO)
+
+
+def test_a_line_says_whom_it_is_about() -> None:
+    """Group, member and generation come first, as far as there are any."""
+    lines = [
+        str(GenerationStarted(group_id="g")),
+        str(GenerationStarted(group_id="g", member_id="m")),
+        str(GenerationStarted(group_id="g", member_id="m", generation_id=0, epoch=1)),
+    ]
+    assert lines == [
+        "group g: generation started",
+        "group g, member m: generation started",
+        "group g, member m, generation 0: generation started",
+    ]
+
+
+def test_the_root_tells_nothing() -> None:
+    """An event without words of its own is a mistake."""
+    with pytest.raises(NotImplementedError):
+        Event(group_id="g").words()
+
+
+def test_no_event_has_room_for_a_secret() -> None:
+    """No event carries a configuration, or a field that is called like a secret."""
+    for kind in KINDS:
+        for field in attrs.fields(kind):
+            assert "config" not in str(field.type).lower()
+            assert not {"password", "secret", "token", "sasl"} & set(field.name.split("_"))
+
+
+def test_events_are_values() -> None:
+    """Frozen, and equal where they say the same."""
+    event = Joining(group_id="g", reason="r")
+    assert event == Joining(group_id="g", reason="r")
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        event.reason = "other"  # type: ignore[misc]

@@ -1,0 +1,51 @@
+"""Log lines: one for each event, at its level, in its words."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from kgroup.events import Committed, GenerationEnded, Joining, LoopBlocked
+from kgroup.logs import LOGGER, log
+from kgroup.model import Cause, End, TopicPartition
+
+
+def test_an_event_is_one_line_at_its_level(caplog: pytest.LogCaptureFixture) -> None:
+    """Logger, level and text are the event's."""
+    told = [
+        Joining(group_id="g", reason="r"),
+        Committed(group_id="g", offsets={TopicPartition("t", 0): 1}),
+        LoopBlocked(group_id="g", seconds=11.0),
+        GenerationEnded(group_id="g", end=End(Cause.FENCED), cut_short=False),
+    ]
+    with caplog.at_level(logging.DEBUG, "kgroup"):
+        for event in told:
+            log(event)
+    assert caplog.record_tuples == [
+        ("kgroup", level, str(event))
+        for level, event in zip(
+            (logging.INFO, logging.DEBUG, logging.WARNING, logging.WARNING), told, strict=True
+        )
+    ]
+
+
+def test_a_planned_rebalance_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody is woken at night because a member was added."""
+    with caplog.at_level(logging.WARNING, "kgroup"):
+        log(GenerationEnded(group_id="g", end=End(Cause.REBALANCE), cut_short=False))
+    assert caplog.records == []
+
+
+def test_a_percent_sign_is_a_percent_sign(caplog: pytest.LogCaptureFixture) -> None:
+    """What brokers and users put into words is no format."""
+    with caplog.at_level(logging.INFO, "kgroup"):
+        log(Joining(group_id="100%s", reason="%d"))
+    assert caplog.messages == ["group 100%s: joining: %d"]
+
+
+def test_the_library_sets_no_handler_and_no_level() -> None:
+    """What is shown, and where, is the program's to say."""
+    assert LOGGER.name == "kgroup"
+    assert LOGGER.handlers == []
+    assert LOGGER.level == logging.NOTSET

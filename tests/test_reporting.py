@@ -1,0 +1,75 @@
+"""The reporter: whom an event is about, and who hears of it."""
+
+from __future__ import annotations
+
+from kgroup.errors import ConnectionLostError
+from kgroup.events import Event, GenerationStarted, RequestFailed, SourceFault
+from kgroup.model import Membership, TopicPartition
+from kgroup.recovery import Request, decide
+from kgroup.reporting import Reporter
+
+MEMBERSHIP = Membership(
+    group_id="g",
+    member_id="m-1",
+    group_instance_id=None,
+    generation_id=7,
+    epoch=3,
+    assignor="range",
+    leader=True,
+)
+
+
+def test_events_are_about_whom_was_told_last() -> None:
+    """Nobody at first, a membership, then a member without one, then nobody again."""
+    told: list[Event] = []
+    reporter = Reporter("g", told.append)
+    reporter.tell(GenerationStarted)
+    reporter.about(MEMBERSHIP)
+    reporter.tell(GenerationStarted)
+    reporter.about(None, "m-1")
+    reporter.tell(GenerationStarted)
+    reporter.about(None)
+    reporter.tell(GenerationStarted)
+    assert told == [
+        GenerationStarted(group_id="g"),
+        GenerationStarted(group_id="g", member_id="m-1", generation_id=7, epoch=3),
+        GenerationStarted(group_id="g", member_id="m-1"),
+        GenerationStarted(group_id="g"),
+    ]
+
+
+def test_everybody_hears_the_same_event_in_order() -> None:
+    """Each handler gets each event, the first handler first."""
+    heard: list[tuple[str, Event]] = []
+    reporter = Reporter(
+        "g",
+        lambda event: heard.append(("first", event)),
+        lambda event: heard.append(("second", event)),
+    )
+    reporter.tell(GenerationStarted)
+    assert [who for who, _ in heard] == ["first", "second"]
+    assert heard[0][1] is heard[1][1]
+
+
+def test_a_failure_says_what_follows() -> None:
+    """Request, reason and next move are in words."""
+    told: list[Event] = []
+    error = ConnectionLostError("it is gone")
+    move = decide(Request.HEARTBEAT, error)
+    Reporter("g", told.append).failed(Request.HEARTBEAT, error, move)
+    assert told == [
+        RequestFailed(group_id="g", request="Heartbeat", reason="it is gone", next_move=str(move))
+    ]
+    assert "send it again" in str(told[0])
+
+
+def test_a_fault_of_the_source() -> None:
+    """It may be about a partition, or about none."""
+    told: list[Event] = []
+    reporter = Reporter("g", told.append)
+    reporter.fault(TopicPartition("t", 0), "away")
+    reporter.fault(None, "all are")
+    assert told == [
+        SourceFault(group_id="g", partition=TopicPartition("t", 0), reason="away"),
+        SourceFault(group_id="g", partition=None, reason="all are"),
+    ]
