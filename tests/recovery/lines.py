@@ -113,9 +113,9 @@ class _Line(trio.abc.Stream):
         if self._trouble is None or self._trouble in _ARRIVES:
             await self._inner.send_all(data)
 
-    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
         if self._trouble is None:
-            return bytes(await self._inner.receive_some(max_bytes))
+            return await self._inner.receive_some(max_bytes)
         if self._trouble is Trouble.GARBAGE:
             self._trouble = None
             await trio.lowlevel.checkpoint()
