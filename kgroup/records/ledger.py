@@ -5,11 +5,13 @@ share a ledger without a lock: the fetcher counts what it handed over, the queue
 them. ``stopped`` is a handshake: only the fetcher sets it, and then does nothing until the
 queues clear it by ``Fetcher.go``.
 
-The bounds: librdkafka keeps a quarter of what may be buffered in its own queue. Fetching stops
-at three eighths here (``FULL``), and goes on when the half of that is gone. When a partition
+The bounds: librdkafka keeps half of what may be buffered in its own queue, where a record costs
+least: a Python object that waits is gone through by the garbage collector and falls out of the
+processor's cache. Fetching stops at a quarter here (``FULL``), and goes on when the half of that
+is gone. When a partition
 starves while others fill the ledger, those that hold more than their equal part of ``FULL`` are
 held back and fetching goes on; since the rest hold less than ``FULL`` together, at most twice
-``FULL`` is ever here, and with librdkafka's quarter that is all of it. Each of them can be overshot
+``FULL`` is ever here, and with librdkafka's half that is all of it. Each of them can be overshot
 by one hand-over.
 """
 
@@ -18,9 +20,9 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Final, final
 
-LIBRDKAFKA_PART: Final = Fraction(1, 4)
+LIBRDKAFKA_PART: Final = Fraction(1, 2)
 """What librdkafka's own queue may hold of the buffer."""
-FULL: Final = Fraction(3, 8)
+FULL: Final = Fraction(1, 4)
 """What the queues hold when fetching stops."""
 RESUME: Final = Fraction(1, 2)
 """Fetching goes on when no more than this part of ``FULL`` is left."""

@@ -34,9 +34,10 @@ from kgroup.records.outcomes import Outcome, in_words, outcome_of, subject_of
 
 POLL: Final = 0.02
 """Seconds of one poll: how long a command can wait while nothing arrives."""
-CHUNK: Final = 4096
+CHUNK: Final = 2000
 """The most records of one hand-over. Fewer cost more hand-overs; more hold the GIL for longer
-(about half a microsecond a record) before the event loop gets its turn."""
+(about half a microsecond a record) before the event loop gets its turn, and no longer fit into a
+processor's cache while they are looked through."""
 LOG: Final = logging.getLogger("kgroup.librdkafka")
 """Where librdkafka's own log lines go."""
 

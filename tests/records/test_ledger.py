@@ -7,9 +7,9 @@ import pytest
 from kgroup.records.ledger import FULL, LIBRDKAFKA_PART, Ledger
 
 
-@pytest.mark.parametrize(("records", "size"), [(80, 10**9), (10**9, 80)])
+@pytest.mark.parametrize(("records", "size"), [(120, 10**9), (10**9, 120)])
 def test_either_bound_stops_and_both_must_be_low_again(records: int, size: int) -> None:
-    """Fetching stops at three eighths of either bound, and goes on when half of that is gone."""
+    """Fetching stops at a quarter of either bound, and goes on when half of that is gone."""
     ledger = Ledger(records, size)
     ledger.handed_over(29, 29)
     assert not ledger.is_full()
@@ -30,7 +30,7 @@ def test_the_parts_add_up_to_the_buffer() -> None:
 
 def test_shares() -> None:
     """A share is an equal part of the bound; a quarter of it is far below."""
-    ledger = Ledger(80, 80)  # fetching stops at 30
+    ledger = Ledger(120, 120)  # fetching stops at 30
     assert ledger.over_share(15, 0, 2)
     assert ledger.over_share(0, 15, 2)
     assert not ledger.over_share(14, 14, 2)

@@ -27,7 +27,7 @@ async def reading(
     told = [] if faults is None else faults
     async with broker.in_memory() as running:
         config = GroupConfig(
-            group_id="g", bootstrap_servers="memory:9092", topics=["t"], max_buffered_records=2000
+            group_id="g", bootstrap_servers="memory:9092", topics=["t"], max_buffered_records=3000
         )
         source = MemorySource(config, lambda *fault: told.append(fault), running.log)
         async with source:

@@ -173,7 +173,7 @@ async def test_a_fault_is_told_again_only_after_reading_went_on(
 
 async def test_a_partition_far_over_its_share_is_held_only_while_another_starves() -> None:
     """Full buffers stop fetching; a reader that starves makes the greedy one wait instead."""
-    source, fetcher = scripted(max_records=80)  # fetching stops at 30
+    source, fetcher = scripted(max_records=120)  # fetching stops at 30
     source.assign(1, {A: 0, B: 0})
     source.open(1, [A, B])
     fetcher.hand_over(source, run_of(A, fetcher.fetches[A].ticket, range(30)))

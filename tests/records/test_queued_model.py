@@ -53,7 +53,7 @@ class QueuedMachine(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         """A source with little room, so that back-pressure takes part."""
-        self.source, self.fetcher = scripted(max_records=40)
+        self.source, self.fetcher = scripted(max_records=60)
         self.epoch = 0
         self.current = False
         self.expected: dict[TopicPartition, Expected] = {}

@@ -24,11 +24,11 @@ def test_librdkafka_takes_them(size: int, records: int) -> None:
     confluent_kafka.Consumer({**made, "log_level": 0}).close()
 
 
-def test_a_quarter_of_the_buffer_is_librdkafkas() -> None:
+def test_half_of_the_buffer_is_librdkafkas() -> None:
     """Its queue is bounded by its part in records and in kilobytes."""
     made = settings(config(max_buffered_bytes=8 * 1024 * 1024, max_buffered_records=400))
-    assert made["queued.max.messages.kbytes"] == 2048
-    assert made["queued.min.messages"] == 100
+    assert made["queued.max.messages.kbytes"] == 4096
+    assert made["queued.min.messages"] == 200
 
 
 def test_what_the_member_chose_reaches_the_data_plane() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, Protocol
@@ -81,9 +82,17 @@ class World:
     async def transact(
         self, partition: TopicPartition, values: Sequence[str], *, commit: bool
     ) -> None:
-        """Write records in a transaction, and commit or abort it."""
+        """Write records in a transaction, commit or abort it, and wait for its marker.
+
+        Kafka answers before it writes the marker, so that without waiting the records of the
+        next transaction could come before it.
+        """
+
+        def end() -> int:
+            return admin.end_offsets(self.bootstrap_servers, [partition])[partition]
 
         def transact() -> None:
+            with_marker = end() + len(values) + 1
             producer = confluent_kafka.Producer(
                 {
                     "bootstrap.servers": self.bootstrap_servers,
@@ -97,6 +106,9 @@ class World:
                 producer.produce(partition.topic, value, partition=partition.partition)
             producer.flush(PATIENCE)
             (producer.commit_transaction if commit else producer.abort_transaction)(PATIENCE)
+            deadline = time.monotonic() + PATIENCE
+            while end() < with_marker:
+                assert time.monotonic() < deadline
 
         await trio.to_thread.run_sync(transact)
 
