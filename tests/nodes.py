@@ -1,0 +1,144 @@
+"""Brokers of a few lines, by address: each answers every request of an API as a test says."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Any, final
+
+import attrs
+import trio
+import trio.testing
+
+from kgroup.cluster import Cluster
+from kgroup.config import GroupConfig
+from kgroup.errors import ConnectionLostError
+from kgroup.wire.border import RequestFrame
+from tests.wire.scripted import NO_TIME, RANGES, Peer
+
+Answer = Mapping[str, Any] | Callable[[RequestFrame], Mapping[str, Any] | None]
+"""The fields of an answer, or what makes them of the request; None ends the connection."""
+
+
+@final
+@attrs.define
+class Node:
+    """One broker: how it answers each API, and in which versions it does."""
+
+    answers: dict[str, Answer]
+    ranges: dict[str, tuple[int, int]] = attrs.field(factory=lambda: dict(RANGES))
+    up: bool = True
+
+
+@final
+class Nodes:
+    """All brokers of a test, and what they were asked."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self._nursery = nursery
+        self._nodes: dict[str, Node] = {}
+        self.asked: list[tuple[str, RequestFrame]] = []
+        self.open_now = 0
+
+    def add(self, address: str, **answers: Answer) -> Node:
+        """Begin to listen on an address."""
+        self._nodes[address] = Node(answers)
+        return self._nodes[address]
+
+    def requests(self, api: str) -> list[Any]:
+        """The requests of an API."""
+        return [frame.entity for _, frame in self.asked if frame.api == api]
+
+    def versions(self, api: str) -> list[int]:
+        """The versions in which an API was asked."""
+        return [frame.version for _, frame in self.asked if frame.api == api]
+
+    def whom(self, api: str) -> list[str]:
+        """The addresses that were asked."""
+        return [address for address, frame in self.asked if frame.api == api]
+
+    async def open(self, host: str, port: int) -> trio.abc.Stream:
+        """A ``StreamOpener``."""
+        await trio.lowlevel.checkpoint()
+        node = self._nodes.get(f"{host}:{port}")
+        if node is None or not node.up:
+            raise ConnectionRefusedError(f"nobody listens on {host}:{port}")
+        ours, theirs = trio.testing.memory_stream_pair()
+        self._nursery.start_soon(self._serve, f"{host}:{port}", node, theirs)
+        return ours
+
+    def config(self, **settings: Any) -> GroupConfig:
+        """A configuration that knows ``a:1``."""
+        given = {"group_id": "g", "bootstrap_servers": "a:1", "topics": ["t"], **settings}
+        return GroupConfig(**given)
+
+    def cluster(self, **settings: Any) -> Cluster:
+        """A client's view of the brokers."""
+        return Cluster(self.config(**settings), self.open, random.Random(1))
+
+    async def _serve(self, address: str, node: Node, stream: trio.abc.Stream) -> None:
+        self.open_now += 1
+        async with stream:
+            try:
+                peer = Peer(stream)
+                await peer.negotiate(node.ranges)
+                while True:
+                    request = await peer.request()
+                    self.asked.append((address, request))
+                    answer = node.answers[request.api]
+                    fields = answer(request) if callable(answer) else answer
+                    if fields is None:
+                        return
+                    await peer.answer(request, **{**NO_TIME, **fields})
+            except ConnectionLostError:
+                return  # the client hung up
+            finally:
+                self.open_now -= 1
+
+
+def metadata(
+    brokers: Mapping[int, str],
+    topics: Mapping[str, int | list[int]] | None = None,
+    **fields: Any,
+) -> Mapping[str, Any]:
+    """A Metadata answer.
+
+    Args:
+        brokers: addresses by node id.
+        topics: the leaders of each topic's partitions, or the error of the topic.
+        fields: others of the answer.
+    """
+    return {
+        "brokers": [
+            {
+                "node_id": number,
+                "host": name.split(":")[0],
+                "port": int(name.split(":")[1]),
+                "rack": None,
+            }
+            for number, name in brokers.items()
+        ],
+        "cluster_id": None,
+        "controller_id": -1,
+        "topics": [
+            {
+                "error_code": leaders if isinstance(leaders, int) else 0,
+                "name": name,
+                "topic_id": None,
+                "is_internal": name.startswith("__"),
+                "partitions": [
+                    {
+                        "error_code": 0,
+                        "partition_index": number,
+                        "leader_id": leader,
+                        "replica_nodes": [max(leader, 0)],
+                        "isr_nodes": [],
+                    }
+                    for number, leader in enumerate(leaders if isinstance(leaders, list) else [])
+                ],
+            }
+            for name, leaders in (topics or {}).items()
+        ],
+        "error_code": 0,
+        **fields,
+    }
