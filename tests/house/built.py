@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from build import ProjectBuilder
+from pyproject_hooks import quiet_subprocess_runner
 
 from tests.conftest import ROOT
 
@@ -22,4 +23,5 @@ def copy_checkout(into: Path) -> Path:
 
 def build(tree: Path, kind: Literal["sdist", "wheel"], into: Path) -> Path:
     """Build a ``wheel`` or an ``sdist`` of a tree with the setuptools that is installed."""
-    return Path(ProjectBuilder(tree).build(kind, into))
+    builder = ProjectBuilder(tree, runner=quiet_subprocess_runner)
+    return Path(builder.build(kind, into))
