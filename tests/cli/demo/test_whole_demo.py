@@ -33,6 +33,12 @@ COMMAND: Final = [sys.executable, "-P", "-c", "from kgroup.cli import main; main
 pytestmark = pytest.mark.timeout(300)
 
 
+@pytest.fixture(autouse=True)
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What a demo keeps, because its account is wrong or it was killed, goes with the test."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+
 def run_demo(*options: str) -> tuple[str, dict[str, Any]]:
     """What the demo wrote, and its account; the account must be right."""
     command = [*COMMAND, "--json", f"--lines={LINES}", *options]
