@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from typing import Any, final
+from typing import Any, Final, final
 
 import attrs
 import trio
@@ -18,6 +18,8 @@ from tests.wire.scripted import NO_TIME, RANGES, Peer
 
 Answer = Mapping[str, Any] | Callable[[RequestFrame], Mapping[str, Any] | None]
 """The fields of an answer, or what makes them of the request; None ends the connection."""
+SILENCE: Final[Mapping[str, Any]] = {"nothing": "is answered"}
+"""An answer that never comes."""
 
 
 @final
@@ -88,6 +90,9 @@ class Nodes:
                     answer = node.answers[request.api]
                     fields = answer(request) if callable(answer) else answer
                     if fields is None:
+                        return
+                    if fields is SILENCE:
+                        await peer.rest()
                         return
                     await peer.answer(request, **{**NO_TIME, **fields})
             except ConnectionLostError:

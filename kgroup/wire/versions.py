@@ -45,7 +45,7 @@ SPOKEN: Final[Mapping[str, Spoken]] = {
     "find_coordinator": Spoken(0, 6, "a group by its name", "v4 and up: by list (KIP-699)"),
     "join_group": Spoken(2, 9, "rebalance time-out and throttle time", "skip_assignment, KIP-814"),
     "sync_group": Spoken(0, 5, "all fields of a dynamic member", "protocol name, KIP-559"),
-    "heartbeat": Spoken(0, 4, "all fields of a dynamic member", "flexible, KIP-482"),
+    "heartbeat": Spoken(1, 4, "throttle time, KIP-124", "flexible, KIP-482"),
     "leave_group": Spoken(0, 5, "one member", "a reason, KIP-800"),
     "offset_commit": Spoken(2, 9, "the first by group coordinators", "v10 names topics by id only"),
     "offset_fetch": Spoken(7, 9, "require_stable, KIP-447", "v10 names topics by id only"),
