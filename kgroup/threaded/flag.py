@@ -34,11 +34,11 @@ class Flag(threading.Event):
     def set(self) -> None:
         """Raise it, and let everybody go who waits."""
         self._up = True
-        while self._waiting:
-            try:
+        try:
+            while True:
                 self._waiting.popleft().release()
-            except IndexError:
-                return  # somebody else took the last one
+        except IndexError:
+            return  # that was everybody
 
     def clear(self) -> NoReturn:
         """Refused: what has ended does not begin again.

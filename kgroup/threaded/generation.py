@@ -263,12 +263,8 @@ class Generation:
 
     # For the group.
 
-    async def watch(self) -> list[BaseException]:
-        """Pass the end on to the threads, and wait until they are gone.
-
-        Returns:
-            what threads raised after the generation had ended without them.
-        """
+    async def watch(self) -> None:
+        """Pass the end on to the threads, and wait until they are gone."""
         await self._generation.ending.wait()
         self.ending.set()
         await self._generation.wait_ended()
@@ -279,6 +275,9 @@ class Generation:
                 self._tell(self._outstayed(handler))
         self.named.set()
         await self._all_gone()
+
+    def late(self) -> list[BaseException]:
+        """What threads raised after the generation had ended without them."""
         raised = [handler.untold for handler in self._handlers if handler.untold is not None]
         left = (without_own_passing(error, self.end) for error in raised)
         return [error for error in left if error is not None]

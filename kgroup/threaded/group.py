@@ -81,6 +81,7 @@ class ConsumerGroup:
             " one generation at a time",
         )
         self._owner: int | None = None
+        self._asked_to_close: str | None = None
         self._current: Generation | None = None
         self._watched: trio.Nursery | None = None
         self._leaving = trio.Event()
@@ -98,9 +99,9 @@ class ConsumerGroup:
             raise UsageError(
                 f"group {self._config.group_id!r}: a ConsumerGroup is entered once; make another"
             )
+        self._loop.start()
         self._owner = threading.get_ident()
         atexit.register(self._close_at_exit)
-        self._loop.start()
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
@@ -146,10 +147,13 @@ class ConsumerGroup:
                 f"group {self._config.group_id!r}: next() was called by a handler of one of its"
                 " own generations, which has to end first; return from the handler instead"
             )
+        before = self._current
         try:
             generation = self._slot.take(timeout)
         except LoopOverError:
             raise GroupClosedError(f"group {self._config.group_id!r} is closed") from None
+        if before is not None:
+            before.join_threads()
         generation.taken_by = threading.get_ident()
         return generation
 
@@ -159,10 +163,8 @@ class ConsumerGroup:
         May be called any number of times, from any thread and from signal handlers. Then
         `next()` raises GroupClosedError, a ``for`` over the group ends.
         """
-        if self._owner is None:
-            self._group.shutdown(reason)
-        else:
-            self._loop.post(lambda: self._group.shutdown(reason))
+        self._asked_to_close = self._asked_to_close or reason
+        self._loop.post(lambda: self._group.shutdown(reason))
 
     def close(self, reason: str = _REASON) -> None:
         """Close: drain the generation, leave the group, and wait until that is done. Idempotent.
@@ -186,6 +188,8 @@ class ConsumerGroup:
     # In the loop.
 
     async def _main(self) -> None:
+        if self._asked_to_close is not None:  # before there was a loop
+            self._group.shutdown(self._asked_to_close)
         async with trio.open_nursery() as self._watched:
             try:
                 with self._cut:
@@ -220,8 +224,8 @@ class ConsumerGroup:
         scope.cancel()
 
     async def _watch(self, generation: Generation) -> None:
-        late = await generation.watch()
-        if late:
+        await generation.watch()
+        if late := generation.late():
             self._late += late
             self._group.shutdown(f"a handler raised {late[0]!r}")
         generation.over.set()
@@ -252,6 +256,8 @@ class ConsumerGroup:
             atexit.unregister(self._close_at_exit)
             if self._current is not None:
                 self._current.join_threads()
+                if not self._current.over.is_set():
+                    self._late += self._current.late()
 
     def _raise_with(self, error: BaseException | None) -> None:
         """Raise what handlers, the group and the body raised, or nothing for the body's alone."""

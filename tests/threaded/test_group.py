@@ -376,7 +376,27 @@ def test_closing_from_another_thread_ends_a_waiting_next(kafka: Kafka) -> None:
             group.next()
         with pytest.raises(StaleGenerationError):
             generations[0].commit({here.partition(0): 0})
+    with thread(group.close):
+        group.close()
     assert told.of(Left)[0].reason == "enough"
+
+
+def test_closing_ends_the_wait_for_an_outstaying_thread(kafka: Kafka) -> None:
+    """A next() that waits for a thread to go, not for the coordinator, ends as well."""
+    here, told = Stage(kafka), Told()
+    here.create()
+    release = threading.Event()
+
+    def close() -> None:
+        told.wait(HandlerOutstayed)
+        group.close()
+
+    with here.group(told, drain_timeout=0.1) as group, thread(close):
+        first = next(group)
+        first.start(release.wait, SOON)
+        first.start(int)
+        assert list(group) == []
+    release.set()
 
 
 def test_closing_amid_a_join(kafka: Kafka) -> None:

@@ -190,6 +190,26 @@ def test_a_fork_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.undo()
 
 
+def test_a_call_as_the_loop_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that comes when calls are answered no more, but the thread still runs, raises."""
+    with running() as here:
+
+        def answer_no_more() -> None:
+            here.loop._nursery = None
+
+        here.loop.run_sync(answer_no_more)
+        with pytest.raises(LoopOverError):
+            here.loop.run(here.never)
+
+        class GoneToken:
+            def run_sync_soon(self, fn: object) -> None:
+                raise trio.RunFinishedError(str(fn))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(here.loop, "_token", GoneToken())
+            assert not here.loop.post(fail)
+
+
 ERRORS = [
     KgroupError("one"),
     StaleGenerationError("stale", End(Cause.REBALANCE)),

@@ -12,8 +12,12 @@ from typing import final
 
 import pytest
 
-from tests.brokers import ROOT, Kafka
+from tests.brokers import EMBEDDED, ROOT, Kafka
 from tests.threaded.stage import SOON, Stage
+
+
+once = pytest.mark.parametrize("kafka", [EMBEDDED], indirect=True)
+"""For what happens in this process alone, whatever the broker."""
 
 
 @final
@@ -78,6 +82,7 @@ def test_close_in_a_signal_handler_before_a_join() -> None:
     assert "left True" not in running.said
 
 
+@once
 def test_close_in_a_signal_handler_that_waits(kafka: Kafka) -> None:
     """Where the block is another thread's, a handler in the main thread waits for its end."""
     here = Stage(kafka)
@@ -113,6 +118,7 @@ def test_a_program_that_ends_inside_the_block(kafka: Kafka) -> None:
     assert here.committed() == 1
 
 
+@once
 def test_a_thread_left_behind_does_not_hold_up_the_exit(kafka: Kafka) -> None:
     """A handler that never ends is a daemon thread: the program exits."""
     here = Stage(kafka)
@@ -122,6 +128,7 @@ def test_a_thread_left_behind_does_not_hold_up_the_exit(kafka: Kafka) -> None:
     assert running.said[-3:] == ["left True", "over", ""]
 
 
+@once
 def test_a_forked_process(kafka: Kafka) -> None:
     """A fork has no background thread: calls are refused there, and its exit does not hang."""
     here = Stage(kafka)
