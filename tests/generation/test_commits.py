@@ -1,0 +1,385 @@
+"""Commits of one generation: who goes out with whom, and what each caller is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import pytest
+import trio
+from confluent_kafka import KafkaError, KafkaException
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trio.testing import MockClock
+
+from kgroup.codes import Code
+from kgroup.errors import (
+    CommitFailedError,
+    CommitUnknownError,
+    LeaseExpiredError,
+    OffsetBehindFloorError,
+    StaleGenerationError,
+)
+from kgroup.generation.transactions import group_metadata
+from kgroup.model import Cause, End, OffsetAndMetadata, TopicPartition
+from tests.generation.bench import MEMBERSHIP, P0, P1, P2, Bench, at
+
+OVER = End(Cause.MEMBERSHIP_LOST, "forgotten")
+
+
+async def for_a_second() -> None:
+    """An answer that takes a second."""
+    await trio.sleep(1)
+
+
+async def test_a_handler_of_events_that_raises_acknowledges_nothing(
+    autojump_clock: MockClock,
+) -> None:
+    """All whose offsets were on the way get the exception; none takes it for a success."""
+    bench = Bench()
+    bench.coordinator.replies = [for_a_second]
+    errors = []
+
+    def explode(offsets: object) -> None:
+        if bench.coordinator.commits[1:]:
+            raise RuntimeError("a handler of events")
+
+    object.__setattr__(bench.setting, "committed", explode)
+
+    async def commit(offset: int) -> None:
+        try:
+            await bench.commit(p0=offset)
+        except RuntimeError as error:
+            errors.append(error)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.commit_first)
+        await trio.sleep(0.5)
+        nursery.start_soon(commit, 2)
+        await trio.sleep(0.1)
+        nursery.start_soon(commit, 3)
+    assert len(errors) == 2
+
+
+async def test_a_seek_between_two_commits_of_one_request(autojump_clock: MockClock) -> None:
+    """Behind the first by intention: the later call counts, and the floor is the seek's."""
+    bench = Bench()
+    bench.coordinator.replies = [for_a_second]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.commit_first)
+        await trio.sleep(0.1)
+        nursery.start_soon(lambda: bench.commit(p0=100))
+        await trio.sleep(0.1)
+        bench.floors.move(P0, 10)
+        nursery.start_soon(lambda: bench.commit(p0=11))
+    assert bench.coordinator.commits[1] == at(p0=11)
+    assert bench.floors[P0] == 11
+
+
+async def test_behind_one_that_waits_is_refused_alone(autojump_clock: MockClock) -> None:
+    """Its other partitions are not sent either; the one before goes out."""
+    bench = Bench()
+    bench.coordinator.replies = [for_a_second]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.commit_first)
+        await trio.sleep(0.1)
+        nursery.start_soon(lambda: bench.commit(p0=100))
+        await trio.sleep(0.1)
+        with pytest.raises(OffsetBehindFloorError, match="99 is behind 100, whose commit was"):
+            await bench.commit(p0=99, p1=5)
+    assert bench.coordinator.commits[1] == at(p0=100)
+
+
+async def test_bringing_the_deadline_forward_reaches_what_is_on_its_way(
+    autojump_clock: MockClock,
+) -> None:
+    """A drain that ends sooner than the request time-out ends the waiting, and is never undone."""
+    bench = Bench()
+    bench.coordinator.replies = [trio.sleep_forever]
+    began = trio.current_time()
+    async with trio.open_nursery() as nursery:
+
+        async def commit() -> None:
+            with pytest.raises(CommitUnknownError):
+                await bench.commit(p0=1)
+            assert trio.current_time() - began == pytest.approx(3)
+
+        nursery.start_soon(commit)
+        await trio.sleep(1)
+        bench.committer.bound(began + 3)
+        bench.committer.bound(began + 9)
+    bench.coordinator.replies = [trio.sleep_forever]
+    with pytest.raises(CommitFailedError, match="NETWORK_EXCEPTION"):
+        await bench.commit(p0=2)
+    assert trio.current_time() - began == pytest.approx(3)
+
+
+async def test_waiters_behind_a_stuck_commit_give_up_at_the_deadline(
+    autojump_clock: MockClock,
+) -> None:
+    """A cancelled caller whose offsets another's request carries waits no longer than that."""
+    bench = Bench()
+    bench.coordinator.replies = [for_a_second, trio.sleep_forever]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.commit_first)
+        await trio.sleep(0.1)
+
+        async def second() -> None:
+            with pytest.raises(CommitUnknownError):
+                await bench.commit(p0=2)
+
+        nursery.start_soon(second)
+        await trio.sleep(0.1)
+        with trio.CancelScope() as scope:
+            nursery.start_soon(cancel_later, scope, 2.0)
+            with pytest.raises(CommitUnknownError):
+                await bench.commit(p1=2)
+        assert trio.current_time() < 12
+
+
+async def cancel_later(scope: trio.CancelScope, seconds: float) -> None:
+    """Cancel a scope after a while."""
+    await trio.sleep(seconds)
+    scope.cancel()
+
+
+# In a transaction.
+
+
+@final
+class FakeProducer:
+    """A producer whose answer the test decides."""
+
+    def __init__(
+        self, outcome: Exception | None = None, answer: Callable[[], None] = lambda: None
+    ) -> None:
+        self.outcome = outcome
+        self.answer = answer
+        self.given: list[tuple[list[Any], bytes, float]] = []
+
+    def send_offsets_to_transaction(
+        self, positions: list[Any], metadata: bytes, seconds: float
+    ) -> None:
+        """See confluent-kafka."""
+        self.given.append((positions, metadata, seconds))
+        self.answer()
+        if self.outcome is not None:
+            raise self.outcome
+
+
+def transact(bench: Bench, producer: FakeProducer, **offsets: int) -> Any:
+    """Commit in the producer's transaction."""
+    return bench.committer.commit_in_transaction(producer, at(**offsets))  # type: ignore[arg-type]
+
+
+async def test_offsets_go_to_the_producer_under_the_generation_s_id() -> None:
+    """Sorted, with leader and metadata as given, and with the time that is left."""
+    bench = Bench()
+    producer = FakeProducer()
+    offsets = {P1: OffsetAndMetadata(5, -1, "note"), P0: OffsetAndMetadata(4)}
+    await bench.committer.commit_in_transaction(producer, offsets)  # type: ignore[arg-type]
+    ((positions, metadata, seconds),) = producer.given
+    assert [(it.topic, it.partition, it.offset, it.metadata) for it in positions] == [
+        ("t", 0, 4, ""),
+        ("t", 1, 5, "note"),
+    ]
+    assert metadata == group_metadata(MEMBERSHIP)
+    assert 9 < seconds <= 10
+    assert bench.committed == [{P0: 4, P1: 5}]
+    assert bench.floors[P0] == 0
+
+
+async def test_a_producer_that_does_not_answer_is_no_success() -> None:
+    """Committing the transaction after it could lose the offsets: the outcome is unknown."""
+    answered = trio.Event()
+    bench = Bench(request_timeout=0.05)
+    producer = FakeProducer(answer=lambda: trio.from_thread.run(answered.wait))
+    with pytest.raises(CommitUnknownError, match=r"t-0 .*abort the transaction"):
+        await transact(bench, producer, p0=1)
+    assert bench.committed == []
+    assert [stale for _, _, stale in bench.refused] == [False]
+    answered.set()
+    await trio.testing.wait_all_tasks_blocked()
+
+
+@pytest.mark.parametrize(
+    ("code", "cause"),
+    [
+        (KafkaError.ILLEGAL_GENERATION, Cause.MEMBERSHIP_LOST),
+        (KafkaError.UNKNOWN_MEMBER_ID, Cause.MEMBERSHIP_LOST),
+        (KafkaError.FENCED_INSTANCE_ID, Cause.FENCED),
+    ],
+)
+async def test_a_refused_generation_ends_by_its_transaction_too(code: int, cause: Cause) -> None:
+    """The coordinator's refusal is this generation's, whoever asked."""
+    bench = Bench()
+    refusal = KafkaException(KafkaError(code))
+    with pytest.raises(StaleGenerationError, match="abort the transaction") as caught:
+        await transact(bench, FakeProducer(refusal), p0=1)
+    assert caught.value.__cause__ is refusal
+    assert caught.value.end is bench.ends[0]
+    assert bench.ends[0].cause is cause
+    assert [stale for _, _, stale in bench.refused] == [True]
+
+
+async def test_the_producer_s_own_failures_are_its_own() -> None:
+    """They say themselves whether to retry or to abort; the generation goes on."""
+    bench = Bench()
+    failure = KafkaException(KafkaError(KafkaError._STATE, "no transaction"))
+    with pytest.raises(KafkaException) as caught:
+        await transact(bench, FakeProducer(failure), p0=1)
+    assert caught.value is failure
+    assert bench.ends == []
+
+
+async def test_nothing_is_given_to_the_producer_past_the_lease(
+    autojump_clock: MockClock,
+) -> None:
+    """It waits for a heartbeat, and then says that none came."""
+    bench = Bench()
+    producer = FakeProducer()
+    await trio.sleep(31)
+    with pytest.raises(LeaseExpiredError):
+        await transact(bench, producer, p0=1)
+    assert trio.current_time() == pytest.approx(41)
+    assert producer.given == []
+
+
+async def test_nothing_is_given_to_it_after_the_end(autojump_clock: MockClock) -> None:
+    """Also where the end came while it waited for the lease."""
+    bench = Bench()
+    producer = FakeProducer()
+    await trio.sleep(31)
+    async with trio.open_nursery() as nursery:
+
+        async def commit() -> None:
+            with pytest.raises(StaleGenerationError, match="forgotten") as caught:
+                await transact(bench, producer, p0=1)
+            assert caught.value.end is OVER
+
+        nursery.start_soon(commit)
+        await trio.sleep(1)
+        bench.committer.stop(OVER)
+    assert producer.given == []
+
+
+async def test_a_cancelled_caller_gives_it_nothing(autojump_clock: MockClock) -> None:
+    """Cancelled before the producer was asked, it is not asked."""
+    bench = Bench()
+    producer = FakeProducer()
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await transact(bench, producer, p0=1)
+    assert scope.cancelled_caught
+    assert producer.given == []
+
+
+# Any callers at all.
+
+NAMES = (P0, P1, P2)
+CALLS = st.lists(
+    st.tuples(
+        st.integers(0, 20),  # when, in tenths of a second
+        st.dictionaries(st.sampled_from(NAMES), st.integers(0, 6), min_size=1),
+        st.none() | st.integers(1, 10),  # cancelled so much later
+    ),
+    max_size=6,
+)
+REPLIES = st.lists(
+    st.dictionaries(
+        st.sampled_from(NAMES),
+        st.sampled_from([0, int(Code.OFFSET_METADATA_TOO_LARGE), int(Code.NOT_COORDINATOR)]),
+    ),
+    max_size=8,
+)
+
+
+@final
+class Calls:
+    """Callers, what each was told, and what the coordinator did, request by request."""
+
+    def __init__(self, replies: Sequence[Any]) -> None:
+        self.bench = Bench(request_timeout=60.0, session_timeout=3600.0)
+        self.requests: list[tuple[dict[TopicPartition, int], dict[TopicPartition, int]]] = []
+        self.outcomes: list[tuple[dict[TopicPartition, int], Any]] = []
+        self._replies = list(replies)
+        self._sending = False
+        self.bench.coordinator.commit = self._answer  # type: ignore[assignment, method-assign]
+
+    async def _answer(self, _: object, offsets: Any, on_sent: Any) -> Any:
+        assert not self._sending  # one request at a time
+        self._sending = True
+        on_sent()
+        await trio.sleep(0.5)
+        self._sending = False
+        reply = self._replies.pop(0) if self._replies else {}
+        codes = {name: reply.get(name, 0) for name in offsets}
+        self.requests.append(({name: it.offset for name, it in offsets.items()}, codes))
+        return codes
+
+    async def call(self, when: float, offsets: Any, until: int | None) -> None:
+        """Commit at this time, and be cancelled so much later."""
+        await trio.sleep(when)
+        error: Exception | None = None
+        with trio.CancelScope() as scope:
+            if until is not None:
+                scope.deadline = trio.current_time() + until / 10
+            try:
+                await self.bench.committer.commit(self.bench.floors.check(offsets))
+            except (CommitFailedError, OffsetBehindFloorError) as caught:
+                error = caught
+        self.outcomes.append((offsets, "cancelled" if scope.cancelled_caught else error))
+
+    def check_floors(self) -> None:
+        """What is applied never goes back, and is the floor."""
+        for name in NAMES:
+            mine = [offset for it, offset in self._applied() if it == name]
+            assert mine == sorted(mine)
+            assert self.bench.floors[name] == max(mine, default=0)
+
+    def check_requests(self) -> None:
+        """Nothing is sent that nobody asked for."""
+        wanted = {pair for offsets, _ in self.outcomes for pair in offsets.items()}
+        assert {pair for sent, _ in self.requests for pair in sent.items()} <= wanted
+
+    def check_outcomes(self) -> None:
+        """Success where all is in, or a later offset; a refusal where the coordinator refused."""
+        for offsets, outcome in self.outcomes:
+            refused = getattr(outcome, "partitions", {})
+            assert refused.keys() <= offsets.keys()
+            for name, why in refused.items():
+                assert self._was_answered(name, offsets[name], why.code)
+            if outcome is None or refused:
+                for name in offsets.keys() - refused.keys():
+                    assert self._was_answered(name, offsets[name], 0)
+
+    def _applied(self) -> list[tuple[TopicPartition, int]]:
+        return [
+            (name, offset)
+            for offsets, codes in self.requests
+            for name, offset in offsets.items()
+            if codes[name] == 0
+        ]
+
+    def _was_answered(self, name: TopicPartition, offset: int, code: int) -> bool:
+        return any(
+            sent.get(name, -1) >= offset and codes[name] == code for sent, codes in self.requests
+        )
+
+
+@settings(max_examples=100)
+@given(calls=CALLS, replies=REPLIES)
+def test_each_caller_has_exactly_its_own_outcome(calls: Any, replies: Any) -> None:
+    """Whatever calls come together, are cancelled, and are refused in part."""
+
+    async def scenario() -> None:
+        account = Calls(replies)
+        async with trio.open_nursery() as nursery:
+            for number, (when, offsets, until) in enumerate(calls):
+                # Apart by less than a tick, so that the order of the calls is theirs.
+                nursery.start_soon(account.call, when / 10 + number / 1000, offsets, until)
+        account.check_floors()
+        account.check_requests()
+        account.check_outcomes()
+
+    trio.run(scenario, clock=MockClock(autojump_threshold=0))
