@@ -173,7 +173,9 @@ class Assignment(Collection[TopicPartition]):
     """
 
     partitions: tuple[TopicPartition, ...] = attrs.field(converter=_in_order)
-    previous: frozenset[TopicPartition] = attrs.field(default=(), converter=_as_set, repr=False)
+    previous: frozenset[TopicPartition] = attrs.field(
+        default=frozenset(), converter=_as_set, repr=False
+    )
     _owned: frozenset[TopicPartition] = attrs.field(
         init=False,
         repr=False,

@@ -1,6 +1,6 @@
 """What cancellation and deadlines do to a connection, before and after the first byte is sent."""
 
-# ruff: noqa: ARG001 # pytest-trio takes its clock from a test's arguments
+# pytest-trio takes its clock from a test's arguments
 
 from __future__ import annotations
 

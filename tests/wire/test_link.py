@@ -1,6 +1,6 @@
 """A link: opened when needed, replaced when broken, and never a request sent twice in doubt."""
 
-# ruff: noqa: ARG001 # pytest-trio takes its clock from a test's arguments
+# pytest-trio takes its clock from a test's arguments
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ async def _share(servers: str) -> list[set[int]]:
     async def read(consumer: AIOKafkaConsumer) -> None:
         while len(set(seen)) < len(VALUES) or not consumer.assignment():
             for records in (await consumer.getmany(timeout_ms=100)).values():
-                seen.extend(record.value for record in records)
+                seen.extend(record.value for record in records if record.value is not None)
 
     await asyncio.gather(*(consumer.start() for consumer in consumers))
     try:

@@ -14,14 +14,11 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AdminClient,
-    ConfigResource,
-    NewPartitions,
-    NewTopic,
-    OffsetSpec,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from kgroup.broker import serve
 from tests.broker.interop.clients import (
@@ -208,6 +205,7 @@ async def test_the_admin_client() -> None:
             assert admin.describe_cluster().result(PATIENCE).controller.id == 1
             produced(servers, "t", VALUES[:20], partitioner="consistent")
             latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+            assert latest is not None
             ends = admin.list_offsets({TopicPartition("t", n): latest for n in range(3)})
             assert sum(future.result(PATIENCE).offset for future in ends.values()) == 20
             with members(servers, "g", "t", 1) as (member,):
