@@ -15,7 +15,6 @@ import pytest
 from tests.brokers import EMBEDDED, ROOT, Kafka
 from tests.threaded.stage import SOON, Stage
 
-
 once = pytest.mark.parametrize("kafka", [EMBEDDED], indirect=True)
 """For what happens in this process alone, whatever the broker."""
 
