@@ -1,0 +1,95 @@
+"""One group of several clients: kgroup, confluent-kafka and aiokafka share a topic.
+
+Who joins first leads; it computes the assignment for the others, by the same rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+import pytest
+
+from tests.behaviour.peers import AiokafkaPeer, ConfluentPeer, Node
+from tests.behaviour.stage import Member, Stage, SteadyProducer, stage
+from tests.brokers import Kafka
+
+PARTITIONS = 6
+KINDS = ("kgroup", "confluent", "aiokafka")
+
+
+def start(here: Stage, kind: str, strategy: str) -> Node:
+    """Start a member of a kind."""
+    if kind == "kgroup":
+        return here.start(kind, assignors=[strategy])
+    peer = {"confluent": ConfluentPeer, "aiokafka": AiokafkaPeer}[kind](here, kind, strategy)
+    peer.start()
+    return peer
+
+
+async def until_shared(here: Stage, nodes: Mapping[str, Node]) -> None:
+    """Wait until all partitions are shared by these, and each has processed some of its own."""
+    share = PARTITIONS // len(nodes)
+    await here.ledger.until(
+        lambda: [node.owned() for node in nodes.values()] == [share] * len(nodes),
+        f"not shared by {list(nodes)}",
+    )
+    begun = len(here.ledger.entries)
+    await here.ledger.until(
+        lambda: {entry.member for entry in here.ledger.entries[begun:]} == set(nodes),
+        f"not all of {list(nodes)} process",
+    )
+
+
+async def check_account(here: Stage, produced: int) -> None:
+    """Every record was processed, none twice, each partition's in order, and all is committed."""
+    everything = set(map(str, range(produced)))
+    await here.ledger.until(
+        lambda: everything.issubset(here.ledger.values()), "not everything was processed"
+    )
+    assert not here.ledger.repeated()
+    for partition in here.partitions(PARTITIONS):
+        assert all(before < later for before, later in pairwise(here.ledger.offsets(partition)))
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin"])
+@pytest.mark.parametrize("first", KINDS)
+async def test_one_group_of_three_clients(kafka: Kafka, first: str, strategy: str) -> None:
+    """Whoever leads, all three own their share, and every record is processed once."""
+    async with stage(kafka) as here:
+        await here.create(PARTITIONS)
+        producer = SteadyProducer(here, PARTITIONS, per_second=200)
+        producer.start()
+        nodes = {first: start(here, first, strategy)}
+        await until_shared(here, nodes)
+        for kind in KINDS:
+            if kind not in nodes:
+                nodes[kind] = start(here, kind, strategy)
+        await until_shared(here, nodes)
+        ours = nodes["kgroup"]
+        assert isinstance(ours, Member)
+        assert ours.generation.leader is (first == "kgroup")
+        assert ours.generation.assignor == strategy
+        await check_account(here, await producer.stop())
+        for node in nodes.values():
+            await node.leave()
+        assert await here.committed(PARTITIONS) == await here.ends(PARTITIONS)
+
+
+async def test_rolling_restarts(kafka: Kafka) -> None:
+    """Each client in turn leaves and comes back, while the others work on."""
+    async with stage(kafka) as here:
+        await here.create(PARTITIONS)
+        producer = SteadyProducer(here, PARTITIONS, per_second=200)
+        producer.start()
+        nodes = {kind: start(here, kind, "range") for kind in KINDS}
+        await until_shared(here, nodes)
+        for kind in KINDS:
+            await nodes.pop(kind).leave()
+            await until_shared(here, nodes)
+            nodes[kind] = start(here, kind, "range")
+            await until_shared(here, nodes)
+        await check_account(here, await producer.stop())
+        for node in nodes.values():
+            await node.leave()
+        assert await here.committed(PARTITIONS) == await here.ends(PARTITIONS)
