@@ -72,9 +72,16 @@ def _flag() -> Check:
 
 def _text() -> Check:
     return _allowed(
-        lambda value: isinstance(value, str) and bool(value) and text_fault(value) is None,
-        "it must be a non-empty str of at most 32767 bytes in UTF-8",
+        _is_text,
+        "it must be a str that is not blank, without NUL, of at most 32767 bytes in UTF-8",
     )
+
+
+def _is_text(value: object) -> bool:
+    """Whether both planes can say it: librdkafka's values are C strings, and trimmed."""
+    if not isinstance(value, str):
+        return False
+    return bool(value.strip()) and "\0" not in value and text_fault(value) is None
 
 
 def _servers(value: str | Iterable[str]) -> tuple[str, ...]:
@@ -325,8 +332,8 @@ class GroupConfig:
     rack_id: str | None = attrs.field(
         default=None,
         validator=_allowed(
-            lambda value: value is None or (isinstance(value, str) and text_fault(value) is None),
-            "it must be a str of at most 32767 bytes in UTF-8, or None",
+            lambda value: value is None or _is_text(value),
+            "it must be None, or a str that is not blank, without NUL, of at most 32767 bytes",
         ),
         metadata=_why(
             "This member's rack, for rack-aware assignment (KIP-881) and fetching (KIP-392)."

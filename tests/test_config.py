@@ -54,7 +54,7 @@ def _durations(*fields: str) -> dict[str, tuple[object, ...]]:
 
 #: For every field, values that it refuses.
 REFUSED: Final[Mapping[str, tuple[object, ...]]] = {
-    "group_id": ("", None, 5, b"orders", LONG, NO_UTF8),
+    "group_id": ("", " \t", "a\0b", None, 5, b"orders", LONG, NO_UTF8),
     "bootstrap_servers": (
         "",
         [],
@@ -120,8 +120,8 @@ REFUSED: Final[Mapping[str, tuple[object, ...]]] = {
     "auto_offset_reset": ("beginning", "EARLIEST", None, 5, [], IsolationLevel.READ_COMMITTED),
     "isolation_level": ("committed", None, 1, {}, OffsetReset.LATEST),
     "group_instance_id": ("", "a b", "ä", ".", "..", "x" * 250, 5, b"one"),
-    "client_id": ("", None, 5, LONG, NO_UTF8),
-    "rack_id": (5, b"a", LONG, NO_UTF8),
+    "client_id": ("", " ", "\0", None, 5, LONG, NO_UTF8),
+    "rack_id": ("", " ", "\0", 5, b"a", LONG, NO_UTF8),
     "max_buffered_bytes": (1023, 2**41 + 1, 1e6, True, None, "1"),
     "max_buffered_records": (0, -1, 10_000_001, 1.0, True, None),
     "max_processing_time": (*SECONDS, "1", True, [1.0]),
@@ -165,7 +165,9 @@ def test_a_wrong_value_is_refused(field: str, value: object) -> None:
 def test_a_refusal_is_the_callers_mistake_and_a_value_error() -> None:
     """It is caught as what it is, as kgroup's, and as Python's."""
     assert issubclass(ConfigError, UsageError | KgroupError)
-    with pytest.raises(ValueError, match=r"group_id='' is refused: it must be a non-empty str"):
+    with pytest.raises(
+        ValueError, match=r"group_id='' is refused: it must be a str that is not blank"
+    ):
         config(group_id="")
 
 

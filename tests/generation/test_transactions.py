@@ -1,0 +1,67 @@
+"""The bytes that name a generation to a producer, beside librdkafka's own."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+from confluent_kafka import Consumer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kgroup.errors import UsageError
+from kgroup.generation import transactions
+from kgroup.generation.transactions import group_metadata
+from kgroup.model import Membership
+from tests.generation.bench import MEMBERSHIP
+
+#: NUL ends a text in these bytes, and librdkafka's configuration takes no blanks before a value.
+TEXT = st.text(
+    st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1
+).filter(lambda text: text == text.strip())
+
+
+def of_librdkafka(group_id: str, instance: str | None) -> bytes:
+    """What a consumer that never connects says of itself: no generation and no member id."""
+    static = {} if instance is None else {"group.instance.id": instance}
+    consumer = Consumer({"group.id": group_id, "bootstrap.servers": "", **static})
+    try:
+        return bytes(consumer.consumer_group_metadata())
+    finally:
+        consumer.close()
+
+
+def unconnected(group_id: str, instance: str | None) -> Membership:
+    """The same of ours."""
+    return attrs.evolve(
+        MEMBERSHIP,
+        group_id=group_id,
+        group_instance_id=instance,
+        generation_id=-1,
+        member_id="",
+    )
+
+
+@settings(max_examples=15, deadline=None)
+@given(group_id=TEXT, instance=st.none() | TEXT)
+def test_librdkafka_says_the_same(group_id: str, instance: str | None) -> None:
+    """Byte by byte, for any group and instance."""
+    assert group_metadata(unconnected(group_id, instance)) == of_librdkafka(group_id, instance)
+
+
+def test_generation_and_member_are_in_their_places() -> None:
+    """Between the magic and the group, and after it."""
+    assert group_metadata(MEMBERSHIP) == b"CGMDv2:" + b"\7\0\0\0" + b"g\0" + b"m-1\0" + b"\1"
+    static = attrs.evolve(MEMBERSHIP, group_instance_id="one", generation_id=2**31 - 1)
+    assert group_metadata(static) == (
+        b"CGMDv2:" + b"\xff\xff\xff\x7f" + b"g\0" + b"m-1\0" + b"\0one\0"
+    )
+
+
+def test_another_format_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before a producer is given what it would misread."""
+    transactions._check_format.cache_clear()
+    monkeypatch.setattr(transactions, "_MAGIC", b"CGMDv3:")
+    with pytest.raises(UsageError, match="another format .*confluent-kafka; install one from 2.16"):
+        group_metadata(MEMBERSHIP)
+    monkeypatch.undo()
+    group_metadata(MEMBERSHIP)
