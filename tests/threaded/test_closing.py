@@ -1,0 +1,155 @@
+"""Closing a threaded group, from whatever thread; on both brokers."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from kgroup.errors import (
+    GroupClosedError,
+    StaleGenerationError,
+)
+from kgroup.events import (
+    Event,
+    GenerationStarted,
+    HandlerOutstayed,
+    Joining,
+    Left,
+)
+from kgroup.generation.states import State
+from kgroup.threaded import Generation
+from tests.brokers import Kafka
+from tests.threaded.stage import (
+    SOON,
+    Ledger,
+    Stage,
+    Told,
+    thread,
+    wait,
+)
+
+
+def test_closing_from_another_thread_ends_a_waiting_next(kafka: Kafka) -> None:
+    """A ``for`` that waits ends, and when close() returns the member has left."""
+    here, told = Stage(kafka), Told()
+    here.create()
+    left: list[bool] = []
+    with here.group(told) as group:
+
+        def close() -> None:
+            told.wait(GenerationStarted)
+            group.close("enough")
+            left.append(bool(told.of(Left)))
+            group.close()
+            group.shutdown()
+
+        with thread(close):
+            generations = list(group)
+        assert len(generations) == 1
+        assert left == [True]
+        with pytest.raises(GroupClosedError, match="enough"):
+            group.next()
+        with pytest.raises(StaleGenerationError):
+            generations[0].commit({here.partition(0): 0})
+    with thread(group.close):
+        group.close()
+    assert told.of(Left)[0].reason == "enough"
+
+
+def test_closing_ends_the_wait_for_an_outstaying_thread(kafka: Kafka) -> None:
+    """A next() that waits for a thread to go, not for the coordinator, ends as well."""
+    here, told = Stage(kafka), Told()
+    here.create()
+    release = threading.Event()
+
+    def close() -> None:
+        told.wait(HandlerOutstayed)
+        group.close()
+
+    with here.group(told, drain_timeout=0.1) as group, thread(close):
+        first = next(group)
+        first.start(release.wait, SOON)
+        first.start(int)
+        assert list(group) == []
+    release.set()
+
+
+def test_closing_amid_a_join(kafka: Kafka) -> None:
+    """A Join that the coordinator holds back for others is given up at once."""
+    here, told = Stage(kafka), Told()
+    here.create(2)
+    with here.group(drain_timeout=14.0) as holder:
+        generation = next(holder)
+        release = threading.Event()
+        generation.start(release.wait, SOON)
+        with here.group(told) as group:
+
+            def close() -> None:
+                # Without an id first, then with the one that was given: that one is held back.
+                told.wait(Joining, 2)
+                wait(generation.ending)
+                group.close()
+
+            with thread(close):
+                assert list(group) == []
+            assert generation.state is State.DRAINING
+        release.set()
+    assert told.of(Left)
+
+
+def test_closing_in_the_owner_only_signals(kafka: Kafka) -> None:
+    """In the thread that is inside the block close() does not wait, and work can be finished."""
+    here, ledger = Stage(kafka), Ledger()
+    here.create(1, 10)
+    with here.group() as group:
+        generation = next(group)
+        batch = next(generation.records())
+        group.close()
+        assert generation.ending.wait(SOON)
+        generation.commit({batch.partition: batch.next_offset})
+        ledger.add(batch)
+        with pytest.raises(GroupClosedError):
+            group.next()
+    assert here.committed() == len(ledger.entries)
+
+
+def test_closing_in_a_handler_only_signals(kafka: Kafka) -> None:
+    """A handler that closes its group is drained like every other."""
+    here, told = Stage(kafka), Told()
+    here.create()
+    after: list[bool] = []
+    with here.group(told) as group:
+
+        def handle(generation: Generation) -> None:
+            group.close("from a handler")
+            after.append(generation.ending.wait(SOON))
+
+        for generation in group:
+            generation.start(handle, generation)
+    assert after == [True]
+    assert told.wait(Left).reason == "from a handler"
+
+
+def test_closing_in_an_event_handler_only_signals(kafka: Kafka) -> None:
+    """An event handler, which the group's own thread calls, can close the group."""
+    here = Stage(kafka)
+    here.create()
+
+    def close(event: Event) -> None:
+        if isinstance(event, GenerationStarted):
+            group.close()
+
+    group = here.group(close)
+    with group:
+        generations = list(group)
+    assert [one.epoch for one in generations] in ([], [1])
+
+
+def test_closed_before_it_is_entered(kafka: Kafka) -> None:
+    """A group that was closed before yields nothing."""
+    here = Stage(kafka)
+    group = here.group()
+    group.close()
+    with group:
+        assert list(group) == []

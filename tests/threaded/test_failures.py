@@ -1,0 +1,103 @@
+"""What a threaded group makes of failures below it: fatal answers, crashes; on both brokers."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from kgroup.errors import (
+    FatalGroupError,
+    FencedInstanceError,
+    GroupClosedError,
+    StaleGenerationError,
+)
+from kgroup.events import (
+    Event,
+    Joining,
+)
+from kgroup.model import Cause
+from kgroup.threaded import ConsumerGroup, Generation
+from tests.brokers import Kafka
+from tests.threaded.stage import (
+    SOON,
+    Stage,
+    Told,
+    thread,
+)
+
+
+def test_a_fatal_error_is_raised_by_every_next(kafka: Kafka) -> None:
+    """A member that was fenced is told so, bare, in the thread that asks."""
+    here, told = Stage(kafka), Told()
+    here.create()
+    with here.group(told, group_instance_id="one") as first:
+        generation = next(first)
+        with here.group(group_instance_id="one") as second:
+            with thread(lambda: next(second)):
+                for _ in range(2):
+                    with pytest.raises(FencedInstanceError):
+                        first.next(SOON)
+            assert generation.end is not None
+            assert generation.end.cause is Cause.FENCED
+
+
+def test_a_fatal_error_that_nobody_asked_for_is_raised_by_the_block(kafka: Kafka) -> None:
+    """Fenced in its body, the block raises it as it is left."""
+    here = Stage(kafka)
+    here.create()
+    with pytest.raises(FatalGroupError), here.group(group_instance_id="one") as first:
+        generation = next(first)
+        with here.group(group_instance_id="one") as second, thread(lambda: next(second)):
+            generation.wait_ended(SOON)
+
+
+def test_the_death_of_the_background_thread(kafka: Kafka) -> None:
+    """Whoever waits is told, nobody hangs, and the block raises what happened."""
+    here = Stage(kafka)
+    here.create()
+    ended: list[object] = []
+
+    def handle(generation: Generation) -> None:
+        ended.extend(generation.records())
+        ended.append("over")
+
+    def crash() -> None:
+        raise ZeroDivisionError("on purpose")
+
+    def body(group: ConsumerGroup) -> None:
+        generation = next(group)
+        generation.start(handle, generation)
+        group._loop.post(crash)
+        with pytest.raises(GroupClosedError):
+            next_of(group)
+        assert group._loop.over.wait(SOON)
+        with pytest.raises(StaleGenerationError):
+            generation.commit({here.partition(0): 0})
+        with pytest.raises(StaleGenerationError):
+            generation.records()
+        assert not generation.start(int)
+        group.close()
+        assert generation.ending.wait(SOON)
+
+    with pytest.raises(trio.TrioInternalError), here.group() as group:
+        body(group)
+    assert ended == ["over"]
+
+
+def next_of(group: ConsumerGroup) -> Generation:
+    """As ``next``, with the exception that ends an iteration shown."""
+    return group.next(SOON)
+
+
+def test_an_event_handler_that_raises(kafka: Kafka) -> None:
+    """What an event handler raises ends the group and comes out of the block."""
+    here = Stage(kafka)
+    here.create()
+
+    def fail(event: Event) -> None:
+        if isinstance(event, Joining):
+            raise ZeroDivisionError("in the event handler")
+
+    with pytest.raises(ExceptionGroup) as info, here.group(fail) as group:
+        assert list(group) == []
+    assert info.group_contains(ZeroDivisionError)

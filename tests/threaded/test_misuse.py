@@ -1,0 +1,77 @@
+"""Calls that cannot work, and time-outs that lose nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from kgroup.errors import (
+    GroupClosedError,
+    UsageError,
+)
+from kgroup.events import (
+    RequestFailed,
+)
+from kgroup.threaded import ConsumerGroup
+from tests.brokers import Kafka
+from tests.threaded.stage import (
+    SOON,
+    Stage,
+    Told,
+    thread,
+)
+
+
+def test_next_in_a_handler_is_refused(kafka: Kafka) -> None:
+    """Also in a thread pool's function that runs in the handler's context."""
+    here = Stage(kafka)
+    here.create()
+
+    def handle(group: ConsumerGroup) -> None:
+        next(group)
+
+    with pytest.raises(ExceptionGroup) as info, here.group() as group:
+        for generation in group:
+            generation.start(handle, group)
+    (error,) = info.value.exceptions
+    assert isinstance(error, UsageError)
+    assert "called by a handler" in str(error)
+
+
+def test_two_threads_in_next_are_refused() -> None:
+    """The second one is told; the first goes on."""
+    told = Told()
+    nowhere = Stage(Kafka("nobody", "127.0.0.1:1"))
+    with nowhere.group(told) as group:
+
+        def first() -> None:
+            with pytest.raises(GroupClosedError):
+                group.next()
+
+        with thread(first):
+            told.wait(RequestFailed)
+            with pytest.raises(UsageError, match="another thread waits"):
+                group.next()
+            group.shutdown()
+
+
+def test_it_is_entered_once(kafka: Kafka) -> None:
+    """next() before ``with``, and a second ``with``, are refused."""
+    group = Stage(kafka).group()
+    with pytest.raises(UsageError, match="is not open"):
+        group.next()
+    with group, pytest.raises(UsageError, match="entered once"):
+        group.__enter__()
+
+
+def test_a_time_out_of_next_loses_nothing(kafka: Kafka) -> None:
+    """The next call goes on where the one was that gave up."""
+    here, told = Stage(kafka), Told()
+    with here.group(told) as group:
+        with pytest.raises(TimeoutError):
+            group.next(0)
+        here.create()
+        generation = group.next(SOON)
+        while not generation.assignment:
+            generation = group.next(SOON)
+        with pytest.raises(TimeoutError):
+            generation.wait_ended(0)
