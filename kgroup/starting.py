@@ -25,6 +25,10 @@ from kgroup.reporting import Reporter
 EAGER: Final = 2.0
 """Seconds for which a hand-over waits for leaders to tell where their partitions begin."""
 
+_FROM_ZERO: Final = Start(
+    0, Rule.EARLIEST, "no offset is committed and its leader does not answer, so from the beginning"
+)
+
 
 @final
 class Starts:
@@ -52,8 +56,9 @@ class Starts:
     ) -> Mapping[TopicPartition, int]:
         """Where each partition starts, as far as it can be known soon.
 
-        What leaders do not tell in time is found when it is first read: a leader that is away
-        must not keep the other partitions waiting.
+        A leader that is away must not keep the other partitions waiting: what is not told in
+        time begins at 0 where the rule is ``earliest`` (if 0 is gone from the log, reading finds
+        out), and is found when it is first read where the rule is ``latest``.
 
         Raises:
             BrokerError | TransportError: what the recovery table does not retry.
@@ -64,6 +69,8 @@ class Starts:
         if missing and self._rule is not Rule.ERROR:
             with trio.move_on_after(EAGER):
                 self._found = await self._positions.without_commit(missing)
+        if self._rule is Rule.EARLIEST:
+            self._found = {**dict.fromkeys(missing, _FROM_ZERO), **self._found}
         self._tell(self._found, skipped=False)
         known |= {name: start.offset for name, start in self._found.items()}
         self._unlocated = set(partitions) - known.keys()

@@ -152,17 +152,36 @@ async def test_an_offset_out_of_range(
 
 
 async def test_a_leader_that_is_away_holds_nothing_up(autojump_clock: MockClock) -> None:
-    """A hand-over waits a moment for positions; the rest is found when it is read."""
+    """A hand-over waits a moment for positions; by ``earliest`` the rest begins at 0."""
     async with world() as here:
         await here.append(3)
         here.broker.inject("list_offsets", Code.LEADER_NOT_AVAILABLE, times=8)
         async with here.group() as group:
             generation = await group.next()
             assert here.now == pytest.approx(2.0)
-            assert generation.positions == {}
+            assert generation.positions == {P0: 0}
             assert await first_of(generation) == 0
             await generation.commit({P0: 3})
         assert await here.committed() == {P0: 3}
+
+
+async def test_a_latest_position_that_comes_late_is_found_when_read(
+    autojump_clock: MockClock,
+) -> None:
+    """By ``latest`` a partition whose leader is away has no position before it is read."""
+    async with world() as here:
+        await here.append(3)
+        here.broker.inject("list_offsets", Code.LEADER_NOT_AVAILABLE, times=8)
+        async with here.group(auto_offset_reset="latest") as group, trio.open_nursery() as nursery:
+            generation = await group.next()
+            assert generation.positions == {}
+
+            async def later() -> None:
+                await trio.sleep(20)
+                await here.append(1)
+
+            nursery.start_soon(later)
+            assert (await anext(generation.records())).next_offset == 4
 
 
 async def test_a_rebalance_while_offsets_are_unstable_is_joined_at_once(
