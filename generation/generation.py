@@ -21,7 +21,7 @@ from kgroup.generation.states import State
 from kgroup.generation.streams import Feed, RecordStream
 from kgroup.generation.transactions import group_metadata
 from kgroup.lease import Lease
-from kgroup.model import Assignment, End, Membership, Offsets, TopicPartition
+from kgroup.model import INT64_MAX, Assignment, End, Membership, Offsets, TopicPartition
 from kgroup.protocols import RecordSource, Task
 
 if TYPE_CHECKING:
@@ -202,11 +202,11 @@ class Generation:
 
         Raises:
             NotOwnedError: the partition is not of this generation.
-            ValueError: the offset is negative.
+            ValueError: the offset is not from 0 to 2**63-1.
         """
         self._floors.check_owned(partition)
-        if offset < 0:
-            raise ValueError(f"{partition}: offset {offset} is negative")
+        if not 0 <= offset <= INT64_MAX:
+            raise ValueError(f"{partition}: offset {offset} is not from 0 to 2**63-1")
         self._floors.move(partition, offset)
         self._source.seek(self.epoch, partition, offset)
 

@@ -1,0 +1,220 @@
+"""Generation: what a program may ask of it, and what it is told otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from kgroup.errors import (
+    NotOwnedError,
+    OffsetBehindFloorError,
+    StaleGenerationError,
+    UsageError,
+)
+from kgroup.generation.generation import MAX_RECORDS, Generation
+from kgroup.generation.lifecycle import Hooks, Lifecycle
+from kgroup.generation.states import State
+from kgroup.generation.transactions import group_metadata
+from kgroup.model import Assignment, Cause, End, TopicPartition
+from tests.generation.bench import MEMBERSHIP, P0, P1, P2, Bench, at
+from tests.generation.test_streams import Around, FakeSource
+
+LOSS = End(Cause.MEMBERSHIP_LOST, "forgotten")
+
+
+class Made:
+    """A generation of t-0 and t-1, and what it stands on."""
+
+    def __init__(self) -> None:
+        self.bench = Bench(owned=(P0, P1), positions={P0: 5})
+        self.source = FakeSource()
+        self.life = Lifecycle(
+            object(),
+            Hooks(
+                drain_limit=lambda: 10.0,
+                draining=lambda *told: None,
+                revoked=lambda: None,
+                lost=self.bench.committer.stop,
+                bound=self.bench.committer.bound,
+            ),
+        )
+        self.generation = Generation(
+            membership=MEMBERSHIP,
+            assignment=Assignment((P0, P1)),
+            positions={P0: 5},
+            lifecycle=self.life,
+            lease=self.bench.lease,
+            floors=self.bench.floors,
+            committer=self.bench.committer,
+            source=self.source,
+            feed=Around(self.source).feed,
+        )
+
+
+async def test_who_it_is(autojump_clock: MockClock) -> None:
+    """All that the membership tells, and its assignment and positions."""
+    one = Made().generation
+    assert (one.group_id, one.member_id, one.group_instance_id) == ("g", "m-1", None)
+    assert (one.generation_id, one.epoch, one.leader, one.assignor) == (7, 3, False, "range")
+    assert list(one.assignment) == [P0, P1]
+    assert one.positions == {P0: 5}
+    assert one.transaction_metadata() == group_metadata(MEMBERSHIP)
+
+
+async def test_its_state_is_in_its_words(autojump_clock: MockClock) -> None:
+    """Id, group, state and, once it is there, the cause."""
+    made = Made()
+    one = made.generation
+    assert repr(one) == "<Generation 7 of 'g', running>"
+    assert (one.state, one.end, one.ending.is_set()) == (State.RUNNING, None, False)
+    made.life.end(LOSS)
+    assert repr(one) == "<Generation 7 of 'g', ended: membership lost: forgotten>"
+    assert (one.state, one.end, one.ending.is_set()) == (State.ENDED, LOSS, True)
+
+
+async def test_the_lease_is_never_below_nothing(autojump_clock: MockClock) -> None:
+    """What is left of it; 0 when it is over, or the generation is."""
+    made = Made()
+    assert made.generation.lease == pytest.approx(30)
+    await trio.sleep(20)
+    assert made.generation.lease == pytest.approx(10)
+    await trio.sleep(20)
+    assert made.generation.lease == 0
+    made.bench.lease.confirm(trio.current_time())
+    assert made.generation.lease == pytest.approx(30)
+    made.life.end(LOSS)
+    assert made.generation.lease == 0
+
+
+async def test_streams_share_no_partition(autojump_clock: MockClock) -> None:
+    """All, one or several; what another open stream has is refused, what it gave up is not."""
+    one = Made().generation
+    first = one.records(P0)
+    assert one.streams == {first}
+    with pytest.raises(UsageError, match=r"t-0: another record stream of member 'm-1'"):
+        one.records()
+    assert one.records([P1]).partitions == {P1}
+    first.close()
+    assert one.records(P0).partitions == {P0}
+    assert len(one.streams) == 2
+
+
+async def test_all_is_the_default(autojump_clock: MockClock) -> None:
+    """Every owned partition, in batches of a bounded size."""
+    stream = Made().generation.records()
+    assert stream.partitions == {P0, P1}
+    assert stream._limit == MAX_RECORDS
+
+
+@pytest.mark.parametrize("bad", [0, -1])
+async def test_a_batch_has_a_record_at_least(autojump_clock: MockClock, bad: int) -> None:
+    """The error says what was given; no stream is left open."""
+    one = Made().generation
+    with pytest.raises(UsageError, match=f"max_records={bad} is refused"):
+        one.records(max_records=bad)
+    assert not one.streams
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda one: one.records(P2),
+        lambda one: one.records([P0, P2]),
+        lambda one: one.pause(P2),
+        lambda one: one.resume([P2]),
+        lambda one: one.seek(P2, 0),
+    ],
+)
+async def test_what_is_not_owned_is_refused(autojump_clock: MockClock, use: Any) -> None:
+    """Nothing is done by halves."""
+    made = Made()
+    with pytest.raises(NotOwnedError, match=r"t-2 is not of this generation"):
+        use(made.generation)
+    assert made.source.log == []
+
+
+async def test_pause_and_resume(autojump_clock: MockClock) -> None:
+    """Of one, several, or all, under the generation's epoch."""
+    made = Made()
+    made.generation.pause(P0)
+    made.generation.pause()
+    made.generation.resume([P1])
+    assert made.source.log == [
+        ("pause", 3, [P0]),
+        ("pause", 3, [P0, P1]),
+        ("resume", 3, [P1]),
+    ]
+
+
+async def test_seek_moves_the_floor(autojump_clock: MockClock) -> None:
+    """Back on purpose, and commits go on from there."""
+    made = Made()
+    with pytest.raises(OffsetBehindFloorError, match="seek first"):
+        await made.generation.commit({P0: 2})
+    made.generation.seek(P0, 2)
+    await made.generation.commit({P0: 2})
+    assert made.source.log == [("seek", 3, P0, 2)]
+    assert made.bench.coordinator.commits == [at(p0=2)]
+
+
+@pytest.mark.parametrize("bad", [-1, 2**63])
+async def test_seek_to_where_no_record_can_be(autojump_clock: MockClock, bad: int) -> None:
+    """It is refused, and the floor stays."""
+    made = Made()
+    with pytest.raises(ValueError, match=f"t-0: offset {bad} is not from 0 to"):
+        made.generation.seek(P0, bad)
+    assert made.bench.floors[P0] == 5
+    assert made.source.log == []
+
+
+async def test_a_commit_of_nothing_sends_nothing(autojump_clock: MockClock) -> None:
+    """And is a checkpoint all the same."""
+    made = Made()
+    with trio.testing.assert_checkpoints():
+        await made.generation.commit({})
+    assert made.bench.coordinator.commits == []
+
+
+async def test_after_the_end_nothing_is_committed(autojump_clock: MockClock) -> None:
+    """Both ways of committing say why; start_soon says so by its result."""
+    made = Made()
+    made.life.end(LOSS)
+    producer: Any = object()
+    with pytest.raises(StaleGenerationError, match=r"has ended \(membership lost: forgotten\)"):
+        await made.generation.commit({P0: 9})
+    with pytest.raises(StaleGenerationError) as caught:
+        await made.generation.commit_in_transaction(producer, {P0: 9})
+    assert caught.value.end is LOSS
+    assert not made.generation.start_soon(trio.sleep, 1)
+
+
+async def test_a_transaction_s_offsets_are_checked_as_a_commit_s(
+    autojump_clock: MockClock,
+) -> None:
+    """The producer is not asked."""
+    one = Made().generation
+    producer: Any = object()
+    with pytest.raises(NotOwnedError):
+        await one.commit_in_transaction(producer, {P2: 1})
+    with pytest.raises(OffsetBehindFloorError):
+        await one.commit_in_transaction(producer, {P0: 4})
+
+
+async def test_a_block_of_the_body(autojump_clock: MockClock) -> None:
+    """`scope` is the lifecycle's: it ends with the tasks."""
+    made = Made()
+    reached = []
+    with made.generation.scope():
+        made.life.end(LOSS)
+        await trio.sleep(1)
+        reached.append(1)
+    assert reached == []
+
+
+async def test_a_name_that_is_no_partition(autojump_clock: MockClock) -> None:
+    """A topic's name in place of a partition is not taken for one."""
+    with pytest.raises(NotOwnedError):
+        Made().generation.records([TopicPartition("other", 0)])
