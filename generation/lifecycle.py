@@ -13,20 +13,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Final, TypeVar, final
+from typing import Any, Final, final
 
 import attrs
 import trio
 
-from kgroup.errors import LeaseExpiredError, StaleGenerationError
+from kgroup.generation.passing import without_own_passing
 from kgroup.generation.states import Life, State
 from kgroup.model import Cause, End
 from kgroup.protocols import Task
 
 inside_of: Final[ContextVar[frozenset[object]]] = ContextVar("kgroup_inside", default=frozenset())
 """The groups of whose generations the current task is work."""
-
-E = TypeVar("E", bound=BaseException)
 
 Service = Callable[..., Awaitable[End | None]]
 """A task of kgroup's own; what it returns, if anything, ends the generation."""
@@ -163,7 +161,7 @@ class Lifecycle:
             try:
                 yield
             except BaseException as error:
-                rest = self._without_stale(error)
+                rest = without_own_passing(error, self.why)
                 if rest is error:
                     raise
                 if rest is not None:
@@ -207,7 +205,7 @@ class Lifecycle:
         self._finish_life()
 
     def _ended_by(self, fn: Task, error: Exception) -> None:
-        rest = self._without_stale(error)
+        rest = without_own_passing(error, self.why)
         if rest is None:
             self.end(End(Cause.MEMBERSHIP_LOST, str(error), error))
         else:
@@ -216,23 +214,6 @@ class Lifecycle:
     def _raised(self, fn: Task, error: Exception) -> None:
         self.errors.append(error)
         self.end(End(Cause.TASK_RAISED, f"{_name_of(fn)} raised {error!r}", error))
-
-    def _without_stale(self, error: E) -> E | None:
-        """The exception without this generation's own passing; None if it was nothing else."""
-        if isinstance(error, BaseExceptionGroup):
-            # Python 3.11 takes functions only, and no bound method.
-            own = lambda one: self._is_own_passing(one)  # noqa: E731, PLW0108
-            return error.split(own)[1]  # type: ignore[return-value] # a group of its kind
-        return None if self._is_own_passing(error) else error
-
-    def _is_own_passing(self, error: BaseException) -> bool:
-        if isinstance(error, LeaseExpiredError):
-            return True
-        return (
-            isinstance(error, StaleGenerationError)
-            and error.end is not None
-            and error.end is self.why
-        )
 
     def _finish_life(self) -> None:
         self._life.finish()

@@ -17,10 +17,11 @@ from kgroup.events import HandlerOutstayed
 from kgroup.generation.generation import MAX_RECORDS
 from kgroup.generation.generation import Generation as TrioGeneration
 from kgroup.generation.lifecycle import inside_of
+from kgroup.generation.passing import without_own_passing
 from kgroup.generation.states import State
 from kgroup.model import Assignment, End, Offsets, TopicPartition
 from kgroup.threaded.flag import Flag
-from kgroup.threaded.handlers import GRACE, Handler, without_own_passing
+from kgroup.threaded.handlers import GRACE, Handler
 from kgroup.threaded.loop import Loop, LoopOverError
 from kgroup.threaded.records import Records
 

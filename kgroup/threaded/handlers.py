@@ -17,8 +17,7 @@ from typing import Any, Final, final
 
 import trio
 
-from kgroup.errors import LeaseExpiredError, StaleGenerationError
-from kgroup.model import End, TopicPartition
+from kgroup.model import TopicPartition
 from kgroup.threaded.loop import Loop
 
 GRACE: Final = 1.0
@@ -85,16 +84,3 @@ class Handler:
         if not self._loop.post(self.gone.set) and self.error is not None:
             # Nobody is left to be told: threading.excepthook is.
             raise self.error
-
-
-def without_own_passing(error: BaseException, end: End | None) -> BaseException | None:
-    """What a handler raised, without the generation's own passing; None if it was nothing else."""
-
-    def is_own_passing(error: BaseException) -> bool:
-        return isinstance(error, LeaseExpiredError) or (
-            isinstance(error, StaleGenerationError) and end is not None and error.end is end
-        )
-
-    if isinstance(error, BaseExceptionGroup):
-        return error.split(is_own_passing)[1]
-    return None if is_own_passing(error) else error
