@@ -1,0 +1,232 @@
+"""The heartbeat loop: when it beats, what an answer ends, and when the loop stood still."""
+
+from __future__ import annotations
+
+from itertools import islice, pairwise
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from kgroup.clocks import TrioClock
+from kgroup.codes import Code
+from kgroup.errors import BrokerError, ConnectionLostError, TransportError
+from kgroup.lease import Lease
+from kgroup.model import Cause
+from kgroup.recovery import Move, Request, broker_error
+from kgroup.watchers.heartbeat import Heartbeats, Pace, quick_waits
+from tests.generation.bench import MEMBERSHIP, FakeCoordinator, backoff
+
+LOST = ConnectionLostError("gone", sent=True)
+
+
+def refused(code: Code) -> BrokerError:
+    """A heartbeat's error."""
+    return broker_error(Request.HEARTBEAT, code)
+
+
+class Jumping:
+    """Trio's clock, and jumps that a test makes: a process that was stopped."""
+
+    def __init__(self) -> None:
+        self.jumped = 0.0
+
+    def now(self) -> float:
+        """See ``Clock``."""
+        return trio.current_time() + self.jumped
+
+
+class Beating:
+    """Heartbeats of one membership, and what was told of them."""
+
+    def __init__(self, interval: float = 1.0, clock: Jumping | TrioClock | None = None) -> None:
+        clock = clock or TrioClock()
+        self.coordinator = FakeCoordinator()
+        self.reports: list[Request] = []
+        self.blocked: list[float] = []
+        self.lease = Lease(
+            clock,
+            session_timeout=30.0,
+            rebalance_timeout=60.0,
+            joined_at=clock.now(),
+            on_confirm=lambda: None,
+        )
+        self.beats = Heartbeats(
+            self.coordinator,
+            MEMBERSHIP,
+            self.lease,
+            Pace(interval=interval, session_timeout=30.0, clock=clock, backoff=backoff),
+            report=self.report,
+            blocked=self.blocked.append,
+        )
+
+    def report(self, request: Request, error: BrokerError | TransportError, move: Move) -> None:
+        """See ``Report``."""
+        del error, move
+        self.reports.append(request)
+
+
+@pytest.mark.parametrize(
+    ("interval", "waits"),
+    [
+        (1.0, [0, 0.25, 0.5, 1, 1, 1]),
+        (0.25, [0, 0.25, 0.25]),
+        (0.1, [0, 0.1, 0.1]),
+        (3.0, [0, 0.25, 0.5, 1, 2, 3, 3]),
+        (60.0, [0, 0.25, 0.5, 1, 2, 4, 60, 60]),
+    ],
+)
+def test_the_first_ones_come_quicker(interval: float, waits: list[float]) -> None:
+    """At once, after a quarter of a second, doubling, five at most, never over the interval."""
+    assert list(islice(quick_waits(interval), len(waits))) == waits
+
+
+async def test_it_beats_at_its_pace_until_a_rebalance(autojump_clock: MockClock) -> None:
+    """Each good answer confirms the lease from the time of its sending."""
+    it = Beating()
+    it.coordinator.beats = [*[0.0] * 6, refused(Code.REBALANCE_IN_PROGRESS)]
+    began = trio.current_time()
+    end = await it.beats.until_rebalance()
+    assert end.cause is Cause.REBALANCE
+    assert [at - began for at in it.coordinator.beaten] == pytest.approx(
+        [0, 0.25, 0.75, 1.75, 2.75, 3.75, 4.75]
+    )
+    assert it.lease.unconfirmed_for == pytest.approx(1)
+    assert it.lease.left == pytest.approx(30)
+    assert it.reports == []
+
+
+async def test_through_the_drain_a_rebalance_ends_nothing(autojump_clock: MockClock) -> None:
+    """It goes on, renewing the session, until membership is lost."""
+    it = Beating()
+    it.coordinator.beats = [
+        *[refused(Code.REBALANCE_IN_PROGRESS)] * 40,
+        refused(Code.UNKNOWN_MEMBER_ID),
+    ]
+    end = await it.beats.until_lost()
+    assert end.cause is Cause.MEMBERSHIP_LOST
+    assert len(it.coordinator.beaten) == 41
+    assert it.lease.left == pytest.approx(60 - it.lease.unconfirmed_for)
+
+
+async def test_a_throttled_member_is_silent_for_so_long(autojump_clock: MockClock) -> None:
+    """Not sooner than the broker asks, and the pace goes on after it."""
+    it = Beating()
+    it.coordinator.beats = [7.0, 0.0, refused(Code.REBALANCE_IN_PROGRESS)]
+    began = trio.current_time()
+    await it.beats.until_rebalance()
+    assert [at - began for at in it.coordinator.beaten] == pytest.approx([0, 7.25, 7.75])
+
+
+@pytest.mark.parametrize(
+    ("code", "cause"),
+    [
+        (Code.UNKNOWN_MEMBER_ID, Cause.MEMBERSHIP_LOST),
+        (Code.ILLEGAL_GENERATION, Cause.MEMBERSHIP_LOST),
+        (Code.FENCED_INSTANCE_ID, Cause.FENCED),
+        (Code.GROUP_AUTHORIZATION_FAILED, Cause.MEMBERSHIP_LOST),
+    ],
+)
+async def test_a_loss_ends_it_at_once(autojump_clock: MockClock, code: Code, cause: Cause) -> None:
+    """With its cause and the error, told as a failure."""
+    it = Beating()
+    it.coordinator.beats = [refused(code)]
+    end = await it.beats.until_rebalance()
+    assert end.cause is cause
+    assert end.error is not None
+    assert str(end.error) in str(end)
+    assert it.reports == [Request.HEARTBEAT]
+
+
+async def test_what_passes_is_retried_no_slower_than_the_interval(
+    autojump_clock: MockClock,
+) -> None:
+    """However far the back-off has grown: the lease runs meanwhile."""
+    it = Beating()
+    it.coordinator.beats = [
+        *[refused(Code.COORDINATOR_LOAD_IN_PROGRESS)] * 12,
+        refused(Code.REBALANCE_IN_PROGRESS),
+    ]
+    end = await it.beats.until_rebalance()
+    assert end.cause is Cause.REBALANCE
+    beaten = it.coordinator.beaten
+    waits = [after - before for before, after in pairwise(beaten)]
+    assert max(waits) <= 1
+    assert waits[-1] == pytest.approx(1)
+    assert it.coordinator.found == 0
+
+
+async def test_a_coordinator_that_moved_is_found_and_asked(autojump_clock: MockClock) -> None:
+    """The first time at once."""
+    it = Beating()
+    it.coordinator.beats = [refused(Code.NOT_COORDINATOR), refused(Code.REBALANCE_IN_PROGRESS)]
+    await it.beats.until_rebalance()
+    assert it.coordinator.found == 1
+    assert it.coordinator.beaten[0] == it.coordinator.beaten[1]
+
+
+async def test_a_coordinator_that_may_not_be_asked_for_is_lost(
+    autojump_clock: MockClock,
+) -> None:
+    """The error that says so is the end's, for the group to raise."""
+    it = Beating()
+    forbidden = broker_error(Request.FIND_COORDINATOR, Code.GROUP_AUTHORIZATION_FAILED)
+    it.coordinator.beats = [LOST]
+    it.coordinator.finds = [forbidden]
+    end = await it.beats.until_rebalance()
+    assert (end.cause, end.error) == (Cause.COORDINATOR_LOST, forbidden)
+
+
+@pytest.mark.parametrize("silent", [True, False])
+async def test_away_until_the_lease_is_over(autojump_clock: MockClock, silent: bool) -> None:
+    """Silent or refusing: a session after the last good answer was sent it is lost."""
+    it = Beating()
+    it.coordinator.beats = [0.0, *([trio.sleep_forever] if silent else [LOST] * 500)]
+    it.coordinator.finds = [LOST] * 500
+    began = trio.current_time()
+    end = await it.beats.until_rebalance()
+    assert end.cause is Cause.COORDINATOR_LOST
+    assert trio.current_time() - began == pytest.approx(30)
+    assert "until the lease was over" in end.detail
+
+
+async def test_a_loop_that_stood_still_is_named(autojump_clock: MockClock) -> None:
+    """Over a third of the session is told, less is not."""
+    clock = Jumping()
+    it = Beating(clock=clock)
+
+    async def stand_still() -> None:
+        for seconds in (9.0, 11.0):
+            await trio.sleep(1.3)
+            clock.jumped += seconds
+        await trio.sleep(1.3)
+        it.coordinator.beats = [refused(Code.REBALANCE_IN_PROGRESS)]
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(stand_still)
+        await it.beats.until_rebalance()
+    assert it.blocked == pytest.approx([11])
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_a_process_that_slept_past_its_lease_asks_once(
+    autojump_clock: MockClock, known: bool
+) -> None:
+    """Still a member it goes on; unknown, or unanswered, it is over."""
+    clock = Jumping()
+    it = Beating(clock=clock)
+
+    async def sleep() -> None:
+        await trio.sleep(1.3)
+        clock.jumped += 100
+        if not known:
+            it.coordinator.beats = [LOST]
+            it.coordinator.finds = [trio.sleep_forever]
+        await trio.sleep(5)
+        it.coordinator.beats = [refused(Code.REBALANCE_IN_PROGRESS)]
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(sleep)
+        end = await it.beats.until_rebalance()
+    assert end.cause is (Cause.REBALANCE if known else Cause.COORDINATOR_LOST)
+    assert it.blocked == pytest.approx([100])

@@ -1,0 +1,115 @@
+"""The partition watcher: what counts as a change, and when it is believed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import final
+from uuid import UUID
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from kgroup.errors import BrokerError, ConnectionLostError, TransportError
+from kgroup.model import Cause, TopicInfo
+from kgroup.recovery import Move, Request, Then
+from kgroup.watchers.partitions import changes, has_grown, partition_watcher
+
+OLD, NEW = UUID(int=1), UUID(int=2)
+
+
+def topic(partitions: int, topic_id: UUID | None = None, name: str = "t") -> dict[str, TopicInfo]:
+    """One topic, by its name."""
+    return {name: TopicInfo(name=name, partitions=partitions, topic_id=topic_id)}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "words", "grown"),
+    [
+        (topic(1), topic(1), [], False),
+        ({}, {}, [], False),
+        (topic(1), topic(3), ["topic t has 3 partitions, not 1"], True),
+        (topic(3), topic(1), ["topic t has 1 partitions, not 3"], False),
+        ({}, topic(2), ["topic t appeared with 2 partitions"], True),
+        (topic(2), {}, ["topic t is gone"], False),
+        (topic(2, OLD), topic(2, NEW), ["topic t was deleted and created again"], False),
+        (topic(2, OLD), topic(2, None), [], False),
+        (topic(2, None), topic(2, NEW), [], False),
+        (
+            {**topic(1), **topic(1, name="a")},
+            {**topic(2, name="a"), **topic(5, name="z")},
+            [
+                "topic a has 2 partitions, not 1",
+                "topic t is gone",
+                "topic z appeared with 5 partitions",
+            ],
+            True,
+        ),
+    ],
+)
+def test_what_is_a_change(
+    before: Mapping[str, TopicInfo], now: Mapping[str, TopicInfo], words: list[str], grown: bool
+) -> None:
+    """Topics and their numbers of partitions; ids only where both are told."""
+    assert changes(before, now) == words
+    assert has_grown(before, now) is grown
+
+
+def test_other_racks_are_no_change() -> None:
+    """Replicas that move do not end a generation."""
+    moved = {"t": TopicInfo(name="t", partitions=1, racks=(("east",),))}
+    assert changes(topic(1), moved) == []
+
+
+@final
+class Looks:
+    """What each look gives, in turn; the last one again and again."""
+
+    def __init__(self, *looks: Mapping[str, TopicInfo] | Exception) -> None:
+        self.looks = list(looks)
+        self.made = 0
+        self.reports: list[Move] = []
+
+    async def look(self) -> Mapping[str, TopicInfo]:
+        """See ``Look``."""
+        await trio.lowlevel.checkpoint()
+        self.made += 1
+        found = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def report(self, request: Request, error: BrokerError | TransportError, move: Move) -> None:
+        """See ``Report``."""
+        assert request is Request.METADATA
+        del error
+        self.reports.append(move)
+
+
+async def test_growth_is_believed_at_once(autojump_clock: MockClock) -> None:
+    """The first look comes an interval after the beginning."""
+    looks = Looks(topic(1), topic(2))
+    before = trio.current_time()
+    end = await partition_watcher(looks.look, topic(1), 5.0, looks.report)
+    assert str(end) == "partitions changed: topic t has 2 partitions, not 1"
+    assert end.cause is Cause.PARTITIONS_CHANGED
+    assert trio.current_time() - before == pytest.approx(10)
+
+
+async def test_what_is_gone_must_be_gone_twice_in_a_row(autojump_clock: MockClock) -> None:
+    """A broker that starts may not know all topics; another look that differs begins anew."""
+    both = {**topic(1), **topic(1, name="a")}
+    looks = Looks(topic(1), both, topic(1), topic(1, name="a"), topic(1), topic(1))
+    end = await partition_watcher(looks.look, both, 5.0, looks.report)
+    assert str(end) == "partitions changed: topic a is gone"
+    assert looks.made == 6
+
+
+async def test_a_failed_look_is_told_and_made_again(autojump_clock: MockClock) -> None:
+    """An interval later; it neither ends anything nor breaks a row."""
+    lost = ConnectionLostError("gone")
+    looks = Looks(lost, {}, lost, {})
+    end = await partition_watcher(looks.look, topic(1), 5.0, looks.report)
+    assert end.detail == "topic t is gone"
+    assert looks.made == 4
+    assert [move.then for move in looks.reports] == [Then.RETRY, Then.RETRY]

@@ -1,0 +1,38 @@
+"""The processing watcher: a handler that is stuck in one batch."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from kgroup.model import Cause
+from kgroup.watchers.processing import processing_watcher
+
+
+@pytest.mark.parametrize("begun", [0.0, 3.0, 9.9])
+async def test_it_ends_when_a_batch_is_held_too_long(
+    autojump_clock: MockClock, begun: float
+) -> None:
+    """Within a tenth of the limit after it, whenever the batch was handed out."""
+    start = trio.current_time()
+
+    def held() -> list[float]:
+        return [0.0, max(0.0, trio.current_time() - start - begun)]
+
+    end = await processing_watcher(held, 10.0)
+    late = trio.current_time() - start - begun - 10
+    assert 0 < late <= 1.0001
+    assert end.cause is Cause.PROCESSING_STUCK
+    assert "longer than max_processing_time (10 s)" in end.detail
+
+
+async def test_nobody_who_holds_anything_is_stuck(autojump_clock: MockClock) -> None:
+    """Without streams, and with handlers that are quick enough, it goes on."""
+    start = trio.current_time()
+    with trio.move_on_after(1000) as scope:
+        await processing_watcher(list, 10.0)
+    assert scope.cancelled_caught
+    with trio.move_on_after(1000) as scope:
+        await processing_watcher(lambda: [(trio.current_time() - start) % 10], 10.0)
+    assert scope.cancelled_caught

@@ -1,0 +1,53 @@
+"""The subscription watcher: patterns that match other topics than before."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from kgroup.errors import BrokerError, ConnectionLostError, TransportError
+from kgroup.model import Cause
+from kgroup.recovery import Move, Request
+from kgroup.watchers.subscription import subscription_watcher
+
+GONE = ConnectionLostError("gone")
+
+
+@pytest.mark.parametrize(
+    ("looks", "made", "words"),
+    [
+        (["ab", "abc"], 2, "matches now c"),
+        (["a", "a"], 2, "no more b"),
+        # What is gone must be gone twice in a row.
+        (["a", "ab", "a", "b", "b"], 5, "no more a"),
+        (["ac"], 1, "matches now c; no more b"),
+        (["", ""], 2, "no more a, b"),
+        ([GONE, "a", GONE, "a"], 4, "no more b"),
+    ],
+)
+async def test_what_ends_it(
+    autojump_clock: MockClock, looks: list[str | Exception], made: int, words: str
+) -> None:
+    """A new match at once, a lost one when it is confirmed; failures are told and passed over."""
+    left = list(looks)
+    reports: list[Request] = []
+
+    async def resolve() -> frozenset[str]:
+        await trio.lowlevel.checkpoint()
+        found = left.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return frozenset(found)
+
+    def report(request: Request, error: BrokerError | TransportError, move: Move) -> None:
+        del error, move
+        reports.append(request)
+
+    before = trio.current_time()
+    end = await subscription_watcher(resolve, frozenset("ab"), 5.0, report)
+    assert end.cause is Cause.SUBSCRIPTION_CHANGED
+    assert end.detail == words
+    assert len(looks) - len(left) == made
+    assert trio.current_time() - before == pytest.approx(5 * made)
+    assert reports == [Request.METADATA] * looks.count(GONE)
