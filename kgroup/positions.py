@@ -15,6 +15,7 @@ from functools import partial
 from typing import Final, final
 
 import attrs
+import trio
 
 from kgroup.backoff import Backoff
 from kgroup.cluster import EARLIEST, LATEST, Cluster
@@ -69,6 +70,7 @@ class Positions:
         Cancellation: the offsets connection may be broken; nothing else.
         """
         if not partitions:
+            await trio.lowlevel.checkpoint()
             return {}
         return await until_answered(
             Request.FETCH_OFFSETS,
