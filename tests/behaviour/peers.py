@@ -141,7 +141,7 @@ class ConfluentPeer(Peer):
                 assert offset is not None
                 assert isinstance(value, bytes)
                 self._process(topic, partition, offset, value)
-                consumer.commit(message, asynchronous=False)
+                consumer.commit(message=message, asynchronous=False)
         finally:
             consumer.close()
 
@@ -171,14 +171,20 @@ class AiokafkaPeer(Peer):
         peer = self
 
         class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-            async def on_partitions_revoked(self, revoked: Any) -> None:
+            # aiokafka awaits what these return, which its own annotations do not say.
+            async def on_partitions_revoked(  # pyright: ignore[reportIncompatibleMethodOverride]
+                self, revoked: Any
+            ) -> None:
                 """Wait for the record that is being processed, and give up all."""
+                del revoked
                 nonlocal rebalances
                 rebalances += 1
                 async with busy:
                     peer._note_owned(-1)
 
-            async def on_partitions_assigned(self, assigned: Any) -> None:
+            async def on_partitions_assigned(  # pyright: ignore[reportIncompatibleMethodOverride]
+                self, assigned: Any
+            ) -> None:
                 """Go on."""
                 peer._note_owned(len(assigned))
 
@@ -198,7 +204,10 @@ class AiokafkaPeer(Peer):
                     for partition, records in found.items():
                         for record in records:
                             self._process(
-                                partition.topic, partition.partition, record.offset, record.value
+                                partition.topic,
+                                partition.partition,
+                                record.offset,
+                                record.value or b"",
                             )
                         await consumer.commit({partition: records[-1].offset + 1})
         finally:

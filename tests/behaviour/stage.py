@@ -229,9 +229,7 @@ class Stage:
 
     async def create(self, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
         """Create the topic."""
-        await in_thread(
-            admin.create_topic, self.bootstrap_servers, self.topic, partitions, config
-        )
+        await in_thread(admin.create_topic, self.bootstrap_servers, self.topic, partitions, config)
 
     async def produce(self, values: Sequence[str | bytes], partition: int = 0) -> None:
         """Produce to a partition, everything acknowledged."""
@@ -298,9 +296,7 @@ class SteadyProducer:
             due = int((time.monotonic() - begun) * self._per_second)
             while self.produced < due:
                 number = self.produced
-                producer.produce(
-                    self._here.topic, str(number), partition=number % self._partitions
-                )
+                producer.produce(self._here.topic, str(number), partition=number % self._partitions)
                 self.produced += 1
             producer.poll(0)
             await trio.sleep(0.02)

@@ -130,9 +130,7 @@ def task_of(here: Stage, journal: Path, *, lease: bool) -> Task:
         "rebalance_timeout": 10.0,
         "client_id": "frozen",
     }
-    return Task(
-        journal=str(journal), config=config, batch=BATCH, seconds=SECONDS, lease=lease
-    )
+    return Task(journal=str(journal), config=config, batch=BATCH, seconds=SECONDS, lease=lease)
 
 
 @final
@@ -268,4 +266,3 @@ def test_a_batch_in_hand_is_told_from_one_that_is_done() -> None:
     assert in_hand([received, four]) == (1, [5])
     assert in_hand([received, four, five]) is None
     assert in_hand([]) is None
-

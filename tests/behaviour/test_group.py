@@ -33,15 +33,11 @@ async def test_hand_over_loses_and_repeats_nothing(kafka: Kafka) -> None:
             await ledger.until(
                 lambda: shared_by(*members), f"not shared by {[it.name for it in members]}"
             )
-            for member in members:
-                epoch = member.generation.epoch
-                await ledger.until(
-                    lambda member=member, epoch=epoch: any(
-                        (entry.member, entry.epoch) == (member.name, epoch)
-                        for entry in ledger.entries
-                    ),
-                    f"{member.name} processes nothing",
-                )
+            now = {(member.name, member.generation.epoch) for member in members}
+            await ledger.until(
+                lambda: now.issubset((entry.member, entry.epoch) for entry in ledger.entries),
+                f"not all of {now} process",
+            )
 
         one = here.start("one")
         await until_shared_by(one)

@@ -41,12 +41,19 @@ async def until_shared(here: Stage, nodes: Mapping[str, Node]) -> None:
     )
 
 
-async def check_account(here: Stage, produced: int) -> None:
+async def check_account(here: Stage, nodes: Mapping[str, Node], produced: int) -> None:
     """Every record was processed, none twice, each partition's in order, and all is committed."""
     everything = set(map(str, range(produced)))
-    await here.ledger.until(
-        lambda: everything.issubset(here.ledger.values()), "not everything was processed"
-    )
+    try:
+        await here.ledger.until(
+            lambda: everything.issubset(here.ledger.values()), "not everything was processed"
+        )
+    except AssertionError as error:
+        missing = sorted(map(int, everything.difference(here.ledger.values())))
+        error.add_note(f"missing (number modulo {PARTITIONS} is the partition): {missing}")
+        error.add_note(f"owned: { ({kind: node.owned() for kind, node in nodes.items()}) }")
+        error.add_note(f"committed: {await here.committed(PARTITIONS)}")
+        raise
     assert not here.ledger.repeated()
     for partition in here.partitions(PARTITIONS):
         assert all(before < later for before, later in pairwise(here.ledger.offsets(partition)))
@@ -70,7 +77,7 @@ async def test_one_group_of_three_clients(kafka: Kafka, first: str, strategy: st
         assert isinstance(ours, Member)
         assert ours.generation.leader is (first == "kgroup")
         assert ours.generation.assignor == strategy
-        await check_account(here, await producer.stop())
+        await check_account(here, nodes, await producer.stop())
         for node in nodes.values():
             await node.leave()
         assert await here.committed(PARTITIONS) == await here.ends(PARTITIONS)
@@ -89,7 +96,7 @@ async def test_rolling_restarts(kafka: Kafka) -> None:
             await until_shared(here, nodes)
             nodes[kind] = start(here, kind, "range")
             await until_shared(here, nodes)
-        await check_account(here, await producer.stop())
+        await check_account(here, nodes, await producer.stop())
         for node in nodes.values():
             await node.leave()
         assert await here.committed(PARTITIONS) == await here.ends(PARTITIONS)

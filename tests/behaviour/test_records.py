@@ -215,8 +215,15 @@ async def test_a_committed_offset_that_is_gone(kafka: Kafka, reset: str, first: 
             await (await group.next()).commit({here.partition(0): 10})
         await cut(here, 60)
         events: list[Event] = []
+        found = trio.Event()
+
+        def note(event: Event) -> None:
+            events.append(event)
+            if isinstance(event, OffsetReset):
+                found.set()
+
         async with (
-            here.group(None, events.append, auto_offset_reset=reset) as group,
+            here.group(None, note, auto_offset_reset=reset) as group,
             trio.open_nursery() as nursery,
         ):
             generation = await group.next()
@@ -225,8 +232,7 @@ async def test_a_committed_offset_that_is_gone(kafka: Kafka, reset: str, first: 
             if reset == "latest":
 
                 async def produce_when_reset() -> None:
-                    while not any(isinstance(event, OffsetReset) for event in events):
-                        await trio.sleep(0.01)
+                    await found.wait()
                     await here.produce(texts(1, 100))
 
                 nursery.start_soon(produce_when_reset)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import trio
 
@@ -20,7 +22,7 @@ async def test_a_restart_causes_no_rebalance(kafka: Kafka) -> None:
         other = here.start("other", session_timeout=15.0)
         await here.ledger.until(lambda: other.owned() == 2, "not joined")
         events: list[Event] = []
-        settings = {"group_instance_id": "one", "session_timeout": 15.0}
+        settings: dict[str, Any] = {"group_instance_id": "one", "session_timeout": 15.0}
         async with here.group(None, events.append, **settings) as group:
             before = await group.next()
             (mine,) = before.assignment
@@ -47,7 +49,7 @@ async def test_a_static_leader_that_comes_back_still_watches(kafka: Kafka) -> No
     """The restarted leader leads again: new partitions are found."""
     async with stage(kafka) as here:
         await here.create(1)
-        settings = {"group_instance_id": "one", "session_timeout": 15.0}
+        settings: dict[str, Any] = {"group_instance_id": "one", "session_timeout": 15.0}
         async with here.group(**settings) as group:
             before = await group.next()
             assert before.leader
@@ -94,7 +96,11 @@ async def test_a_commit_finds_the_fence_first(kafka: Kafka) -> None:
         await here.create()
         partition = here.partition(0)
         events: list[Event] = []
-        quiet = {"heartbeat_interval": 4.0, "session_timeout": 15.0, "group_instance_id": "one"}
+        quiet: dict[str, Any] = {
+            "heartbeat_interval": 4.0,
+            "session_timeout": 15.0,
+            "group_instance_id": "one",
+        }
         async with here.group(None, events.append, **quiet) as first:
             fenced = await first.next()
             await trio.sleep(4.0)  # past the quick heartbeats of the beginning

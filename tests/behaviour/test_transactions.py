@@ -104,7 +104,7 @@ async def test_an_old_generation_is_refused(kafka: Kafka) -> None:
             await here.ledger.until(lambda: owner.owned() == 1, "not taken over")
             producer.begin_transaction()
             producer.produce(target.topic, "never", partition=0)
-            assert generation.state is State.RUNNING
+            assert not generation.ending.is_set()
             with pytest.raises(StaleGenerationError):
                 await generation.commit_in_transaction(producer, {partition: 3})
             assert generation.state is State.ENDED
