@@ -145,7 +145,9 @@ class Run:
         self._watch.workers.append(Worker(child=child, journal=JournalReader(journal)))
 
     async def _leave(self) -> None:
-        worker = self._random.choice(self._watch.running)
+        # One that is still starting has no handler for SIGTERM yet.
+        at_work = [worker for worker in self._watch.running if worker.generation >= 0]
+        worker = self._random.choice(at_work)
         worker.condition = Condition.STOPPED
         worker.child.terminate()
         await _ended(worker.child)

@@ -24,6 +24,7 @@ import trio
 from kgroup.cli.demo.journal import Journal
 from kgroup.cli.demo.text import words_of
 from kgroup.config import GroupConfig
+from kgroup.errors import CommitUnknownError
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
 from kgroup.model import TopicPartition
@@ -90,7 +91,19 @@ async def count_words(
             for message in half:
                 journal.processed(generation, message, words_of(text_of(message.value())))
         with journal.committing(generation, batch):
-            await generation.commit({partition: batch.next_offset})
+            await commit(generation, partition, batch.next_offset)
+
+
+async def commit(generation: Generation, partition: TopicPartition, offset: int) -> None:
+    """Commit, however long the coordinator is away.
+
+    Sent again, a commit does the same; or it is refused, because its generation has passed.
+    """
+    while True:
+        try:
+            return await generation.commit({partition: offset})
+        except CommitUnknownError:
+            continue
 
 
 def text_of(value: bytes | str | None) -> str:
