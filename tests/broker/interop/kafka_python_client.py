@@ -1,0 +1,41 @@
+"""A producer and a consumer group of kafka-python's, as a program of its own.
+
+In a test's process it would leave sockets and threads behind, which other tests are blamed for.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from kafka import KafkaConsumer, KafkaProducer
+
+VALUES = [b"%d" % number for number in range(100)]
+PATIENCE = 60.0
+
+
+def main(servers: str) -> None:
+    """Produce, consume everything, commit."""
+    producer = KafkaProducer(bootstrap_servers=servers)
+    for value in VALUES:
+        producer.send("t", value)
+    producer.flush(PATIENCE)
+    producer.close(PATIENCE)
+    consumer = KafkaConsumer(
+        "t", bootstrap_servers=servers, group_id="g", auto_offset_reset="earliest"
+    )
+    seen: list[bytes] = []
+    deadline = time.monotonic() + PATIENCE
+    while len(seen) < len(VALUES):
+        if time.monotonic() > deadline:
+            raise SystemExit(f"{len(seen)} records of {len(VALUES)} within {PATIENCE} s")
+        for records in consumer.poll(timeout_ms=100).values():
+            seen.extend(record.value for record in records)
+    if sorted(seen) != sorted(VALUES):
+        raise SystemExit(f"other records than were produced: {sorted(seen)}")
+    consumer.commit()
+    consumer.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
