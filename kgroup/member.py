@@ -69,11 +69,6 @@ class Member:
         self._short_lives = self._new_backoff()
         self._reason = _FIRST
 
-    @property
-    def member_id(self) -> str:
-        """The id that the coordinator gave, or an empty one."""
-        return self._member_id
-
     async def own_a_generation(
         self,
         offer: Callable[[Handover], None],

@@ -143,7 +143,7 @@ class Bench:
     committed: list[dict[TopicPartition, int]] = attrs.field(factory=list)
     refused: list[tuple[dict[TopicPartition, int], str, bool]] = attrs.field(factory=list)
     ends: list[End] = attrs.field(factory=list)
-    request_timeout: float = 10.0
+    commit_timeout: float = 10.0
     session_timeout: float = 30.0
     floors: Floors = attrs.field(init=False)
     lease: Lease = attrs.field(init=False)
@@ -167,7 +167,7 @@ class Bench:
             floors=self.floors,
             clock=TrioClock(),
             backoff=backoff,
-            request_timeout=self.request_timeout,
+            commit_timeout=self.commit_timeout,
             report=self.report,
             committed=lambda offsets: self.committed.append(dict(offsets)),
             refused=lambda offsets, why, stale: self.refused.append((dict(offsets), why, stale)),

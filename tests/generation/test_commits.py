@@ -137,6 +137,33 @@ async def test_waiters_behind_a_stuck_commit_give_up_at_the_deadline(
         assert trio.current_time() < 12
 
 
+async def test_a_cancelled_waiter_s_own_deadline(autojump_clock: MockClock) -> None:
+    """Should it come before the request's own, the outcome is unknown to it."""
+    bench = Bench()
+    bench.coordinator.replies = [for_a_second, trio.sleep_forever]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.commit_first)
+        await trio.sleep(0.1)
+
+        async def carries() -> None:
+            with pytest.raises(CommitUnknownError):
+                await bench.commit(p0=2)
+
+        async def hurry() -> None:
+            await trio.sleep(3)
+            waiting = max(bench.committer._scopes, key=lambda scope: scope.deadline)
+            waiting.deadline = trio.current_time()
+
+        nursery.start_soon(carries)
+        nursery.start_soon(hurry)
+        await trio.sleep(0.1)
+        with trio.CancelScope() as scope:
+            nursery.start_soon(cancel_later, scope, 2.0)
+            with pytest.raises(CommitUnknownError, match="t-1 at 2"):
+                await bench.commit(p1=2)
+        assert trio.current_time() < 4
+
+
 async def cancel_later(scope: trio.CancelScope, seconds: float) -> None:
     """Cancel a scope after a while."""
     await trio.sleep(seconds)
@@ -192,7 +219,7 @@ async def test_offsets_go_to_the_producer_under_the_generation_s_id() -> None:
 async def test_a_producer_that_does_not_answer_is_no_success() -> None:
     """Committing the transaction after it could lose the offsets: the outcome is unknown."""
     answered = trio.Event()
-    bench = Bench(request_timeout=0.05)
+    bench = Bench(commit_timeout=0.05)
     producer = FakeProducer(answer=lambda: trio.from_thread.run(answered.wait))
     with pytest.raises(CommitUnknownError, match=r"t-0 .*abort the transaction"):
         await transact(bench, producer, p0=1)
@@ -299,7 +326,7 @@ class Calls:
     """Callers, what each was told, and what the coordinator did, request by request."""
 
     def __init__(self, replies: Sequence[Any]) -> None:
-        self.bench = Bench(request_timeout=60.0, session_timeout=3600.0)
+        self.bench = Bench(commit_timeout=60.0, session_timeout=3600.0)
         self.requests: list[tuple[dict[TopicPartition, int], dict[TopicPartition, int]]] = []
         self.outcomes: list[tuple[dict[TopicPartition, int], Any]] = []
         self._replies = list(replies)

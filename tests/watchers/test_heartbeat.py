@@ -230,3 +230,18 @@ async def test_a_process_that_slept_past_its_lease_asks_once(
         end = await it.beats.until_rebalance()
     assert end.cause is (Cause.REBALANCE if known else Cause.COORDINATOR_LOST)
     assert it.blocked == pytest.approx([100])
+
+
+async def test_a_process_that_stands_still_while_it_asks(autojump_clock: MockClock) -> None:
+    """A failure that is seen only past the lease ends it, with the failure."""
+    clock = Jumping()
+    it = Beating(clock=clock)
+
+    async def stand_still() -> None:
+        clock.jumped += 100
+        raise LOST
+
+    it.coordinator.beats = [stand_still]
+    end = await it.beats.until_rebalance()
+    assert (end.cause, end.error) == (Cause.COORDINATOR_LOST, LOST)
+    assert end.detail.endswith("until the lease was over (gone)")
