@@ -45,7 +45,7 @@ class Setting:
         floors: nothing goes behind them.
         clock: the lease's clock.
         backoff: makes the waits between attempts.
-        request_timeout: seconds for one commit, with all its attempts.
+        commit_timeout: seconds for one commit, with all its attempts.
         report: is told of failures.
         committed: is told what was applied.
         refused: is told what was refused, why, and whether as stale.
@@ -58,7 +58,7 @@ class Setting:
     floors: Floors
     clock: Clock
     backoff: Callable[[], Backoff]
-    request_timeout: float
+    commit_timeout: float
     report: Report
     committed: Callable[[Mapping[TopicPartition, int]], None]
     refused: Callable[[Mapping[TopicPartition, int], str, bool], None]
@@ -220,9 +220,8 @@ def unknown_error(setting: Setting, offsets: Positions) -> CommitUnknownError:
     """The error of a commit whose answer never came."""
     listed = ", ".join(f"{name} at {position.offset}" for name, position in sorted(offsets.items()))
     return CommitUnknownError(
-        f"{setting.membership}: the commit of {listed} was sent and not answered within"
-        f" {setting.request_timeout:g} s; it may have been applied. Committing the same or later"
-        " offsets again is safe"
+        f"{setting.membership}: the commit of {listed} was sent and not answered in"
+        " time; it may have been applied. Committing the same or later offsets again is safe"
     )
 
 

@@ -167,7 +167,7 @@ class Committer:
                 self._scopes.remove(scope)
 
     def _deadline(self) -> float:
-        return min(trio.current_time() + self._setting.request_timeout, self._latest)
+        return min(trio.current_time() + self._setting.commit_timeout, self._latest)
 
     async def _send_waiting(self) -> None:
         """Send all that waits, as one request. Raises Cancelled only before it takes any."""

@@ -231,7 +231,7 @@ class Generation:
             CommitUnknownError: it was sent and not answered in time.
 
         Cancellation: raises Cancelled only if nothing was sent. A commit that was sent is waited
-            for, up to ``request_timeout`` and never past the drain's deadline.
+            for, up to ``commit_timeout`` and never past the drain's deadline.
 
         Source: KIP-394, KIP-447; Kafka's ``OffsetMetadataManager.validateOffsetCommit``.
         """
@@ -270,7 +270,7 @@ class Generation:
                 to retry or to abort.
 
         Cancellation: raises Cancelled only if the producer was not asked. The call is made in a
-            thread and waited for, up to ``request_timeout`` and never past the drain's deadline.
+            thread and waited for, up to ``commit_timeout`` and never past the drain's deadline.
 
         Source: KIP-447.
         """

@@ -347,6 +347,14 @@ class GroupConfig:
             " (rebalance_timeout + 5 s)."
         ),
     )
+    commit_timeout: float = attrs.field(
+        default=30.0,
+        validator=_seconds(),
+        metadata=_why(
+            "How long a commit goes on while its coordinator is away or moves, with all its"
+            " attempts; a restart of a broker is no failure of a handler. Never past the drain."
+        ),
+    )
     max_buffered_bytes: int = attrs.field(
         default=64 * 1024 * 1024,
         validator=_whole(1024, 2**41),

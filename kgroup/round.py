@@ -263,7 +263,7 @@ class Round:
                 floors=floors,
                 clock=self._environment.clock,
                 backoff=self._new_backoff,
-                request_timeout=config.request_timeout,
+                commit_timeout=config.commit_timeout,
                 report=self._reporter.failed,
                 committed=lambda offsets: self._reporter.tell(Committed, offsets=offsets),
                 refused=lambda offsets, reason, stale: self._reporter.tell(

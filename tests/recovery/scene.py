@@ -45,6 +45,7 @@ QUICK: Final[dict[str, object]] = {
     "session_timeout": 60.0,
     "rebalance_timeout": 10.0,
     "request_timeout": 4.0,
+    "commit_timeout": 4.0,
     "watch_partition_changes": False,
 }
 
