@@ -1,0 +1,230 @@
+"""A member between two generations: what it does before it joins again, and how it leaves."""
+
+from __future__ import annotations
+
+import random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from kgroup.clocks import TrioClock
+from kgroup.codes import Code
+from kgroup.environment import Environment
+from kgroup.errors import (
+    AuthorizationError,
+    ConnectionLostError,
+    FencedInstanceError,
+    LeaseExpiredError,
+    RequestTimeoutError,
+)
+from kgroup.events import BackingOff, CoordinatorFound, Event, Left, RequestFailed
+from kgroup.member import Member
+from kgroup.model import Cause, End
+from kgroup.recovery import Request, broker_error
+from kgroup.reporting import Reporter
+from tests.generation.test_streams import FakeSource
+from tests.nodes import Nodes
+from tests.test_cluster import coordinator_of
+from tests.test_coordinator import left
+
+LOST = ConnectionLostError("gone", sent=True)
+
+
+def refused(request: Request, code: Code) -> Exception:
+    """An error as the coordinator's client raises it."""
+    return broker_error(request, code)
+
+
+class Between:
+    """A member with an id, whose generation is over."""
+
+    def __init__(self, nursery: trio.Nursery, **settings: Any) -> None:
+        self.nodes = Nodes(nursery)
+        self.nodes.add("a:1", find_coordinator=coordinator_of)
+        self.coordinator = self.nodes.add("b:9", find_coordinator=coordinator_of, leave_group=left)
+        self.told: list[Event] = []
+        source: Any = FakeSource()
+        self.member = Member(
+            self.nodes.config(**settings),
+            Environment(
+                open_stream=self.nodes.open,
+                clock=TrioClock(),
+                random=random.Random(1),
+                record_source=lambda *_: source,
+            ),
+            Reporter("g", self.told.append),
+            source,
+            self,
+        )
+        self.member._member_id = "m-1"
+
+    async def recover(
+        self, end: End, *, failure: Any = None, handed_over: bool = True, lived: float = 100.0
+    ) -> float:
+        """After a generation that ended so; the seconds that it took."""
+        before = trio.current_time()
+        last: Any = SimpleNamespace(end=end, failure=failure, handed_over=handed_over, lived=lived)
+        await self.member.recover(last)
+        return trio.current_time() - before
+
+    def waits(self) -> list[float]:
+        """The waits that were told."""
+        return [event.seconds for event in self.told if isinstance(event, BackingOff)]
+
+    def found(self) -> int:
+        """How often the coordinator was found."""
+        return sum(isinstance(event, CoordinatorFound) for event in self.told)
+
+
+def lost(error: Exception | None) -> End:
+    """The end of a generation whose coordinator was away."""
+    return End(Cause.COORDINATOR_LOST, "away", error)
+
+
+#: An end, whether the coordinator is looked for, and whether the id is kept.
+ENDS = [
+    (End(Cause.REBALANCE), False, True),
+    (End(Cause.PARTITIONS_CHANGED), False, True),
+    (End(Cause.CLOSED), False, True),
+    (End(Cause.MEMBERSHIP_LOST, "", LeaseExpiredError("late")), False, True),
+    (lost(None), True, True),
+    (lost(LOST), True, True),
+    (lost(RequestTimeoutError("silent")), True, True),
+    (
+        End(Cause.MEMBERSHIP_LOST, "", refused(Request.HEARTBEAT, Code.UNKNOWN_MEMBER_ID)),
+        False,
+        False,
+    ),
+    (
+        End(Cause.MEMBERSHIP_LOST, "", refused(Request.COMMIT, Code.ILLEGAL_GENERATION)),
+        False,
+        True,
+    ),
+]
+
+
+@pytest.mark.parametrize(("end", "finds", "keeps"), ENDS)
+async def test_after_each_end(
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+    end: End,
+    *,
+    finds: bool,
+    keeps: bool,
+) -> None:
+    """Once, it is not waited; the coordinator is looked for and the id kept as the table says."""
+    it = Between(nursery)
+    assert await it.recover(end) == 0
+    assert it.found() == int(finds)
+    assert bool(it.member._member_id) is keeps
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (refused(Request.HEARTBEAT, Code.FENCED_INSTANCE_ID), FencedInstanceError),
+        (refused(Request.FIND_COORDINATOR, Code.GROUP_AUTHORIZATION_FAILED), AuthorizationError),
+    ],
+)
+async def test_what_cannot_be_mended_is_raised(
+    nursery: trio.Nursery, autojump_clock: MockClock, error: Any, kind: type[Exception]
+) -> None:
+    """As it is, and it is not waited."""
+    it = Between(nursery)
+    with pytest.raises(kind) as caught:
+        await it.recover(End(Cause.FENCED, "", error))
+    assert caught.value is error
+    assert it.waits() == []
+
+
+async def test_a_failure_before_the_hand_over_is_its_request_s(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """Its row and not the heartbeat's: what is not understood starts over, and leaves first."""
+    it = Between(nursery)
+    error = refused(Request.SYNC, Code.UNKNOWN_SERVER_ERROR)
+    end = End(Cause.MEMBERSHIP_LOST, "", error)
+    assert await it.recover(end, failure=(Request.SYNC, error), handed_over=False) > 0
+    assert len(it.nodes.requests("leave_group")) == 1
+    assert it.member._member_id == ""
+
+
+async def test_losses_in_a_row_back_off_and_a_long_life_ends_the_row(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """The first is at once; a generation that lived is a success, a short one is none."""
+    it = Between(nursery)
+    end = End(Cause.MEMBERSHIP_LOST, "", refused(Request.HEARTBEAT, Code.ILLEGAL_GENERATION))
+    took = [await it.recover(end, lived=1.0) for _ in range(4)]
+    assert took[0] == 0
+    assert 0.08 <= took[1] <= 0.12
+    assert 0.16 <= took[2] <= 0.24
+    assert 0.32 <= took[3] <= 0.48
+    assert await it.recover(end, lived=100.0) == 0
+    assert await it.recover(end, lived=100.0, handed_over=False) > 0
+
+
+async def test_handlers_that_return_at_once_slow_down(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """Longer and longer, up to the most; a generation that lived longer than that ends it."""
+    it = Between(nursery)
+    end = End(Cause.TASK_RETURNED, "handle returned")
+    took = [await it.recover(end, lived=0.5) for _ in range(10)]
+    assert took[:6] == sorted(took[:6])
+    assert 0.08 <= took[0] <= 0.12
+    assert took[-1] == pytest.approx(5)
+    assert await it.recover(end, lived=5.1) == 0
+    assert await it.recover(end, lived=0.5) < 0.13
+    assert await it.recover(End(Cause.REBALANCE), lived=0.5) == 0
+    assert "handle returned, after a generation of 0.5 s" in str(it.told[-1])
+
+
+async def test_it_leaves_once(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    """It is told; without an id there is nothing to leave."""
+    it = Between(nursery)
+    await it.member.leave("closed")
+    await it.member.leave("closed")
+    (request,) = it.nodes.requests("leave_group")
+    assert request.members[0].member_id == "m-1"
+    assert [str(event) for event in it.told if isinstance(event, Left)] == ["group g: left: closed"]
+    await it.member.aclose()
+
+
+async def test_a_static_member_stays(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    """And says so."""
+    it = Between(nursery, group_instance_id="one")
+    await it.member.leave("closed")
+    (event,) = it.told
+    assert "gone without telling the coordinator: closed (a static member stays)" in str(event)
+    assert it.nodes.requests("leave_group") == []
+
+
+async def test_a_leave_that_is_refused_is_told_and_over(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """The session ends by itself; closing does not fail because of it."""
+    it = Between(nursery)
+    it.coordinator.answers["leave_group"] = lambda frame: left(frame, member_code=25)
+    await it.member.leave("closed")
+    assert [type(event) for event in it.told] == [RequestFailed, Left]
+    assert "UNKNOWN_MEMBER_ID" in str(it.told[-1])
+    assert it.member._member_id == ""
+    await it.member.aclose()
+
+
+async def test_a_leave_that_is_cut_off_is_told_too(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """By the deadline of closing."""
+    it = Between(nursery)
+    it.coordinator.up = False
+    with trio.move_on_after(5) as scope:
+        await it.member.leave("closed")
+    assert scope.cancelled_caught
+    assert isinstance(it.told[-1], Left)
+    assert not it.told[-1].told
+    assert it.member._member_id == ""
