@@ -1,0 +1,27 @@
+"""What a group says of itself in each of its states."""
+
+from __future__ import annotations
+
+import trio
+from trio.testing import MockClock
+
+from tests.group.world import world
+
+
+async def test_a_group_in_words(autojump_clock: MockClock) -> None:
+    """Its id, and whether it is entered, joins, owns a generation, closes or has closed."""
+    async with world() as here:
+        group = here.group()
+        assert repr(group) == "<ConsumerGroup 'group', not entered>"
+        async with group:
+            assert repr(group) == "<ConsumerGroup 'group', joining>"
+            generation = await group.next()
+            assert repr(group) == "<ConsumerGroup 'group', 'running'>"
+            generation.start_soon(trio.sleep, 5)
+            generation.start_soon(trio.sleep, 1)
+            await generation.ending.wait()
+            assert repr(group) == "<ConsumerGroup 'group', 'draining'>"
+            group.shutdown()
+            assert repr(group) == "<ConsumerGroup 'group', closing>"
+        assert repr(group) == "<ConsumerGroup 'group', closed>"
+        assert group.config.group_id == "group"
