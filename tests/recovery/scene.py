@@ -149,7 +149,6 @@ async def _in_first_join(
     strike()
     await _next(group, outcome)
     if outcome.again is not None and outcome.again.assignment:
-        # A position that no leader told in time is looked for when it is first read.
         with trio.fail_after(300):
             await anext(outcome.again.records(), None)
 
@@ -224,12 +223,15 @@ _ACTS: Final[dict[Request, Act]] = {
     Request.METADATA: _in_first_join,
 }
 
+#: Leaders are asked again only as long as the hand-over waits for them.
+_OWN: Final[dict[Request, dict[str, object]]] = {Request.LIST_OFFSETS: {"request_timeout": 0.5}}
+
 
 async def play(request: Request, failure: Failure, times: int = 1, **settings: object) -> Outcome:
     """Let a request fail, and see what follows until the group is closed."""
     async with world() as here:
         await here.append(3)
-        scene = Scene(here, **{**QUICK, **settings})
+        scene = Scene(here, **{**QUICK, **_OWN.get(request, {}), **settings})
         outcome = Outcome(scene)
         with _caught(lambda error: setattr(outcome, "fatal", error)):
             async with scene.group() as group:
