@@ -83,8 +83,8 @@ class FakeCoordinator:
         reply = self.beats.pop(0) if self.beats else 0.0
         if isinstance(reply, Exception):
             raise reply
-        if isinstance(reply, float):
-            return reply
+        if isinstance(reply, int | float):
+            return float(reply)
         await reply()
         return 0.0
 
