@@ -217,8 +217,8 @@ class Lifecycle:
 
     def _finish_life(self) -> None:
         self._life.finish()
-        if self.why is not None:
-            self._hooks.lost(self.why)
+        assert self.why is not None  # nothing ends without a cause
+        self._hooks.lost(self.why)
         self._cancel_bodies()
 
     def _finish(self) -> None:

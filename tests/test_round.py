@@ -10,6 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from kgroup.clocks import TrioClock
+from kgroup.errors import GroupClosedError
 from kgroup.events import (
     Assigned,
     Event,
@@ -133,6 +134,26 @@ async def test_a_generation_that_ends_on_the_way_is_not_handed_over(
     assert [event.epoch for event in here.told(GenerationStarted)] == [2]
     ended = here.told(GenerationEnded)
     assert [event.end.cause for event in ended] == [Cause.REBALANCE, Cause.CLOSED]
+
+
+async def test_closed_by_who_hears_of_it_it_is_not_handed_over(autojump_clock: MockClock) -> None:
+    """A handler of events may close the group at any event, also just before the hand-over."""
+    async with world() as here:
+        told: list[Event] = []
+
+        def hear(event: Event) -> None:
+            told.append(event)
+            if isinstance(event, Assigned):
+                group.shutdown("seen enough")
+
+        group = ConsumerGroup(
+            here.config(), environment=memory_environment(here.broker), on_event=hear
+        )
+        async with group:
+            with pytest.raises(GroupClosedError, match="seen enough"):
+                await group.next()
+        assert not any(isinstance(event, GenerationStarted) for event in told)
+        assert len(here.asked("leave_group")) == 1
 
 
 async def test_heartbeats_begin_with_the_join_s_answer(autojump_clock: MockClock) -> None:

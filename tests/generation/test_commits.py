@@ -137,6 +137,26 @@ async def test_waiters_behind_a_stuck_commit_give_up_at_the_deadline(
         assert trio.current_time() < 12
 
 
+async def test_those_who_wait_when_it_ends_are_stale(autojump_clock: MockClock) -> None:
+    """What was not sent is refused with the end; what was sent has its own outcome."""
+    bench = Bench()
+    bench.coordinator.replies = [for_a_second]
+
+    async def waits() -> None:
+        with pytest.raises(StaleGenerationError, match="forgotten") as caught:
+            await bench.commit(p0=1)
+        assert caught.value.end is OVER
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.commit_first)
+        await trio.sleep(0.1)
+        nursery.start_soon(waits)
+        await trio.sleep(0.1)
+        bench.committer.stop(OVER)
+    assert bench.coordinator.commits == [at(p2=1)]
+    assert [(offsets, stale) for offsets, _, stale in bench.refused] == [({P0: 1}, True)]
+
+
 async def test_a_cancelled_waiter_s_own_deadline(autojump_clock: MockClock) -> None:
     """Should it come before the request's own, the outcome is unknown to it."""
     bench = Bench()

@@ -20,6 +20,7 @@ from kgroup.generation.states import State
 from kgroup.generation.transactions import group_metadata
 from kgroup.model import Assignment, Cause, End, TopicPartition
 from tests.generation.bench import MEMBERSHIP, P0, P1, P2, Bench, at
+from tests.generation.test_commits import FakeProducer
 from tests.generation.test_streams import Around, FakeSource
 
 LOSS = End(Cause.MEMBERSHIP_LOST, "forgotten")
@@ -201,6 +202,15 @@ async def test_a_transaction_s_offsets_are_checked_as_a_commit_s(
         await one.commit_in_transaction(producer, {P2: 1})
     with pytest.raises(OffsetBehindFloorError):
         await one.commit_in_transaction(producer, {P0: 4})
+
+
+async def test_a_transaction_s_offsets_go_to_the_producer() -> None:
+    """The floor stays, because the transaction may yet be aborted."""
+    made = Made()
+    producer = FakeProducer()
+    await made.generation.commit_in_transaction(producer, {P0: 9})  # type: ignore[arg-type]
+    assert [[it.offset for it in positions] for positions, *_ in producer.given] == [[9]]
+    assert made.bench.floors[P0] == 5
 
 
 async def test_a_block_of_the_body(autojump_clock: MockClock) -> None:

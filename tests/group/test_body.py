@@ -1,0 +1,81 @@
+"""A body that fails in a nursery of its own, or asks on while the group is failing."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from kgroup.events import GenerationDraining
+from kgroup.generation.generation import Generation
+from tests.group.world import P0, world
+
+
+async def fail() -> None:
+    """Fail after a second."""
+    await trio.sleep(1)
+    raise ValueError("of a task")
+
+
+async def test_a_nursery_of_the_body_that_fails_drains_first(autojump_clock: MockClock) -> None:
+    """Its exception group comes out as it is, after what was in hand was committed."""
+    committed = []
+
+    async def slow(generation: Generation) -> None:
+        await generation.ending.wait()
+        await trio.sleep(3)
+        await generation.commit({P0: 2})
+        committed.append(2)
+
+    async with world() as here:
+        with pytest.raises(ExceptionGroup) as caught:
+            async with here.group() as group:
+                generation = await group.next()
+                generation.start_soon(slow, generation)
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(fail)
+        assert [str(error) for error in caught.value.exceptions] == ["of a task"]
+        assert committed == [2]
+        assert len(here.told(GenerationDraining)) == 1
+
+
+async def test_a_nursery_of_the_body_that_is_cancelled_from_outside_does_not_drain(
+    autojump_clock: MockClock,
+) -> None:
+    """A cancellation among other exceptions is one: it waits for nothing, and leaves."""
+
+    async def cleanup_fails() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise ValueError("while it was cancelled")
+
+    async with world() as here:
+        with pytest.raises(ExceptionGroup) as caught, trio.move_on_after(5):
+            async with here.group() as group:
+                generation = await group.next()
+                generation.start_soon(trio.sleep_forever)
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(cleanup_fails)
+                    await trio.sleep_forever()
+        assert caught.value.subgroup(ValueError) is not None
+        assert here.told(GenerationDraining) == []
+        assert len(here.asked("leave_group")) == 1
+
+
+async def test_asking_on_while_it_fails_and_closes(autojump_clock: MockClock) -> None:
+    """The block raises what its task raised; what comes after next() in the body does not run."""
+    reached = []
+    async with world() as here:
+        with pytest.raises(ExceptionGroup) as caught:
+            async with here.group() as group:
+                generation = await group.next()
+                here.broker.slow(2.0, "leave_group")
+                generation.start_soon(fail)
+                await generation.wait_ended()
+                await trio.sleep(1)
+                group.shutdown()
+                await group.next()
+                reached.append(1)
+        assert [str(error) for error in caught.value.exceptions] == ["of a task"]
+    assert reached == []
