@@ -200,7 +200,7 @@ class Attempt:
         end = setting.end(End(move.cause or Cause.MEMBERSHIP_LOST, str(error), error))
         # An earlier attempt that was never answered may have been applied before.
         self._failure = (
-            unknown_error(setting, self._open)
+            unknown_error(setting, self._open, end)
             if self._unanswered
             else stale_error(setting.membership, end, f"the coordinator refused it ({error.name})")
         )
@@ -216,12 +216,18 @@ def stale_error(membership: Membership, end: End, reason: str) -> StaleGeneratio
     )
 
 
-def unknown_error(setting: Setting, offsets: Positions) -> CommitUnknownError:
+def unknown_error(
+    setting: Setting, offsets: Positions, end: End | None = None
+) -> CommitUnknownError:
     """The error of a commit whose answer never came."""
     listed = ", ".join(f"{name} at {position.offset}" for name, position in sorted(offsets.items()))
+    advice = "Committing the same or later offsets again is safe"
+    if end is not None:
+        advice = f"The generation has ended since ({end}); go on with the next one"
     return CommitUnknownError(
         f"{setting.membership}: the commit of {listed} was sent and not answered in"
-        " time; it may have been applied. Committing the same or later offsets again is safe"
+        f" time; it may have been applied. {advice}",
+        end,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from kgroup.errors import LeaseExpiredError, StaleGenerationError
+from kgroup.errors import CommitUnknownError, LeaseExpiredError, StaleGenerationError
 from kgroup.model import End
 
 E = TypeVar("E", bound=BaseException)
@@ -23,7 +23,9 @@ def without_own_passing(error: E, end: End | None) -> E | None:
 
     def is_own_passing(one: BaseException) -> bool:
         return isinstance(one, LeaseExpiredError) or (
-            isinstance(one, StaleGenerationError) and end is not None and one.end is end
+            isinstance(one, StaleGenerationError | CommitUnknownError)
+            and end is not None
+            and one.end is end
         )
 
     if isinstance(error, BaseExceptionGroup):

@@ -105,7 +105,15 @@ class CommitFailedError(KgroupError):
 
 @final
 class CommitUnknownError(KgroupError):
-    """A commit was sent and its answer never came: it may or may not have been applied."""
+    """A commit was sent and its answer never came: it may or may not have been applied.
+
+    Attributes:
+        end: the end of the generation, where it passed before the outcome was known.
+    """
+
+    def __init__(self, message: str, end: End | None = None) -> None:
+        super().__init__(message)
+        self.end = end
 
 
 # The broker answered with an error.
