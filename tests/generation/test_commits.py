@@ -137,6 +137,21 @@ async def test_waiters_behind_a_stuck_commit_give_up_at_the_deadline(
         assert trio.current_time() < 12
 
 
+async def test_past_the_lease_all_who_wait_are_told_so(autojump_clock: MockClock) -> None:
+    """Nothing is sent; a heartbeat that comes in time lets the others go."""
+    bench = Bench()
+    await trio.sleep(31)
+    with pytest.raises(LeaseExpiredError, match="the lease has ended .* was not sent"):
+        await bench.commit(p0=1)
+    assert bench.coordinator.commits == []
+    assert [stale for _, _, stale in bench.refused] == [True]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.commit_first)
+        await trio.sleep(1)
+        bench.lease.confirm(trio.current_time())
+    assert bench.coordinator.commits == [at(p2=1)]
+
+
 async def test_those_who_wait_when_it_ends_are_stale(autojump_clock: MockClock) -> None:
     """What was not sent is refused with the end; what was sent has its own outcome."""
     bench = Bench()

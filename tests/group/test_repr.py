@@ -23,5 +23,6 @@ async def test_a_group_in_words(autojump_clock: MockClock) -> None:
             assert repr(group) == "<ConsumerGroup 'group', 'draining'>"
             group.shutdown()
             assert repr(group) == "<ConsumerGroup 'group', closing>"
+        await group.wait_closed()
         assert repr(group) == "<ConsumerGroup 'group', closed>"
         assert group.config.group_id == "group"
