@@ -130,7 +130,6 @@ class Attempt:
             nonlocal sent
             sent = True
 
-        self._passing = {}
         try:
             codes = await setting.coordinator.commit(setting.membership, self._open, sending)
         except trio.Cancelled:

@@ -95,6 +95,18 @@ async def test_time_up_while_it_passes(autojump_clock: MockClock) -> None:
     assert made.outcome(at(p1=2)) is None
 
 
+async def test_time_up_after_a_last_answer(autojump_clock: MockClock) -> None:
+    """What the coordinator said last counts, also where it could not be reached afterwards."""
+    bench = Bench()
+    bench.coordinator.replies = [{P0: Code.REBALANCE_IN_PROGRESS}, *[NOT_SENT] * 100]
+    made = attempt(bench, at(p0=1))
+    with trio.move_on_after(3):
+        await made.run()
+    error = made.outcome(at(p0=1))
+    assert isinstance(error, CommitFailedError)
+    assert error.partitions[P0].name == "REBALANCE_IN_PROGRESS"
+
+
 async def test_time_up_before_anything_was_sent(autojump_clock: MockClock) -> None:
     """It says that nothing was, and not that the outcome is unknown."""
     bench = Bench()
