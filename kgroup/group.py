@@ -241,7 +241,11 @@ class ConsumerGroup:
                 body_error = error
             self._inside = False
             self.release()
-            self.shutdown("the block was left" if body_error is None else f"{body_error!r}")
+            self.shutdown(
+                "the block was left"
+                if body_error is None
+                else f"the block was left by {type(body_error).__name__}"
+            )
         if self._errors:
             errors = [*self._errors, *([body_error] if body_error is not None else [])]
             raise BaseExceptionGroup(f"tasks of group {self._config.group_id!r} failed", errors)
@@ -302,7 +306,8 @@ class ConsumerGroup:
             "the program was cancelled" if self._fatal is None else str(self._fatal)
         )
         if self._errors:
-            reason = f"a task raised {self._errors[0]!r}"
+            # Not its text: the reason goes to the broker, and into its log.
+            reason = f"a task raised {type(self._errors[0]).__name__}"
         with trio.CancelScope(
             shield=True, deadline=trio.current_time() + self._config.close_timeout
         ):
