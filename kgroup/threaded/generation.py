@@ -212,7 +212,7 @@ class Generation:
 
         Raises:
             NotOwnedError: the partition is not of this generation.
-            ValueError: the offset is negative.
+            ValueError: the offset is not from 0 to 2**63-1.
             StaleGenerationError: the group was closed.
         """
         self._do(partial(self._seek, partition, offset))
@@ -252,6 +252,7 @@ class Generation:
             StaleGenerationError: the generation has ended or the coordinator refused it; abort
                 the transaction.
             NotOwnedError, OffsetBehindFloorError: as in `commit`; nothing was sent.
+            CommitUnknownError: the producer did not answer in time; abort the transaction.
             confluent_kafka.KafkaException: the producer's own failure; its error says whether
                 to retry or to abort.
 
