@@ -229,26 +229,31 @@ class ConsumerGroup:
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[None]:
         body_error: BaseException | None = None
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._manage)
-            try:
-                with self._body:
-                    yield
-            except BaseException as error:
-                if _cuts_off(error):
-                    raise
-                # Kept until the generation has drained and the member has left.
-                body_error = error
-            self._inside = False
-            self.release()
-            self.shutdown(
-                "the block was left"
-                if body_error is None
-                else f"the block was left by {type(body_error).__name__}"
-            )
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._manage)
+                try:
+                    with self._body:
+                        yield
+                except BaseException as error:
+                    if _cuts_off(error):
+                        raise
+                    # Kept until the generation has drained and the member has left.
+                    body_error = error
+                self._inside = False
+                self.release()
+                self.shutdown(
+                    "the block was left"
+                    if body_error is None
+                    else f"the block was left by {type(body_error).__name__}"
+                )
+        except BaseException as error:
+            # A cancellation from outside takes the place of no task's exception.
+            if not self._errors:
+                raise
+            raise self._failed([*self._errors, error]) from None
         if self._errors:
-            errors = [*self._errors, *([body_error] if body_error is not None else [])]
-            raise BaseExceptionGroup(f"tasks of group {self._config.group_id!r} failed", errors)
+            raise self._failed([*self._errors, *([body_error] if body_error is not None else [])])
         if body_error is not None:
             raise body_error
         if self._fatal is not None and not self._fatal_told:
@@ -263,7 +268,12 @@ class ConsumerGroup:
                 try:
                     await self._run(member)
                 finally:
-                    await self._leave(member)
+                    if self._life is not None:  # cancelled from outside, in a generation
+                        self._errors = list(self._life.errors)
+                    try:
+                        await self._leave(member)
+                    finally:
+                        await member.aclose()
         finally:
             if self._errors:
                 self._body.cancel()
@@ -312,7 +322,6 @@ class ConsumerGroup:
             shield=True, deadline=trio.current_time() + self._config.close_timeout
         ):
             await member.leave(reason)
-        await member.aclose()
 
     def _joined(self, life: Lifecycle) -> None:
         # From here on the generation ends by its own drain and not by this scope.
@@ -342,6 +351,9 @@ class ConsumerGroup:
                 f"group {self._config.group_id!r} is closed: {self._closing or 'it has ended'}"
             )
         return None
+
+    def _failed(self, errors: list[BaseException]) -> BaseExceptionGroup[BaseException]:
+        return BaseExceptionGroup(f"tasks of group {self._config.group_id!r} failed", errors)
 
     def _fail(self, error: Exception) -> None:
         self._fatal = error
