@@ -6,7 +6,7 @@ Says what came of it for any part of the offsets. What may be sent, and when, is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, final
 
 import attrs
@@ -50,6 +50,7 @@ class Setting:
         committed: is told what was applied.
         refused: is told what was refused, why, and whether as stale.
         end: ends the generation; returns the end that was recorded, which may be an earlier one.
+        why: the generation's recorded end, if it has one.
     """
 
     membership: Membership
@@ -63,6 +64,7 @@ class Setting:
     committed: Callable[[Mapping[TopicPartition, int]], None]
     refused: Callable[[Mapping[TopicPartition, int], str, bool], None]
     end: Callable[[End], End]
+    why: Callable[[], End | None]
 
 
 @final
@@ -74,15 +76,22 @@ class Attempt:
     """
 
     def __init__(
-        self, setting: Setting, offsets: Positions, moves: Mapping[TopicPartition, int]
+        self,
+        setting: Setting,
+        offsets: Positions,
+        moves: Mapping[TopicPartition, int],
+        lease_confirmed: Callable[[], Awaitable[None]],
     ) -> None:
         self._setting = setting
+        self._lease_confirmed = lease_confirmed
         self._moves = moves
         self._open = dict(offsets)
         self._refused: dict[TopicPartition, BrokerError] = {}
         self._passing: dict[TopicPartition, BrokerError] = {}
         self._failure: Exception | None = None
         self._unanswered = False
+        self._stopped: StaleGenerationError | None = None
+        self._between = trio.CancelScope()
 
     async def run(self) -> None:
         """Send until nothing is open, or nothing can be done for what is."""
@@ -93,10 +102,22 @@ class Attempt:
             if move is None:
                 continue
             failures += 1
-            if must_wait(move, failures):
-                await trio.sleep(backoff.next())
-            if move.find:
-                await self._find(backoff)
+            if self._stopped is None:
+                with trio.CancelScope() as self._between:
+                    await self._recover(move, failures, backoff)
+            if self._stopped is not None:
+                self.cut_off(self._stopped)
+
+    def stop(self, error: StaleGenerationError) -> None:
+        """Send nothing again; an answer that is awaited still counts."""
+        self._stopped = error
+        self._between.cancel()
+
+    def cut_off(self, error: StaleGenerationError) -> None:
+        """The generation has passed: this is the outcome of what is still open."""
+        if self._open and self._failure is None:
+            self._setting.refused(numbers(self._open), str(error), True)
+            self._give_up(error)
 
     def outcome(self, offsets: Positions) -> Exception | None:
         """What came of one caller's offsets: the error to raise, or None where all are in."""
@@ -143,6 +164,14 @@ class Attempt:
             return None
         return self._answered(codes, sent_at)
 
+    async def _recover(self, move: Move, failures: int, backoff: Backoff) -> None:
+        """Do what the move asks for, and let nothing be sent again past the lease."""
+        if must_wait(move, failures):
+            await trio.sleep(backoff.next())
+        if move.find:
+            await self._find(backoff)
+        await self._lease_confirmed()
+
     async def _find(self, backoff: Backoff) -> None:
         try:
             await find_coordinator(self._setting.coordinator.find, backoff, self._setting.report)
@@ -151,8 +180,10 @@ class Attempt:
 
     def _give_up(self, error: Exception) -> None:
         """Send no more; what was sent before and never answered stays unknown."""
-        self._failure = unknown_error(self._setting, self._open) if self._unanswered else error
+        self._failure = error
         if self._unanswered:
+            end = error.end if isinstance(error, StaleGenerationError) else None
+            self._failure = unknown_error(self._setting, self._open, end)
             self._failure.__cause__ = error
 
     def _failed(self, error: BrokerError | TransportError) -> Move | None:

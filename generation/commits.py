@@ -66,6 +66,7 @@ class Committer:
         self._over: End | None = None
         self._latest = float("inf")
         self._scopes: set[trio.CancelScope] = set()
+        self._attempt: Attempt | None = None
 
     def bound(self, deadline: float) -> None:
         """From now on no commit outlasts this time of trio's clock."""
@@ -76,12 +77,19 @@ class Committer:
     def stop(self, end: End) -> None:
         """The generation has ended: what has not been sent is refused."""
         self._over = end
+        if self._attempt is not None:
+            self._attempt.stop(self._stale(end))
         self.wake()
 
     def wake(self) -> None:
         """The lease was confirmed, or the generation is over: look again."""
         self._changed.set()
         self._changed = trio.Event()
+
+    async def lease_confirmed(self) -> None:
+        """Wait until the lease is valid, or the generation is over."""
+        while self._setting.lease.left <= 0 and self._over is None:
+            await self._changed.wait()
 
     async def commit(self, offsets: Positions) -> None:
         """Send these offsets, which were checked, and wait for their outcome."""
@@ -154,7 +162,7 @@ class Committer:
         with self._shielded():
             await entry.done.wait()
         if not entry.done.is_set():
-            entry.error = unknown_error(self._setting, entry.offsets)
+            entry.error = unknown_error(self._setting, entry.offsets, self._passed())
 
     @contextmanager
     def _shielded(self) -> Iterator[trio.CancelScope]:
@@ -193,9 +201,14 @@ class Committer:
     async def _lease_is_over(self) -> bool:
         """Wait for a heartbeat to confirm membership; True if none did in time."""
         with trio.move_on_at(self._deadline()):
-            while self._setting.lease.left <= 0 and self._over is None:
-                await self._changed.wait()
+            await self.lease_confirmed()
         return self._setting.lease.left <= 0
+
+    def _passed(self) -> End | None:
+        """The generation's end, once none of its commits may be waited for any more."""
+        if self._over is None and trio.current_time() >= self._latest:
+            return self._setting.why()
+        return self._over
 
     def _stale(self, end: End) -> StaleGenerationError:
         return stale_error(self._setting.membership, end, f"the generation has ended ({end})")
@@ -207,9 +220,12 @@ class Committer:
 
     async def _send(self, entries: list[_Entry]) -> None:
         merged, moves = self._merge(entries)
-        attempt = Attempt(self._setting, merged, moves)
+        self._attempt = attempt = Attempt(self._setting, merged, moves, self.lease_confirmed)
         with self._shielded():
             await attempt.run()
+        self._attempt = None
+        if (end := self._passed()) is not None:
+            attempt.cut_off(self._stale(end))
         for entry in entries:
             entry.error = entry.error or attempt.outcome(entry.offsets)
 

@@ -270,6 +270,7 @@ class Round:
                     CommitRefused, offsets=offsets, reason=reason, stale=stale
                 ),
                 end=self.lifecycle.end,
+                why=lambda: self.lifecycle.why,
             )
         )
         self._committer = committer

@@ -172,6 +172,7 @@ class Bench:
             committed=lambda offsets: self.committed.append(dict(offsets)),
             refused=lambda offsets, why, stale: self.refused.append((dict(offsets), why, stale)),
             end=self.end,
+            why=lambda: self.ends[0] if self.ends else None,
         )
         self.committer = Committer(self.setting)
 

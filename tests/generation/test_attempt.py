@@ -33,7 +33,9 @@ NOT_SENT = ConnectionLostError("nobody listens")
 
 def attempt(bench: Bench, offsets: Mapping[Any, Any]) -> Attempt:
     """An attempt at these offsets."""
-    return Attempt(bench.setting, offsets, bench.floors.moves(offsets))
+    return Attempt(
+        bench.setting, offsets, bench.floors.moves(offsets), bench.committer.lease_confirmed
+    )
 
 
 async def test_all_applied(autojump_clock: MockClock) -> None:
