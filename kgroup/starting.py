@@ -25,6 +25,7 @@ from kgroup.reporting import Reporter
 EAGER: Final = 2.0
 """Seconds for which a hand-over waits for leaders to tell where their partitions begin."""
 
+_NEVER_MOVED: Final = 0
 _FROM_ZERO: Final = Start(
     0, Rule.EARLIEST, "no offset is committed and its leader does not answer, so from the beginning"
 )
@@ -89,20 +90,26 @@ class Starts:
     ) -> None:
         """Find positions for a stream that begins, or that met an offset that is not there.
 
+        A partition that the program sought, before or meanwhile, keeps the position it was given.
+
         Raises:
             NoOffsetError | OffsetOutOfRangeError: ``auto_offset_reset`` is ``error``.
             BrokerError: a leader refuses for good.
         """
         if error is not None:
-            starts: Mapping[TopicPartition, Start] = {
+            known = floors.moves([error.partition])
+            found: Mapping[TopicPartition, Start] = {
                 error.partition: await self._positions.out_of_range(error)
             }
         else:
-            wanted = self._unlocated.intersection(partitions)
+            known = dict.fromkeys(self._unlocated.intersection(partitions), _NEVER_MOVED)
+            wanted = {name for name in known if floors.moves([name])[name] == _NEVER_MOVED}
             if not wanted:
                 await trio.lowlevel.checkpoint()
                 return
-            starts = await self._positions.without_commit(wanted)
+            found = await self._positions.without_commit(wanted)
+        moved = floors.moves(found)
+        starts = {name: start for name, start in found.items() if moved[name] == known[name]}
         for name, start in starts.items():
             self._unlocated.discard(name)
             floors.move(name, start.offset)
