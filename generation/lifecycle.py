@@ -67,6 +67,7 @@ class Lifecycle:
         self.ended = trio.Event()
         self.errors: list[Exception] = []
         self.cut_short = False
+        self.was_held = False
 
     @property
     def state(self) -> State:
@@ -131,6 +132,7 @@ class Lifecycle:
     def hold_body(self) -> None:
         """The loop's body, this task, has the generation: what it does is work of it."""
         self._body = trio.lowlevel.current_task()
+        self.was_held = True
 
     def release_body(self) -> None:
         """The loop's body is done with the generation."""

@@ -261,7 +261,8 @@ class Member:
         await trio.sleep(seconds)
 
     def _over(self, last: Round) -> None:
-        self._previous = last.assignment
+        if last.lifecycle.was_held:
+            self._previous = last.assignment
         self._reporter.tell(GenerationEnded, end=last.end, cut_short=last.lifecycle.cut_short)
 
     def _new_backoff(self) -> Backoff:

@@ -169,7 +169,7 @@ class Assignment(Collection[TopicPartition]):
 
     Attributes:
         partitions: all of them.
-        previous: those that the member owned in the generation before.
+        previous: those of the generation that the program held before this one.
     """
 
     partitions: tuple[TopicPartition, ...] = attrs.field(converter=_in_order)

@@ -1,0 +1,135 @@
+"""Corners in which an exception, an offset or a partition could silently go missing."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from kgroup.errors import ConnectionLostError
+from kgroup.generation.generation import Generation
+from kgroup.model import Cause
+from tests.generation.bench import Bench
+from tests.group.world import P0, values, world
+
+
+async def test_a_task_s_exception_outlives_a_cancellation_from_outside(
+    autojump_clock: MockClock,
+) -> None:
+    """What a task raised surfaces also where the drain of its siblings is cut off."""
+    async with world() as here:
+
+        async def fails() -> None:
+            raise ValueError("of a task")
+
+        async def slow() -> None:
+            await trio.sleep(20)
+
+        with pytest.RaisesGroup(ValueError, flatten_subgroups=True):
+            with trio.move_on_after(5):
+                async with here.group(drain_timeout=10.0) as group:
+                    generation = await group.next()
+                    generation.start_soon(slow)
+                    generation.start_soon(fails)
+                    await trio.sleep_forever()
+
+
+async def test_a_commit_unanswered_until_the_drain_s_deadline_is_no_failure(
+    autojump_clock: MockClock,
+) -> None:
+    """Its outcome is lost with the generation, as a late refusal's is: the next one comes."""
+    async with world() as here:
+        await here.append(2)
+
+        async def handle(generation: Generation) -> None:
+            async for batch in generation.records():
+                await generation.commit({P0: batch.next_offset})
+
+        async def returns() -> None:
+            await trio.sleep(1)
+
+        slowed = here.broker.slow(100.0, api="offset_commit")
+        async with here.group(drain_timeout=3.0) as group:
+            first = await group.next()
+            first.start_soon(handle, first)
+            first.start_soon(returns)
+            second = await group.next()
+            slowed.cancel()
+            assert first.end is not None
+            assert first.end.cause is Cause.TASK_RETURNED
+            assert second.epoch > first.epoch
+
+
+async def test_a_commit_is_not_sent_again_past_the_lease(autojump_clock: MockClock) -> None:
+    """A coordinator away for longer than the lease gets no commit of the lost generation."""
+    async with world() as here:
+        await here.append(2)
+
+        async def handle(generation: Generation) -> None:
+            async for batch in generation.records():
+                await trio.sleep(1)
+                await generation.commit({P0: batch.next_offset})
+
+        async with here.group(session_timeout=6.0, commit_timeout=60.0) as group:
+            first = await group.next()
+            fault = here.broker.inject("offset_commit", 14, times=None)
+            here.broker.inject("heartbeat", 14, times=None)
+            first.start_soon(handle, first)
+            began = here.now
+            second = await group.next()
+            fault.cancel()
+            assert first.end is not None
+            assert first.end.cause is Cause.COORDINATOR_LOST
+            sent = [at for at, api, _ in here.requests if api == "offset_commit"]
+            assert sent
+            assert max(sent) <= began + 7
+            assert second.epoch > first.epoch
+
+
+async def test_a_seek_is_a_position(autojump_clock: MockClock) -> None:
+    """Where auto_offset_reset is ``error`` a seek before the first read makes up for a commit."""
+    async with world() as here:
+        await here.append(5)
+        async with here.group(auto_offset_reset="error") as group:
+            generation = await group.next()
+            generation.seek(P0, 2)
+            batch = await anext(generation.records(P0))
+            assert values(batch.messages) == [2, 3, 4]
+
+
+async def test_what_was_owned_before_is_what_the_program_held(autojump_clock: MockClock) -> None:
+    """A round that ends before its hand-over is no generation to compare an assignment with."""
+    async with world() as here:
+
+        async def returns() -> None:
+            await trio.sleep(1)
+
+        async with here.group() as group:
+            first = await group.next()
+            first.start_soon(returns)
+            await first.wait_ended()
+            here.broker.inject("sync_group", 27, times=1)
+            second = await group.next()
+            assert second.epoch == first.epoch + 2
+            assert second.assignment.kept == {P0}
+            assert not second.assignment.added
+
+
+async def test_a_commit_that_fails_for_a_while_waits_for_the_lease(
+    autojump_clock: MockClock,
+) -> None:
+    """Between its attempts too: it is sent again when a heartbeat has confirmed membership."""
+    bench = Bench(session_timeout=3.0, commit_timeout=60.0)
+
+    async def takes_long() -> None:
+        await trio.sleep(5)
+        raise ConnectionLostError("gone", sent=True)
+
+    bench.coordinator.replies = [takes_long]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(lambda: bench.commit(p0=1))
+        await trio.sleep(20)
+        assert len(bench.coordinator.commits) == 1
+        bench.lease.confirm(trio.current_time())
+    assert len(bench.coordinator.commits) == 2
+    assert bench.committed
