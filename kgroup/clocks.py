@@ -13,19 +13,27 @@ from typing import Final, final
 
 import trio
 
-_now: Final[Callable[[], float]] = (
-    partial(time.clock_gettime, time.CLOCK_BOOTTIME)
-    if hasattr(time, "CLOCK_BOOTTIME")
-    else time.monotonic
-)
+_COUNTS_SUSPENSION: Final = ("CLOCK_BOOTTIME", "CLOCK_MONOTONIC")
+"""The first that the system has: Linux's, and macOS's, where ``time.monotonic`` is another clock
+that stands still (``mach_absolute_time``)."""
+
+
+def _clock() -> Callable[[], float]:
+    for name in _COUNTS_SUSPENSION:
+        if hasattr(time, name):
+            return partial(time.clock_gettime, getattr(time, name))
+    # Windows: its monotonic clock goes on while the machine sleeps.
+    return time.monotonic
+
+
+_now: Final = _clock()
 
 
 @final
 class SuspendAwareClock:
     """The system's clock that counts the time a machine was suspended.
 
-    ``CLOCK_BOOTTIME`` on Linux; macOS's monotonic clock counts it too, and other systems have
-    only ``time.monotonic``.
+    ``CLOCK_BOOTTIME`` on Linux, ``CLOCK_MONOTONIC`` on macOS, ``time.monotonic`` on Windows.
     """
 
     def now(self) -> float:

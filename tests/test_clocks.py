@@ -40,11 +40,22 @@ def test_the_system_s_clock_counts_suspended_time(
     assert reload().SuspendAwareClock().now() == 1077
 
 
-def test_without_boot_time_it_is_the_monotonic_clock(
+def test_without_boot_time_it_is_the_kernel_s_monotonic_clock(
+    monkeypatch: pytest.MonkeyPatch, reload: Callable[[], ModuleType]
+) -> None:
+    """On macOS that one counts the time asleep, where ``time.monotonic`` does not."""
+    monkeypatch.delattr(time, "CLOCK_BOOTTIME", raising=False)
+    monkeypatch.setattr(time, "CLOCK_MONOTONIC", 55)
+    monkeypatch.setattr(time, "clock_gettime", lambda number: 1000.0 + number)
+    assert reload().SuspendAwareClock().now() == 1055
+
+
+def test_without_both_it_is_python_s_monotonic_clock(
     monkeypatch: pytest.MonkeyPatch, reload: Callable[[], ModuleType]
 ) -> None:
     """Elsewhere the lease is measured by what there is."""
     monkeypatch.delattr(time, "CLOCK_BOOTTIME", raising=False)
+    monkeypatch.delattr(time, "CLOCK_MONOTONIC", raising=False)
     clock = reload().SuspendAwareClock()
     before = time.monotonic()
     between = clock.now()

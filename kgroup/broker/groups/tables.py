@@ -183,7 +183,7 @@ SYNC_OVER: Final[Table] = (
 #: The coordinator gives the group up (``onUnloaded``).
 UNLOAD: Final[Table] = (Row(ANY, then=(do.refuse_all_parked, do.bury), to=DEAD),)
 
-#: Every table by the event that it is about, in the order of docs/coordinator.md.
+#: Every table by the event that it is about.
 TABLES: Final[Mapping[str, Table]] = {
     "JoinGroup": JOIN,
     "the join completes": rebalance.JOIN_COMPLETES,
