@@ -156,6 +156,8 @@ class Member:
         """Tell the coordinator that this member is gone, unless it is static or unknown.
 
         It waits for an answer as long as the scope around it allows, and never raises for one.
+
+        Cancellation: the coordinator may not know; the member id is kept, so that it can be told.
         """
         if not self._member_id or self._config.group_instance_id is not None:
             if self._member_id:
@@ -176,8 +178,8 @@ class Member:
             # The session ends by itself; it was reported as the table's IGNORE.
             reason = f"{reason} ({error})"
         finally:
-            self._member_id = ""
             self._reporter.tell(Left, reason=reason, told=told)
+        self._member_id = ""
 
     async def aclose(self) -> None:
         """Close every connection.

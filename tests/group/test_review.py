@@ -6,6 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from kgroup.codes import Code
 from kgroup.errors import ConnectionLostError
 from kgroup.generation.generation import Generation
 from kgroup.model import Cause
@@ -133,3 +134,23 @@ async def test_a_commit_that_fails_for_a_while_waits_for_the_lease(
         bench.lease.confirm(trio.current_time())
     assert len(bench.coordinator.commits) == 2
     assert bench.committed
+
+
+async def test_closing_during_a_leave_leaves_all_the_same(autojump_clock: MockClock) -> None:
+    """A member that was about to start over when the group closed is not left behind in it."""
+    async with world() as here:
+
+        async def returns() -> None:
+            await trio.lowlevel.checkpoint()
+
+        async with here.group() as group:
+            first = await group.next()
+            first.start_soon(returns)
+            await first.wait_ended()
+            here.broker.inject("join_group", Code.UNKNOWN_SERVER_ERROR)
+            here.broker.slow(2.0, api="leave_group", times=1)
+            with trio.move_on_after(1.5):
+                await group.next()
+            assert len(here.asked("leave_group")) == 1
+        (left,) = await here.broker.groups()
+        assert not left.members
