@@ -189,6 +189,9 @@ class Attempt:
     def _failed(self, error: BrokerError | TransportError) -> Move | None:
         move = decide(Request.COMMIT, error)
         self._setting.report(Request.COMMIT, error, move)
+        if self._stopped is not None and isinstance(error, TransportError):
+            self.cut_off(self._stopped)
+            return None
         if move.then is Then.RETRY:
             return move
         if self._unanswered:

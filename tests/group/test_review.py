@@ -154,3 +154,26 @@ async def test_closing_during_a_leave_leaves_all_the_same(autojump_clock: MockCl
             assert len(here.asked("leave_group")) == 1
         (left,) = await here.broker.groups()
         assert not left.members
+
+
+async def test_a_commit_unanswered_when_membership_is_lost_is_no_failure(
+    autojump_clock: MockClock,
+) -> None:
+    """The request times out after the generation has passed: the next one comes all the same."""
+    async with world() as here:
+        await here.append(2)
+
+        async def handle(generation: Generation) -> None:
+            async for batch in generation.records():
+                await generation.commit({P0: batch.next_offset})
+
+        async with here.group() as group:
+            first = await group.next()
+            here.broker.slow(100.0, api="offset_commit", times=1)
+            first.start_soon(handle, first)
+            await trio.sleep(1)
+            here.broker.inject("heartbeat", Code.UNKNOWN_MEMBER_ID)
+            second = await group.next()
+            assert first.end is not None
+            assert first.end.cause is Cause.MEMBERSHIP_LOST
+            assert second.epoch > first.epoch
