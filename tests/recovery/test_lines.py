@@ -1,0 +1,95 @@
+"""Which requests share a connection to the coordinator, and what does not wait for what."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from kgroup.errors import GroupClosedError
+from kgroup.generation.states import State
+from kgroup.group import ConsumerGroup
+from tests.group.world import P0, world
+from tests.recovery.scene import QUICK, Scene
+
+HELD_BACK = 20.0
+INTERVAL = 1.0
+
+
+async def test_a_slow_commit_delays_no_heartbeat(autojump_clock: MockClock) -> None:
+    """While a commit's answer is held back, heartbeats go out, each in its time, and are heard."""
+    async with world() as here:
+        scene = Scene(
+            here,
+            **{
+                **QUICK,
+                "heartbeat_interval": INTERVAL,
+                "session_timeout": HELD_BACK / 2,
+                "request_timeout": HELD_BACK + 5,
+                "commit_timeout": HELD_BACK + 5,
+            },
+        )
+        async with scene.group() as group:
+            generation = await group.next()
+            here.broker.slow(HELD_BACK, "offset_commit", times=1)
+            began = here.now
+            await generation.commit({P0: 1})
+            assert here.now - began == HELD_BACK
+            # A session passed twice: heartbeats that waited would have lost the membership.
+            assert generation.state is State.RUNNING
+            beats = [it.at for it in scene.lines.sent if it.api == "heartbeat" and it.at >= began]
+            gaps = [later - before for before, later in pairwise(beats)]
+            assert len(beats) >= HELD_BACK / INTERVAL - 1
+            assert max(gaps) <= 1.5 * INTERVAL
+        assert await here.committed() == {P0: 1}
+
+
+async def test_heartbeats_commits_and_the_leave_have_a_connection_each(
+    autojump_clock: MockClock,
+) -> None:
+    """Joins share one with heartbeats, commits with Sync; a leave has one of its own."""
+    async with world() as here:
+        scene = Scene(here, **QUICK)
+        async with scene.group() as group:
+            generation = await group.next()
+            await trio.sleep(group.config.heartbeat_interval * 2)
+            await generation.commit({P0: 1})
+        lines = {
+            api: {it.line for it in scene.lines.sent if it.api == api}
+            for api in ("join_group", "heartbeat", "sync_group", "offset_commit", "leave_group")
+        }
+        (leave,) = lines["leave_group"]
+        assert lines["join_group"] == lines["heartbeat"]
+        assert lines["sync_group"] == lines["offset_commit"]
+        assert len(lines["join_group"]) == len(lines["offset_commit"]) == 1
+        assert lines["join_group"] != lines["offset_commit"]
+        others = {it.api for it in scene.lines.sent if it.line == leave and it.api != "leave_group"}
+        assert others <= {"api_versions"}
+
+
+async def test_a_leave_passes_a_join_by(autojump_clock: MockClock) -> None:
+    """A member whose Join is held back leaves at once, on another connection than the Join's."""
+    async with world() as here:
+        scene = Scene(here, **QUICK)
+        async with scene.group() as group, trio.open_nursery() as nursery:
+            first = await group.next()
+            first.start_soon(trio.sleep, 10)
+            await first.ending.wait()
+            here.broker.slow(HELD_BACK, "join_group", times=1)
+            nursery.start_soon(_next_until_closed, group)
+            await trio.sleep(1)
+            closed = here.now
+            await group.aclose()
+            assert here.now - closed < 1
+        join = [it for it in scene.lines.sent if it.api == "join_group"][-1]
+        leave = scene.lines.sent[-1]
+        assert leave.api == "leave_group"
+        assert leave.at - join.at < HELD_BACK
+        assert leave.line != join.line
+
+
+async def _next_until_closed(group: ConsumerGroup) -> None:
+    with pytest.raises(GroupClosedError):
+        await group.next()
