@@ -88,13 +88,15 @@ class Lifecycle:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 nursery.start_soon(self._serve, opening, args)
-                await self.ending.wait()
-                if self.state is State.DRAINING:
-                    await self._drain()
+                try:
+                    await self.ending.wait()
+                    if self.state is State.DRAINING:
+                        await self._drain()
+                except BaseException:
+                    # At once: a task may yet wait for the answer of a commit, behind a shield.
+                    self.end(End(Cause.CANCELLED, "the scope around the group was cancelled"))
+                    raise
                 nursery.cancel_scope.cancel()
-        except BaseException:
-            self.end(End(Cause.CANCELLED, "the scope around the group was cancelled"))
-            raise
         finally:
             self._finish()
 

@@ -177,3 +177,30 @@ async def test_a_commit_unanswered_when_membership_is_lost_is_no_failure(
             assert first.end is not None
             assert first.end.cause is Cause.MEMBERSHIP_LOST
             assert second.epoch > first.epoch
+
+
+async def test_a_cancellation_from_outside_ends_the_generation_at_once(
+    autojump_clock: MockClock,
+) -> None:
+    """A commit that is waited for behind its shield is then its last, and its loss no failure."""
+    async with world() as here:
+        await here.append(2)
+        started = []
+
+        async def handle(generation: Generation) -> None:
+            async for batch in generation.records():
+                try:
+                    await generation.commit({P0: batch.next_offset})
+                finally:
+                    started.append(generation.start_soon(handle, generation))
+
+        here.broker.slow(100.0, api="offset_commit")
+        with trio.move_on_after(1):
+            async with here.group() as group:
+                generation = await group.next()
+                generation.start_soon(handle, generation)
+                await trio.sleep_forever()
+        assert generation.end is not None
+        assert generation.end.cause is Cause.CANCELLED
+        assert started == [False]
+        assert len(here.asked("offset_commit")) == 1
