@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import hypothesis
@@ -31,3 +32,9 @@ def pytest_configure() -> None:
             "The built wheel has no links and runs anywhere."
         )
         raise pytest.UsageError(msg)
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was collected to stay out of every later garbage collection."""
+    gc.collect()
+    gc.freeze()

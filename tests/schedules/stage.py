@@ -29,7 +29,7 @@ EVENTS: Final = ("join", "leave", "grow", "restart", "kill")
 """What happens in every schedule, each once and in an order of chance."""
 WORKERS: Final = 3
 PARTITIONS: Final = 6
-LINES: Final = 2400
+LINES: Final = 1440
 BEAT: Final = 0.1
 PORTION: Final = 24
 SECONDS_PER_LINE: Final = 0.004

@@ -67,7 +67,7 @@ async def test_a_schedule_on_the_embedded_broker(seed: int, tmp_path: Path) -> N
             broker.restart_coordinator, away=chance.uniform(0, 1), loading=chance.uniform(0, 0.5)
         )
         account = await played(
-            seed, broker.bootstrap_servers, tmp_path, session_timeout=4.0, restart=restart
+            seed, broker.bootstrap_servers, tmp_path, session_timeout=3.0, restart=restart
         )
     assert_right(account)
     assert account.after_loss == []
