@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import pytest
 import trio
 from trio.testing import MockClock
 
-from kgroup.errors import GroupClosedError
 from kgroup.generation.states import State
-from kgroup.group import ConsumerGroup
 from tests.group.world import P0, world
 from tests.recovery.scene import QUICK, Scene
 
@@ -67,29 +64,3 @@ async def test_heartbeats_commits_and_the_leave_have_a_connection_each(
         assert lines["join_group"] != lines["offset_commit"]
         others = {it.api for it in scene.lines.sent if it.line == leave and it.api != "leave_group"}
         assert others <= {"api_versions"}
-
-
-async def test_a_leave_passes_a_join_by(autojump_clock: MockClock) -> None:
-    """A member whose Join is held back leaves at once, on another connection than the Join's."""
-    async with world() as here:
-        scene = Scene(here, **QUICK)
-        async with scene.group() as group, trio.open_nursery() as nursery:
-            first = await group.next()
-            first.start_soon(trio.sleep, 10)
-            await first.ending.wait()
-            here.broker.slow(HELD_BACK, "join_group", times=1)
-            nursery.start_soon(_next_until_closed, group)
-            await trio.sleep(1)
-            closed = here.now
-            await group.aclose()
-            assert here.now - closed < 1
-        join = [it for it in scene.lines.sent if it.api == "join_group"][-1]
-        leave = scene.lines.sent[-1]
-        assert leave.api == "leave_group"
-        assert leave.at - join.at < HELD_BACK
-        assert leave.line != join.line
-
-
-async def _next_until_closed(group: ConsumerGroup) -> None:
-    with pytest.raises(GroupClosedError):
-        await group.next()
