@@ -344,8 +344,8 @@ class ConsumerGroup:
         if self._fatal is not None:
             self._fatal_told = True
             raise self._fatal
-        if self._errors and self._inside:
-            return None  # the block is being cancelled, and raises them
+        if self._errors and self._inside and not self._done.is_set():
+            return None  # the block will be cancelled, and raises them
         if self._closing is not None or self._done.is_set():
             raise GroupClosedError(
                 f"group {self._config.group_id!r} is closed: {self._closing or 'it has ended'}"

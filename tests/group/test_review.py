@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from kgroup.codes import Code
-from kgroup.errors import ConnectionLostError
+from kgroup.errors import ConnectionLostError, GroupClosedError
 from kgroup.generation.generation import Generation
 from kgroup.model import Cause
 from tests.generation.bench import Bench
@@ -204,3 +204,20 @@ async def test_a_cancellation_from_outside_ends_the_generation_at_once(
         assert generation.end.cause is Cause.CANCELLED
         assert started == [False]
         assert len(here.asked("offset_commit")) == 1
+
+
+async def test_next_behind_a_shield_is_told_when_a_task_raised(autojump_clock: MockClock) -> None:
+    """The block's cancellation cannot reach it; the group's end does."""
+    async with world() as here:
+
+        async def fails() -> None:
+            raise ValueError("of a task")
+
+        with pytest.RaisesGroup(ValueError):
+            async with here.group() as group:
+                generation = await group.next()
+                generation.start_soon(fails)
+                with trio.CancelScope(shield=True, deadline=trio.current_time() + 60):
+                    with pytest.raises(GroupClosedError):
+                        await group.next()
+                    assert here.now < 10
