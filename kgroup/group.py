@@ -340,7 +340,10 @@ class ConsumerGroup:
             self._holder = trio.lowlevel.current_task()
             ready.lifecycle.hold_body()
             self._reporter.tell(GenerationStarted)
-            return ready.generation
+            # Whoever was told may have closed the group.
+            if not ready.lifecycle.ending.is_set():
+                return ready.generation
+            self.release()
         if self._fatal is not None:
             self._fatal_told = True
             raise self._fatal

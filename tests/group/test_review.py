@@ -8,8 +8,11 @@ from trio.testing import MockClock
 
 from kgroup.codes import Code
 from kgroup.errors import ConnectionLostError, GroupClosedError
+from kgroup.events import Event, GenerationStarted
 from kgroup.generation.generation import Generation
+from kgroup.group import ConsumerGroup
 from kgroup.model import Cause
+from kgroup.testing.memory import memory_environment
 from tests.generation.bench import Bench
 from tests.group.world import P0, values, world
 
@@ -186,6 +189,7 @@ async def test_a_cancellation_from_outside_ends_the_generation_at_once(
     async with world() as here:
         await here.append(2)
         started = []
+        causes = []
 
         async def handle(generation: Generation) -> None:
             async for batch in generation.records():
@@ -193,6 +197,7 @@ async def test_a_cancellation_from_outside_ends_the_generation_at_once(
                     await generation.commit({P0: batch.next_offset})
                 finally:
                     started.append(generation.start_soon(handle, generation))
+                    causes.append(generation.end and generation.end.cause)
 
         here.broker.slow(100.0, api="offset_commit")
         with trio.move_on_after(1):
@@ -200,8 +205,7 @@ async def test_a_cancellation_from_outside_ends_the_generation_at_once(
                 generation = await group.next()
                 generation.start_soon(handle, generation)
                 await trio.sleep_forever()
-        assert generation.end is not None
-        assert generation.end.cause is Cause.CANCELLED
+        assert causes == [Cause.CANCELLED]
         assert started == [False]
         assert len(here.asked("offset_commit")) == 1
 
@@ -221,3 +225,21 @@ async def test_next_behind_a_shield_is_told_when_a_task_raised(autojump_clock: M
                     with pytest.raises(GroupClosedError):
                         await group.next()
                     assert here.now < 10
+
+
+async def test_a_group_closed_by_who_is_told_of_a_generation_hands_none_out(
+    autojump_clock: MockClock,
+) -> None:
+    """``shutdown()`` out of the event of the hand-over ends it before next() returns."""
+    async with world() as here:
+
+        def close(event: Event) -> None:
+            if isinstance(event, GenerationStarted):
+                group.shutdown()
+
+        group = ConsumerGroup(
+            here.config(), environment=memory_environment(here.broker), on_event=close
+        )
+        async with group:
+            with pytest.raises(GroupClosedError):
+                await group.next()
