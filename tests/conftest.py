@@ -15,7 +15,7 @@ __all__ = ["LINKS", "ROOT", "pytest_timeout_set_timer"]
 ROOT = Path(__file__).resolve().parent.parent
 LINKS = ("kgroup/generation", "kgroup/watchers")
 # Coverage and a busy machine make examples slow; the models that need more say so themselves.
-hypothesis.settings.register_profile("suite", max_examples=40, deadline=None)
+hypothesis.settings.register_profile("suite", max_examples=25, deadline=None)
 hypothesis.settings.load_profile("suite")
 BROKEN = [link for link in LINKS if (ROOT / link).is_file()]
 # From a checkout that is broken nothing of kgroup can be imported.
