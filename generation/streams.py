@@ -31,6 +31,7 @@ class Feed:
         locate: decides a position that no commit gave, or that does not exist; it may raise
             what the handler is to see.
         clock: measures how long a batch is held.
+        handed_out: looks on as batches are handed out, or None.
     """
 
     epoch: int
@@ -40,6 +41,7 @@ class Feed:
     lease_confirmed: Callable[[], Awaitable[None]]
     locate: Callable[[Collection[TopicPartition], OffsetOutOfRangeError | None], Awaitable[None]]
     clock: Clock
+    handed_out: Callable[[Batch], None] | None = None
 
 
 @final
@@ -92,6 +94,8 @@ class RecordStream:
             self.close()
             raise StopAsyncIteration
         self._held_since = self._feed.clock.now()
+        if self._feed.handed_out is not None:
+            self._feed.handed_out(batch)
         return batch
 
     def close(self) -> None:

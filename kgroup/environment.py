@@ -1,15 +1,33 @@
-"""What a group stands on: everything outside of it, so that a test can put something else there."""
+"""What a group stands on: everything outside of it, so that a test can put something else there.
+
+A program need not know of it: what `surroundings` holds is used by every group that is not given
+an environment, so that a program which makes its groups itself runs in a simulation unchanged.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import final
+from contextvars import ContextVar
+from typing import Final, Protocol, final
 
 import attrs
 
 from kgroup.config import GroupConfig
-from kgroup.model import TopicPartition
-from kgroup.protocols import Clock, Random, RecordSource, StreamOpener
+from kgroup.events import Event
+from kgroup.model import Membership, TopicPartition
+from kgroup.protocols import Batch, Clock, Random, RecordSource, StreamOpener
+
+
+class Observer(Protocol):
+    """Looks on as a member works; it must not block, and changes nothing."""
+
+    def event(self, event: Event) -> None:
+        """Something has happened."""
+        ...
+
+    def handed_out(self, membership: Membership, batch: Batch) -> None:
+        """A handler is about to be given a batch."""
+        ...
 
 
 @final
@@ -26,6 +44,7 @@ class Environment:
         random: jitter and the order in which brokers are asked.
         record_source: makes the data plane; its second argument is told of faults that the
             source waits out: the partition, if it is about one, and what happened.
+        observer: looks on, or None.
     """
 
     open_stream: StreamOpener
@@ -34,3 +53,10 @@ class Environment:
     record_source: Callable[
         [GroupConfig, Callable[[TopicPartition | None, str], None]], RecordSource
     ]
+    observer: Observer | None = None
+
+
+surroundings: Final[ContextVar[Callable[[], Environment] | None]] = ContextVar(
+    "kgroup_surroundings", default=None
+)
+"""Makes the environment of each group that is given none; None is the real world."""

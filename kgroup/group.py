@@ -20,7 +20,7 @@ import trio
 
 from kgroup.clocks import SuspendAwareClock
 from kgroup.config import GroupConfig
-from kgroup.environment import Environment
+from kgroup.environment import Environment, surroundings
 from kgroup.errors import GroupClosedError, KgroupError, UsageError
 from kgroup.events import EventHandler, GenerationStarted
 from kgroup.generation.generation import Generation
@@ -82,8 +82,10 @@ class ConsumerGroup:
         on_event: EventHandler | None = None,
     ) -> None:
         self._config = config
-        self._environment = environment or default_environment()
+        self._environment = environment or (surroundings.get() or default_environment)()
         handlers = [log] if on_event is None else [log, on_event]
+        if self._environment.observer is not None:
+            handlers.append(self._environment.observer.event)
         self._reporter = Reporter(config.group_id, *handlers)
         self._opened: AbstractAsyncContextManager[None] | None = None
         self._waiting = False

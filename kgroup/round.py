@@ -254,6 +254,7 @@ class Round:
 
     def _make(self, positions: Mapping[TopicPartition, int]) -> tuple[Generation, Committer]:
         config, membership = self._config, self._membership
+        observer = self._environment.observer
         floors = Floors(membership, self.assignment, positions)
         committer = Committer(
             Setting(
@@ -295,6 +296,7 @@ class Round:
                 lease_confirmed=self._wait_for_lease,
                 locate=partial(self._starts.locate, floors=floors, committer=committer),
                 clock=self._environment.clock,
+                handed_out=None if observer is None else partial(observer.handed_out, membership),
             ),
         )
         return generation, committer

@@ -11,8 +11,8 @@ timers, as in Kafka.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from typing import TypeVar, final
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Protocol, TypeVar, final
 
 import trio
 
@@ -62,13 +62,30 @@ class Alarm:
             self._ring()
 
 
+class Watch(Protocol):
+    """Looks on as the machine is asked, for simulations; it changes nothing."""
+
+    def asked(self, request: Request, ticket: Hashable, answers: Sequence[Answer]) -> None:
+        """The machine was given a request, and answered these, its own ticket among them or not."""
+        ...
+
+    def expired(self, answers: Sequence[Answer]) -> None:
+        """Timers of the machine were due, and it answered these."""
+        ...
+
+
 @final
 class GroupDesk:
-    """Asks the state machine on behalf of tasks."""
+    """Asks the state machine on behalf of tasks.
+
+    Attributes:
+        watch: looks on, or None.
+    """
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
         self._waiting: set[_Ticket] = set()
+        self.watch: Watch | None = None
         self.alarm = Alarm(lambda: coordinator.next_timer, self._expire)
 
     @property
@@ -102,7 +119,10 @@ class GroupDesk:
         ticket = _Ticket()
         self._waiting.add(ticket)
         try:
-            self.deliver(self._coordinator.handle(trio.current_time(), request, ticket))
+            answers = self._coordinator.handle(trio.current_time(), request, ticket)
+            if self.watch is not None:
+                self.watch.asked(request, ticket, answers)
+            self.deliver(answers)
             if ticket in self._waiting:
                 ticket.answered = trio.Event()
                 await ticket.answered.wait()
@@ -125,4 +145,7 @@ class GroupDesk:
         self.alarm.look()
 
     def _expire(self) -> None:
-        self.deliver(self._coordinator.expire(trio.current_time()))
+        answers = self._coordinator.expire(trio.current_time())
+        if self.watch is not None:
+            self.watch.expired(answers)
+        self.deliver(answers)

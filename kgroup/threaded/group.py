@@ -14,7 +14,7 @@ from typing import Self, final
 import trio
 
 from kgroup.config import GroupConfig
-from kgroup.environment import Environment
+from kgroup.environment import Environment, surroundings
 from kgroup.errors import GroupClosedError, UsageError
 from kgroup.events import Event, EventHandler
 from kgroup.generation.lifecycle import inside_of
@@ -69,6 +69,11 @@ class ConsumerGroup:
         environment: Environment | None = None,
         on_event: EventHandler | None = None,
     ) -> None:
+        if surroundings.get() is not None:
+            raise UsageError(
+                f"group {config.group_id!r}: kgroup.threaded runs on threads in real time and cannot"
+                " be simulated; simulate the same work on kgroup.ConsumerGroup"
+            )
         self._config = config
         self._on_event = on_event
         self._group = TrioGroup(config, environment=environment, on_event=on_event)
