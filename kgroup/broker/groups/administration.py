@@ -57,10 +57,13 @@ def _member(member: Member, protocol: str | None) -> DescribedMember:
 
 
 def is_listed(group: Group, states: Collection[str], types: Collection[str]) -> bool:
-    """Whether a group passes the filters, in which case does not matter."""
-    return (not states or group.state.value.lower() in {name.lower() for name in states}) and (
-        not types or TYPE in {name.lower() for name in types}
-    )
+    """Whether a group passes the filters.
+
+    Case does not matter, nor does white space around a state; around a type it does.
+    """
+    return (
+        not states or group.state.value.lower() in {name.strip().lower() for name in states}
+    ) and (not types or TYPE in {name.lower() for name in types})
 
 
 def listed(group: Group) -> ListedGroup:

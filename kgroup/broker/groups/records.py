@@ -74,7 +74,7 @@ class Snapshot:
 
     Attributes:
         groups: by group id.
-        offsets: by group id and partition.
+        offsets: by group id and partition, of every group that ever had an offset here.
         pending: by producer id, then group id and partition: offsets of open transactions.
     """
 

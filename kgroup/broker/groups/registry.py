@@ -138,8 +138,7 @@ class Registry:
         self.store.load(snapshot.offsets, snapshot.pending)
         for record in snapshot.groups.values():
             self._keep(Group.from_record(record))
-        pending: set[str] = set().union(*snapshot.pending.values())
-        for group_id in (*snapshot.offsets, *sorted(pending)):
+        for group_id in snapshot.offsets:
             if group_id not in self.machines:
                 self.make(now, group_id)
         for group_id in snapshot.groups:

@@ -1,6 +1,8 @@
 """Committed offsets, and the pending ones of open transactions.
 
-Every write is a record at once: nothing here is lost by a failover.
+Every write is a record at once: nothing here is lost by a failover. A group of which a record
+was written stays known, even without offsets, until it is deleted: whoever reads the records
+makes the group again.
 
 Source: Kafka's ``OffsetMetadataManager`` (``replay``, ``replayEndTransactionMarker``).
 """
@@ -41,13 +43,12 @@ class OffsetStore:
         return any(partition in groups.get(group_id, {}) for groups in self._pending.values())
 
     def has_transaction(self, group_id: str) -> bool:
-        """Whether a transaction that committed offsets of a group is still open."""
-        return any(group_id in groups for groups in self._pending.values())
+        """Whether a transaction has offsets of a group pending."""
+        return any(groups.get(group_id) for groups in self._pending.values())
 
     def group_ids(self) -> list[str]:
-        """The groups that have offsets, pending ones included."""
-        pending = (group_id for groups in self._pending.values() for group_id in groups)
-        return list(dict.fromkeys((*self._offsets, *pending)))
+        """The groups of which there are records."""
+        return list(self._offsets)
 
     # Writing
 
@@ -59,6 +60,7 @@ class OffsetStore:
         self, producer_id: int, group_id: str, partition: TopicPartition, record: OffsetRecord
     ) -> None:
         """Note an offset that counts once the producer's transaction is committed."""
+        self._offsets.setdefault(group_id, {})
         groups = self._pending.setdefault(producer_id, {})
         groups.setdefault(group_id, {})[partition] = record
 
@@ -75,10 +77,7 @@ class OffsetStore:
 
     def delete(self, group_id: str, partition: TopicPartition) -> None:
         """Forget a partition's offset, and the pending ones."""
-        offsets = self._offsets.get(group_id, {})
-        offsets.pop(partition, None)
-        if not offsets:
-            self._offsets.pop(group_id, None)
+        self._offsets.get(group_id, {}).pop(partition, None)
         for groups in self._pending.values():
             groups.get(group_id, {}).pop(partition, None)
 

@@ -68,6 +68,8 @@ def test_description_follows_the_group() -> None:
     [
         ((), (), {"empty", "simple", "stable"}),
         (("Stable",), (), {"stable"}),
+        ((" stable\t",), (), {"stable"}),
+        ((), (" classic",), set()),
         (("empty", "DEAD"), (), {"empty", "simple"}),
         ((), ("Classic",), {"empty", "simple", "stable"}),
         (("stable",), ("consumer",), set()),
@@ -75,7 +77,7 @@ def test_description_follows_the_group() -> None:
     ],
 )
 def test_list_filters(states: tuple[str, ...], types: tuple[str, ...], expected: set[str]) -> None:
-    """Filters ignore case; every group here is of type classic."""
+    """Filters ignore case, states also white space; every group here is of type classic."""
     bench = Bench()
     bench.form(bench.client("m1", group_id="stable"))
     leaver = bench.client("m2", group_id="empty")

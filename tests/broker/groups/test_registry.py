@@ -31,7 +31,7 @@ from kgroup.broker.groups.requests import (
     OffsetFetchGroup,
     TxnOffsetCommit,
 )
-from kgroup.broker.groups.states import EMPTY, PREPARING, STABLE
+from kgroup.broker.groups.states import DEAD, EMPTY, PREPARING, STABLE
 from tests.broker.groups.bench import SETTINGS, TOPICS, Bench, subscription, to_commit, tp
 
 ELSEWHERE = ErrorCode.NOT_COORDINATOR
@@ -153,6 +153,22 @@ def test_pending_offsets_survive_a_crash() -> None:
     assert other.fetch("t1-1", stable=True) == {"t1-1": "UNSTABLE_OFFSET_COMMIT"}
     other.coordinator.complete_transaction(7, committed=True)
     assert other.fetch(stable=True) == {"t1-0": 9, "t1-1": 6}
+
+
+def test_crash_finds_groups_whose_offsets_are_gone() -> None:
+    """Records of a group make it again, until its deletion is one of them."""
+    bench = Bench()
+    for name in ("emptied", "aborted", "deleted"):
+        nobody = bench.client("nobody", group_id=name)
+        (nobody.commit_in_transaction if name == "aborted" else nobody.commit)("t1-0")
+    bench.coordinator.complete_transaction(7, committed=False)
+    bench.coordinator.delete_partitions([tp("t1-0")])
+    bench.ask(DeleteGroups(group_ids=("deleted",)), GroupsDeleted)
+    other = failed_over(bench)
+    assert other.state("emptied") is EMPTY
+    assert other.state("aborted") is EMPTY
+    assert other.state("deleted") is DEAD
+    assert other.fetch(group_id="emptied") == {}
 
 
 def test_commit_after_a_crash_is_later_than_what_was_pending() -> None:

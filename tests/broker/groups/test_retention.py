@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import attrs
 
-from kgroup.broker.groups.answers import OffsetsCommitted
-from kgroup.broker.groups.requests import OffsetCommit
+from kgroup.broker.groups.answers import OffsetsCommitted, OffsetsDeleted
+from kgroup.broker.groups.requests import OffsetCommit, OffsetDelete
 from kgroup.broker.groups.states import DEAD, EMPTY, STABLE
-from tests.broker.groups.bench import SETTINGS, Bench, subscription, to_commit
+from tests.broker.groups.bench import SETTINGS, Bench, subscription, to_commit, tp
 
 WEEK = 7 * 24 * 3600.0
 FOREVER = attrs.evolve(SETTINGS, max_session_timeout=10 * WEEK)
@@ -86,6 +86,16 @@ def test_group_with_only_a_pending_offset_stays() -> None:
     bench.sleep(601)
     assert bench.state("g") is EMPTY
     assert bench.state("h") is DEAD
+
+
+def test_transaction_whose_offsets_were_deleted_keeps_nothing() -> None:
+    """Deleting a pending offset takes it out of its transaction: the group may go."""
+    bench = Bench()
+    bench.client("nobody").commit_in_transaction("t1-0", 2)
+    bench.ask(OffsetDelete(group_id="g", partitions=(tp("t1-0"),)), OffsetsDeleted)
+    assert bench.fetch("t1-0", stable=True) == {"t1-0": -1}
+    bench.sleep(601)
+    assert bench.state() is DEAD
 
 
 def test_retention_time_of_old_commits() -> None:
