@@ -21,6 +21,10 @@ from kgroup.protocols import Batch, Clock, Random, RecordSource, StreamOpener
 class Observer(Protocol):
     """Looks on as a member works; it must not block, and changes nothing."""
 
+    def opened(self, shutdown: Callable[[str], None]) -> None:
+        """A group was entered; ``shutdown`` closes it as `ConsumerGroup.shutdown` does."""
+        ...
+
     def event(self, event: Event) -> None:
         """Something has happened."""
         ...
@@ -44,7 +48,7 @@ class Environment:
         random: jitter and the order in which brokers are asked.
         record_source: makes the data plane; its second argument is told of faults that the
             source waits out: the partition, if it is about one, and what happened.
-        observer: looks on, or None.
+        observer: looks on, and is told of events in the log's place; or None.
     """
 
     open_stream: StreamOpener

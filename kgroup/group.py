@@ -83,9 +83,10 @@ class ConsumerGroup:
     ) -> None:
         self._config = config
         self._environment = environment or (surroundings.get() or default_environment)()
-        handlers = [log] if on_event is None else [log, on_event]
-        if self._environment.observer is not None:
-            handlers.append(self._environment.observer.event)
+        observer = self._environment.observer
+        handlers = [log if observer is None else observer.event]
+        if on_event is not None:
+            handlers.append(on_event)
         self._reporter = Reporter(config.group_id, *handlers)
         self._opened: AbstractAsyncContextManager[None] | None = None
         self._waiting = False
@@ -115,6 +116,8 @@ class ConsumerGroup:
             )
         self._opened = self._open()
         await self._opened.__aenter__()
+        if self._environment.observer is not None:
+            self._environment.observer.opened(self.shutdown)
         return self
 
     async def __aexit__(self, *details: object) -> bool | None:

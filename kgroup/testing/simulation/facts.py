@@ -150,7 +150,6 @@ class Answered(Fact):
     """A parked request was answered."""
 
     node_id: int
-    incarnation: int
     ticket: int
     response: object
 

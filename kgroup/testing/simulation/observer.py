@@ -1,0 +1,285 @@
+"""Looks on: turns what coordinators, members and programs do into facts.
+
+Nothing is judged here, and nothing that is looked at is changed. What a crashed program's tasks
+do while they end is no fact: its process is gone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Final, final
+
+import trio
+
+from kgroup.broker.groups.answers import Answer, Joined
+from kgroup.broker.groups.coordinator import Coordinator
+from kgroup.broker.groups.group import Group
+from kgroup.broker.groups.requests import (
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    OffsetFetch,
+    Request,
+)
+from kgroup.broker.groups.states import GroupState
+from kgroup.errors import ProtocolError
+from kgroup.events import Event
+from kgroup.model import Membership, TopicPartition
+from kgroup.protocols import Batch
+from kgroup.testing.simulation.facts import (
+    Answered,
+    CoordinatorMoved,
+    Fact,
+    GroupChanged,
+    HandedOut,
+    Judged,
+    MemberSeen,
+    Processed,
+    Told,
+)
+from kgroup.wire.consumer_protocol import decode_assignment
+
+_CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
+_ASSIGNED: Final = frozenset({GroupState.STABLE})
+
+
+@final
+class Recorder:
+    """All facts of one simulation, in their order."""
+
+    def __init__(self) -> None:
+        self.facts: list[Fact] = []
+
+    def note(self, kind: Callable[..., Fact], **fields: Any) -> None:
+        """A fact of now."""
+        self.facts.append(kind(at=trio.current_time(), **fields))
+
+
+@final
+class MemberObserver:
+    """Looks on at one life of a program; an ``Observer``."""
+
+    def __init__(self, recorder: Recorder, process: str, life: int) -> None:
+        self._recorder = recorder
+        self._who = {"process": process, "life": life}
+        self._shutdowns: list[Callable[[str], None]] = []
+        self.gone = False
+        """Whether the program has crashed: then nothing that it does is noted."""
+
+    def opened(self, shutdown: Callable[[str], None]) -> None:
+        """See ``Observer``."""
+        self._shutdowns.append(shutdown)
+
+    def shut_down(self, reason: str) -> None:
+        """Ask every group that the program has opened to close."""
+        for shutdown in self._shutdowns:
+            shutdown(reason)
+
+    def event(self, event: Event) -> None:
+        """See ``Observer``."""
+        self.note(Told, event=event)
+
+    def handed_out(self, membership: Membership, batch: Batch) -> None:
+        """See ``Observer``."""
+        self.note(
+            HandedOut,
+            member_id=membership.member_id,
+            generation_id=membership.generation_id,
+            epoch=membership.epoch,
+            partition=batch.partition,
+            first=batch.messages[0].offset(),
+            next_offset=batch.next_offset,
+        )
+
+    def processed(self, partition: TopicPartition, offset: int) -> None:
+        """The program is done with a record."""
+        self.note(Processed, partition=partition, offset=offset)
+
+    def note(self, kind: Callable[..., Fact], **fields: Any) -> None:
+        """A fact of this life, unless it is over."""
+        if not self.gone:
+            self._recorder.note(kind, **self._who, **fields)
+
+
+@final
+class CoordinatorObserver:
+    """Looks on at the coordinators of all brokers; `watching` gives each its ``Watch``."""
+
+    def __init__(self, recorder: Recorder, topics: Callable[[str], int | None]) -> None:
+        self._recorder = recorder
+        self._topics = topics
+        self._processes: dict[str, str] = {}
+        self._tickets: dict[Hashable, int] = {}
+        self._incarnations: dict[str, int] = {}
+        self._seen: dict[str, object] = {}
+
+    def watching(self, node_id: int, coordinator: Coordinator) -> CoordinatorWatch:
+        """What looks on at one broker's coordinator."""
+        return CoordinatorWatch(self, node_id, coordinator)
+
+    def loaded(
+        self,
+        node_id: int,
+        coordinator: Coordinator,
+        group_id: str,
+        committed: Mapping[TopicPartition, int],
+    ) -> None:
+        """A group has a coordinator anew."""
+        self._incarnations[group_id] = self._incarnations.get(group_id, 0) + 1
+        self._recorder.note(
+            CoordinatorMoved,
+            node_id=node_id,
+            incarnation=self._incarnations[group_id],
+            group_id=group_id,
+            committed=dict(committed),
+        )
+        self._seen.pop(group_id, None)
+        self.look(node_id, coordinator, group_id)
+
+    def asked(
+        self,
+        node_id: int,
+        coordinator: Coordinator,
+        request: Request,
+        ticket: Hashable,
+        answers: Sequence[Answer],
+    ) -> None:
+        """A request was handled."""
+        own, others = None, []
+        for answer in answers:
+            if answer.ticket is ticket:
+                own = answer.response
+            else:
+                others.append(answer)
+        group_id = getattr(request, "group_id", None)
+        if others:
+            self.answered(node_id, others)
+        if isinstance(request, JoinGroup) and isinstance(own, Joined) and own.member_id:
+            self._processes.setdefault(own.member_id, _process_of(request.client_host))
+        number = -1
+        if own is None:
+            number = self._tickets[ticket] = len(self._tickets)
+        group = None if group_id is None else coordinator.group(group_id)
+        member_id = getattr(request, "member_id", "")
+        self._recorder.note(
+            Judged,
+            node_id=node_id,
+            incarnation=self._incarnations.get(group_id or "", 0),
+            api=_API[type(request)] if type(request) in _API else _api(type(request)),
+            ticket=number,
+            process=self._who(request, member_id),
+            request=request,
+            response=own,
+            state=GroupState.DEAD.value if group is None else group.state.value,
+            group_generation_id=-1 if group is None else group.generation_id,
+            is_member=group is not None and member_id in group.members,
+        )
+        if group_id is not None and not isinstance(request, Heartbeat | OffsetFetch):
+            self.look(node_id, coordinator, group_id)
+
+    def answered(self, node_id: int, answers: Sequence[Answer]) -> None:
+        """Requests that were parked have got their answers."""
+        for answer in answers:
+            if answer.ticket not in self._tickets:
+                continue
+            response = answer.response
+            self._recorder.note(
+                Answered,
+                node_id=node_id,
+                ticket=self._tickets[answer.ticket],
+                response=response,
+            )
+
+    def look(self, node_id: int, coordinator: Coordinator, group_id: str) -> None:
+        """Note the group if it has changed since it was looked at last."""
+        group = coordinator.group(group_id)
+        if group is None:
+            return
+        seen = (
+            group.state,
+            group.generation_id,
+            group.leader,
+            tuple(group.members),
+            self._incarnations.get(group_id, 0),
+        )
+        if self._seen.get(group_id) == seen:
+            return
+        self._seen[group_id] = seen
+        self._recorder.note(
+            GroupChanged,
+            node_id=node_id,
+            incarnation=self._incarnations.get(group_id, 0),
+            group_id=group_id,
+            state=group.state.value,
+            generation_id=group.generation_id,
+            leader=group.leader,
+            members=self._members(group),
+            assigned=group.state in _ASSIGNED,
+            topics={name: self._topics(name) or 0 for name in sorted(group.topics or ())},
+        )
+
+    def look_at_all(self, node_id: int, coordinator: Coordinator) -> None:
+        """Note every known group that has changed."""
+        for group_id in self._seen:
+            self.look(node_id, coordinator, group_id)
+
+    def _members(self, group: Group) -> tuple[MemberSeen, ...]:
+        for member in group.members.values():
+            self._processes.setdefault(member.member_id, _process_of(member.client_host))
+        return tuple(
+            MemberSeen(
+                member_id=member.member_id,
+                process=self._processes[member.member_id],
+                group_instance_id=member.group_instance_id,
+                assignment=_partitions(member.assignment),
+            )
+            for member in group.members.values()
+        )
+
+    def _who(self, request: Request, member_id: str) -> str:
+        if isinstance(request, JoinGroup):
+            return _process_of(request.client_host)
+        if isinstance(request, LeaveGroup) and request.members:
+            member_id = request.members[0].member_id
+        return self._processes.get(member_id, "")
+
+
+@final
+class CoordinatorWatch:
+    """Looks on at the coordinator of one broker; a ``Watch``."""
+
+    def __init__(
+        self, observer: CoordinatorObserver, node_id: int, coordinator: Coordinator
+    ) -> None:
+        self._observer = observer
+        self._node_id = node_id
+        self._coordinator = coordinator
+
+    def asked(self, request: Request, ticket: Hashable, answers: Sequence[Answer]) -> None:
+        """See ``Watch``."""
+        self._observer.asked(self._node_id, self._coordinator, request, ticket, answers)
+
+    def expired(self, answers: Sequence[Answer]) -> None:
+        """See ``Watch``."""
+        self._observer.answered(self._node_id, answers)
+        self._observer.look_at_all(self._node_id, self._coordinator)
+
+
+def _api(kind: type) -> str:
+    name = _API[kind] = _CAPITAL.sub("_", kind.__name__).lower()
+    return name
+
+
+_API: Final[dict[type, str]] = {}
+
+
+def _process_of(client_host: str) -> str:
+    return client_host.removeprefix("/")
+
+
+def _partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
+    try:
+        return decode_assignment(assignment)
+    except ProtocolError:  # what a foreign leader gives is no matter of ours
+        return ()

@@ -1,0 +1,87 @@
+"""What a simulated program is given: its settings, its work, and a way to say what it has done."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final, final
+
+import trio
+
+from kgroup.config import GroupConfig
+from kgroup.model import TopicPartition
+from kgroup.protocols import Message, Random
+from kgroup.testing.simulation.observer import MemberObserver
+from kgroup.testing.simulation.plan import Plan
+
+
+@final
+class Process:
+    """One life of a member's program.
+
+    Attributes:
+        name: of the program; "m1", "m2" and so on.
+        life: counts its starts, from 1.
+        bootstrap_servers: the simulated brokers.
+        group_instance_id: of a static member, or None.
+        slowness: by how much its work is slower than usual just now.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        life: int,
+        plan: Plan,
+        bootstrap_servers: str,
+        group_instance_id: str | None,
+        random: Random,
+        observer: MemberObserver,
+    ) -> None:
+        self.name: Final = name
+        self.life: Final = life
+        self.bootstrap_servers: Final = bootstrap_servers
+        self.group_instance_id: Final = group_instance_id
+        self.slowness = 1.0
+        self._plan = plan
+        self._random = random
+        self._observer = observer
+
+    def __repr__(self) -> str:
+        return f"<Process {self.name}, life {self.life}>"
+
+    def config(self, **settings: object) -> GroupConfig:
+        """A configuration for the simulated cluster: what the plan says, and ``settings``.
+
+        Raises:
+            ConfigError: a setting is refused.
+        """
+        given: dict[str, object] = {
+            "bootstrap_servers": self.bootstrap_servers,
+            "group_id": "group",
+            "topics": sorted(self._plan.topics),
+            "client_id": self.name,
+            "group_instance_id": self.group_instance_id,
+        }
+        return GroupConfig(**{**given, **self._plan.config, **settings})  # type: ignore[arg-type]
+
+    async def process(self, message: Message) -> None:
+        """Work on a record, for as long as the plan has it, and then say that it is done.
+
+        Cancellation: the record is not done.
+        """
+        least, most = self._plan.work
+        await trio.sleep(self._random.uniform(least, most) * self.slowness)
+        self.processed(message)
+
+    def processed(self, message: Message) -> None:
+        """Say that a record is done: its effect is in the world.
+
+        A program that does its work otherwise than by `process` calls this at that moment;
+        whether a record was lost or repeated is judged by it.
+        """
+        partition = TopicPartition(message.topic(), message.partition())
+        self._observer.processed(partition, message.offset())
+
+
+Worker = Callable[[Process], Awaitable[object]]
+"""A program: an async function that runs until its groups are closed."""
