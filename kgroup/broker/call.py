@@ -1,4 +1,4 @@
-"""What a handler is given: one request, who sent it, and the cluster that it is about."""
+"""What a handler is given: one request, who sent it, to which broker, and the cluster."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import attrs
 
 from kgroup.broker.answer import Answer
 from kgroup.broker.cluster import Cluster
+from kgroup.broker.node import Node
 
 
 @final
@@ -18,6 +19,7 @@ class Call:
 
     Attributes:
         cluster: what it is about.
+        node: the broker that it came to.
         api: kio's name of the API.
         version: the version that it came in, and that its answer has.
         request: kio's dataclass of it.
@@ -26,6 +28,7 @@ class Call:
     """
 
     cluster: Cluster
+    node: Node
     api: str
     version: int
     request: Any

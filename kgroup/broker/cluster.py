@@ -1,67 +1,108 @@
-"""The state that the broker's requests work on: topics, groups, transactions, addresses.
+"""The state that all brokers share: topics, who leads what, transactions, addresses.
 
-One object without I/O of its own (its clock is trio's, its waits are the desk's and the logs').
-Requests reach it through the handlers, programs and tests through ``Broker``. Which broker
-leads a partition or coordinates a group is asked here and nowhere else; today it is the one
-that there is.
+One object without I/O of its own (its clock is trio's, its waits are the desks' and the logs').
+Requests reach it through the handlers, programs and tests through what ``serve`` and its
+siblings yield. Which broker leads a partition or coordinates a group is asked here and nowhere
+else.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, final
 from uuid import UUID
 
 import trio
+from kio.schema.errors import ErrorCode
 
-from kgroup.broker.desk import Alarm, GroupDesk
 from kgroup.broker.groups.coordinator import Coordinator
+from kgroup.broker.groups.java import shard_of
+from kgroup.broker.node import Node
+from kgroup.broker.placement import NO_LEADER, Fleet, Place
 from kgroup.broker.settings import BrokerSettings
+from kgroup.broker.shards import GroupShards, HandOver
 from kgroup.broker.topics import Topic, Topics
-from kgroup.broker.transactions import Transactions
-from kgroup.model import Broker as Node
+from kgroup.broker.transactions import Ledger, Transactions
+from kgroup.model import Broker as Address
 from kgroup.model import TopicPartition
 from kgroup.protocols import Random
 
 _UUID_BITS: Final = 128
+_TRANSACTIONS_TURN: Final = 1
+"""Where the transaction log begins to go round the brokers: not where the offsets topic does."""
 
 
 @final
 class Cluster:
-    """What the embedded broker knows."""
+    """What the embedded brokers know.
+
+    Attributes:
+        brokers: every broker by its id, whether it is up or not.
+        fleet: which of them are up.
+        shards: the shards of the group coordinator.
+    """
 
     def __init__(
-        self, settings: BrokerSettings, random: Random, wall_clock: Callable[[], float]
+        self,
+        settings: BrokerSettings,
+        random: Random,
+        wall_clock: Callable[[], float],
+        brokers: int = 1,
     ) -> None:
-        """An empty cluster of one broker.
+        """An empty cluster.
 
         Args:
             settings: see ``BrokerSettings``.
             random: makes every id.
             wall_clock: seconds since 1970, for time stamps.
+            brokers: how many; their ids count from ``settings.node_id``.
         """
         self.settings: Final = settings
         self._random = random
         self._wall_clock = wall_clock
         identity = self.new_uuid()
         self.cluster_id: Final = base64.urlsafe_b64encode(identity.bytes).decode().rstrip("=")
-        self.topics: Final = Topics(settings, self.new_uuid)
-        self.groups: Final = GroupDesk(
-            Coordinator(
-                settings.groups,
-                new_id=lambda: str(self.new_uuid()),
-                topics=self.topics.partitions,
+        self.fleet: Final = Fleet(range(settings.node_id, settings.node_id + brokers))
+        self.topics: Final = Topics(settings, self.new_uuid, self.fleet)
+        places = [
+            self.fleet.place(shard, min(settings.offsets_topic_replication_factor, brokers))
+            for shard in range(settings.groups.offsets_topic_partitions)
+        ]
+        self._transaction_places = [
+            self.fleet.place(
+                shard + _TRANSACTIONS_TURN, min(settings.transaction_log_replication_factor, brokers)
             )
+            for shard in range(settings.transaction_log_partitions)
+        ]
+        self._ledger = Ledger()
+        self.brokers: Final[Mapping[int, Node]] = {
+            node_id: self._broker(node_id, places) for node_id in self.fleet.node_ids
+        }
+        self.shards: Final = GroupShards(
+            places, {node_id: node.groups for node_id, node in self.brokers.items()}
         )
-        self.transactions: Final = Transactions(
-            settings.transaction_max_timeout, self._finish_transaction
+
+    def _broker(self, node_id: int, places: Collection[Place]) -> Node:
+        coordinator = Coordinator(
+            self.settings.groups,
+            new_id=lambda: str(self.new_uuid()),
+            topics=self.topics.partitions,
+            shards=[shard for shard, place in enumerate(places) if place.leader == node_id],
         )
-        self.transaction_alarm: Final = Alarm(
-            lambda: self.transactions.next_timer,
-            lambda: self.transactions.expire(trio.current_time()),
+        transactions = Transactions(
+            self.settings.transaction_max_timeout,
+            self._finish_transaction,
+            ledger=self._ledger,
+            refusal=lambda name: self._transaction_refusal(node_id, name),
         )
-        self._node = Node(settings.node_id, "", 0, settings.rack)
+        return Node(Address(node_id, "", 0, self.settings.rack), coordinator, transactions)
+
+    def start_alarms(self, nursery: trio.Nursery) -> None:
+        """Let the timers of groups and transactions run."""
+        for node in self.brokers.values():
+            nursery.start_soon(node.groups.alarm.run)
+            nursery.start_soon(node.transaction_alarm.run)
 
     def new_uuid(self) -> UUID:
         """A version 4 UUID from the injected random choices."""
@@ -71,31 +112,64 @@ class Cluster:
         """Milliseconds since 1970, for time stamps."""
         return int(self._wall_clock() * 1000)
 
-    # Brokers.
+    # Who has what.
 
     @property
-    def nodes(self) -> tuple[Node, ...]:
-        """All brokers, by id."""
-        return (self._node,)
+    def nodes(self) -> tuple[Address, ...]:
+        """The brokers that are up, by id."""
+        return tuple(self.brokers[node_id].address for node_id in self.fleet.up)
 
     @property
-    def controller(self) -> Node:
-        """The broker that is told of as controller."""
-        return self._node
+    def controller_id(self) -> int:
+        """The broker that is told of as controller, or -1; any one does a controller's work."""
+        return next(iter(self.fleet.up), NO_LEADER)
 
-    def move(self, host: str, port: int) -> None:
-        """The broker is to be found at this address from now on."""
-        self._node = Node(self._node.node_id, host, port, self._node.rack)
+    def coordinator_of(self, group_id: str) -> Node | None:
+        """The broker that coordinates a group, or None while there is none."""
+        return self.brokers.get(self.shards.place_of(group_id).leader)
 
-    def leader_of(self, partition: TopicPartition) -> Node:
-        """The broker that leads a partition."""
-        del partition
-        return self._node
+    def transaction_coordinator_of(self, transactional_id: str) -> Node | None:
+        """The broker that coordinates a transactional id, or None while there is none."""
+        return self.brokers.get(self._transaction_place(transactional_id).leader)
 
-    def coordinator_of(self, key: str) -> Node:
-        """The broker that coordinates a group or a transactional id."""
-        del key
-        return self._node
+    def _transaction_place(self, transactional_id: str) -> Place:
+        return self._transaction_places[shard_of(transactional_id, len(self._transaction_places))]
+
+    def _transaction_refusal(self, node_id: int, transactional_id: str) -> ErrorCode | None:
+        elsewhere = self._transaction_place(transactional_id).leader != node_id
+        return ErrorCode.not_coordinator if elsewhere else None
+
+    # Brokers come and go, leaders change.
+
+    def lose(self, node_id: int, *, answer: bool) -> HandOver:
+        """A broker is gone: others take over what they have replicas of.
+
+        Args:
+            node_id: which.
+            answer: whether those who wait at its coordinator are told so.
+        """
+        self.fleet.set_up(node_id, is_up=False)
+        return self._elect(lambda place: self.fleet.lose(place, node_id), answer=answer)
+
+    def regain(self, node_id: int) -> HandOver:
+        """A broker is back: it leads what nobody else could."""
+        self.fleet.set_up(node_id, is_up=True)
+        return self._elect(lambda place: self.fleet.regain(place, node_id))
+
+    def rebalance_leaders(self) -> HandOver:
+        """Every partition and shard is led by its preferred replica, where that can be."""
+        return self._elect(self.fleet.prefer)
+
+    def _elect(self, elect: Callable[[Place], bool], *, answer: bool = True) -> HandOver:
+        for topic in self.topics:
+            for place, log in zip(topic.places, topic.logs, strict=True):
+                if elect(place):
+                    log.led(place.epoch)
+        for place in self._transaction_places:
+            elect(place)
+        for node in self.brokers.values():
+            node.transaction_alarm.look()
+        return self.shards.change(range(len(self.shards.places)), elect, answer=answer)
 
     # Topics.
 
@@ -106,8 +180,8 @@ class Cluster:
             RefusedError: TOPIC_DELETION_DISABLED.
         """
         gone = self.topics.delete(topic)
-        self.groups.coordinator.delete_partitions(gone)
-        self.transactions.forget(gone)
+        self.shards.delete_partitions(gone)
+        self._ledger.forget(gone)
 
     def _finish_transaction(
         self,
@@ -123,4 +197,4 @@ class Cluster:
             log = self.topics.log(partition.topic, partition.partition)
             log.end_transaction(producer_id, epoch, now, committed=committed)
         if groups:
-            self.groups.coordinator.complete_transaction(producer_id, committed=committed)
+            self.shards.complete_transaction(producer_id, committed=committed)

@@ -21,6 +21,7 @@ from kgroup.broker.call import NO_ACKS, Call, Silence
 from kgroup.broker.cluster import Cluster
 from kgroup.broker.faults import Faults
 from kgroup.broker.handlers import versions
+from kgroup.broker.node import Node
 from kgroup.broker.refusals import REFUSALS
 from kgroup.errors import ProtocolError
 from kgroup.wire import border
@@ -44,20 +45,34 @@ class Connection:
     """Serves one stream until either side closes it."""
 
     def __init__(
-        self, stream: trio.abc.Stream, client_host: str, cluster: Cluster, faults: Faults
+        self,
+        stream: trio.abc.Stream,
+        client_host: str,
+        cluster: Cluster,
+        node: Node,
+        faults: Faults,
     ) -> None:
         self._stream = stream
         self._client_host = client_host
         self._cluster = cluster
+        self._node = node
         self._faults = faults
         self._scope = trio.CancelScope()
         self._received = bytearray()
+        self._serving = False
+        self._finishing = False
         self.client_id: str | None = None
         """What the client calls itself, since its first request."""
 
     def cut(self) -> None:
         """End it now, whatever it is doing; the client sees it closed."""
         self._scope.cancel()
+
+    def finish(self) -> None:
+        """End it once the request that is being served is answered; now, if there is none."""
+        self._finishing = True
+        if not self._serving:
+            self.cut()
 
     async def serve(self) -> None:
         """Serve until the client closes, the connection is cut, or the client misbehaves.
@@ -79,6 +94,13 @@ class Connection:
 
     async def _serve_one(self) -> None:
         body = await self._read_frame()
+        self._serving = True
+        await self._serve_request(body)
+        self._serving = False
+        if self._finishing:
+            raise _ClosedError("")
+
+    async def _serve_request(self, body: bytes) -> None:
         await self._faults.reachable()
         answer = await self._answer(body)
         if answer is None:
@@ -115,6 +137,7 @@ class Connection:
 
     async def _swallow(self) -> None:
         """Answer nothing any more: Kafka has lost a request, and what follows waits behind it."""
+        self._serving = False
         while await self._stream.receive_some(_CHUNK):
             pass
         raise _ClosedError("")
@@ -135,6 +158,7 @@ class Connection:
         self.client_id = frame.client_id
         call = Call(
             cluster=self._cluster,
+            node=self._node,
             api=frame.api,
             version=frame.version,
             request=frame.entity,

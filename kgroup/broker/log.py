@@ -23,13 +23,10 @@ from kio.schema.errors import ErrorCode
 
 from kgroup.broker import batches
 from kgroup.broker.batches import BatchHeader
+from kgroup.broker.epochs import LeaderEpochs
 from kgroup.broker.records import CompressedBatchError, StoredRecord, marker, records_of
 from kgroup.broker.refusal import RefusedError
 from kgroup.broker.sequences import Sequences
-
-LEADER_EPOCH: Final = 0
-"""Every partition has had one leader, this process."""
-
 
 @final
 @attrs.frozen
@@ -92,9 +89,14 @@ class LogSettings:
 
 @final
 class PartitionLog:
-    """One partition's records. Not for use by threads."""
+    """One partition's records. Not for use by threads.
+
+    Attributes:
+        epochs: the leader epochs that it has had.
+    """
 
     def __init__(self, settings: LogSettings) -> None:
+        self.epochs: Final = LeaderEpochs()
         self._settings = settings
         self._batches: list[StoredBatch] = []
         self._size = 0
@@ -195,7 +197,7 @@ class PartitionLog:
         return self._start
 
     def _store(self, data: bytes) -> None:
-        data = batches.placed(data, self._end, LEADER_EPOCH)
+        data = batches.placed(data, self._end, self.epochs.latest)
         header = batches.header_of(data)
         self._batches.append(StoredBatch(header, header.last_offset, data))
         self._size += len(data)
@@ -343,6 +345,11 @@ class PartitionLog:
         )
 
     # Waiting.
+
+    def led(self, epoch: int) -> None:
+        """Another broker leads from now on, or none: who waits looks again."""
+        self.epochs.begin(epoch, self._end)
+        self._wake()
 
     def watch(self, event: trio.Event) -> None:
         """Set an event at the next change of the log, or at ``close``."""

@@ -9,41 +9,28 @@ It keeps nothing on disk: when the context ends, everything is gone.
 
 from __future__ import annotations
 
-import errno
-import os
 import random as random_module
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Final, final
 
 import trio
 
-from kgroup.broker import batches
-from kgroup.broker.cluster import Cluster
-from kgroup.broker.connection import Connection
-from kgroup.broker.faults import Fault, Faults, Match
-from kgroup.broker.groups import answers, requests
-from kgroup.broker.groups.answers import DescribedGroup
-from kgroup.broker.reader import LogReader
-from kgroup.broker.records import NewRecord, batch_of
-from kgroup.broker.refusal import RefusedError
+from kgroup.broker.door import Door
+from kgroup.broker.endpoint import Endpoint, refused_connection
+from kgroup.broker.faults import Fault, Match
 from kgroup.broker.settings import BrokerSettings
-from kgroup.broker.topics import UNSET
-from kgroup.errors import UsageError
-from kgroup.model import OffsetAndMetadata, TopicPartition
 from kgroup.protocols import Random
 
 MEMORY_HOST: Final = "memory"
 MEMORY_PORT: Final = 9092
 _EPOCH_OF_VIRTUAL_TIME: Final = 1_600_000_000.0
 """What a broker in memory takes trio's time 0 for, in seconds since 1970; any fixed time does."""
-_ANYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 # to recognise it
-"""Addresses to listen on that nobody can connect to -> what clients are told instead."""
 
 
 @final
-class Broker:
+class Broker(Door):
     """A running embedded broker; ``serve`` and ``in_memory`` make one.
 
     Attributes:
@@ -59,17 +46,15 @@ class Broker:
         nursery: trio.Nursery,
         listen_on: tuple[str, int] | None,
     ) -> None:
-        self.cluster: Final = Cluster(settings, random, wall_clock)
-        self.log: Final = LogReader(self.cluster.topics)
-        self._nursery = nursery
-        self._faults = Faults()
-        self._connections: dict[Connection, None] = {}
-        self._listen_on = listen_on
-        self._listening: trio.CancelScope | None = None
-        self._listeners: list[trio.SocketListener] = []
+        super().__init__(settings, random, wall_clock)
+        (node,) = self.cluster.brokers.values()
+        address = (MEMORY_HOST, MEMORY_PORT) if listen_on is None else listen_on
+        self._endpoint = Endpoint(
+            self.cluster, node, nursery, address, in_memory=listen_on is None
+        )
 
     def __repr__(self) -> str:
-        state = "up" if self._listening is not None else "down"
+        state = "up" if self._endpoint.is_listening else "down"
         return f"<kgroup.broker.Broker at {self.bootstrap_servers}, {state}>"
 
     # Where it is.
@@ -77,18 +62,17 @@ class Broker:
     @property
     def host(self) -> str:
         """The host that clients are told."""
-        return self.cluster.controller.host
+        return self._endpoint.host
 
     @property
     def port(self) -> int:
         """The port that clients are told."""
-        return self.cluster.controller.port
+        return self._endpoint.port
 
     @property
     def bootstrap_servers(self) -> str:
         """What a client's ``bootstrap.servers`` takes."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
+        return self._endpoint.bootstrap_server
 
     async def open_stream(self, host: str, port: int) -> trio.abc.Stream:
         """Open a connection in memory; a ``StreamOpener``.
@@ -98,99 +82,12 @@ class Broker:
 
         Cancellation: nothing is left open.
         """
-        await trio.lowlevel.checkpoint()
-        await self._faults.reachable()
-        if self._listening is None or (host, port) != (self.host, self.port):
-            code = errno.ECONNREFUSED
-            raise ConnectionRefusedError(code, f"{os.strerror(code)}: {host}:{port}")
-        # Testing helpers of trio's are no part of a broker that serves sockets.
-        from trio.testing import memory_stream_pair
-
-        ours, theirs = memory_stream_pair()
-        self._nursery.start_soon(self._serve_stream, ours, MEMORY_HOST)
-        return theirs
-
-    # Topics and records.
-
-    async def create_topic(
-        self, name: str, partitions: int = UNSET, configs: Mapping[str, str] | None = None
-    ) -> None:
-        """Create a topic; without a number of partitions it has ``num.partitions``.
-
-        Raises:
-            UsageError: Kafka would refuse it; the text says why.
-        """
-        await trio.lowlevel.checkpoint()
-        with _refused():
-            self.cluster.topics.create(name, partitions, configs=configs)
-
-    async def add_partitions(self, name: str, partitions: int) -> None:
-        """Let a topic have this many partitions in all.
-
-        Raises:
-            UsageError: there is no such topic, or it has as many already.
-        """
-        await trio.lowlevel.checkpoint()
-        with _refused():
-            self.cluster.topics.grow(name, partitions)
-
-    async def delete_topic(self, name: str) -> None:
-        """Delete a topic, and what groups have committed of it.
-
-        Raises:
-            UsageError: there is no such topic.
-        """
-        await trio.lowlevel.checkpoint()
-        topic = self.cluster.topics.get(name)
-        if topic is None:
-            raise UsageError(f"the embedded broker has no topic {name!r}")
-        with _refused():
-            self.cluster.delete_topic(topic)
-
-    async def append(self, topic: str, partition: int, records: Sequence[bytes | NewRecord]) -> int:
-        """Write records as one batch, without a producer; the offset of the first.
-
-        Args:
-            topic: an existing topic.
-            partition: one of its partitions.
-            records: values, or ``NewRecord`` for keys, headers, time stamps, tombstones.
-
-        Raises:
-            UsageError: there is no such partition, or the batch is too large.
-            ValueError: there is no record.
-        """
-        await trio.lowlevel.checkpoint()
-        now = self.cluster.now_ms()
-        made = [one if isinstance(one, NewRecord) else NewRecord(one) for one in records]
-        header, data = batches.check(batch_of(made, now))
-        with _refused():
-            log = self.cluster.topics.log(topic, partition)
-            return log.append(data, header, now).base_offset
+        if (host, port) != (self.host, self.port):
+            await trio.lowlevel.checkpoint()
+            raise refused_connection(host, port)
+        return await self._endpoint.connect()
 
     # Groups.
-
-    async def committed(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What a group has committed; empty for an unknown group."""
-        await trio.lowlevel.checkpoint()
-        request = requests.OffsetFetch(
-            version=9, groups=(requests.OffsetFetchGroup(group_id=group_id),), require_stable=False
-        )
-        answer = await self.cluster.groups.ask(request, answers.OffsetsFetched)
-        return {
-            TopicPartition(one.topic, one.partition): OffsetAndMetadata(
-                one.offset, one.leader_epoch, one.metadata
-            )
-            for one in answer.groups[0].partitions
-        }
-
-    async def groups(self) -> tuple[DescribedGroup, ...]:
-        """Every group with its state and members, by group id."""
-        await trio.lowlevel.checkpoint()
-        desk = self.cluster.groups
-        listed = await desk.ask(requests.ListGroups(), answers.GroupsListed)
-        names = tuple(sorted(group.group_id for group in listed.groups))
-        wanted = requests.DescribeGroups(version=6, group_ids=names)
-        return (await desk.ask(wanted, answers.GroupsDescribed)).groups
 
     async def restart_coordinator(self, *, away: float = 0.0, loading: float = 0.0) -> None:
         """Let the group coordinator fail over to itself.
@@ -205,18 +102,8 @@ class Broker:
 
         Cancellation: the coordinator is loaded at once.
         """
-        desk = self.cluster.groups
-        coordinator = desk.coordinator
-        shards = range(self.cluster.settings.groups.offsets_topic_partitions)
-        snapshot = coordinator.snapshot()
-        desk.deliver(coordinator.unload(trio.current_time()))
-        try:
-            await trio.sleep(away)
-            coordinator.begin_loading(shards)
-            await trio.sleep(loading)
-        finally:
-            coordinator.load(trio.current_time(), snapshot, shards)
-            desk.deliver(())
+        shards = self.cluster.shards
+        await shards.load_after(shards.restart(), away=away, loading=loading)
 
     # Life and faults.
 
@@ -226,20 +113,7 @@ class Broker:
         Raises:
             OSError: the address cannot be listened on.
         """
-        await trio.lowlevel.checkpoint()
-        if self._listening is not None:
-            return
-        if self._listen_on is None:
-            self.cluster.move(MEMORY_HOST, MEMORY_PORT)
-            self._listening = trio.CancelScope()
-            return
-        host, port = self._listen_on
-        self._listeners = await _open_listeners(host, port)
-        port = self._listeners[0].socket.getsockname()[1]
-        self._listen_on = (host, port)
-        self.cluster.move(_ANYWHERE.get(host, host), port)
-        self._listening = trio.CancelScope()
-        self._nursery.start_soon(self._accept, self._listening, self._listeners)
+        await self._endpoint.open()
 
     async def stop(self) -> None:
         """Listen no more and cut every connection. Topics, groups and their timers go on."""
@@ -249,12 +123,7 @@ class Broker:
 
     def close(self) -> None:
         """Listen no more; connections stay."""
-        if self._listening is not None:
-            self._listening.cancel()
-            self._listening = None
-        for listener in self._listeners:
-            listener.socket.close()
-        self._listeners = []
+        self._endpoint.close()
 
     def cut_connections(self, client_id: str | None = None) -> int:
         """Close connections now, all or those of one client; how many.
@@ -262,14 +131,7 @@ class Broker:
         A request that waits on one has been handled: a member whose Join was parked stays in
         its group until its timers say otherwise.
         """
-        cut = [
-            connection
-            for connection in self._connections
-            if client_id is None or connection.client_id == client_id
-        ]
-        for connection in cut:
-            connection.cut()
-        return len(cut)
+        return self._endpoint.cut_connections(client_id)
 
     def inject(
         self, api: str, error_code: int, times: int | None = 1, match: Match | None = None
@@ -285,7 +147,7 @@ class Broker:
         Raises:
             ValueError: there is no such API.
         """
-        return self._faults.plan(api, error_code=error_code, times=times, match=match)
+        return self._endpoint.inject(api, error_code, times, match)
 
     def slow(
         self,
@@ -299,35 +161,11 @@ class Broker:
         Raises:
             ValueError: there is no such API.
         """
-        return self._faults.plan(api, delay=seconds, times=times, match=match)
+        return self._endpoint.slow(seconds, api, times, match)
 
     def set_reachable(self, *, reachable: bool) -> None:
         """While not reachable, connections stay open but no request is read and none answered."""
-        self._faults.set_reachable(reachable=reachable)
-
-    async def _accept(
-        self, scope: trio.CancelScope, listeners: Sequence[trio.SocketListener]
-    ) -> None:
-        with scope:
-            await trio.serve_listeners(
-                self._serve_socket, list(listeners), handler_nursery=self._nursery
-            )
-
-    async def _serve_socket(self, stream: trio.SocketStream) -> None:
-        try:
-            address = stream.socket.getpeername()
-        except OSError:
-            await trio.aclose_forcefully(stream)
-            return
-        await self._serve_stream(stream, str(address[0]))
-
-    async def _serve_stream(self, stream: trio.abc.Stream, host: str) -> None:
-        connection = Connection(stream, f"/{host}", self.cluster, self._faults)
-        self._connections[connection] = None
-        try:
-            await connection.serve()
-        finally:
-            del self._connections[connection]
+        self._endpoint.set_reachable(reachable=reachable)
 
 
 @asynccontextmanager
@@ -391,8 +229,7 @@ async def _running(
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
         broker = Broker(settings, random or random_module.Random(), wall_clock, nursery, listen_on)
-        nursery.start_soon(broker.cluster.groups.alarm.run)
-        nursery.start_soon(broker.cluster.transaction_alarm.run)
+        broker.cluster.start_alarms(nursery)
         try:
             await broker.start()
             yield broker
@@ -411,22 +248,3 @@ def _settings(given: BrokerSettings | Mapping[str, object] | None) -> BrokerSett
     return given if isinstance(given, BrokerSettings) else BrokerSettings.from_properties(given)
 
 
-async def _open_listeners(host: str, port: int) -> list[trio.SocketListener]:
-    """Listeners of one port on all addresses of a host."""
-    listeners = await trio.open_tcp_listeners(port, host=host)
-    if port == 0 and len(listeners) > 1:
-        # Each address got a port of its own; all are to have the first one's.
-        port = listeners[0].socket.getsockname()[1]
-        for listener in listeners:
-            await listener.aclose()
-        listeners = await trio.open_tcp_listeners(port, host=host)
-    return listeners
-
-
-@contextmanager
-def _refused() -> Iterator[None]:
-    """Turn a refusal into the caller's mistake."""
-    try:
-        yield
-    except RefusedError as error:
-        raise UsageError(f"the embedded broker refuses: {error}") from error

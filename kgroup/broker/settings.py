@@ -19,6 +19,7 @@ from kgroup.broker.groups.settings import PROPERTIES as GROUP_PROPERTIES
 from kgroup.broker.groups.settings import CoordinatorSettings
 from kgroup.errors import ConfigError
 
+_INT16: Final = 2**15 - 1
 _INT32: Final = 2**31 - 1
 _INT64: Final = 2**63 - 1
 
@@ -73,9 +74,17 @@ class BrokerSettings:
     """How an embedded broker behaves. Durations are float seconds.
 
     Attributes:
-        node_id: the broker's id (``node.id``).
-        rack: its rack (``broker.rack``).
+        node_id: the broker's id (``node.id``); of several, the first one's.
+        rack: its rack (``broker.rack``); of several, everyone's.
         auto_create_topics: whether Metadata may create a topic (``auto.create.topics.enable``).
+        default_replication_factor: a topic's replicas likewise
+            (``default.replication.factor``).
+        offsets_topic_replication_factor: how many brokers can lead a shard of the group
+            coordinator, but never more than there are (``offsets.topic.replication.factor``).
+        transaction_log_partitions: how many shards the transactional ids are spread over
+            (``transaction.state.log.num.partitions``).
+        transaction_log_replication_factor: as that of the offsets topic
+            (``transaction.state.log.replication.factor``).
         default_partitions: a topic's partitions where nobody says how many
             (``num.partitions``).
         delete_topics: whether topics can be deleted (``delete.topic.enable``).
@@ -95,6 +104,10 @@ class BrokerSettings:
     rack: str | None = None
     auto_create_topics: bool = True
     default_partitions: int = attrs.field(default=1, validator=validators.ge(1))
+    default_replication_factor: int = attrs.field(default=1, validator=validators.ge(1))
+    offsets_topic_replication_factor: int = attrs.field(default=3, validator=validators.ge(1))
+    transaction_log_partitions: int = attrs.field(default=50, validator=validators.ge(1))
+    transaction_log_replication_factor: int = attrs.field(default=3, validator=validators.ge(1))
     delete_topics: bool = True
     max_message_bytes: int = attrs.field(default=1_048_588, validator=validators.ge(0))
     append_time: bool = False
@@ -142,6 +155,7 @@ def _unknown(name: str) -> str:
 PROPERTIES: Final[Mapping[str, tuple[str, Callable[[str], object], str]]] = {
     "auto.create.topics.enable": ("auto_create_topics", _flag, "true"),
     "broker.rack": ("rack", _text, ""),
+    "default.replication.factor": ("default_replication_factor", _whole(1, _INT16), "1"),
     "delete.topic.enable": ("delete_topics", _flag, "true"),
     "fetch.max.bytes": ("fetch_max_bytes", _whole(1024, _INT32), "57671680"),
     "log.message.timestamp.type": ("append_time", _append_time, "CreateTime"),
@@ -149,6 +163,21 @@ PROPERTIES: Final[Mapping[str, tuple[str, Callable[[str], object], str]]] = {
     "message.max.bytes": ("max_message_bytes", _whole(0, _INT32), "1048588"),
     "node.id": ("node_id", _whole(0, _INT32), "1"),
     "num.partitions": ("default_partitions", _whole(1, _INT32), "1"),
+    "offsets.topic.replication.factor": (
+        "offsets_topic_replication_factor",
+        _whole(1, _INT16),
+        "3",
+    ),
     "socket.request.max.bytes": ("request_max_bytes", _whole(1, _INT32), "104857600"),
     "transaction.max.timeout.ms": ("transaction_max_timeout", _seconds(1, _INT32), "900000"),
+    "transaction.state.log.num.partitions": (
+        "transaction_log_partitions",
+        _whole(1, _INT32),
+        "50",
+    ),
+    "transaction.state.log.replication.factor": (
+        "transaction_log_replication_factor",
+        _whole(1, _INT16),
+        "3",
+    ),
 }

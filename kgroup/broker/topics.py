@@ -8,7 +8,7 @@ Source: Kafka's ``ReplicationControlManager``, ``Topic``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, final
 from uuid import UUID
 
@@ -16,6 +16,7 @@ import attrs
 from kio.schema.errors import ErrorCode
 
 from kgroup.broker.log import LogSettings, PartitionLog
+from kgroup.broker.placement import Fleet, Place
 from kgroup.broker.refusal import RefusedError
 from kgroup.broker.settings import BrokerSettings
 from kgroup.model import TopicPartition, topic_fault
@@ -65,27 +66,39 @@ PASSIVE_CONFIGS: Final[Mapping[str, str]] = {
 @final
 @attrs.define(eq=False)
 class Topic:
-    """A topic and the logs of its partitions, by number."""
+    """A topic, the logs of its partitions and where they are, both by number."""
 
     name: str
     topic_id: UUID
     configs: Mapping[str, str]
     log_settings: LogSettings
+    turn: int
+    """Whose turn its partition 0 is among the brokers."""
     logs: list[PartitionLog] = attrs.field(factory=list)
+    places: list[Place] = attrs.field(factory=list)
 
-    def grow(self, partitions: int) -> None:
-        """Add partitions until it has this many."""
-        while len(self.logs) < partitions:
-            self.logs.append(PartitionLog(self.log_settings))
+    @property
+    def replication_factor(self) -> int:
+        """How many replicas a partition has: partition 0, as Kafka tells it of a topic."""
+        return len(self.places[0].replicas)
+
+    def add(self, places: Sequence[Place]) -> None:
+        """Add a partition at each of these places."""
+        self.places.extend(places)
+        self.logs.extend(PartitionLog(self.log_settings) for _ in places)
 
 
 @final
 class Topics:
-    """All topics of a broker."""
+    """All topics of a cluster."""
 
-    def __init__(self, settings: BrokerSettings, new_id: Callable[[], UUID]) -> None:
+    def __init__(
+        self, settings: BrokerSettings, new_id: Callable[[], UUID], fleet: Fleet | None = None
+    ) -> None:
         self._settings = settings
         self._new_id = new_id
+        self._fleet = fleet or Fleet([settings.node_id])
+        self._made = 0
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
 
@@ -118,20 +131,27 @@ class Topics:
             )
         return topic.logs[partition]
 
+    def place(self, name: str, partition: int) -> Place:
+        """Where a partition that there is is."""
+        return self._by_name[name].places[partition]
+
     def create(
         self,
         name: str,
         partitions: int = UNSET,
         *,
         replication_factor: int = UNSET,
+        assignments: Sequence[Sequence[int]] = (),
         configs: Mapping[str, str | None] | None = None,
         validate_only: bool = False,
     ) -> Topic:
         """Create a topic; with ``validate_only`` the answer is what would be created.
 
+        With ``assignments``, the replicas of each partition, the other two numbers are not used.
+
         Raises:
             RefusedError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
-                INVALID_REPLICATION_FACTOR, INVALID_CONFIG.
+                INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG.
         """
         fault = topic_fault(name)
         if fault is not None:
@@ -139,30 +159,43 @@ class Topics:
         if name in self._by_name:
             raise RefusedError(ErrorCode.topic_already_exists, f"topic {name!r} already exists")
         self._refuse_collision(name)
-        if partitions == UNSET:
+        if assignments:
+            partitions = len(assignments)
+        elif partitions == UNSET:
             partitions = self._settings.default_partitions
         if not 1 <= partitions <= MOST_PARTITIONS:
             raise RefusedError(
                 ErrorCode.invalid_partitions,
                 f"{partitions} partitions; it must be 1 to {MOST_PARTITIONS}",
             )
-        if replication_factor not in (UNSET, 1):
-            raise RefusedError(
-                ErrorCode.invalid_replication_factor,
-                f"replication factor {replication_factor}; there is one broker",
-            )
+        if replication_factor == UNSET:
+            replication_factor = self._settings.default_replication_factor
+        if assignments:
+            places = self._chosen(assignments)
+        else:
+            turns = range(self._made, self._made + partitions)
+            places = [self._fleet.place(turn, replication_factor) for turn in turns]
         given = {key: value for key, value in (configs or {}).items() if value is not None}
-        topic = Topic(name, self._new_id(), given, self._log_settings(given))
-        topic.grow(partitions)
+        topic = Topic(name, self._new_id(), given, self._log_settings(given), self._made)
+        topic.add(places)
         if not validate_only:
+            self._made += 1
             self._by_name[name] = self._by_id[topic.topic_id] = topic
         return topic
 
-    def grow(self, name: str, partitions: int, *, validate_only: bool = False) -> None:
-        """Give a topic more partitions.
+    def grow(
+        self,
+        name: str,
+        partitions: int,
+        *,
+        assignments: Sequence[Sequence[int]] | None = None,
+        validate_only: bool = False,
+    ) -> None:
+        """Give a topic more partitions, so that it has ``partitions`` in all.
 
         Raises:
-            RefusedError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS.
+            RefusedError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS,
+                INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT.
         """
         topic = self._by_name.get(name)
         if topic is None:
@@ -172,8 +205,27 @@ class Topics:
                 ErrorCode.invalid_partitions,
                 f"topic {name!r} has {len(topic.logs)} partitions and was asked for {partitions}",
             )
+        numbers = range(len(topic.logs), partitions)
+        if assignments is None:
+            factor = topic.replication_factor
+            places = [self._fleet.place(topic.turn + number, factor) for number in numbers]
+        elif len(assignments) == len(numbers):
+            places = self._chosen(assignments)
+        else:
+            raise RefusedError(
+                ErrorCode.invalid_replica_assignment,
+                f"{len(assignments)} assignments for {len(numbers)} new partitions",
+            )
         if not validate_only:
-            topic.grow(partitions)
+            topic.add(places)
+
+    def _chosen(self, assignments: Sequence[Sequence[int]]) -> list[Place]:
+        places = [self._fleet.place_at(replicas) for replicas in assignments]
+        if len({len(place.replicas) for place in places}) > 1:
+            raise RefusedError(
+                ErrorCode.invalid_replica_assignment, "partitions differ in their replicas' number"
+            )
+        return places
 
     def delete(self, topic: Topic) -> list[TopicPartition]:
         """Delete a topic; the partitions that are gone.

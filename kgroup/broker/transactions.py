@@ -11,7 +11,7 @@ Source: Kafka's ``TransactionCoordinator``, ``TransactionMetadata``, KIP-98, KIP
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final, Protocol, final
 
 import attrs
@@ -69,14 +69,58 @@ class Finish(Protocol):
 
 
 @final
-class Transactions:
-    """All producers and transactional ids of a broker."""
+class Ledger:
+    """What is written of transactions: every change of one, so that no failover loses any."""
 
-    def __init__(self, max_timeout: float, finish: Finish) -> None:
+    def __init__(self) -> None:
+        self.transactions: Final[dict[str, Transaction]] = {}
+        self._next_producer_id = 0
+
+    def new_producer_id(self) -> int:
+        """An id that no producer has had."""
+        self._next_producer_id += 1
+        return self._next_producer_id - 1
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """Take deleted partitions out of every transaction."""
+        for known in self.transactions.values():
+            for partition in partitions:
+                known.partitions.pop(partition, None)
+
+
+def _own(transactional_id: str) -> None:
+    del transactional_id
+
+
+@final
+class Transactions:
+    """The transaction coordinator of one broker: the transactional ids that it leads.
+
+    What partitions and groups ask about a transaction (``check_partition``, ``check_group``) is
+    answered whoever leads it, as brokers ask each other in Kafka.
+    """
+
+    def __init__(
+        self,
+        max_timeout: float,
+        finish: Finish,
+        *,
+        ledger: Ledger | None = None,
+        refusal: Callable[[str], ErrorCode | None] = _own,
+    ) -> None:
+        """A coordinator.
+
+        Args:
+            max_timeout: seconds; the longest time-out that a producer may ask for.
+            finish: makes outcomes visible.
+            ledger: what is written; coordinators of one cluster share it.
+            refusal: says of a transactional id why this broker does not coordinate it, or None.
+        """
         self._max_timeout = max_timeout
         self._finish = finish
-        self._next_producer_id = 0
-        self._by_id: dict[str, Transaction] = {}
+        self._ledger = ledger or Ledger()
+        self._by_id = self._ledger.transactions
+        self._refusal = refusal
 
     # InitProducerId.
 
@@ -96,11 +140,11 @@ class Transactions:
             epoch: its epoch.
 
         Raises:
-            RefusedError: INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, and
-                CONCURRENT_TRANSACTIONS after an open transaction was aborted: ask again.
+            RefusedError: INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT, NOT_COORDINATOR,
+                PRODUCER_FENCED, and CONCURRENT_TRANSACTIONS after an open transaction was aborted: ask again.
         """
         if transactional_id is None:
-            return self._new_producer_id(), 0
+            return self._ledger.new_producer_id(), 0
         if not transactional_id:
             raise RefusedError(ErrorCode.invalid_request, "the transactional id is empty")
         if not 0 < timeout <= self._max_timeout:
@@ -108,9 +152,10 @@ class Transactions:
                 ErrorCode.invalid_transaction_timeout,
                 f"{timeout} s; it must be more than 0 and at most {self._max_timeout} s",
             )
+        self._check_coordinator(transactional_id)
         known = self._by_id.get(transactional_id)
         if known is None:
-            known = Transaction(transactional_id, self._new_producer_id())
+            known = Transaction(transactional_id, self._ledger.new_producer_id())
             self._by_id[transactional_id] = known
         if known.epoch != NO_EPOCH and producer_id not in (NO_PRODUCER, known.producer_id):
             raise _fenced(known, producer_id, epoch)
@@ -128,15 +173,12 @@ class Transactions:
                 return  # the answer to its first asking was lost
             raise _fenced(known, producer_id, epoch)
         if known.epoch >= _LAST_EPOCH:
-            known.producer_id, known.epoch, known.last_epoch = self._new_producer_id(), 0, NO_EPOCH
+            known.producer_id = self._ledger.new_producer_id()
+            known.epoch, known.last_epoch = 0, NO_EPOCH
         else:
             known.last_epoch = known.epoch if expected else NO_EPOCH
             known.epoch += 1
         known.state = State.EMPTY
-
-    def _new_producer_id(self) -> int:
-        self._next_producer_id += 1
-        return self._next_producer_id - 1
 
     # A transaction's course.
 
@@ -151,9 +193,10 @@ class Transactions:
         """Take partitions into the transaction, beginning it if need be.
 
         Raises:
-            RefusedError: INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED.
+            RefusedError: INVALID_REQUEST, NOT_COORDINATOR, INVALID_PRODUCER_ID_MAPPING,
+                PRODUCER_FENCED.
         """
-        known = self._checked(transactional_id, producer_id, epoch)
+        known = self._coordinated(transactional_id, producer_id, epoch)
         self._begin(known, now)
         known.partitions.update(dict.fromkeys(partitions))
 
@@ -165,7 +208,7 @@ class Transactions:
         Raises:
             RefusedError: as ``add_partitions``.
         """
-        known = self._checked(transactional_id, producer_id, epoch)
+        known = self._coordinated(transactional_id, producer_id, epoch)
         self._begin(known, now)
         known.groups[group_id] = None
 
@@ -175,7 +218,7 @@ class Transactions:
         Raises:
             RefusedError: as ``add_partitions``, and INVALID_TXN_STATE.
         """
-        known = self._checked(transactional_id, producer_id, epoch)
+        known = self._coordinated(transactional_id, producer_id, epoch)
         done = State.COMMITTED if committed else State.ABORTED
         if known.state is done:
             return
@@ -221,29 +264,37 @@ class Transactions:
                 f"group {group_id!r} is not part of transaction {transactional_id!r}",
             )
 
-    def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """Take deleted partitions out of every transaction."""
-        for known in self._by_id.values():
-            for partition in partitions:
-                known.partitions.pop(partition, None)
-
     # Timers.
 
     def expire(self, now: float) -> None:
         """Abort every transaction that has taken longer than its producer said."""
-        for known in self._by_id.values():
-            if known.state is State.ONGOING and known.deadline <= now:
+        for known in self._ongoing():
+            if known.deadline <= now:
                 self._abort_fenced(known)
 
     @property
     def next_timer(self) -> float | None:
         """When ``expire`` must be called next, or None."""
-        return min(
-            (known.deadline for known in self._by_id.values() if known.state is State.ONGOING),
-            default=None,
-        )
+        return min((known.deadline for known in self._ongoing()), default=None)
+
+    def _ongoing(self) -> list[Transaction]:
+        return [
+            known
+            for known in self._by_id.values()
+            if known.state is State.ONGOING and self._refusal(known.transactional_id) is None
+        ]
 
     # Parts of the above.
+
+    def _check_coordinator(self, transactional_id: str) -> None:
+        code = self._refusal(transactional_id)
+        if code is not None:
+            raise RefusedError(code, f"transactional id {transactional_id!r} is another broker's")
+
+    def _coordinated(self, transactional_id: str, producer_id: int, epoch: int) -> Transaction:
+        if transactional_id:
+            self._check_coordinator(transactional_id)
+        return self._checked(transactional_id, producer_id, epoch)
 
     def _checked(self, transactional_id: str, producer_id: int, epoch: int) -> Transaction:
         if not transactional_id:

@@ -91,7 +91,7 @@ async def test_a_client_that_is_gone_before_it_is_served_is_no_event(
 async def test_an_ipv6_address_is_written_in_brackets() -> None:
     """The port of an IPv6 address can be told from the address."""
     async with in_memory() as broker:
-        broker.cluster.move("::1", 9092)
+        broker.cluster.brokers[1].move("::1", 9092)
         assert broker.bootstrap_servers == "[::1]:9092"
 
 

@@ -14,6 +14,7 @@ def test_every_property_sets_its_field() -> None:
     given = {
         "auto.create.topics.enable": ("false", "auto_create_topics", False),
         "broker.rack": ("r1", "rack", "r1"),
+        "default.replication.factor": ("2", "default_replication_factor", 2),
         "delete.topic.enable": ("False", "delete_topics", False),
         "fetch.max.bytes": ("2048", "fetch_max_bytes", 2048),
         "log.message.timestamp.type": ("LogAppendTime", "append_time", True),
@@ -21,8 +22,11 @@ def test_every_property_sets_its_field() -> None:
         "message.max.bytes": ("99", "max_message_bytes", 99),
         "node.id": ("4", "node_id", 4),
         "num.partitions": ("3", "default_partitions", 3),
+        "offsets.topic.replication.factor": ("2", "offsets_topic_replication_factor", 2),
         "socket.request.max.bytes": ("77", "request_max_bytes", 77),
         "transaction.max.timeout.ms": ("1500", "transaction_max_timeout", 1.5),
+        "transaction.state.log.num.partitions": ("5", "transaction_log_partitions", 5),
+        "transaction.state.log.replication.factor": ("1", "transaction_log_replication_factor", 1),
     }
     assert given.keys() == PROPERTIES.keys()
     settings = BrokerSettings.from_properties({name: text for name, (text, _, _) in given.items()})

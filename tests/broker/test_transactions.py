@@ -10,7 +10,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from kgroup.broker.refusal import RefusedError
-from kgroup.broker.transactions import Transactions
+from kgroup.broker.transactions import Ledger, Transactions
 from kgroup.model import TopicPartition
 
 TP = TopicPartition("t", 0)
@@ -190,10 +190,12 @@ def test_a_slow_transaction_is_aborted_and_fenced(
     assert code(lambda: transactions.end("x", 0, 0, committed=True)) is ErrorCode.producer_fenced
 
 
-def test_deleted_partitions_are_forgotten(transactions: Transactions, outcomes: Outcomes) -> None:
+def test_deleted_partitions_are_forgotten(outcomes: Outcomes) -> None:
     """A transaction's end does not reach partitions that are gone."""
+    ledger = Ledger()
+    transactions = Transactions(900.0, outcomes, ledger=ledger)
     transactions.init_producer("x", 60)
     transactions.add_partitions(0, "x", 0, 0, [TP, OTHER])
-    transactions.forget([TP])
+    ledger.forget([TP])
     transactions.end("x", 0, 0, committed=True)
     assert outcomes.seen == [(0, 0, (OTHER,), (), True)]

@@ -18,8 +18,10 @@ from kio.schema.errors import ErrorCode
 
 from kgroup.broker.answer import Answer
 from kgroup.broker.call import Call
+from kgroup.broker.handlers.partitions import NO_EPOCH, check_led
 from kgroup.broker.handlers.shapes import seconds
-from kgroup.broker.log import LEADER_EPOCH, PartitionLog
+from kgroup.broker.log import PartitionLog
+from kgroup.broker.placement import Place
 from kgroup.broker.refusal import RefusedError
 
 _IDS_FROM: Final = 13
@@ -27,17 +29,17 @@ _NO_SESSION: Final = 0
 _SESSION_ENDS: Final = -1
 """The epoch in which a client says that it closes its session: it may have ended before."""
 _READ_COMMITTED: Final = 1
-_NO_EPOCH: Final = -1
 
 
 @final
 @attrs.frozen
 class _Wanted:
-    """A partition of the request: its log and where to read, or why not."""
+    """A partition of the request: its log and where that is, or why not."""
 
     topic: Any
     partition: Any
     log: PartitionLog | None
+    place: Place | None = None
     refusal: RefusedError | None = None
 
 
@@ -63,32 +65,22 @@ def _wanted(call: Call) -> Iterator[_Wanted]:
             unknown = RefusedError(ErrorCode.unknown_topic_or_partition)
         for part in topic.partitions:
             if found is None:
-                yield _Wanted(topic, part, None, unknown)
+                yield _Wanted(topic, part, None, refusal=unknown)
             elif not 0 <= part.partition < len(found.logs):
                 refusal = RefusedError(ErrorCode.unknown_topic_or_partition)
-                yield _Wanted(topic, part, None, refusal)
+                yield _Wanted(topic, part, None, refusal=refusal)
             else:
-                log = found.logs[part.partition]
-                yield _Wanted(topic, part, log, _fault(log, part))
+                log, place = found.logs[part.partition], found.places[part.partition]
+                yield _Wanted(topic, part, log, place, _fault(call, log, place, part))
 
 
-def _fault(log: PartitionLog, part: Any) -> RefusedError | None:
+def _fault(call: Call, log: PartitionLog, place: Place, part: Any) -> RefusedError | None:
     try:
-        check_epoch(getattr(part, "current_leader_epoch", _NO_EPOCH))
+        check_led(call.node.node_id, place, getattr(part, "current_leader_epoch", NO_EPOCH))
         log.check_offset(part.fetch_offset)
     except RefusedError as refusal:
         return refusal
     return None
-
-
-def check_epoch(epoch: int) -> None:
-    """Compare the leader epoch that a client knows with the log's.
-
-    Raises:
-        RefusedError: UNKNOWN_LEADER_EPOCH for one that is still to come.
-    """
-    if epoch > LEADER_EPOCH:
-        raise RefusedError(ErrorCode.unknown_leader_epoch, f"epoch {epoch} has not begun")
 
 
 async def _wait_for_bytes(call: Call, wanted: Sequence[_Wanted]) -> None:
@@ -125,7 +117,11 @@ def _enough(call: Call, wanted: Sequence[_Wanted]) -> bool:
 def _is_faulty(call: Call, entry: _Wanted) -> bool:
     if entry.refusal is not None or entry.log is None:
         return True
-    return not _is_current(call, entry) or entry.partition.fetch_offset < entry.log.start_offset
+    return (
+        not _is_current(call, entry)
+        or not _is_led(call, entry)
+        or entry.partition.fetch_offset < entry.log.start_offset
+    )
 
 
 def _is_current(call: Call, entry: _Wanted) -> bool:
@@ -136,6 +132,11 @@ def _is_current(call: Call, entry: _Wanted) -> bool:
     topic = topics.get(entry.topic.topic)
     number = entry.partition.partition
     return topic is not None and number < len(topic.logs) and topic.logs[number] is entry.log
+
+
+def _is_led(call: Call, entry: _Wanted) -> bool:
+    """Whether this broker still leads the partition; that, too, can change while we wait."""
+    return entry.place is not None and entry.place.leader == call.node.node_id
 
 
 def _read(call: Call, wanted: Sequence[_Wanted]) -> list[dict[str, Any]]:
@@ -171,6 +172,8 @@ def _read_partition(
             raise RefusedError(
                 ErrorCode.unknown_topic_id if gone else ErrorCode.unknown_topic_or_partition
             )
+        if entry.place is not None:
+            check_led(call.node.node_id, entry.place)
         read = entry.log.read(
             part.fetch_offset,
             min(left, part.partition_max_bytes),

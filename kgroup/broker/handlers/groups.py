@@ -29,7 +29,7 @@ async def join_group(call: Call) -> Answer | Silence:
     rebalance = (
         seconds(request.rebalance_timeout) if call.version >= _REBALANCE_TIMEOUT_FROM else None
     )
-    answer = await call.cluster.groups.ask_parked(
+    answer = await call.node.groups.ask_parked(
         requests.JoinGroup(
             group_id=request.group_id,
             version=call.version,
@@ -72,7 +72,7 @@ async def join_group(call: Call) -> Answer | Silence:
 async def sync_group(call: Call) -> Answer | Silence:
     """Answer SyncGroup; it waits for the leader's."""
     request = call.request
-    answer = await call.cluster.groups.ask_parked(
+    answer = await call.node.groups.ask_parked(
         requests.SyncGroup(
             group_id=request.group_id,
             version=call.version,
@@ -101,7 +101,7 @@ async def sync_group(call: Call) -> Answer | Silence:
 async def heartbeat(call: Call) -> Answer:
     """Answer Heartbeat."""
     request = call.request
-    answer = await call.cluster.groups.ask(
+    answer = await call.node.groups.ask(
         requests.Heartbeat(
             group_id=request.group_id,
             generation_id=request.generation_id,
@@ -117,7 +117,7 @@ async def leave_group(call: Call) -> Answer:
     """Answer LeaveGroup, of one member or of several."""
     request = call.request
     batched = call.version >= _LEAVES_IN_BATCHES_FROM
-    answer = await call.cluster.groups.ask(
+    answer = await call.node.groups.ask(
         requests.LeaveGroup(
             group_id=request.group_id,
             version=call.version,
@@ -150,7 +150,7 @@ async def offset_commit(call: Call) -> Answer:
     request = call.request
     retention = getattr(request, "retention_time", None)
     own = retention is None or seconds(retention) == _BROKERS_OWN
-    answer = await call.cluster.groups.ask(
+    answer = await call.node.groups.ask(
         requests.OffsetCommit(
             group_id=request.group_id,
             version=call.version,
@@ -193,7 +193,7 @@ async def offset_fetch(call: Call) -> Answer:
     request = call.request
     batched = call.version >= _FETCHES_IN_BATCHES_FROM
     groups = request.groups if batched else (request,)
-    answer = await call.cluster.groups.ask(
+    answer = await call.node.groups.ask(
         requests.OffsetFetch(
             version=call.version,
             groups=tuple(
@@ -240,7 +240,7 @@ def _fetched(offset: answers.FetchedOffset) -> dict[str, Any]:
 async def offset_delete(call: Call) -> Answer:
     """Answer OffsetDelete."""
     request = call.request
-    answer = await call.cluster.groups.ask(
+    answer = await call.node.groups.ask(
         requests.OffsetDelete(
             group_id=request.group_id,
             partitions=tuple(
@@ -256,7 +256,7 @@ async def offset_delete(call: Call) -> Answer:
 
 async def describe_groups(call: Call) -> Answer:
     """Answer DescribeGroups."""
-    answer = await call.cluster.groups.ask(
+    answer = await call.node.groups.ask(
         requests.DescribeGroups(version=call.version, group_ids=tuple(call.request.groups)),
         answers.GroupsDescribed,
     )
@@ -288,7 +288,7 @@ async def describe_groups(call: Call) -> Answer:
 
 async def list_groups(call: Call) -> Answer:
     """Answer ListGroups."""
-    answer = await call.cluster.groups.ask(
+    answer = await call.node.groups.ask(
         requests.ListGroups(
             states=tuple(getattr(call.request, "states_filter", ())),
             types=tuple(getattr(call.request, "types_filter", ())),
@@ -311,7 +311,7 @@ async def list_groups(call: Call) -> Answer:
 
 async def delete_groups(call: Call) -> Answer:
     """Answer DeleteGroups."""
-    answer = await call.cluster.groups.ask(
+    answer = await call.node.groups.ask(
         requests.DeleteGroups(group_ids=tuple(call.request.groups_names)),
         answers.GroupsDeleted,
     )

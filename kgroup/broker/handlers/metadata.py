@@ -6,16 +6,19 @@ KIP-516 (topic ids), KIP-699 (several coordinators in one request), KIP-700.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from kgroup.broker.answer import Answer
 from kgroup.broker.call import Call
-from kgroup.broker.log import LEADER_EPOCH
+from kgroup.broker.cluster import Cluster
+from kgroup.broker.node import Node
+from kgroup.broker.placement import NO_LEADER, Fleet, Place
 from kgroup.broker.refusal import RefusedError
 from kgroup.broker.topics import Topic
-from kgroup.model import TopicPartition, topic_fault
+from kgroup.model import topic_fault
 
 _ALL_BY_EMPTY_LIST: Final = 0
 """In this version an empty list asks for all topics; later null does."""
@@ -23,8 +26,6 @@ _ALWAYS_CREATES_UP_TO: Final = 3
 """Up to this version a Metadata request cannot say that it wants no topic created."""
 _BROKERS: Final = 1
 """Endpoint type of brokers; 2 is controllers (KIP-919)."""
-_KEY_TYPES: Final = (0, 1)
-"""Group and transaction; 2, a share group's, has no coordinator here."""
 _BATCHED_FROM: Final = 4
 _PORTLESS: Final = {"node_id": -1, "host": "", "port": -1}
 
@@ -42,7 +43,7 @@ async def metadata(call: Call) -> Answer:
             for node in cluster.nodes
         ],
         "cluster_id": cluster.cluster_id,
-        "controller_id": cluster.controller.node_id,
+        "controller_id": cluster.controller_id,
         "topics": topics,
         "error_code": ErrorCode.none,
     }
@@ -55,7 +56,7 @@ async def describe_cluster(call: Call) -> Answer:
         "error_code": ErrorCode.none,
         "endpoint_type": _BROKERS,
         "cluster_id": cluster.cluster_id,
-        "controller_id": cluster.controller.node_id,
+        "controller_id": cluster.controller_id,
         "brokers": [
             {
                 "broker_id": node.node_id,
@@ -83,21 +84,35 @@ async def find_coordinator(call: Call) -> Answer:
 
 
 def _coordinator(call: Call, key_type: int, key: str) -> dict[str, Any]:
-    if key_type not in _KEY_TYPES:
+    if key_type not in _FINDERS:
         refused = {
             "error_code": ErrorCode.invalid_request,
             "error_message": f"there is no coordinator of key type {key_type}",
         }
         return {"key": key, **_PORTLESS, **refused}
-    node = call.cluster.coordinator_of(key)
+    node = _FINDERS[key_type](call.cluster, key)
+    if node is None:
+        refused = {
+            "error_code": ErrorCode.coordinator_not_available,
+            "error_message": "the brokers that could coordinate it are down",
+        }
+        return {"key": key, **_PORTLESS, **refused}
     return {
         "key": key,
         "node_id": node.node_id,
-        "host": node.host,
-        "port": node.port,
+        "host": node.address.host,
+        "port": node.address.port,
         "error_code": ErrorCode.none,
         "error_message": "NONE",
     }
+
+
+#: Who coordinates what a key of this type names: a group, a transactional id. A share group,
+#: type 2, has no coordinator here.
+_FINDERS: Final[Mapping[int, Callable[[Cluster, str], Node | None]]] = {
+    0: Cluster.coordinator_of,
+    1: Cluster.transaction_coordinator_of,
+}
 
 
 def _asked(call: Call, asked: Any) -> dict[str, Any]:
@@ -130,26 +145,27 @@ def _may_create(call: Call) -> bool:
 
 
 def _topic(call: Call, topic: Topic) -> dict[str, Any]:
-    partitions = []
-    for number in range(len(topic.logs)):
-        leader = call.cluster.leader_of(TopicPartition(topic.name, number)).node_id
-        partitions.append(
-            {
-                "error_code": ErrorCode.none,
-                "partition_index": number,
-                "leader_id": leader,
-                "leader_epoch": LEADER_EPOCH,
-                "replica_nodes": (leader,),
-                "isr_nodes": (leader,),
-                "offline_replicas": (),
-            }
-        )
+    fleet = call.cluster.fleet
+    partitions = [_partition(fleet, number, place) for number, place in enumerate(topic.places)]
     return {
         "error_code": ErrorCode.none,
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": False,
         "partitions": partitions,
+    }
+
+
+def _partition(fleet: Fleet, number: int, place: Place) -> dict[str, Any]:
+    led = place.leader != NO_LEADER
+    return {
+        "error_code": ErrorCode.none if led else ErrorCode.leader_not_available,
+        "partition_index": number,
+        "leader_id": place.leader,
+        "leader_epoch": place.epoch,
+        "replica_nodes": place.replicas,
+        "isr_nodes": place.isr,
+        "offline_replicas": [one for one in place.replicas if not fleet.is_up(one)],
     }
 
 

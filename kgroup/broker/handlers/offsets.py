@@ -13,14 +13,12 @@ from kio.schema.errors import ErrorCode
 
 from kgroup.broker.answer import Answer
 from kgroup.broker.call import Call
-from kgroup.broker.handlers.fetch import check_epoch
-from kgroup.broker.log import LEADER_EPOCH, PartitionLog
+from kgroup.broker.handlers.partitions import NO_EPOCH, led_log
+from kgroup.broker.log import PartitionLog
 from kgroup.broker.refusal import RefusedError
 
 _READ_COMMITTED: Final = 1
-_NO_EPOCH: Final = -1
 _NONE: Final = -1
-_END: Final = -1
 
 
 def _latest(log: PartitionLog, limit: int) -> tuple[int, int]:
@@ -64,8 +62,8 @@ async def list_offsets(call: Call) -> Answer:
 def _offset(call: Call, name: str, part: Any) -> dict[str, Any]:
     committed = getattr(call.request, "isolation_level", 0) == _READ_COMMITTED
     try:
-        log = call.cluster.topics.log(name, part.partition_index)
-        check_epoch(getattr(part, "current_leader_epoch", _NO_EPOCH))
+        epoch = getattr(part, "current_leader_epoch", NO_EPOCH)
+        log = led_log(call, name, part.partition_index, epoch)
         found = _find(log, part.timestamp, committed=committed)
     except RefusedError as refusal:
         return {"partition_index": part.partition_index, "error_code": refusal.code}
@@ -76,7 +74,7 @@ def _offset(call: Call, name: str, part: Any) -> dict[str, Any]:
         "error_code": ErrorCode.none,
         "offset": found[0],
         "timestamp": found[1],
-        "leader_epoch": LEADER_EPOCH,
+        "leader_epoch": log.epochs.at(found[0]),
     }
 
 
@@ -94,7 +92,7 @@ def _find(log: PartitionLog, timestamp: int, *, committed: bool) -> tuple[int, i
 
 
 async def offset_for_leader_epoch(call: Call) -> Answer:
-    """Answer OffsetForLeaderEpoch: the log has had one epoch, and its end is the log's."""
+    """Answer OffsetForLeaderEpoch: up to where a log is what a client read in an epoch."""
     return {
         "topics": [
             {
@@ -108,16 +106,15 @@ async def offset_for_leader_epoch(call: Call) -> Answer:
 
 def _epoch_end(call: Call, name: str, part: Any) -> dict[str, Any]:
     try:
-        log = call.cluster.topics.log(name, part.partition)
-        check_epoch(part.current_leader_epoch)
+        log = led_log(call, name, part.partition, part.current_leader_epoch)
     except RefusedError as refusal:
         return {"partition": part.partition, "error_code": refusal.code}
-    known = part.leader_epoch == LEADER_EPOCH
+    epoch, end = log.epochs.end_of(part.leader_epoch, log.end_offset)
     return {
         "partition": part.partition,
         "error_code": ErrorCode.none,
-        "leader_epoch": LEADER_EPOCH if known else _NO_EPOCH,
-        "end_offset": log.end_offset if known else _END,
+        "leader_epoch": epoch,
+        "end_offset": end,
     }
 
 
@@ -137,7 +134,7 @@ async def delete_records(call: Call) -> Answer:
 def _delete(call: Call, name: str, part: Any) -> dict[str, Any]:
     low, code = -1, ErrorCode.none
     try:
-        low = call.cluster.topics.log(name, part.partition_index).delete_before(part.offset)
+        low = led_log(call, name, part.partition_index).delete_before(part.offset)
     except RefusedError as refusal:
         code = refusal.code
     return {"partition_index": part.partition_index, "low_watermark": low, "error_code": code}

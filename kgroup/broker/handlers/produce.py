@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode
 from kgroup.broker import batches
 from kgroup.broker.answer import Answer
 from kgroup.broker.call import NO_ACKS, NO_ANSWER, Call
+from kgroup.broker.handlers.partitions import led_log
 from kgroup.broker.refusal import RefusedError
 from kgroup.model import TopicPartition
 
@@ -49,10 +50,10 @@ def _append(call: Call, name: str, number: int, records: bytes | None) -> dict[s
     try:
         if call.request.acks not in _ACKS:
             raise RefusedError(ErrorCode.invalid_required_acks, f"acks={call.request.acks}")
-        log = cluster.topics.log(name, number)
+        log = led_log(call, name, number)
         header, data = batches.check(records)
         if header.is_transactional and not log.has_open_transaction(header.producer_id):
-            cluster.transactions.check_partition(
+            call.node.transactions.check_partition(
                 call.request.transactional_id,
                 header.producer_id,
                 header.producer_epoch,

@@ -45,11 +45,11 @@ def _create(call: Call, asked: Any, times: int) -> dict[str, Any]:
             raise RefusedError(
                 ErrorCode.invalid_request, f"topic {asked.name!r} is named {times} times"
             )
-        partitions, factor = _layout(call, asked)
         topic = topics.create(
             asked.name,
-            partitions,
-            replication_factor=factor,
+            asked.num_partitions,
+            replication_factor=asked.replication_factor,
+            assignments=_assignments(asked),
             configs={config.name: config.value for config in asked.configs},
             validate_only=call.request.validate_only,
         )
@@ -67,7 +67,7 @@ def _create(call: Call, asked: Any, times: int) -> dict[str, Any]:
         "error_code": ErrorCode.none,
         "error_message": None,
         "num_partitions": len(topic.logs),
-        "replication_factor": 1,
+        "replication_factor": topic.replication_factor,
         "configs": [
             {
                 "name": name,
@@ -81,23 +81,20 @@ def _create(call: Call, asked: Any, times: int) -> dict[str, Any]:
     }
 
 
-def _layout(call: Call, asked: Any) -> tuple[int, int]:
-    """(partitions, replication factor), from an assignment by hand where there is one."""
+def _assignments(asked: Any) -> list[tuple[int, ...]]:
+    """The replicas of each partition, where they are chosen by hand."""
     if not asked.assignments:
-        return asked.num_partitions, asked.replication_factor
+        return []
     if (asked.num_partitions, asked.replication_factor) != (UNSET, UNSET):
         raise RefusedError(
             ErrorCode.invalid_request, "both an assignment and a number of partitions"
         )
-    indexes = sorted(assignment.partition_index for assignment in asked.assignments)
-    nodes = [call.cluster.settings.node_id]
-    if indexes != list(range(len(indexes))) or any(
-        list(assignment.broker_ids) != nodes for assignment in asked.assignments
-    ):
+    chosen = {one.partition_index: tuple(one.broker_ids) for one in asked.assignments}
+    if sorted(chosen) != list(range(len(asked.assignments))):
         raise RefusedError(
-            ErrorCode.invalid_replica_assignment, f"every partition must be on brokers {nodes}"
+            ErrorCode.invalid_replica_assignment, "partitions must be named once, from 0 on"
         )
-    return len(indexes), UNSET
+    return [chosen[number] for number in range(len(chosen))]
 
 
 async def delete_topics(call: Call) -> Answer:
@@ -136,7 +133,13 @@ async def create_partitions(call: Call) -> Answer:
 
 def _grow(call: Call, asked: Any) -> dict[str, Any]:
     try:
-        call.cluster.topics.grow(asked.name, asked.count, validate_only=call.request.validate_only)
+        chosen = asked.assignments
+        call.cluster.topics.grow(
+            asked.name,
+            asked.count,
+            assignments=None if chosen is None else [one.broker_ids for one in chosen],
+            validate_only=call.request.validate_only,
+        )
     except RefusedError as refusal:
         return {
             "name": asked.name,
@@ -190,8 +193,10 @@ def _configs(call: Call, resource_type: int, name: str) -> Mapping[str, tuple[st
             raise RefusedError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
         return _topic_configs(call, topic.configs)
     if resource_type == _BROKER:
-        if name not in ("", str(call.cluster.settings.node_id)):
-            raise RefusedError(ErrorCode.invalid_request, f"there is no broker {name!r}")
+        if name not in ("", str(call.node.node_id)):
+            raise RefusedError(
+                ErrorCode.invalid_request, f"this is broker {call.node.node_id}, not {name!r}"
+            )
         return _broker_configs(call)
     raise RefusedError(
         ErrorCode.invalid_request, f"resource type {resource_type} has no configs here"

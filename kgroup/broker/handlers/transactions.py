@@ -41,7 +41,7 @@ def _outcome(call: Call, act: Callable[[], None]) -> ErrorCode:
         act()
     except RefusedError as refusal:
         return _code(call, refusal)
-    call.cluster.transaction_alarm.look()
+    call.node.transaction_alarm.look()
     return ErrorCode.none
 
 
@@ -49,7 +49,7 @@ async def init_producer_id(call: Call) -> Answer:
     """Answer InitProducerId."""
     request = call.request
     try:
-        producer_id, epoch = call.cluster.transactions.init_producer(
+        producer_id, epoch = call.node.transactions.init_producer(
             request.transactional_id,
             seconds(request.transaction_timeout),
             getattr(request, "producer_id", -1),
@@ -81,7 +81,7 @@ async def add_partitions_to_txn(call: Call) -> Answer:
     else:
         code = _outcome(
             call,
-            lambda: call.cluster.transactions.add_partitions(
+            lambda: call.node.transactions.add_partitions(
                 trio.current_time(),
                 request.v3_and_below_transactional_id,
                 request.v3_and_below_producer_id,
@@ -117,7 +117,7 @@ async def add_offsets_to_txn(call: Call) -> Answer:
     request = call.request
     code = _outcome(
         call,
-        lambda: call.cluster.transactions.add_group(
+        lambda: call.node.transactions.add_group(
             trio.current_time(),
             request.transactional_id,
             request.producer_id,
@@ -133,7 +133,7 @@ async def end_txn(call: Call) -> Answer:
     request = call.request
     code = _outcome(
         call,
-        lambda: call.cluster.transactions.end(
+        lambda: call.node.transactions.end(
             request.transactional_id,
             request.producer_id,
             request.producer_epoch,
@@ -146,9 +146,9 @@ async def end_txn(call: Call) -> Answer:
 async def txn_offset_commit(call: Call) -> Answer:
     """Answer TxnOffsetCommit: the transaction is judged here, the member by the coordinator."""
     request = call.request
-    if request.group_id:
+    if request.group_id and call.cluster.coordinator_of(request.group_id) is call.node:
         try:
-            call.cluster.transactions.check_group(
+            call.node.transactions.check_group(
                 request.transactional_id,
                 request.producer_id,
                 request.producer_epoch,
@@ -156,7 +156,7 @@ async def txn_offset_commit(call: Call) -> Answer:
             )
         except RefusedError as refusal:
             return {"topics": _all_refused(request, refusal.code)}
-    answer = await call.cluster.groups.ask(
+    answer = await call.node.groups.ask(
         requests.TxnOffsetCommit(
             group_id=request.group_id,
             version=call.version,

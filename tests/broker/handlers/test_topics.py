@@ -64,7 +64,7 @@ async def test_each_topic_is_judged_for_itself() -> None:
             "twice": 42,
             "factor": 38,
         }
-        assert "there is one broker" in done["factor"].error_message
+        assert "brokers: 1, 1 up" in done["factor"].error_message
         assert broker.cluster.topics.get("twice") is None
 
 

@@ -1,0 +1,221 @@
+"""One broker on the network: its listeners, its connections, and what a test does to them.
+
+What requests mean is said below this module, what a broker's coming and going means to the
+others above it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from typing import Final, final
+
+import trio
+
+from kgroup.broker.cluster import Cluster
+from kgroup.broker.connection import Connection
+from kgroup.broker.faults import Fault, Faults, Match
+from kgroup.broker.node import Node
+
+_ANYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 # to recognise it
+"""Addresses to listen on that nobody can connect to -> what clients are told instead."""
+_IN_MEMORY: Final = "memory"
+"""Where clients of a broker in memory come from."""
+
+
+@final
+class Endpoint:
+    """Where one broker is reached.
+
+    Args:
+        cluster: what its requests are about.
+        node: the broker.
+        nursery: where listeners and connections are served.
+        address: host and port to listen on, or to be known by in memory.
+        in_memory: whether there are no sockets.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        node: Node,
+        nursery: trio.Nursery,
+        address: tuple[str, int],
+        *,
+        in_memory: bool,
+    ) -> None:
+        self._cluster = cluster
+        self._node = node
+        self._nursery = nursery
+        self._address = address
+        self._in_memory = in_memory
+        self._faults = Faults()
+        self._connections: dict[Connection, None] = {}
+        self._ended = trio.Event()
+        self._listening: trio.CancelScope | None = None
+        self._listeners: list[trio.SocketListener] = []
+
+    # Where it is.
+
+    @property
+    def host(self) -> str:
+        """The host that clients are told."""
+        return self._node.address.host
+
+    @property
+    def port(self) -> int:
+        """The port that clients are told."""
+        return self._node.address.port
+
+    @property
+    def bootstrap_server(self) -> str:
+        """``host:port``."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether new connections are taken."""
+        return self._listening is not None
+
+    async def connect(self) -> trio.abc.Stream:
+        """Open a connection in memory.
+
+        Raises:
+            OSError: nobody listens.
+
+        Cancellation: nothing is left open.
+        """
+        await trio.lowlevel.checkpoint()
+        await self._faults.reachable()
+        if self._listening is None:
+            raise refused_connection(self.host, self.port)
+        # Testing helpers of trio's are no part of a broker that serves sockets.
+        from trio.testing import memory_stream_pair
+
+        ours, theirs = memory_stream_pair()
+        self._nursery.start_soon(self._serve_stream, ours, _IN_MEMORY)
+        return theirs
+
+    # Life.
+
+    async def open(self) -> None:
+        """Listen; after ``close`` on the same port.
+
+        Raises:
+            OSError: the address cannot be listened on.
+        """
+        await trio.lowlevel.checkpoint()
+        if self._listening is not None:
+            return
+        host, port = self._address
+        if self._in_memory:
+            self._node.move(host, port)
+            self._listening = trio.CancelScope()
+            return
+        self._listeners = await _open_listeners(host, port)
+        port = self._listeners[0].socket.getsockname()[1]
+        self._address = (host, port)
+        self._node.move(_ANYWHERE.get(host, host), port)
+        self._listening = trio.CancelScope()
+        self._nursery.start_soon(self._accept, self._listening, self._listeners)
+
+    def close(self) -> None:
+        """Listen no more; connections stay."""
+        if self._listening is not None:
+            self._listening.cancel()
+            self._listening = None
+        for listener in self._listeners:
+            listener.socket.close()
+        self._listeners = []
+
+    async def finish(self, within: float) -> None:
+        """Let requests that are being served be answered, then end every connection.
+
+        Args:
+            within: seconds after which connections are cut in any case.
+
+        Cancellation: they are cut at once.
+        """
+        try:
+            with trio.move_on_after(within):
+                for connection in list(self._connections):
+                    connection.finish()
+                while self._connections:
+                    self._ended = trio.Event()
+                    await self._ended.wait()
+        finally:
+            self.cut_connections()
+
+    def cut_connections(self, client_id: str | None = None) -> int:
+        """Close connections now, all or those of one client; how many."""
+        cut = [
+            connection
+            for connection in self._connections
+            if client_id is None or connection.client_id == client_id
+        ]
+        for connection in cut:
+            connection.cut()
+        return len(cut)
+
+    # Faults.
+
+    def inject(self, api: str, error_code: int, times: int | None, match: Match | None) -> Fault:
+        """See ``Broker.inject``."""
+        return self._faults.plan(api, error_code=error_code, times=times, match=match)
+
+    def slow(
+        self, seconds: float, api: str | None, times: int | None, match: Match | None
+    ) -> Fault:
+        """See ``Broker.slow``."""
+        return self._faults.plan(api, delay=seconds, times=times, match=match)
+
+    def set_reachable(self, *, reachable: bool) -> None:
+        """See ``Broker.set_reachable``."""
+        self._faults.set_reachable(reachable=reachable)
+
+    # Serving.
+
+    async def _accept(
+        self, scope: trio.CancelScope, listeners: Sequence[trio.SocketListener]
+    ) -> None:
+        with scope:
+            await trio.serve_listeners(
+                self._serve_socket, list(listeners), handler_nursery=self._nursery
+            )
+
+    async def _serve_socket(self, stream: trio.SocketStream) -> None:
+        try:
+            address = stream.socket.getpeername()
+        except OSError:
+            await trio.aclose_forcefully(stream)
+            return
+        await self._serve_stream(stream, str(address[0]))
+
+    async def _serve_stream(self, stream: trio.abc.Stream, host: str) -> None:
+        connection = Connection(stream, f"/{host}", self._cluster, self._node, self._faults)
+        self._connections[connection] = None
+        try:
+            await connection.serve()
+        finally:
+            del self._connections[connection]
+            self._ended.set()
+
+
+def refused_connection(host: str, port: int) -> ConnectionRefusedError:
+    """What a connection to where nobody listens fails with."""
+    code = errno.ECONNREFUSED
+    return ConnectionRefusedError(code, f"{os.strerror(code)}: {host}:{port}")
+
+
+async def _open_listeners(host: str, port: int) -> list[trio.SocketListener]:
+    """Listeners of one port on all addresses of a host."""
+    listeners = await trio.open_tcp_listeners(port, host=host)
+    if port == 0 and len(listeners) > 1:
+        # Each address got a port of its own; all are to have the first one's.
+        port = listeners[0].socket.getsockname()[1]
+        for listener in listeners:
+            await listener.aclose()
+        listeners = await trio.open_tcp_listeners(port, host=host)
+    return listeners

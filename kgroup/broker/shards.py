@@ -1,0 +1,153 @@
+"""The shards of the group coordinator: which broker has each, and how it goes to another.
+
+A shard is a partition of the offsets topic; its leader coordinates the groups whose ids hash to
+it. A shard that changes hands is given up by the old coordinator, rests, and is loaded by the
+new one: only what Kafka writes down comes along.
+
+INVARIANT: a shard's records are in exactly one place: its coordinator's memory if it is loaded,
+else at rest.
+
+Source: Kafka's ``GroupCoordinatorService.onElection``, ``onResignation``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final, final
+
+import attrs
+import trio
+
+from kgroup.broker.desk import GroupDesk
+from kgroup.broker.groups.java import shard_of
+from kgroup.broker.groups.records import OffsetRecord
+from kgroup.broker.placement import NO_LEADER, Place
+from kgroup.broker.resting import RestingRecords
+from kgroup.model import TopicPartition
+
+
+@final
+@attrs.frozen
+class HandOver:
+    """Shards that have a new leader and are not loaded yet: for each its leader epoch."""
+
+    epochs: Mapping[int, int]
+
+
+@final
+class GroupShards:
+    """All shards, and the desks of all brokers by node id."""
+
+    def __init__(self, places: Sequence[Place], desks: Mapping[int, GroupDesk]) -> None:
+        self.places: Final = tuple(places)
+        self._desks = desks
+        self._resting = RestingRecords()
+
+    def shard_of(self, group_id: str) -> int:
+        """The shard of a group."""
+        return shard_of(group_id, len(self.places))
+
+    def place_of(self, group_id: str) -> Place:
+        """Where a group's shard is."""
+        return self.places[self.shard_of(group_id)]
+
+    # A change of leaders: give up, change the places, then load.
+
+    def change(
+        self, shards: Iterable[int], elect: Callable[[Place], bool], *, answer: bool = True
+    ) -> HandOver:
+        """Let shards elect their leaders anew; those that changed hands are to be loaded.
+
+        Args:
+            shards: which.
+            elect: changes a place and says whether its leader has changed.
+            answer: whether those who wait at the old coordinator are told NOT_COORDINATOR. One
+                that was killed tells nobody.
+        """
+        left: dict[int, list[int]] = {}
+        epochs: dict[int, int] = {}
+        for shard in shards:
+            place = self.places[shard]
+            old = place.leader
+            if elect(place):
+                epochs[shard] = place.epoch
+                left.setdefault(old, []).append(shard)
+        for node_id, given_up in left.items():
+            if node_id != NO_LEADER:
+                self._give_up(self._desks[node_id], given_up, answer=answer)
+        return HandOver(epochs)
+
+    def restart(self) -> HandOver:
+        """Let the leader of every shard fail over to itself."""
+
+        def again(place: Place) -> bool:
+            place.epoch += 1
+            return place.leader != NO_LEADER
+
+        return self.change(range(len(self.places)), again)
+
+    def begin_loading(self, hand_over: HandOver) -> None:
+        """The new coordinators have begun to read; requests are told to come again."""
+        for node_id, shards in self._led(hand_over).items():
+            self._desks[node_id].coordinator.begin_loading(shards)
+
+    def load(self, hand_over: HandOver) -> None:
+        """The new coordinators have read all records; every session starts anew."""
+        for node_id, shards in self._led(hand_over).items():
+            wanted = frozenset(shards)
+            snapshot = self._resting.take(lambda name, w=wanted: self.shard_of(name) in w)  # type: ignore[misc]
+            desk = self._desks[node_id]
+            desk.coordinator.load(trio.current_time(), snapshot, shards)
+            desk.deliver(())
+
+    async def load_after(
+        self, hand_over: HandOver, *, away: float = 0.0, loading: float = 0.0
+    ) -> None:
+        """Load shards once the new coordinators have noticed and read; see ``Broker``.
+
+        Cancellation: they are loaded at once.
+        """
+        try:
+            await trio.sleep(away)
+            self.begin_loading(hand_over)
+            await trio.sleep(loading)
+        finally:
+            self.load(hand_over)
+
+    def _give_up(self, desk: GroupDesk, shards: Collection[int], *, answer: bool) -> None:
+        self._resting.put(desk.coordinator.snapshot(shards))
+        answers = desk.coordinator.unload(trio.current_time(), shards)
+        desk.deliver(answers if answer else ())
+
+    def _led(self, hand_over: HandOver) -> dict[int, list[int]]:
+        """Those shards that still have the leader they were handed over to, by leader."""
+        led: dict[int, list[int]] = {}
+        for shard, epoch in hand_over.epochs.items():
+            place = self.places[shard]
+            if place.epoch == epoch and place.leader != NO_LEADER:
+                led.setdefault(place.leader, []).append(shard)
+        return led
+
+    # What happens to all groups, wherever they are.
+
+    def delete_partitions(self, partitions: Collection[TopicPartition]) -> None:
+        """Forget the offsets of partitions that no longer exist."""
+        self._resting.delete_partitions(partitions)
+        for desk in self._desks.values():
+            desk.coordinator.delete_partitions(partitions)
+
+    def complete_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """End a producer's transaction: its pending offsets become committed or vanish."""
+        self._resting.complete_transaction(producer_id, committed=committed)
+        for desk in self._desks.values():
+            desk.coordinator.complete_transaction(producer_id, committed=committed)
+
+    def committed(self, group_id: str) -> Mapping[TopicPartition, OffsetRecord]:
+        """What a group has committed, whether or not somebody coordinates it now."""
+        shard = self.shard_of(group_id)
+        leader = self.places[shard].leader
+        if leader != NO_LEADER:
+            offsets = self._desks[leader].coordinator.snapshot([shard]).offsets
+            if group_id in offsets:
+                return offsets[group_id]
+        return self._resting.look(lambda name: name == group_id).offsets.get(group_id, {})
