@@ -183,9 +183,12 @@ class Connection:
             sent = True
 
         with trio.move_on_after(timeout):
-            async with self._lock:
+            await self._acquire()
+            try:
                 answer = await self._exchange(api, correlation_id, body, sending)
                 return await self._decode(api, chosen, answer)
+            finally:
+                self._lock.release()
         where = "it was sent and may have been acted on" if sent else "nothing was sent"
         raise RequestTimeoutError(
             f"no answer from {self._broker} to {spelled(api)} within {timeout:.3g} s; {where}",
@@ -207,6 +210,13 @@ class Connection:
         if self._closed:
             state = "closed"
         return f"<Connection to {self._broker}, {state}>"
+
+    async def _acquire(self) -> None:
+        """Take the lock; where it is free, without a checkpoint: sending is one."""
+        try:
+            self._lock.acquire_nowait()
+        except trio.WouldBlock:
+            await self._lock.acquire()
 
     def _encode(self, api: str, chosen: int, fields: Fields) -> tuple[int, bytes]:
         self._correlation_id = self._correlation_id % _LAST_ID + 1

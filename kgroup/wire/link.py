@@ -116,6 +116,8 @@ class Link:
 
     async def _usable(self, api: str, deadline: float) -> tuple[Connection, bool]:
         """A connection that is not known to be broken, and whether it was there before."""
+        if (connection := self._sound_connection()) is not None and not self._closed:
+            return connection, True
         with trio.move_on_at(deadline) as waiting:
             await self._opening.acquire()
         if waiting.cancelled_caught:
@@ -124,13 +126,18 @@ class Link:
             )
         try:
             self._refuse_if_closed(api)
-            connection = self._connection
-            if connection is not None and not (connection.broken or connection.closed):
+            if (connection := self._sound_connection()) is not None:
                 return connection, True
             self._connection = await self._opened(api, deadline)
             return self._connection, False
         finally:
             self._opening.release()
+
+    def _sound_connection(self) -> Connection | None:
+        connection = self._connection
+        if connection is None or connection.broken or connection.closed:
+            return None
+        return connection
 
     async def _opened(self, api: str, deadline: float) -> Connection:
         host, port = self._address
