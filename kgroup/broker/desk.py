@@ -11,7 +11,7 @@ timers, as in Kafka.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import Protocol, TypeVar, final
 
 import trio
@@ -71,6 +71,14 @@ class Watch(Protocol):
 
     def expired(self, answers: Sequence[Answer]) -> None:
         """Timers of the machine were due, and it answered these."""
+        ...
+
+    def unloaded(self, shards: Collection[int], answers: Sequence[Answer]) -> None:
+        """The machine has given shards up; these are told so, whoever else waits there is not."""
+        ...
+
+    def loaded(self, shards: Collection[int]) -> None:
+        """The machine has read the records of these shards."""
         ...
 
 

@@ -98,6 +98,8 @@ class GroupShards:
             snapshot = self._resting.take(lambda name, w=wanted: self.shard_of(name) in w)  # type: ignore[misc]
             desk = self._desks[node_id]
             desk.coordinator.load(trio.current_time(), snapshot, shards)
+            if desk.watch is not None:
+                desk.watch.loaded(shards)
             desk.deliver(())
 
     async def load_after(
@@ -117,7 +119,10 @@ class GroupShards:
     def _give_up(self, desk: GroupDesk, shards: Collection[int], *, answer: bool) -> None:
         self._resting.put(desk.coordinator.snapshot(shards))
         answers = desk.coordinator.unload(trio.current_time(), shards)
-        desk.deliver(answers if answer else ())
+        told = answers if answer else []
+        if desk.watch is not None:
+            desk.watch.unloaded(shards, told)
+        desk.deliver(told)
 
     def _led(self, hand_over: HandOver) -> dict[int, list[int]]:
         """Those shards that still have the leader they were handed over to, by leader."""

@@ -7,7 +7,7 @@ do while they end is no fact: its process is gone.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any, Final, final
 
 import trio
@@ -118,24 +118,22 @@ class CoordinatorObserver:
         """What looks on at one broker's coordinator."""
         return CoordinatorWatch(self, node_id, coordinator)
 
-    def loaded(
-        self,
-        node_id: int,
-        coordinator: Coordinator,
-        group_id: str,
-        committed: Mapping[TopicPartition, int],
-    ) -> None:
-        """A group has a coordinator anew."""
-        self._incarnations[group_id] = self._incarnations.get(group_id, 0) + 1
-        self._recorder.note(
-            CoordinatorMoved,
-            node_id=node_id,
-            incarnation=self._incarnations[group_id],
-            group_id=group_id,
-            committed=dict(committed),
-        )
-        self._seen.pop(group_id, None)
-        self.look(node_id, coordinator, group_id)
+    def loaded(self, node_id: int, coordinator: Coordinator, shards: Collection[int]) -> None:
+        """Groups have a coordinator anew."""
+        for group_id in [name for name in self._seen if coordinator.shard_of(name) in shards]:
+            self._incarnations[group_id] = self._incarnations.get(group_id, 0) + 1
+            offsets = coordinator.snapshot([coordinator.shard_of(group_id)]).offsets
+            self._recorder.note(
+                CoordinatorMoved,
+                node_id=node_id,
+                incarnation=self._incarnations[group_id],
+                group_id=group_id,
+                committed={
+                    name: at.offset for name, at in sorted(offsets.get(group_id, {}).items())
+                },
+            )
+            self._seen[group_id] = None
+            self.look(node_id, coordinator, group_id)
 
     def asked(
         self,
@@ -221,7 +219,7 @@ class CoordinatorObserver:
 
     def look_at_all(self, node_id: int, coordinator: Coordinator) -> None:
         """Note every known group that has changed."""
-        for group_id in self._seen:
+        for group_id in list(self._seen):
             self.look(node_id, coordinator, group_id)
 
     def _members(self, group: Group) -> tuple[MemberSeen, ...]:
@@ -264,6 +262,15 @@ class CoordinatorWatch:
         """See ``Watch``."""
         self._observer.answered(self._node_id, answers)
         self._observer.look_at_all(self._node_id, self._coordinator)
+
+    def unloaded(self, shards: Collection[int], answers: Sequence[Answer]) -> None:
+        """See ``Watch``."""
+        del shards
+        self._observer.answered(self._node_id, answers)
+
+    def loaded(self, shards: Collection[int]) -> None:
+        """See ``Watch``."""
+        self._observer.loaded(self._node_id, self._coordinator, shards)
 
 
 def _api(kind: type) -> str:
