@@ -9,6 +9,7 @@ import attrs
 
 from kgroup.broker.groups.answers import Joined, Synced
 from kgroup.broker.groups.codes import ErrorCode
+from kgroup.broker.groups.journal import answered
 from kgroup.broker.groups.members import Member
 from kgroup.broker.groups.requests import JoinGroup
 from kgroup.broker.groups.states import DEAD, EMPTY, PREPARING, STABLE
@@ -98,6 +99,26 @@ def replace_instance_quietly(turn: Turn) -> None:
     turn.answer_join(member, answer)
 
 
+def keep_instance(turn: Turn) -> None:
+    """The old process keeps its place; the new one is told of the failed write, and no id."""
+    old = turn.group.instance(turn.event.group_instance_id)
+    turn.extend_session(old)
+    answer = turn.joined("", with_members=False)
+    turn.answer(attrs.evolve(answer, error=answered(turn.journal.append())))
+
+
+def write_empty_record(turn: Turn) -> None:
+    """Write down that there is such a group (``classicGroupJoinToClassicGroup``)."""
+    turn.group.write_empty_record(turn.now)
+
+
+def refuse_joins(turn: Turn) -> None:
+    """Whoever joined a group that cannot be written down is told of it, and no id."""
+    error = answered(turn.journal.append())
+    for member in turn.group.members.values():
+        turn.answer_join(member, Joined(error=error))
+
+
 def repeat_join_answer(turn: Turn) -> None:
     """Tell a member of the generation that it is in (``classicGroupJoinExistingMember``)."""
     member_id = turn.event.member_id
@@ -164,6 +185,15 @@ def take_assignments(turn: Turn) -> None:
         if turn.answer_sync(member, ErrorCode.NONE):
             turn.extend_session(member)
     group.enter(STABLE, turn.now)
+
+
+def refuse_syncs(turn: Turn) -> None:
+    """All syncs that wait are answered with the error of the failed write; nobody has work."""
+    error = answered(turn.journal.append())
+    for member in turn.group.members.values():
+        member.assignment = b""
+        if turn.answer_sync(member, error):
+            turn.extend_session(member)
 
 
 def give_assignment(turn: Turn) -> None:

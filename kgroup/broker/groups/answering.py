@@ -28,6 +28,7 @@ from kgroup.broker.groups.answers import (
 )
 from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.gate import absent_error
+from kgroup.broker.groups.journal import answered_elsewhere
 from kgroup.broker.groups.machine import GroupMachine, left
 from kgroup.broker.groups.refusals import refusal, refused_commit, refused_fetch
 from kgroup.broker.groups.registry import Registry
@@ -69,8 +70,7 @@ def of_member(registry: Registry, now: float, request: Any, ticket: Ticket) -> l
         error = absent_error(request)
         if error is not None:
             return [Answer(ticket, _to_absent(request, error))]
-        machine = registry.make(now, request.group_id)
-        machine.group.write_record(now)
+        return registry.make_by_join(now, request, ticket)
     return BY_MEMBERS[type(request)](machine, now, request, ticket)
 
 
@@ -88,12 +88,30 @@ def commit(registry: Registry, now: float, request: OffsetCommit | TxnOffsetComm
     good = tuple(one for one in request.offsets if registry.exists(one.topic, one.partition))
     results = _unknown(registry, request.offsets)
     if good:
-        error = registry.stopped(request, request.group_id) or registry.judge(now, request)
-        if error is ErrorCode.NONE:
-            results += offsets.commit(now, request, good, registry.store, registry.settings)
+        error = registry.stopped(request, request.group_id)
+        if error is None:
+            results += _commit(registry, now, request, good)
         else:
             results += refused_commit(request, good, error)
     return OffsetsCommitted(partitions=results)
+
+
+def _commit(
+    registry: Registry,
+    now: float,
+    request: OffsetCommit | TxnOffsetCommit,
+    good: tuple[OffsetToCommit, ...],
+) -> tuple[PartitionResult, ...]:
+    is_new = request.group_id not in registry.machines
+    error = registry.judge(now, request)
+    written = [one for one in good if not offsets.is_too_large(one, registry.settings)]
+    if error is ErrorCode.NONE and written:
+        error = answered_elsewhere(registry.journal.append())
+        if error is not ErrorCode.NONE and is_new:
+            registry.forget(request.group_id)
+    if error is not ErrorCode.NONE:
+        return refused_commit(request, good, error)
+    return offsets.commit(now, request, good, registry.store, registry.settings)
 
 
 def fetch(registry: Registry, request: OffsetFetch) -> Response:
@@ -116,6 +134,10 @@ def delete_offsets(registry: Registry, now: float, request: OffsetDelete) -> Res
         return refusal(request, error)
     good = tuple(one for one in request.partitions if registry.exists(one.topic, one.partition))
     group = registry.machines[request.group_id].group
+    if offsets.deletable(group, good, registry.store):
+        error = answered_elsewhere(registry.journal.append())
+        if error is not ErrorCode.NONE:
+            return refusal(request, error)
     results = offsets.delete(group, good, registry.store)
     return OffsetsDeleted(partitions=_unknown(registry, request.partitions) + results)
 
@@ -162,15 +184,21 @@ def list_groups(registry: Registry, request: ListGroups) -> Response:
 
 
 def delete_groups(registry: Registry, now: float, request: DeleteGroups) -> Response:
-    """A DeleteGroups; a group named twice is deleted once."""
+    """A DeleteGroups; a group named twice is deleted once, those of one shard are one write."""
+    stopped = {name: registry.stopped(request, name) for name in request.group_ids}
+    served = [name for name, error in stopped.items() if error is None]
+    written = dict.fromkeys(registry.shard_of(name) for name in served if registry.is_empty(name))
+    failed = {shard: answered_elsewhere(registry.journal.append()) for shard in written}
 
     def deleted(group_id: str) -> DeletedGroup:
-        error = registry.stopped(request, group_id)
+        error = stopped[group_id]
         if error is None:
-            error = registry.delete(now, group_id, request)
+            error = failed.get(registry.shard_of(group_id), ErrorCode.NONE)
+            if error is ErrorCode.NONE:
+                error = registry.delete(now, group_id, request)
         return DeletedGroup(group_id=group_id, error=error)
 
-    return GroupsDeleted(groups=tuple(deleted(one) for one in dict.fromkeys(request.group_ids)))
+    return GroupsDeleted(groups=tuple(deleted(name) for name in stopped))
 
 
 READS: Final[Mapping[type, Callable[[Registry, Any], Response]]] = {

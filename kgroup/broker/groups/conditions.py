@@ -68,11 +68,6 @@ def has_no_generation(turn: Turn) -> bool:
     return bool(turn.event.generation_id < 0)
 
 
-def names_a_generation(turn: Turn) -> bool:
-    """A generation was sent."""
-    return not has_no_generation(turn)
-
-
 def generation_differs(turn: Turn) -> bool:
     """The generation is not the group's."""
     return bool(turn.event.generation_id != turn.group.generation_id)
@@ -93,6 +88,11 @@ def is_over_size(turn: Turn) -> bool:
     else:
         is_in, size = member is not None, len(group.members)
     return not is_in and size >= turn.settings.group_max_size
+
+
+def has_too_many(turn: Turn) -> bool:
+    """There are more members than ``group.max.size``."""
+    return len(turn.group.members) > turn.settings.group_max_size
 
 
 def shares_no_protocol(turn: Turn) -> bool:
@@ -146,11 +146,6 @@ def is_spared(turn: Turn) -> bool:
     return turn.group.members[turn.event.member_id].is_spared
 
 
-def all_have_synced(turn: Turn) -> bool:
-    """No sync is missing."""
-    return not turn.group.unsynced
-
-
 # A join that completes
 
 
@@ -162,6 +157,14 @@ def has_no_members(turn: Turn) -> bool:
 def nobody_has_joined(turn: Turn) -> bool:
     """No member has a parked join; static members may have stayed all the same."""
     return turn.group.joined == 0
+
+
+# The log
+
+
+def append_fails(turn: Turn) -> bool:
+    """The group's record cannot be written."""
+    return turn.journal.fails
 
 
 # Offsets and administration

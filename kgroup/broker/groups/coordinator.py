@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Final, final
 
-from kgroup.broker.groups import answering, retention
+from kgroup.broker.groups import answering
 from kgroup.broker.groups.answers import Answer
+from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.group import Group
 from kgroup.broker.groups.records import Snapshot
 from kgroup.broker.groups.registry import Registry
-from kgroup.broker.groups.requests import DeleteGroups, Request, Ticket
+from kgroup.broker.groups.requests import Request, Ticket
 from kgroup.broker.groups.settings import CoordinatorSettings
 from kgroup.broker.groups.timers import TimerKind, TimerName
 from kgroup.model import TopicPartition
@@ -93,6 +94,15 @@ class Coordinator:
         """Answer COORDINATOR_NOT_AVAILABLE from now on. Parked requests stay unanswered."""
         self._registry.shut_down = True
 
+    def fail_writes(self, error: ErrorCode, times: int | None = 1) -> None:
+        """Let the next writes to the log fail; see ``journal``.
+
+        Args:
+            error: what the log fails with.
+            times: how many writes, None for all until another call, 0 for none any more.
+        """
+        self._registry.journal.fail(error, times)
+
     # Shards
 
     def shard_of(self, group_id: str) -> int:
@@ -136,11 +146,8 @@ class Coordinator:
             self._set_retention(now)
 
     def _drop_expired(self, now: float) -> None:
-        registry = self._registry
-        kept_for = registry.settings.offsets_retention
-        for group_id, machine in list(registry.machines.items()):
-            if retention.drop_expired(now, kept_for, machine.group, registry.store):
-                registry.delete(now, group_id, DeleteGroups(group_ids=(group_id,)))
+        for group_id in list(self._registry.machines):
+            self._registry.drop_expired(now, group_id)
         self._set_retention(now)
 
     def _set_retention(self, now: float) -> None:

@@ -245,6 +245,10 @@ class Group:
 
     # What outlives the coordinator
 
+    def write_empty_record(self, now: float) -> None:
+        """Persist that there is such a group, and nothing else of it."""
+        self.record = GroupRecord(group_id=self.group_id, since=now)
+
     def write_record(self, now: float) -> None:
         """Persist the group as it is now, in a state in which every member has a protocol."""
         self.record = GroupRecord(

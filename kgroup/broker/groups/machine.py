@@ -14,7 +14,7 @@ from kgroup.broker.groups import tables
 from kgroup.broker.groups.answers import Answer, HeartbeatAnswered, Left, LeftMember
 from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.group import Group
-from kgroup.broker.groups.rebalance import prepare_rebalance
+from kgroup.broker.groups.journal import Journal, answered_elsewhere
 from kgroup.broker.groups.refusals import refusal
 from kgroup.broker.groups.requests import (
     DeleteGroups,
@@ -57,11 +57,13 @@ class GroupMachine:
         group: Group,
         settings: CoordinatorSettings,
         timers: Timers,
+        journal: Journal,
         new_id: Callable[[], str],
     ) -> None:
         self.group = group
         self._settings = settings
         self._timers = timers
+        self._journal = journal
         self._new_id = new_id
 
     def __repr__(self) -> str:
@@ -79,13 +81,18 @@ class GroupMachine:
         turn = self._turn(now)
         for member in self.group.members.values():
             turn.extend_session(member)
-        if len(self.group.members) > self._settings.group_max_size:
-            prepare_rebalance(turn)
-        self.group.trail.clear()
+        run(tables.LOADED, turn)
 
     def join(self, now: float, request: JoinGroup, ticket: Ticket) -> list[Answer]:
         """A JoinGroup."""
         return self._ask(tables.JOIN, now, request, ticket)
+
+    def join_first(self, now: float, request: JoinGroup, ticket: Ticket) -> list[Answer]:
+        """The JoinGroup that made this group, which is Dead afterwards if it cannot be written."""
+        turn = self._turn(now, request, ticket)
+        self._run(tables.JOIN, turn)
+        run(tables.NEW_GROUP, turn)
+        return turn.answers
 
     def sync(self, now: float, request: SyncGroup, ticket: Ticket) -> list[Answer]:
         """A SyncGroup."""
@@ -100,13 +107,20 @@ class GroupMachine:
     def leave(self, now: float, request: LeaveGroup, ticket: Ticket) -> list[Answer]:
         """A LeaveGroup: members are judged in order, the group rebalances after the last."""
         turn = self._turn(now, request, ticket)
+        error = run(tables.LEAVE, turn)
+        if error is not ErrorCode.NONE:
+            turn.answer(refusal(request, error))
+            return turn.answers
         results = []
         for member in request.members:
             turn.event = member
-            results.append(run(tables.LEAVE, turn))
+            results.append(run(tables.LEAVER, turn))
         if ErrorCode.NONE in results:
             run(tables.LEAVERS_GONE, turn)
-        turn.answer(left(request, results))
+        if turn.failed is ErrorCode.NONE:
+            turn.answer(left(request, results))
+        else:
+            turn.answer(refusal(request, answered_elsewhere(turn.failed)))
         return turn.answers
 
     def judge(self, now: float, request: Any) -> ErrorCode:
@@ -127,16 +141,20 @@ class GroupMachine:
 
     def _ask(self, table: Table, now: float, request: Any, ticket: Ticket) -> list[Answer]:
         turn = self._turn(now, request, ticket)
+        self._run(table, turn)
+        return turn.answers
+
+    def _run(self, table: Table, turn: Turn) -> None:
         error = run(table, turn)
         if error is not ErrorCode.NONE:
-            turn.answer(refusal(request, error))
-        return turn.answers
+            turn.answer(refusal(turn.event, error))
 
     def _turn(self, now: float, event: Any = None, ticket: Ticket | None = None) -> Turn:
         return Turn(
             now=now,
             settings=self._settings,
             timers=self._timers,
+            journal=self._journal,
             new_id=self._new_id,
             group=self.group,
             event=event,

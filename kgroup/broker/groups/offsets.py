@@ -22,6 +22,11 @@ from kgroup.broker.groups.store import OffsetStore
 from kgroup.model import TopicPartition
 
 
+def is_too_large(one: OffsetToCommit, settings: CoordinatorSettings) -> bool:
+    """Whether an offset's metadata is longer than allowed."""
+    return utf16_length(one.metadata or "") > settings.offset_metadata_max_bytes
+
+
 def commit(
     now: float,
     request: OffsetCommit | TxnOffsetCommit,
@@ -33,7 +38,7 @@ def commit(
     results = []
     for one in offsets:
         error = ErrorCode.NONE
-        if utf16_length(one.metadata or "") > settings.offset_metadata_max_bytes:
+        if is_too_large(one, settings):
             error = ErrorCode.OFFSET_METADATA_TOO_LARGE
         else:
             _write(now, request, one, store)
@@ -91,6 +96,14 @@ def fetch(
 
     return FetchedGroup(
         group_id=asked.group_id, partitions=tuple(fetched(partition) for partition in wanted)
+    )
+
+
+def deletable(group: Group, partitions: tuple[TopicPartition, ...], store: OffsetStore) -> bool:
+    """Whether an allowed delete of these has anything to forget."""
+    return any(
+        not group.protects(one.topic) and store.has_record(group.group_id, one)
+        for one in partitions
     )
 
 

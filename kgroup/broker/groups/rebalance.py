@@ -11,7 +11,7 @@ from typing import Final
 from kgroup.broker.groups import conditions as if_
 from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.group import NO_WAIT, InitialWait
-from kgroup.broker.groups.rules import Row, Table, run
+from kgroup.broker.groups.rules import Row, Table, read_from, run
 from kgroup.broker.groups.states import COMPLETING, EMPTY, PREPARING
 from kgroup.broker.groups.timers import TimerKind
 from kgroup.broker.groups.turn import Turn
@@ -81,14 +81,24 @@ def complete_join(turn: Turn) -> None:
 
 
 def become_empty(turn: Turn) -> None:
-    """Begin a generation of nobody."""
+    """Begin a generation of nobody, and write it down."""
+    _become_empty(turn)
+    turn.group.write_record(turn.now)
+
+
+def become_empty_unwritten(turn: Turn) -> None:
+    """Begin a generation of nobody, which a failover would not find; a leaver hears the error."""
+    _become_empty(turn)
+    turn.failed = turn.journal.append()
+
+
+def _become_empty(turn: Turn) -> None:
     group = turn.group
     group.generation_id += 1
     group.protocol_name = None
     group.topics = group.read_topics()
     group.enter(EMPTY, turn.now)
     group.unsynced.clear()
-    group.write_record(turn.now)
 
 
 def wait_again(turn: Turn) -> None:
@@ -120,7 +130,14 @@ def _left(seconds: float, spent: float) -> float:
 
 
 #: A join completes: it was waited for long enough, or nobody is missing.
-JOIN_COMPLETES: Final[Table] = (
+JOIN_COMPLETES: Final[Table] = read_from(
+    "GroupMetadataManager.completeClassicGroupJoin",
+    Row(
+        {PREPARING},
+        (if_.has_no_members, if_.append_fails),
+        then=(become_empty_unwritten,),
+        to=EMPTY,
+    ),
     Row({PREPARING}, (if_.has_no_members,), then=(become_empty,), to=EMPTY),
     Row({PREPARING}, (if_.nobody_has_joined,), then=(wait_again,)),
     Row({PREPARING}, then=(start_generation,), to=COMPLETING),

@@ -10,14 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any, final
 
+from kgroup.broker.groups import retention
 from kgroup.broker.groups.answers import Answer
 from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.gate import Arrival, Shard, absent_error, stopped
 from kgroup.broker.groups.group import Group
 from kgroup.broker.groups.java import shard_of
+from kgroup.broker.groups.journal import Journal
 from kgroup.broker.groups.machine import GroupMachine
 from kgroup.broker.groups.records import Snapshot
+from kgroup.broker.groups.requests import DeleteGroups, JoinGroup, Ticket
 from kgroup.broker.groups.settings import CoordinatorSettings
+from kgroup.broker.groups.states import DEAD, EMPTY
 from kgroup.broker.groups.store import OffsetStore
 from kgroup.broker.groups.timers import Timers
 
@@ -28,6 +32,7 @@ class Registry:
 
     Attributes:
         machines: by group id, in the order in which the groups were made.
+        journal: whether what is written reaches the log.
         shut_down: whether every request is refused.
     """
 
@@ -42,6 +47,7 @@ class Registry:
         self.machines: dict[str, GroupMachine] = {}
         self.store = OffsetStore()
         self.timers = Timers()
+        self.journal = Journal()
         self.shut_down = False
         self._new_id = new_id
         self._topics = topics
@@ -56,6 +62,23 @@ class Registry:
     def make(self, now: float, group_id: str) -> GroupMachine:
         """A new group, without members and not persisted."""
         return self._keep(Group(group_id, since=now))
+
+    def make_by_join(self, now: float, request: JoinGroup, ticket: Ticket) -> list[Answer]:
+        """A JoinGroup to an absent group, which is there afterwards if it can be written."""
+        machine = self.make(now, request.group_id)
+        answers = machine.join_first(now, request, ticket)
+        if machine.group.state is DEAD:
+            self.forget(request.group_id)
+        return answers
+
+    def forget(self, group_id: str) -> None:
+        """A group that could not be written was never made."""
+        del self.machines[group_id]
+
+    def is_empty(self, group_id: str) -> bool:
+        """Whether a group is there, without members."""
+        group = self.group(group_id)
+        return group is not None and group.state is EMPTY
 
     def exists(self, topic: str, partition: int) -> bool:
         """Whether a partition is there to have an offset."""
@@ -94,6 +117,19 @@ class Registry:
             del self.machines[group_id]
             self.store.delete_group(group_id)
         return error
+
+    def drop_expired(self, now: float, group_id: str) -> None:
+        """Forget what a group has had for too long, and the group if nothing keeps it."""
+        group, store = self.machines[group_id].group, self.store
+        gone = retention.expired(now, self.settings.offsets_retention, group, store)
+        is_bare = len(gone) == len(store.of_group(group_id)) and not store.has_transaction(group_id)
+        goes_too = is_bare and group.state is EMPTY
+        if not (gone or goes_too) or self.journal.append() is not ErrorCode.NONE:
+            return
+        for partition in gone:
+            store.delete(group_id, partition)
+        if goes_too:
+            self.delete(now, group_id, DeleteGroups(group_ids=(group_id,)))
 
     # Shards
 
@@ -145,7 +181,7 @@ class Registry:
             self.machines[group_id].loaded(now)
 
     def _keep(self, group: Group) -> GroupMachine:
-        machine = GroupMachine(group, self.settings, self.timers, self._new_id)
+        machine = GroupMachine(group, self.settings, self.timers, self.journal, self._new_id)
         self.machines[group.group_id] = machine
         return machine
 

@@ -10,6 +10,7 @@ from kgroup.broker.groups.group import Group
 from kgroup.broker.groups.records import OffsetRecord
 from kgroup.broker.groups.states import EMPTY, STABLE
 from kgroup.broker.groups.store import OffsetStore
+from kgroup.model import TopicPartition
 
 
 def unused_since(group: Group, record: OffsetRecord) -> float | None:
@@ -23,13 +24,17 @@ def unused_since(group: Group, record: OffsetRecord) -> float | None:
     return None
 
 
-def drop_expired(now: float, retention: float, group: Group, store: OffsetStore) -> bool:
-    """Drop a group's expired offsets; True if the group has nothing left to be kept for."""
-    for partition, record in list(store.of_group(group.group_id).items()):
-        used = group.protects(partition.topic) or store.is_pending(group.group_id, partition)
-        if not used and _is_expired(now, retention, unused_since(group, record), record):
-            store.delete(group.group_id, partition)
-    return not store.of_group(group.group_id) and not store.has_transaction(group.group_id)
+def expired(
+    now: float, retention: float, group: Group, store: OffsetStore
+) -> tuple[TopicPartition, ...]:
+    """The partitions of a group whose offsets are to go."""
+    return tuple(
+        partition
+        for partition, record in store.of_group(group.group_id).items()
+        if not group.protects(partition.topic)
+        and not store.is_pending(group.group_id, partition)
+        and _is_expired(now, retention, unused_since(group, record), record)
+    )
 
 
 def _is_expired(now: float, retention: float, since: float | None, record: OffsetRecord) -> bool:

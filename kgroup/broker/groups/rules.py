@@ -34,6 +34,7 @@ class Row:
         then: what is done, in order.
         error: what the request is answered with, if ``then`` does not answer or park it.
         to: the state that is entered, or None if the group stays in its own.
+        source: the method of Kafka that it was read from.
     """
 
     states: frozenset[GroupState] = attrs.field(converter=_states)
@@ -41,6 +42,7 @@ class Row:
     then: tuple[Action, ...] = attrs.field(default=(), kw_only=True)
     error: ErrorCode = attrs.field(default=ErrorCode.NONE, kw_only=True)
     to: GroupState | None = attrs.field(default=None, kw_only=True)
+    source: str = attrs.field(default="", kw_only=True)
 
     def fits(self, turn: Turn) -> bool:
         """Whether the rule holds for this event."""
@@ -48,6 +50,11 @@ class Row:
 
 
 Table = tuple[Row, ...]
+
+
+def read_from(source: str, *rows: Row) -> Table:
+    """Rows that were read from one method of Kafka."""
+    return tuple(attrs.evolve(row, source=source) for row in rows)
 
 
 def run(table: Table, turn: Turn) -> ErrorCode:

@@ -38,6 +38,10 @@ class OffsetStore:
         """The committed offsets of a group, in the order of their first commits."""
         return self._offsets.get(group_id, {})
 
+    def has_record(self, group_id: str, partition: TopicPartition) -> bool:
+        """Whether a partition has an offset, be it a pending one."""
+        return partition in self.of_group(group_id) or self.is_pending(group_id, partition)
+
     def is_pending(self, group_id: str, partition: TopicPartition) -> bool:
         """Whether an open transaction has an offset for a partition."""
         return any(partition in groups.get(group_id, {}) for groups in self._pending.values())

@@ -1,8 +1,9 @@
 """The rules of the classic group coordinator: for each request and timer, in order.
 
 Read a table from top to bottom: the first row whose states and conditions fit says what is
-done, what the request is answered with, and which state is entered. Beside each stands the
-method of Kafka that it was read from; numbers in comments are error codes.
+done, what the request is answered with, and which state is entered. With each stands the
+method of Kafka that it was read from; numbers in comments are error codes. The page
+docs/coordinator.md is made from these tables, with the words of the conditions and actions.
 
 What is answered for an absent group, and what comes before any group is looked at (who leads
 the shard, empty group ids, session time-outs), is in ``gate``.
@@ -17,7 +18,7 @@ from kgroup.broker.groups import actions as do
 from kgroup.broker.groups import conditions as if_
 from kgroup.broker.groups import rebalance
 from kgroup.broker.groups.codes import ErrorCode
-from kgroup.broker.groups.rules import Action, Condition, Row, Table
+from kgroup.broker.groups.rules import Action, Condition, Row, Table, read_from
 from kgroup.broker.groups.states import (
     ANY,
     COMPLETING,
@@ -27,11 +28,13 @@ from kgroup.broker.groups.states import (
     STABLE,
 )
 
+_ALIVE: Final = frozenset({EMPTY, PREPARING, COMPLETING, STABLE})
 _NOT_PREPARING: Final = frozenset({EMPTY, COMPLETING, STABLE})
 _WITH_MEMBERS: Final = frozenset({PREPARING, COMPLETING, STABLE})
 
-#: Who is asking? ``ClassicGroup.validateMember``: the instance id first, then the member id.
-_IDENTITY: Final[Table] = (
+#: Who is asking? The instance id is looked at first, then the member id.
+_IDENTITY: Final[Table] = read_from(
+    "ClassicGroup.validateMember",
     Row(ANY, (if_.instance_is_unknown,), error=ErrorCode.UNKNOWN_MEMBER_ID),  # 25
     Row(ANY, (if_.instance_is_anothers,), error=ErrorCode.FENCED_INSTANCE_ID),  # 82
     Row(ANY, (if_.is_no_member,), error=ErrorCode.UNKNOWN_MEMBER_ID),  # 25
@@ -50,129 +53,229 @@ def _rebalance(*when: Condition, do_first: Action) -> Table:
     )
 
 
-#: ``classicGroupJoinToClassicGroup`` and the methods it calls.
 JOIN: Final[Table] = (
-    _GONE,
-    Row(
-        ANY, (if_.is_over_size,), then=(do.turn_away,), error=ErrorCode.GROUP_MAX_SIZE_REACHED
-    ),  # 81
-    Row(ANY, (if_.shares_no_protocol,), error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL),  # 23
-    # A static member's new process (updateStaticMemberThenRebalanceOrCompleteJoin).
-    Row(
-        {STABLE},
-        (if_.has_no_id, if_.instance_is_known, if_.keeps_the_protocol),
-        then=(do.replace_instance_quietly,),
+    *read_from("GroupMetadataManager.classicGroupJoinNewMember", _GONE),
+    *read_from(
+        "GroupMetadataManager.acceptJoiningMember",
+        Row(
+            ANY,
+            (if_.is_over_size,),
+            then=(do.turn_away,),
+            error=ErrorCode.GROUP_MAX_SIZE_REACHED,  # 81
+        ),
     ),
-    *_rebalance(if_.has_no_id, if_.instance_is_known, do_first=do.replace_instance),
-    # A new member (classicGroupJoinNewStaticMember, classicGroupJoinNewDynamicMember).
-    *_rebalance(if_.has_no_id, if_.has_instance, do_first=do.add_member),
-    Row(ANY, (if_.has_no_id, if_.needs_an_id_first), then=(do.hand_out_id,)),  # 79
-    *_rebalance(if_.has_no_id, do_first=do.add_member),
+    *read_from(
+        "ClassicGroup.supportsProtocols",
+        Row(ANY, (if_.shares_no_protocol,), error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL),  # 23
+    ),
+    # A static member's new process.
+    *read_from(
+        "GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin",
+        Row(
+            {STABLE},
+            (if_.has_no_id, if_.instance_is_known, if_.keeps_the_protocol, if_.append_fails),
+            then=(do.keep_instance,),
+        ),
+        Row(
+            {STABLE},
+            (if_.has_no_id, if_.instance_is_known, if_.keeps_the_protocol),
+            then=(do.replace_instance_quietly,),
+        ),
+        *_rebalance(if_.has_no_id, if_.instance_is_known, do_first=do.replace_instance),
+    ),
+    # A new member.
+    *read_from(
+        "GroupMetadataManager.classicGroupJoinNewStaticMember",
+        *_rebalance(if_.has_no_id, if_.has_instance, do_first=do.add_member),
+    ),
+    *read_from(
+        "GroupMetadataManager.classicGroupJoinNewDynamicMember",
+        Row(ANY, (if_.has_no_id, if_.needs_an_id_first), then=(do.hand_out_id,)),  # 79
+        *_rebalance(if_.has_no_id, do_first=do.add_member),
+    ),
     # The owner of an id that was handed out, who cannot be static.
-    Row(ANY, (if_.is_pending, if_.has_instance), error=ErrorCode.UNKNOWN_SERVER_ERROR),  # -1
-    *_rebalance(if_.is_pending, do_first=do.add_member),
-    # A member (classicGroupJoinExistingMember).
+    *read_from(
+        "GroupMetadataManager.classicGroupJoinExistingMember",
+        Row(ANY, (if_.is_pending, if_.has_instance), error=ErrorCode.UNKNOWN_SERVER_ERROR),  # -1
+        *_rebalance(if_.is_pending, do_first=do.add_member),
+    ),
+    # A member.
     *_IDENTITY,
-    Row({PREPARING}, then=(do.rejoin, rebalance.complete_if_not_waiting)),
-    Row({COMPLETING}, (if_.changes_nothing,), then=(do.repeat_join_answer,)),
-    Row({COMPLETING}, then=(do.rejoin, rebalance.prepare_rebalance), to=PREPARING),
-    Row({STABLE}, (if_.is_leader,), then=(do.rejoin, rebalance.prepare_rebalance), to=PREPARING),
-    Row({STABLE}, (if_.changes_nothing,), then=(do.repeat_join_answer,)),
-    Row({STABLE}, then=(do.rejoin, rebalance.prepare_rebalance), to=PREPARING),
+    *read_from(
+        "GroupMetadataManager.classicGroupJoinExistingMember",
+        Row({PREPARING}, then=(do.rejoin, rebalance.complete_if_not_waiting)),
+        Row({COMPLETING}, (if_.changes_nothing,), then=(do.repeat_join_answer,)),
+        Row({COMPLETING}, then=(do.rejoin, rebalance.prepare_rebalance), to=PREPARING),
+        Row(
+            {STABLE}, (if_.is_leader,), then=(do.rejoin, rebalance.prepare_rebalance), to=PREPARING
+        ),
+        Row({STABLE}, (if_.changes_nothing,), then=(do.repeat_join_answer,)),
+        Row({STABLE}, then=(do.rejoin, rebalance.prepare_rebalance), to=PREPARING),
+    ),
 )
 
-#: ``classicGroupSync``, ``validateSyncGroup``, ``classicGroupSyncToClassicGroup``.
+#: After the JoinGroup that made the group; what it was answered with at once stands.
+NEW_GROUP: Final[Table] = read_from(
+    "GroupMetadataManager.classicGroupJoinToClassicGroup",
+    Row({EMPTY, PREPARING}, (if_.append_fails,), then=(do.refuse_joins, do.bury), to=DEAD),
+    Row({EMPTY, PREPARING}, then=(do.write_empty_record,)),
+)
+
 SYNC: Final[Table] = (
-    Row({EMPTY}, error=ErrorCode.UNKNOWN_MEMBER_ID),  # 25
-    _GONE,
+    *read_from(
+        "GroupMetadataManager.classicGroupSync",
+        Row({EMPTY}, error=ErrorCode.UNKNOWN_MEMBER_ID),  # 25
+    ),
+    *read_from("GroupMetadataManager.validateSyncGroup", _GONE),
     *_IDENTITY,
-    _WRONG_GENERATION,
-    Row(ANY, (if_.protocol_differs,), error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL),  # 23
-    Row({PREPARING}, error=ErrorCode.REBALANCE_IN_PROGRESS),  # 27
-    Row({COMPLETING}, (if_.is_leader,), then=(do.park_sync, do.take_assignments), to=STABLE),
-    Row({COMPLETING}, then=(do.park_sync,)),
-    Row({STABLE}, then=(do.note_sync, do.give_assignment)),
+    *read_from(
+        "GroupMetadataManager.validateSyncGroup",
+        _WRONG_GENERATION,
+        Row(ANY, (if_.protocol_differs,), error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL),  # 23
+    ),
+    *read_from(
+        "GroupMetadataManager.classicGroupSyncToClassicGroup",
+        Row({PREPARING}, error=ErrorCode.REBALANCE_IN_PROGRESS),  # 27
+        Row(
+            {COMPLETING},
+            (if_.is_leader, if_.append_fails),
+            then=(do.park_sync, do.refuse_syncs, rebalance.prepare_rebalance),
+            to=PREPARING,
+        ),
+        Row({COMPLETING}, (if_.is_leader,), then=(do.park_sync, do.take_assignments), to=STABLE),
+        Row({COMPLETING}, then=(do.park_sync,)),
+        Row({STABLE}, then=(do.note_sync, do.give_assignment)),
+    ),
 )
 
-#: ``validateClassicGroupHeartbeat``, ``classicGroupHeartbeatToClassicGroup``.
 HEARTBEAT: Final[Table] = (
-    _GONE,
+    *read_from("GroupMetadataManager.validateClassicGroupHeartbeat", _GONE),
     *_IDENTITY,
-    _WRONG_GENERATION,
-    Row({PREPARING}, then=(do.extend_session,), error=ErrorCode.REBALANCE_IN_PROGRESS),  # 27
-    Row({COMPLETING, STABLE}, then=(do.extend_session,)),
+    *read_from("GroupMetadataManager.validateClassicGroupHeartbeat", _WRONG_GENERATION),
+    *read_from(
+        "GroupMetadataManager.classicGroupHeartbeatToClassicGroup",
+        Row({PREPARING}, then=(do.extend_session,), error=ErrorCode.REBALANCE_IN_PROGRESS),  # 27
+        Row({COMPLETING, STABLE}, then=(do.extend_session,)),
+    ),
 )
 
-#: ``classicGroupLeaveToClassicGroup``, for each member of the request.
-LEAVE: Final[Table] = (
+LEAVE: Final[Table] = read_from(
+    "GroupMetadataManager.classicGroupLeaveToClassicGroup",
     _GONE,
-    Row(ANY, (if_.has_no_id, if_.instance_is_known), then=(do.remove_instance,)),
-    Row(ANY, (if_.has_no_id,), error=ErrorCode.UNKNOWN_MEMBER_ID),  # 25
-    Row(ANY, (if_.is_pending,), then=(do.drop_pending,)),
-    *_IDENTITY,
-    Row(_WITH_MEMBERS, then=(do.remove_member,)),
+    Row(_ALIVE),
 )
 
-#: ``classicGroupLeaveToClassicGroup``, once all are judged, if any of them has left.
-LEAVERS_GONE: Final[Table] = (
+#: For each member of the request.
+LEAVER: Final[Table] = (
+    *read_from(
+        "GroupMetadataManager.classicGroupLeaveToClassicGroup",
+        Row(ANY, (if_.has_no_id, if_.instance_is_known), then=(do.remove_instance,)),
+        Row(ANY, (if_.has_no_id,), error=ErrorCode.UNKNOWN_MEMBER_ID),  # 25
+        Row(ANY, (if_.is_pending,), then=(do.drop_pending,)),
+    ),
+    *_IDENTITY,
+    *read_from(
+        "GroupMetadataManager.removeCurrentMemberFromClassicGroup",
+        Row(_WITH_MEMBERS, then=(do.remove_member,)),
+    ),
+)
+
+#: Once all members of the request are judged, if any of them has left.
+LEAVERS_GONE: Final[Table] = read_from(
+    "GroupMetadataManager.classicGroupLeaveToClassicGroup",
     Row({STABLE, COMPLETING}, then=(rebalance.prepare_rebalance,), to=PREPARING),
     Row({PREPARING}, then=(rebalance.complete_if_not_waiting,)),
     Row({EMPTY}),
 )
 
-#: ``ClassicGroup.validateOffsetCommit`` and ``OffsetMetadataManager.commitOffset``.
 OFFSET_COMMIT: Final[Table] = (
-    _GONE,
-    Row({EMPTY}, (if_.has_no_generation,)),
-    Row(_WITH_MEMBERS, (if_.is_anonymous,), error=ErrorCode.UNKNOWN_MEMBER_ID),  # 25
+    *read_from(
+        "ClassicGroup.validateOffsetCommit",
+        _GONE,
+        Row({EMPTY}, (if_.has_no_generation,)),
+        Row(_WITH_MEMBERS, (if_.is_anonymous,), error=ErrorCode.UNKNOWN_MEMBER_ID),  # 25
+    ),
     *_IDENTITY,
-    _WRONG_GENERATION,
-    Row({COMPLETING}, error=ErrorCode.REBALANCE_IN_PROGRESS),  # 27
-    Row({PREPARING, STABLE}, then=(do.extend_session,)),
+    *read_from(
+        "ClassicGroup.validateOffsetCommit",
+        _WRONG_GENERATION,
+        Row({COMPLETING}, error=ErrorCode.REBALANCE_IN_PROGRESS),  # 27
+    ),
+    *read_from(
+        "OffsetMetadataManager.validateOffsetCommit",
+        Row({PREPARING, STABLE}, then=(do.extend_session,)),
+    ),
 )
 
-#: The same with ``isTransactional``, and ``commitTransactionalOffset``: no session is extended.
+#: The same with ``isTransactional``: no session is extended.
 TXN_OFFSET_COMMIT: Final[Table] = (
-    _GONE,
-    Row({EMPTY}, (if_.has_no_generation,)),
-    Row(_WITH_MEMBERS, (if_.is_anonymous,)),
+    *read_from(
+        "ClassicGroup.validateOffsetCommit",
+        _GONE,
+        Row({EMPTY}, (if_.has_no_generation,)),
+        Row(_WITH_MEMBERS, (if_.is_anonymous,)),
+    ),
     *_IDENTITY,
-    _WRONG_GENERATION,
-    Row(_WITH_MEMBERS),
+    *read_from(
+        "ClassicGroup.validateOffsetCommit",
+        _WRONG_GENERATION,
+        Row(_WITH_MEMBERS),
+    ),
 )
 
-#: ``ClassicGroup.validateOffsetDelete``.
-OFFSET_DELETE: Final[Table] = (
+OFFSET_DELETE: Final[Table] = read_from(
+    "ClassicGroup.validateOffsetDelete",
     Row({DEAD}, error=ErrorCode.GROUP_ID_NOT_FOUND),  # 69
     Row(_WITH_MEMBERS, (if_.speaks_another_protocol,), error=ErrorCode.NON_EMPTY_GROUP),  # 68
-    Row(ANY),
+    Row(_ALIVE),
 )
 
-#: ``ClassicGroup.validateDeleteGroup``.
-DELETE: Final[Table] = (
+DELETE: Final[Table] = read_from(
+    "ClassicGroup.validateDeleteGroup",
     Row({DEAD}, error=ErrorCode.GROUP_ID_NOT_FOUND),  # 69
     Row(_WITH_MEMBERS, error=ErrorCode.NON_EMPTY_GROUP),  # 68
     Row({EMPTY}, then=(do.bury,), to=DEAD),
 )
 
-#: ``expireClassicGroupMemberHeartbeat``: a session is over, or a new member's time to join.
+#: A session is over, or a new member's time to join.
 SESSION_OVER: Final[Table] = (
-    Row({PREPARING}, (if_.is_pending,), then=(do.drop_pending, rebalance.complete_if_all_joined)),
-    Row(ANY, (if_.is_pending,), then=(do.drop_pending,)),
-    Row(ANY, (if_.is_no_member,)),
-    Row(_WITH_MEMBERS, (if_.is_spared,)),
-    Row({PREPARING}, then=(do.remove_member, rebalance.complete_if_all_joined)),
-    Row({STABLE, COMPLETING}, then=(do.remove_member, rebalance.prepare_rebalance), to=PREPARING),
+    *read_from("GroupMetadataManager.expireClassicGroupMemberHeartbeat", Row({DEAD})),
+    *read_from(
+        "GroupMetadataManager.removePendingMemberAndUpdateClassicGroup",
+        Row(
+            {PREPARING}, (if_.is_pending,), then=(do.drop_pending, rebalance.complete_if_all_joined)
+        ),
+        Row({EMPTY, COMPLETING, STABLE}, (if_.is_pending,), then=(do.drop_pending,)),
+    ),
+    *read_from(
+        "GroupMetadataManager.expireClassicGroupMemberHeartbeat",
+        Row(_ALIVE, (if_.is_no_member,)),
+        Row(_WITH_MEMBERS, (if_.is_spared,)),
+    ),
+    *read_from(
+        "GroupMetadataManager.removeMemberAndUpdateClassicGroup",
+        Row({PREPARING}, then=(do.remove_member, rebalance.complete_if_all_joined)),
+        Row(
+            {STABLE, COMPLETING}, then=(do.remove_member, rebalance.prepare_rebalance), to=PREPARING
+        ),
+    ),
 )
 
-#: The end of the wait for joins: ``tryCompleteInitialRebalanceElseSchedule`` for an initial one.
+#: The end of the wait for joins.
 JOIN_OVER: Final[Table] = (
-    Row({PREPARING}, (if_.may_wait_longer,), then=(rebalance.wait_for_more,)),
-    Row({PREPARING}, then=(rebalance.complete_join,)),
+    *read_from(
+        "GroupMetadataManager.tryCompleteInitialRebalanceElseSchedule",
+        Row({PREPARING}, (if_.may_wait_longer,), then=(rebalance.wait_for_more,)),
+    ),
+    *read_from(
+        "GroupMetadataManager.completeClassicGroupJoin",
+        Row({PREPARING}, then=(rebalance.complete_join,)),
+    ),
 )
 
-#: ``expirePendingSync``: also in a group that is Stable since its leader has synced.
-SYNC_OVER: Final[Table] = (
+#: Also in a group that is Stable since its leader has synced.
+SYNC_OVER: Final[Table] = read_from(
+    "GroupMetadataManager.expirePendingSync",
     Row(
         {COMPLETING, STABLE},
         then=(do.remove_unsynced, rebalance.prepare_rebalance),
@@ -180,16 +283,28 @@ SYNC_OVER: Final[Table] = (
     ),
 )
 
-#: The coordinator gives the group up (``onUnloaded``).
-UNLOAD: Final[Table] = (Row(ANY, then=(do.refuse_all_parked, do.bury), to=DEAD),)
+#: The coordinator gives the group up.
+UNLOAD: Final[Table] = read_from(
+    "GroupMetadataManager.onUnloaded",
+    Row(ANY, then=(do.refuse_all_parked, do.bury), to=DEAD),
+)
+
+#: A group that a failover brought, its sessions started; its limit may be another now.
+LOADED: Final[Table] = read_from(
+    "GroupMetadataManager.onLoaded",
+    Row({STABLE}, (if_.has_too_many,), then=(rebalance.prepare_rebalance,), to=PREPARING),
+    Row({EMPTY, STABLE}),
+)
 
 #: Every table by the event that it is about.
 TABLES: Final[Mapping[str, Table]] = {
     "JoinGroup": JOIN,
+    "JoinGroup, once the group is made": NEW_GROUP,
     "the join completes": rebalance.JOIN_COMPLETES,
     "SyncGroup": SYNC,
     "Heartbeat": HEARTBEAT,
-    "LeaveGroup, each member": LEAVE,
+    "LeaveGroup": LEAVE,
+    "LeaveGroup, each member": LEAVER,
     "LeaveGroup, after the members": LEAVERS_GONE,
     "OffsetCommit": OFFSET_COMMIT,
     "TxnOffsetCommit": TXN_OFFSET_COMMIT,
@@ -199,4 +314,5 @@ TABLES: Final[Mapping[str, Table]] = {
     "the wait for joins ends": JOIN_OVER,
     "the wait for syncs ends": SYNC_OVER,
     "the shard is unloaded": UNLOAD,
+    "the shard is loaded": LOADED,
 }

@@ -13,6 +13,7 @@ import attrs
 from kgroup.broker.groups.answers import Answer, Joined, Response, Synced
 from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.group import Group
+from kgroup.broker.groups.journal import Journal
 from kgroup.broker.groups.members import Member, Parked
 from kgroup.broker.groups.requests import Ticket
 from kgroup.broker.groups.settings import CoordinatorSettings
@@ -29,16 +30,19 @@ class Turn:
             timer the member id; None for the group's other timers.
         ticket: the request's, None for timers.
         answers: what was answered, in order.
+        failed: the error of a write that failed, which nobody has been told of yet.
     """
 
     now: float
     settings: CoordinatorSettings
     timers: Timers
+    journal: Journal
     new_id: Callable[[], str]
     group: Group
     event: Any = None
     ticket: Ticket | None = None
     answers: list[Answer] = attrs.field(factory=list)
+    failed: ErrorCode = ErrorCode.NONE
 
     # Answers
 

@@ -6,6 +6,7 @@ import pytest
 
 from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.group import Group
+from kgroup.broker.groups.journal import Journal
 from kgroup.broker.groups.rules import Row, run
 from kgroup.broker.groups.states import EMPTY, PREPARING, STABLE
 from kgroup.broker.groups.timers import Timers
@@ -15,7 +16,14 @@ from tests.broker.groups.bench import SETTINGS
 
 def a_turn() -> Turn:
     """An event in an empty group."""
-    return Turn(now=0.0, settings=SETTINGS, timers=Timers(), new_id=lambda: "id", group=Group("g"))
+    return Turn(
+        now=0.0,
+        settings=SETTINGS,
+        timers=Timers(),
+        journal=Journal(),
+        new_id=lambda: "id",
+        group=Group("g"),
+    )
 
 
 def prepare(turn: Turn) -> None:
