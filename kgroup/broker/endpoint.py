@@ -17,6 +17,7 @@ from kgroup.broker.cluster import Cluster
 from kgroup.broker.connection import Connection
 from kgroup.broker.faults import Fault, Faults, Match
 from kgroup.broker.node import Node
+from kgroup.broker.pipe import pipe
 
 _ANYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 # to recognise it
 """Addresses to listen on that nobody can connect to -> what clients are told instead."""
@@ -89,14 +90,15 @@ class Endpoint:
         """
         await trio.lowlevel.checkpoint()
         await self._faults.reachable()
+        ours, theirs = pipe()
+        self.accept(ours, _IN_MEMORY)
+        return theirs
+
+    def accept(self, stream: trio.abc.Stream, client_host: str) -> None:
+        """See ``Broker.accept``."""
         if self._listening is None:
             raise refused_connection(self.host, self.port)
-        # Testing helpers of trio's are no part of a broker that serves sockets.
-        from trio.testing import memory_stream_pair
-
-        ours, theirs = memory_stream_pair()
-        self._nursery.start_soon(self._serve_stream, ours, _IN_MEMORY)
-        return theirs
+        self._nursery.start_soon(self._serve_stream, stream, client_host)
 
     # Life.
 

@@ -87,6 +87,18 @@ class Broker(Door):
             raise refused_connection(host, port)
         return await self._endpoint.connect()
 
+    def accept(self, stream: trio.abc.Stream, client_host: str) -> None:
+        """Serve a connection that somebody else has made, a network in memory for one.
+
+        Args:
+            stream: the broker's end; it is closed when the connection ends.
+            client_host: where the client is said to come from.
+
+        Raises:
+            OSError: the broker is stopped.
+        """
+        self._endpoint.accept(stream, client_host)
+
     # Groups.
 
     async def restart_coordinator(self, *, away: float = 0.0, loading: float = 0.0) -> None:
