@@ -103,7 +103,8 @@ def runnable_tasks() -> deque[trio.lowlevel.Task]:
     Raises:
         UsageError: this release of trio holds them otherwise.
     """
-    runner = getattr(_run_module().GLOBAL_RUN_CONTEXT, "runner", None)
+    context = getattr(_run_module(), "GLOBAL_RUN_CONTEXT", None)
+    runner = getattr(context, "runner", None)
     queue = getattr(runner, "runq", None)
     if not isinstance(queue, deque):
         raise UsageError(

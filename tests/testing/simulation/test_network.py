@@ -1,0 +1,162 @@
+"""The simulated network: latency, order, holds, cuts, plugs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from kgroup.testing.simulation.network import Latency, Network, SimulatedStream
+
+ROUTE = ("m1", "b1")
+
+
+class _Wire:
+    """A network with one broker that takes every connection."""
+
+    def __init__(self, latency: Latency) -> None:
+        self.network = Network(random.Random(1), latency)
+        self.taken: list[tuple[SimulatedStream, str]] = []
+        self.network.listen("b1", 9092, "b1", lambda end, who: self.taken.append((end, who)))
+        self.plug = self.network.plug_in("m1")
+
+    async def connect(self) -> tuple[trio.abc.Stream, SimulatedStream]:
+        """A connection's two ends: the member's and the broker's."""
+        ours = await self.plug.open_stream("b1", 9092)
+        return ours, self.taken[-1][0]
+
+
+@asynccontextmanager
+async def wire(least: float = 0.1, most: float = 0.1) -> AsyncIterator[_Wire]:
+    """A network in operation."""
+    made = _Wire(Latency(least, most))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(made.network.run)
+        yield made
+        nursery.cancel_scope.cancel()
+
+
+async def test_bytes_take_their_time(autojump_clock: MockClock) -> None:
+    """What is sent arrives after the latency, whole and as it was."""
+    async with wire() as made:
+        ours, theirs = await made.connect()
+        assert made.taken[0][1] == "m1"
+        began = trio.current_time()
+        await ours.send_all(b"hello")
+        assert await theirs.receive_some(2) == b"he"
+        assert trio.current_time() == pytest.approx(began + 0.1)
+        assert await theirs.receive_some() == b"llo"
+
+
+async def test_bytes_keep_their_order(autojump_clock: MockClock) -> None:
+    """Whatever latency each piece draws, none overtakes another."""
+    async with wire(0.0, 1.0) as made:
+        ours, theirs = await made.connect()
+        for number in range(50):
+            await ours.send_all(bytes([number]))
+        await ours.aclose()
+        received = b""
+        while piece := await theirs.receive_some():
+            received += piece
+        assert received == bytes(range(50))
+
+
+async def test_a_closed_end_says_so(autojump_clock: MockClock) -> None:
+    """Closing ends the other side's reading, and refuses one's own."""
+    async with wire() as made:
+        ours, theirs = await made.connect()
+        await ours.aclose()
+        assert await theirs.receive_some() == b""
+        for refused in (ours.receive_some(), ours.send_all(b"x")):
+            with pytest.raises(trio.ClosedResourceError):
+                await refused
+        with pytest.raises(trio.ClosedResourceError):
+            await ours.wait_send_all_might_not_block()
+
+
+async def test_two_readers_are_refused(autojump_clock: MockClock) -> None:
+    """A connection has one reader at a time, and a cancelled one leaves it to the next."""
+    async with wire() as made, trio.open_nursery() as nursery:
+        ours, theirs = await made.connect()
+        with trio.move_on_after(1):
+            await theirs.receive_some()
+        nursery.start_soon(theirs.receive_some)
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(trio.BusyResourceError):
+            await theirs.receive_some()
+        await ours.send_all(b"x")
+
+
+async def test_a_held_route_keeps_what_is_under_way(autojump_clock: MockClock) -> None:
+    """Nothing passes a held route, not even a new connection; after the last release all does."""
+    async with wire() as made:
+        ours, theirs = await made.connect()
+        await ours.send_all(b"held")
+        made.network.hold(ROUTE)
+        made.network.hold(ROUTE)
+        with trio.move_on_after(60) as waiting:
+            await theirs.receive_some()
+        assert waiting.cancelled_caught
+        with trio.move_on_after(60) as waiting:
+            await made.plug.open_stream("b1", 9092)
+        assert waiting.cancelled_caught
+        made.network.release(ROUTE)
+        with trio.move_on_after(60) as waiting:
+            await theirs.receive_some()
+        assert waiting.cancelled_caught
+        made.network.release(ROUTE)
+        assert await theirs.receive_some() == b"held"
+        await made.connect()
+        with pytest.raises(ValueError, match="not held"):
+            made.network.release(ROUTE)
+
+
+async def test_a_cut_loses_what_is_under_way(autojump_clock: MockClock) -> None:
+    """Both ends of a cut connection are broken, and a new one can be opened."""
+    async with wire() as made:
+        ours, theirs = await made.connect()
+        await ours.send_all(b"lost")
+        assert made.network.cut(ROUTE) == 1
+        assert made.network.cut(ROUTE) == 0
+        for end in (ours, theirs):
+            with pytest.raises(trio.BrokenResourceError):
+                await end.receive_some()
+        ours, theirs = await made.connect()
+        await ours.send_all(b"new")
+        assert await theirs.receive_some() == b"new"
+
+
+async def test_a_slow_route_takes_longer(autojump_clock: MockClock) -> None:
+    """Slowness adds to the latency until it is taken back."""
+    async with wire() as made:
+        ours, theirs = await made.connect()
+        for slowness, expected in ((2.0, 2.1), (0.0, 0.1)):
+            made.network.slow_down(ROUTE, slowness)
+            began = trio.current_time()
+            await ours.send_all(b"x")
+            await theirs.receive_some()
+            assert trio.current_time() - began == pytest.approx(expected)
+
+
+async def test_a_plug_that_is_pulled_out_reaches_nobody(autojump_clock: MockClock) -> None:
+    """Its connections are gone and it opens no other; another plug of the member can."""
+    async with wire() as made:
+        ours, _ = await made.connect()
+        made.plug.pull_out()
+        with pytest.raises(trio.BrokenResourceError):
+            await ours.send_all(b"x")
+        with pytest.raises(OSError, match="unreachable"):
+            await made.plug.open_stream("b1", 9092)
+        made.plug = made.network.plug_in("m1")
+        await made.connect()
+
+
+async def test_nobody_is_at_an_unknown_address(autojump_clock: MockClock) -> None:
+    """An address that no broker has cannot be reached."""
+    async with wire() as made:
+        with pytest.raises(OSError, match="b9:9092"):
+            await made.plug.open_stream("b9", 9092)
