@@ -19,6 +19,9 @@ _HOUR: Final = 3600.0
 _CALM: Final = 0.9
 """The part of a plan in which faults begin; the rest sees the end of the last ones."""
 _ONE_IN_THREE: Final = 3
+_LOADS: Final = ((2.0, 10, (0.0, 0.01)), (3.0, 4, (0.01, 0.2)), (5.0, 2, (0.1, 1.0)))
+"""Seconds between writes, records of one write, seconds of work for a record: never more work
+than one member of one partition can do in a third of its time."""
 
 
 def draw(scenario: Scenario, seed: int) -> Plan:
@@ -36,6 +39,7 @@ def draw(scenario: Scenario, seed: int) -> Plan:
         "assignors": chance.choice((["range"], ["roundrobin"], ["range", "roundrobin"])),
         "partition_watch_interval": chance.choice((5.0, 20.0)),
     }
+    every, at_once, work = chance.choice(_LOADS)
     static = chance.randrange(_ONE_IN_THREE) == 0
     members = tuple(
         MemberPlan(
@@ -56,12 +60,13 @@ def draw(scenario: Scenario, seed: int) -> Plan:
             "group.initial.rebalance.delay.ms": chance.choice((0, 500, 3000)),
             "group.min.session.timeout.ms": 1000,
             "auto.create.topics.enable": False,
+            "default.replication.factor": scenario.brokers,
             **scenario.broker_settings,
         },
         latency=chance.choice((Latency(0.0002, 0.002), Latency(0.001, 0.02), Latency(0.01, 0.2))),
-        records_every=chance.choice((1.0, 3.0)),
-        records_at_once=chance.choice((1, 5, 20)),
-        work=chance.choice(((0.0, 0.01), (0.01, 0.2), (0.1, 1.0))),
+        records_every=every,
+        records_at_once=at_once,
+        work=work,
         faults=_faults(chance, scenario, topics, members),
     )
 
@@ -130,6 +135,11 @@ class _Draw:
         return f"b{self.chance.randint(1, self._scenario.brokers)}"
 
     @property
+    def loading(self) -> float:
+        """For how long a coordinator that moves is loaded."""
+        return self.chance.choice((0.0, self.seconds(1.0, 5.0)))
+
+    @property
     def topic(self) -> str:
         """One of the topics."""
         return self.chance.choice(sorted(self._topics))
@@ -192,11 +202,15 @@ def _slow_network(draw: _Draw) -> Fault:
 
 
 def _broker_stops(draw: _Draw) -> Fault:
-    return faults.BrokerStops(at=draw.at, broker=draw.broker, seconds=draw.seconds(5.0, 60.0))
+    return faults.BrokerStops(
+        at=draw.at, broker=draw.broker, seconds=draw.seconds(5.0, 60.0), loading=draw.loading
+    )
 
 
 def _broker_dies(draw: _Draw) -> Fault:
-    return faults.BrokerDies(at=draw.at, broker=draw.broker, seconds=draw.seconds(5.0, 60.0))
+    return faults.BrokerDies(
+        at=draw.at, broker=draw.broker, seconds=draw.seconds(5.0, 60.0), loading=draw.loading
+    )
 
 
 def _slow_broker(draw: _Draw) -> Fault:
@@ -212,7 +226,7 @@ def _coordinator_moves(draw: _Draw) -> Fault:
     return faults.CoordinatorMoves(
         at=draw.at,
         away=draw.chance.choice((0.0, draw.seconds(1.0, 5.0))),
-        loading=draw.chance.choice((0.0, draw.seconds(1.0, 5.0))),
+        loading=draw.loading,
     )
 
 

@@ -91,6 +91,7 @@ class HandedOut(Fact):
 
     process: str
     life: int
+    group_id: str
     member_id: str
     generation_id: int
     epoch: int
@@ -249,11 +250,13 @@ class Settled(Fact):
     """The end, before the programs are asked to stop.
 
     Attributes:
-        stable: whether every group is stable, or empty without a program.
+        group_id: which group this is about.
+        stable: whether every group is stable or empty.
         committed: what is committed, by partition.
         ends: where each partition's log ends.
     """
 
+    group_id: str
     stable: bool
     committed: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]

@@ -151,9 +151,15 @@ class SlowNetwork(LastingFault):
 @final
 @attrs.frozen(kw_only=True)
 class BrokerStops(LastingFault):
-    """A broker is shut down, and started again; what it led moves."""
+    """A broker is shut down, and started again; what it led moves.
+
+    Attributes:
+        broker: which.
+        loading: seconds for which the coordinators that move are loaded.
+    """
 
     broker: str
+    loading: float = 0.0
 
     def words(self) -> str:
         """See ``Fault``."""
@@ -163,9 +169,15 @@ class BrokerStops(LastingFault):
 @final
 @attrs.frozen(kw_only=True)
 class BrokerDies(LastingFault):
-    """A broker is killed, and started again; who waits there is never answered."""
+    """A broker is killed, and started again; who waits there is never answered.
+
+    Attributes:
+        broker: which.
+        loading: seconds for which the coordinators that move are loaded.
+    """
 
     broker: str
+    loading: float = 0.0
 
     def words(self) -> str:
         """See ``Fault``."""

@@ -84,6 +84,7 @@ class MemberObserver:
         """See ``Observer``."""
         self.note(
             HandedOut,
+            group_id=membership.group_id,
             member_id=membership.member_id,
             generation_id=membership.generation_id,
             epoch=membership.epoch,
@@ -113,6 +114,11 @@ class CoordinatorObserver:
         self._tickets: dict[Hashable, int] = {}
         self._incarnations: dict[str, int] = {}
         self._seen: dict[str, object] = {}
+
+    @property
+    def group_ids(self) -> tuple[str, ...]:
+        """The groups that were seen, in their order."""
+        return tuple(self._seen)
 
     def watching(self, node_id: int, coordinator: Coordinator) -> CoordinatorWatch:
         """What looks on at one broker's coordinator."""
