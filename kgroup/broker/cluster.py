@@ -65,16 +65,14 @@ class Cluster:
         self.cluster_id: Final = base64.urlsafe_b64encode(identity.bytes).decode().rstrip("=")
         self.fleet: Final = Fleet(range(settings.node_id, settings.node_id + brokers))
         self.topics: Final = Topics(settings, self.new_uuid, self.fleet)
-        places = [
-            self.fleet.place(shard, min(settings.offsets_topic_replication_factor, brokers))
-            for shard in range(settings.groups.offsets_topic_partitions)
-        ]
-        self._transaction_places = [
-            self.fleet.place(
-                shard + _TRANSACTIONS_TURN, min(settings.transaction_log_replication_factor, brokers)
-            )
-            for shard in range(settings.transaction_log_partitions)
-        ]
+        places = self._places(
+            settings.groups.offsets_topic_partitions, settings.offsets_topic_replication_factor
+        )
+        self._transaction_places = self._places(
+            settings.transaction_log_partitions,
+            settings.transaction_log_replication_factor,
+            turn=_TRANSACTIONS_TURN,
+        )
         self._ledger = Ledger()
         self.brokers: Final[Mapping[int, Node]] = {
             node_id: self._broker(node_id, places) for node_id in self.fleet.node_ids
@@ -82,6 +80,11 @@ class Cluster:
         self.shards: Final = GroupShards(
             places, {node_id: node.groups for node_id, node in self.brokers.items()}
         )
+
+    def _places(self, partitions: int, replication_factor: int, turn: int = 0) -> list[Place]:
+        """The places of a topic of Kafka's own, which has no more replicas than can be."""
+        most = min(replication_factor, len(self.fleet.node_ids))
+        return [self.fleet.place(turn + shard, most) for shard in range(partitions)]
 
     def _broker(self, node_id: int, places: Collection[Place]) -> Node:
         coordinator = Coordinator(

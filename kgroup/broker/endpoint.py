@@ -15,7 +15,7 @@ import trio
 
 from kgroup.broker.cluster import Cluster
 from kgroup.broker.connection import Connection
-from kgroup.broker.faults import Fault, Faults, Match
+from kgroup.broker.faults import Faults
 from kgroup.broker.node import Node
 from kgroup.broker.pipe import pipe
 
@@ -28,6 +28,9 @@ _IN_MEMORY: Final = "memory"
 @final
 class Endpoint:
     """Where one broker is reached.
+
+    Attributes:
+        faults: what goes wrong on purpose.
 
     Args:
         cluster: what its requests are about.
@@ -51,7 +54,7 @@ class Endpoint:
         self._nursery = nursery
         self._address = address
         self._in_memory = in_memory
-        self._faults = Faults()
+        self.faults: Final = Faults()
         self._connections: dict[Connection, None] = {}
         self._ended = trio.Event()
         self._listening: trio.CancelScope | None = None
@@ -89,7 +92,7 @@ class Endpoint:
         Cancellation: nothing is left open.
         """
         await trio.lowlevel.checkpoint()
-        await self._faults.reachable()
+        await self.faults.reachable()
         ours, theirs = pipe()
         self.accept(ours, _IN_MEMORY)
         return theirs
@@ -161,22 +164,6 @@ class Endpoint:
             connection.cut()
         return len(cut)
 
-    # Faults.
-
-    def inject(self, api: str, error_code: int, times: int | None, match: Match | None) -> Fault:
-        """See ``Broker.inject``."""
-        return self._faults.plan(api, error_code=error_code, times=times, match=match)
-
-    def slow(
-        self, seconds: float, api: str | None, times: int | None, match: Match | None
-    ) -> Fault:
-        """See ``Broker.slow``."""
-        return self._faults.plan(api, delay=seconds, times=times, match=match)
-
-    def set_reachable(self, *, reachable: bool) -> None:
-        """See ``Broker.set_reachable``."""
-        self._faults.set_reachable(reachable=reachable)
-
     # Serving.
 
     async def _accept(
@@ -196,7 +183,7 @@ class Endpoint:
         await self._serve_stream(stream, str(address[0]))
 
     async def _serve_stream(self, stream: trio.abc.Stream, host: str) -> None:
-        connection = Connection(stream, f"/{host}", self._cluster, self._node, self._faults)
+        connection = Connection(stream, f"/{host}", self._cluster, self._node, self.faults)
         self._connections[connection] = None
         try:
             await connection.serve()

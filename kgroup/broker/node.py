@@ -28,7 +28,9 @@ class Node:
         address: where clients find it.
     """
 
-    def __init__(self, address: Address, coordinator: Coordinator, transactions: Transactions):
+    def __init__(
+        self, address: Address, coordinator: Coordinator, transactions: Transactions
+    ) -> None:
         self.node_id: Final = address.node_id
         self.groups: Final = GroupDesk(coordinator)
         self.transactions: Final = transactions

@@ -13,6 +13,7 @@ Source: Kafka's ``GroupCoordinatorService.onElection``, ``onResignation``.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final, final
 
 import attrs
@@ -77,14 +78,18 @@ class GroupShards:
                 self._give_up(self._desks[node_id], given_up, answer=answer)
         return HandOver(epochs)
 
+    def move(self, shards: Iterable[int], elect: Callable[[Place], bool]) -> HandOver:
+        """As ``change``, and where the leader stays it fails over to itself."""
+
+        def anew(place: Place) -> bool:
+            place.epoch += not elect(place)
+            return True
+
+        return self.change(shards, anew)
+
     def restart(self) -> HandOver:
         """Let the leader of every shard fail over to itself."""
-
-        def again(place: Place) -> bool:
-            place.epoch += 1
-            return place.leader != NO_LEADER
-
-        return self.change(range(len(self.places)), again)
+        return self.move(range(len(self.places)), lambda _: False)
 
     def begin_loading(self, hand_over: HandOver) -> None:
         """The new coordinators have begun to read; requests are told to come again."""
@@ -115,6 +120,20 @@ class GroupShards:
             await trio.sleep(loading)
         finally:
             self.load(hand_over)
+
+    def load_soon(
+        self, nursery: trio.Nursery, hand_over: HandOver, *, loading: float = 0.0
+    ) -> None:
+        """Load shards after a while, at once without one."""
+        if loading <= 0:
+            self.load(hand_over)
+            return
+        self.begin_loading(hand_over)
+        nursery.start_soon(partial(self._load_later, hand_over, loading))
+
+    async def _load_later(self, hand_over: HandOver, loading: float) -> None:
+        await trio.sleep(loading)
+        self.load(hand_over)
 
     def _give_up(self, desk: GroupDesk, shards: Collection[int], *, answer: bool) -> None:
         self._resting.put(desk.coordinator.snapshot(shards))

@@ -141,7 +141,8 @@ class Transactions:
 
         Raises:
             RefusedError: INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT, NOT_COORDINATOR,
-                PRODUCER_FENCED, and CONCURRENT_TRANSACTIONS after an open transaction was aborted: ask again.
+                PRODUCER_FENCED, and CONCURRENT_TRANSACTIONS after an open transaction was
+                aborted: ask again.
         """
         if transactional_id is None:
             return self._ledger.new_producer_id(), 0

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import random
 
-from kgroup.broker.server import Broker
+from kgroup.broker.door import Door
 from kgroup.clocks import TrioClock
 from kgroup.config import GroupConfig
 from kgroup.environment import Environment
 from kgroup.records.memory import MemorySource
 
 
-def memory_environment(broker: Broker, *, seed: int = 0) -> Environment:
-    """What a `ConsumerGroup` stands on beside a broker from ``kgroup.broker.in_memory``.
+def memory_environment(broker: Door, *, seed: int = 0) -> Environment:
+    """What a `ConsumerGroup` stands on beside one broker in memory, or several.
 
     Connections are memory streams, records are read from the broker's log, and the only clock
     is trio's, so that a MockClock governs everything.
 
     Args:
-        broker: in this very event loop.
+        broker: from ``kgroup.broker.in_memory`` or ``in_memory_cluster``, in this very event
+            loop.
         seed: of the jitter and every other choice.
     """
     return Environment(
@@ -29,8 +30,8 @@ def memory_environment(broker: Broker, *, seed: int = 0) -> Environment:
     )
 
 
-def config_for(broker: Broker, **settings: object) -> GroupConfig:
-    """A configuration for a broker in memory: group ``group``, topic ``topic`` unless told."""
+def config_for(broker: Door, **settings: object) -> GroupConfig:
+    """A configuration for brokers in memory: group ``group``, topic ``topic`` unless told."""
     given: dict[str, object] = {
         "group_id": "group",
         "bootstrap_servers": broker.bootstrap_servers,

@@ -1,0 +1,84 @@
+"""How long an embedded broker, or a cluster of them, runs: as long as a context lasts."""
+
+from __future__ import annotations
+
+import random as random_module
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Final, Protocol, TypeVar
+
+import trio
+
+from kgroup.broker.cluster import Cluster
+from kgroup.broker.settings import BrokerSettings
+from kgroup.protocols import Random
+
+_EPOCH_OF_VIRTUAL_TIME: Final = 1_600_000_000.0
+"""What a broker in memory takes trio's time 0 for, in seconds since 1970; any fixed time does."""
+
+
+class Runnable(Protocol):
+    """What can be run."""
+
+    @property
+    def cluster(self) -> Cluster:
+        """The state behind it."""
+        ...
+
+    async def start(self) -> None:
+        """Listen."""
+        ...
+
+    def close(self) -> None:
+        """Listen no more."""
+        ...
+
+
+Kind = TypeVar("Kind", bound=Runnable)
+
+
+@asynccontextmanager
+async def running(make: Callable[[trio.Nursery], Kind]) -> AsyncIterator[Kind]:
+    """Make it, start it, and end it with the context.
+
+    Raises:
+        OSError: an address cannot be listened on.
+
+    Cancellation: connections are closed at once.
+    """
+    failure: BaseException | None = None
+    async with trio.open_nursery() as nursery:
+        made = make(nursery)
+        made.cluster.start_alarms(nursery)
+        try:
+            await made.start()
+            yield made
+        # What the caller's body raises is raised again below: it is not the nursery's to wrap.
+        except BaseException as error:  # noqa: BLE001
+            failure = error
+        made.close()
+        nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+
+
+def settings_of(given: BrokerSettings | Mapping[str, object] | None) -> BrokerSettings:
+    """Settings as a caller gives them.
+
+    Raises:
+        ConfigError: a property is unknown or its value refused.
+    """
+    if given is None:
+        return BrokerSettings()
+    return given if isinstance(given, BrokerSettings) else BrokerSettings.from_properties(given)
+
+
+def chance(given: Random | None) -> Random:
+    """The source of every choice; by default another one each time."""
+    return given or random_module.Random()
+
+
+def virtual_wall_clock() -> Callable[[], float]:
+    """Seconds since 1970 by trio's clock alone, from a fixed day on."""
+    start = trio.current_time()
+    return lambda: _EPOCH_OF_VIRTUAL_TIME + trio.current_time() - start
