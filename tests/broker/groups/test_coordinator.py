@@ -9,10 +9,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from kgroup.broker.groups.answers import Joined
+from kgroup.broker.groups.answers import GroupsDeleted, Joined
 from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.coordinator import Coordinator
 from kgroup.broker.groups.group import Group
+from kgroup.broker.groups.requests import DeleteGroups
 from kgroup.broker.groups.settings import CoordinatorSettings
 from kgroup.broker.groups.states import COMPLETING, EMPTY, PREPARING, STABLE
 from kgroup.broker.groups.timers import TimerKind
@@ -134,6 +135,36 @@ class Anything(RuleBasedStateMachine):
         self.waiting.clear()
         self.generations.clear()
         self.highest = 0 if self.group is None else self.group.generation_id
+
+    @precondition(lambda self: self.group is not None)
+    @rule()
+    def hands_over(self) -> None:
+        """The shards go to another coordinator; all who waited are told."""
+        old = self.bench.coordinator
+        snapshot = old.snapshot()
+        self.bench.note(old.unload(self.bench.now))
+        assert old.group("g") is None
+        assert all(ticket in self.bench.answers for ticket in self.waiting)
+        self.bench.coordinator = self.coordinator(())
+        self.bench.coordinator.load(self.bench.now, snapshot, range(50))
+        self.generations.clear()
+        self.highest = 0 if self.group is None else self.group.generation_id
+
+    @rule(times=st.integers(1, 2))
+    def writes_fail(self, times: int) -> None:
+        """The next writes to the log fail."""
+        self.bench.coordinator.fail_writes(ErrorCode.NOT_ENOUGH_REPLICAS, times)
+
+    @rule()
+    def is_deleted(self) -> None:
+        """An administrator deletes the group, which works only without members."""
+        was = EMPTY if self.group is None else self.group.state
+        request = DeleteGroups(group_ids=("g",))
+        (deleted,) = self.bench.ask(request, GroupsDeleted).groups
+        assert (deleted.error is ErrorCode.NON_EMPTY_GROUP) == (was is not EMPTY) or (
+            deleted.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        )
+        assert (self.group is None) or deleted.error is not ErrorCode.NONE
 
     # What must hold
 

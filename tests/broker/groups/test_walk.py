@@ -1,0 +1,318 @@
+"""Every rule is alive: a walk through all tables reaches each of their rows."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import pytest
+
+from kgroup.broker.groups import gate, rules
+from kgroup.broker.groups.answers import Answer, GroupsDeleted, Left, OffsetsDeleted
+from kgroup.broker.groups.codes import ErrorCode
+from kgroup.broker.groups.gate import ABSENT, GATE, Arrival, Shard
+from kgroup.broker.groups.group import Group
+from kgroup.broker.groups.journal import Journal
+from kgroup.broker.groups.machine import GroupMachine
+from kgroup.broker.groups.requests import (
+    DeleteGroups,
+    JoinGroup,
+    LeaveGroup,
+    LeavingMember,
+    OffsetCommit,
+    OffsetDelete,
+    SyncGroup,
+    TxnOffsetCommit,
+)
+from kgroup.broker.groups.rules import Row, Table
+from kgroup.broker.groups.states import DEAD
+from kgroup.broker.groups.tables import TABLES
+from kgroup.broker.groups.timers import TimerKind, TimerName, Timers
+from kgroup.broker.groups.turn import Turn
+from tests.broker.groups.bench import SETTINGS, Bench, Client, tp
+from tests.broker.groups.test_registry import failed_over
+
+NOT_AVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
+TOO_FEW = ErrorCode.NOT_ENOUGH_REPLICAS
+OTHER = {"roundrobin": b""}
+BOTH = {"range": b"", "roundrobin": b""}
+
+
+def ghosts(client: Client) -> list[Client]:
+    """Who is refused by the checks of identity and generation, in their order."""
+    return [
+        client.like(instance="unknown"),
+        client.like(id="somebody else's", instance="i1"),
+        client.like(id="ghost"),
+        client.like(generation=99),
+    ]
+
+
+def a_group(bench: Bench, *, synced: bool = True) -> tuple[Client, Client]:
+    """A dynamic leader and a static follower, with ``i1``."""
+    m1, m2 = bench.client("m1", protocols=BOTH), bench.client("m2", protocols=BOTH, instance="i1")
+    bench.form(m1, m2, synced=synced)
+    return m1, m2
+
+
+def joins_of_members(bench: Bench) -> None:
+    """Members join again in every state, unchanged and changed."""
+    m1, m2 = a_group(bench)
+    for ghost in ghosts(m1)[:3]:
+        ghost.join()
+    m2.join()
+    m2.like(protocols=OTHER).join()
+    m1.join()
+    bench.client("m3", protocols={"x": b""}).join()
+    m1, m2 = a_group(Bench())
+    m1.join()
+    m2.join()
+    m1, m2 = a_group(Bench(), synced=False)
+    m2.join()
+    m2.like(protocols=OTHER).join()
+
+
+def joins_of_newcomers(bench: Bench) -> None:
+    """New members come to groups in which a join is waited for, and in which none is."""
+    old = bench.client("old")
+    old.take(old.join(version=3))
+    bench.client("older").join(version=3)
+    bench.client("oldest").join(version=3)
+    bench.client("static", instance="s1").join()
+    late = bench.client("late")
+    late.enlist()
+    late.like(instance="no").join()
+    late.enter()
+    full = Bench(attrs.evolve(SETTINGS, group_max_size=1))
+    full.form(full.client("m1"))
+    full.client("m2").join()
+    first = Bench(attrs.evolve(SETTINGS, initial_rebalance_delay=1.0))
+    first.client("m1").enter()
+    first.client("m2").enter()
+    first.client("s1", instance="s1").enter()
+    first.sleep(10)
+
+
+def joins_of_restarted_instances(bench: Bench) -> None:
+    """A static member's new process, quietly, loudly, and where it cannot be written."""
+    _, m2 = a_group(bench)
+    bench.coordinator.fail_writes(TOO_FEW)
+    m2.like(id="").join()
+    m2.like(id="").joined()
+    m2.like(id="", protocols=OTHER).join()
+    m2.like(id="").join()
+
+
+def groups_that_cannot_be_written(bench: Bench) -> None:
+    """A first join, an assignment and an emptied group meet a log that fails."""
+    bench.coordinator.fail_writes(TOO_FEW)
+    bench.client("m1").join()
+    m1, _ = a_group(bench, synced=False)
+    bench.coordinator.fail_writes(TOO_FEW)
+    m1.sync()
+    bench.coordinator.fail_writes(TOO_FEW)
+    bench.sleep(500)
+
+
+def syncs(bench: Bench) -> None:
+    """Syncs in every state."""
+    bench.client("m0").enlist()
+    bench.client("m0").sync()
+    bench.sleep(61)
+    m1, m2 = a_group(bench, synced=False)
+    for ghost in ghosts(m1):
+        ghost.sync()
+    m1.sync(protocol_name="other")
+    m2.sync()
+    m1.sync()
+    m1.sync()
+    m1.join()
+    m2.sync()
+
+
+def heartbeats_and_commits(bench: Bench) -> None:
+    """The signs of life in every state, of members and of others."""
+    nobody = bench.client("nobody")
+    nobody.commit()
+    nobody.commit_in_transaction()
+    m1, m2 = a_group(bench, synced=False)
+    asks: tuple[Callable[[Client], object], ...] = (
+        Client.heartbeat,
+        Client.commit,
+        Client.commit_in_transaction,
+    )
+    for ask in asks:
+        for one in (*ghosts(m1), m1):
+            ask(one)
+    nobody.commit()
+    nobody.commit_in_transaction()
+    m1.sync()
+    m1.heartbeat()
+    m1.commit()
+    m2.join()
+    m1.join()
+    m2.heartbeat()
+
+
+def leaves(bench: Bench) -> None:
+    """Leaves of all kinds, and what follows the last of a batch."""
+    m1, m2 = a_group(bench)
+    m3 = bench.client("m3", protocols=BOTH)
+    m3.enlist()
+    ghosts(m1)[0].leave(*ghosts(m1)[1:3], m1.like(id=""), m2.like(id=""), m3)
+    m1.leave()
+    m3 = m3.like(id="")
+    m3.enlist()
+    m3.leave()
+    m1, m2 = a_group(Bench())
+    m1.join()
+    m2.leave()
+
+
+def administration(bench: Bench) -> None:
+    """Deletions of offsets and of groups."""
+    bench.client("nobody", group_id="empty").commit()
+    bench.form(bench.client("w", group_id="connect", protocol_type="connect"))
+    for name in ("empty", "connect"):
+        bench.ask(OffsetDelete(group_id=name, partitions=(tp("t1-0"),)), OffsetsDeleted)
+    bench.ask(DeleteGroups(group_ids=("empty", "connect")), GroupsDeleted)
+
+
+def timers(bench: Bench) -> None:
+    """Sessions, joins and syncs that nobody waits for any longer."""
+    m1, m2 = (bench.client(label, session=5.0, rebalance=20.0) for label in ("m1", "m2"))
+    m3 = m1.like(label="m3")
+    m3.enlist()
+    bench.sleep(6)
+    bench.form(m1, m2)
+    m3.like(id="").enlist()
+    m1.join()
+    bench.sleep(100)
+    bench.form(m1.like(id="", session=100.0), synced=False)
+    bench.sleep(30)
+    static = Bench()
+    lone = static.client("s", instance="s1", rebalance=5.0)
+    static.form(lone)
+    other = static.client("m", session=1.0, rebalance=5.0)
+    other.enter()
+    static.sleep(400)
+
+
+def shards(bench: Bench) -> None:
+    """Shards that come and go, with a limit that has become smaller."""
+    a_group(bench)
+    failed_over(bench)
+    failed_over(bench, group_max_size=1)
+    bench.coordinator.unload(bench.now)
+
+
+WALKS = [
+    joins_of_members,
+    joins_of_newcomers,
+    joins_of_restarted_instances,
+    groups_that_cannot_be_written,
+    syncs,
+    heartbeats_and_commits,
+    leaves,
+    administration,
+    timers,
+    shards,
+]
+
+
+def what_kafka_looks_at_and_never_comes() -> None:
+    """Dead groups are forgotten here before anybody asks, sessions end with their members."""
+    session = TimerName(TimerKind.SESSION, "g", "ghost")
+    alive = GroupMachine(Group("g"), SETTINGS, Timers(), Journal(), lambda: "id")
+    assert alive.fire(0.0, session) == []
+    bench = Bench()
+    m1 = bench.client("m1")
+    machine = GroupMachine(Group("g", state=DEAD), SETTINGS, Timers(), Journal(), lambda: "id")
+    bench.coordinator._registry.machines["g"] = machine
+    m1.join()
+    m1.sync()
+    m1.heartbeat()
+    m1.commit()
+    m1.commit_in_transaction()
+    leaving = LeaveGroup(group_id="g", version=3, members=(LeavingMember(member_id="x"),))
+    assert machine.leave(0.0, leaving, 1) == [Answer(1, Left(error=NOT_AVAILABLE))]
+    bench.ask(OffsetDelete(group_id="g", partitions=()), OffsetsDeleted)
+    bench.ask(DeleteGroups(group_ids=("g",)), GroupsDeleted)
+    assert machine.fire(0.0, session) == []
+
+
+def requests_of(kind: type) -> list[Any]:
+    """Requests that differ in what the gate and an absent group look at."""
+    member: dict[str, Any] = {"group_id": "g", "member_id": "m", "generation_id": 1}
+    joining = Bench().client("m").joining()
+    syncing = SyncGroup(**member, version=5)
+    commit = OffsetCommit(**member, version=9)
+    in_transaction = TxnOffsetCommit(**member, version=3, producer_id=7)
+    some: dict[type, list[Any]] = {
+        JoinGroup: [
+            joining,
+            attrs.evolve(joining, session_timeout=0.0),
+            attrs.evolve(joining, member_id="m"),
+        ],
+        SyncGroup: [syncing, attrs.evolve(syncing, version=4)],
+        OffsetCommit: [
+            commit,
+            attrs.evolve(commit, version=8),
+            attrs.evolve(commit, generation_id=-1),
+        ],
+        TxnOffsetCommit: [in_transaction, attrs.evolve(in_transaction, generation_id=-1)],
+    }
+    return some.get(kind, [object.__new__(kind)])
+
+
+@pytest.mark.parametrize("kind", GATE, ids=lambda kind: kind.__name__)
+def test_every_check_of_the_gate_is_reached(kind: type) -> None:
+    """Each check at the gate stops a request that passes all those before it."""
+    stopped: dict[Any, set[ErrorCode | None]] = {check: set() for check, _ in GATE[kind]}
+    for request, group_id, shard, shut_down in itertools.product(
+        requests_of(kind), ("g", ""), Shard, (False, True)
+    ):
+        arrival = Arrival(
+            request=request,
+            group_id=group_id,
+            shard=shard,
+            shut_down=shut_down,
+            settings=SETTINGS,
+        )
+        check = next((check for check in stopped if check(arrival)), None)
+        if check is not None:
+            stopped[check].add(gate.stopped(arrival))
+    assert stopped == {check: {error} for check, error in GATE[kind]}
+
+
+@pytest.mark.parametrize("kind", ABSENT, ids=lambda kind: kind.__name__)
+def test_every_rule_for_absent_groups_is_reached(kind: type) -> None:
+    """Each condition is the first that holds for some request."""
+    conditions = [condition for condition, _ in ABSENT[kind]]
+    first = [next(one for one in conditions if one(request)) for request in requests_of(kind)]
+    assert set(first) == set(conditions)
+
+
+def test_every_row_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No row is dead: for each there is an event for which it is the first that fits."""
+    reached: set[tuple[int, int]] = set()
+    first = rules._first
+
+    def noting(table: Table, turn: Turn) -> Row:
+        row = first(table, turn)
+        reached.update((id(table), at) for at, one in enumerate(table) if one is row)
+        return row
+
+    monkeypatch.setattr(rules, "_first", noting)
+    for walk in WALKS:
+        walk(Bench())
+    what_kafka_looks_at_and_never_comes()
+    missing = [
+        f"{name}, row {at + 1}: {row}"
+        for name, table in TABLES.items()
+        for at, row in enumerate(table)
+        if (id(table), at) not in reached
+    ]
+    assert missing == []
