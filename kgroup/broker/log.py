@@ -28,6 +28,7 @@ from kgroup.broker.records import CompressedBatchError, StoredRecord, marker, re
 from kgroup.broker.refusal import RefusedError
 from kgroup.broker.sequences import Sequences
 
+
 @final
 @attrs.frozen
 class StoredBatch:
