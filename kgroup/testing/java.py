@@ -182,6 +182,26 @@ def _path_of(artifact: object) -> Path:
     return Path(artifact.resolve())  # type: ignore[attr-defined] # jgo's Artifact is not public
 
 
+def program_command(
+    main_class: str, *args: str, heap: str = "256m", options: Sequence[str] = ()
+) -> list[str]:
+    """The command that runs a Java program on Kafka's class path, quick to start and quiet.
+
+    Args:
+        main_class: the class whose ``main`` is run.
+        args: its arguments.
+        heap: the largest heap, as Java writes it.
+        options: options of Java itself.
+
+    Raises:
+        KafkaUnavailableError: there is no Java, or no class path.
+    """
+    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+    quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *LOGGING, quiet, *options]
+    command = java_command(heap=heap, options=quick)
+    return [*command, "-cp", kafka_class_path(), main_class, *args]
+
+
 def run_java(
     main_class: str,
     *args: str,
@@ -206,11 +226,8 @@ def run_java(
         subprocess.TimeoutExpired: it was killed.
         KafkaUnavailableError: there is no Java, or no class path.
     """
-    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-    quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *LOGGING, quiet, *options]
-    command = [*java_command(heap=heap, options=quick), "-cp", kafka_class_path(), main_class]
     result = subprocess.run(
-        [*command, *args],
+        program_command(main_class, *args, heap=heap, options=options),
         input=stdin or "",
         check=False,
         capture_output=True,

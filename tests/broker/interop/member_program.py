@@ -1,0 +1,240 @@
+"""A member of a group that is another Python client's consumer, as a program of its own.
+
+A process, because a test can kill it, and because these clients leave sockets and threads behind.
+It tells on standard output what Kafka's VerifiableConsumer tells, one JSON object a line, commits
+what it has told before it gives a partition up, and on SIGTERM closes its consumer and ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+import aiokafka
+import confluent_kafka
+import kafka
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+
+POLL = 0.05
+"""Seconds of one poll, and so the longest time until a signal is seen."""
+CHUNK = 20
+"""The most records that are told before they are committed."""
+REBALANCING = (
+    confluent_kafka.KafkaError.REBALANCE_IN_PROGRESS,
+    confluent_kafka.KafkaError.ILLEGAL_GENERATION,
+)
+KAFKA_PYTHON_ASSIGNORS = {
+    "range": RangePartitionAssignor,
+    "cooperative-sticky": CooperativeStickyAssignor,
+}
+
+over = threading.Event()
+"""Set by the signal."""
+
+
+def tell(name: str, **fields: object) -> None:
+    """One event."""
+    sys.stdout.write(json.dumps({"name": name, **fields}) + "\n")
+    sys.stdout.flush()
+
+
+def tell_partitions(name: str, partitions: Iterable[Any]) -> None:
+    """An event about partitions."""
+    tell(name, partitions=[{"partition": one.partition} for one in partitions])
+
+
+def tell_record(partition: int, offset: int, value: bytes) -> None:
+    """A record is processed."""
+    tell("record_data", partition=partition, offset=offset, value=value.decode())
+
+
+class Confluent:
+    """confluent-kafka's consumer."""
+
+    def __init__(self, topic: str, settings: dict[str, Any]) -> None:
+        static = {"group.instance.id": settings["instance_id"]} if settings["instance_id"] else {}
+        self._topic = topic
+        self._positions: dict[int, int] = {}
+        self._consumer = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": settings["bootstrap_servers"],
+                "group.id": settings["group_id"],
+                "client.id": settings["client_id"],
+                "partition.assignment.strategy": settings["assignor"],
+                "session.timeout.ms": settings["session_timeout_ms"],
+                "heartbeat.interval.ms": settings["heartbeat_interval_ms"],
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "fetch.wait.max.ms": 50,
+                **static,
+            }
+        )
+
+    def run(self) -> None:
+        """Consume until the signal."""
+        self._consumer.subscribe(
+            [self._topic],
+            on_assign=lambda _, given: tell_partitions("partitions_assigned", given),
+            on_revoke=lambda _, taken: self._revoked(taken),
+            on_lost=lambda _, taken: self._lost(taken),
+        )
+        untold = 0
+        while not over.is_set():
+            message = self._consumer.poll(POLL)
+            if message is not None:
+                self._process(message)
+                untold += 1
+            if untold and (message is None or untold >= CHUNK):
+                self._commit_if_stable()
+                untold = 0
+        self._commit(list(self._positions))
+        self._consumer.close()
+
+    def _process(self, message: confluent_kafka.Message) -> None:
+        error, value = message.error(), message.value()
+        if error is not None:
+            raise confluent_kafka.KafkaException(error)
+        partition, offset = message.partition(), message.offset()
+        assert partition is not None
+        assert offset is not None
+        assert isinstance(value, bytes)
+        tell_record(partition, offset, value)
+        self._positions[partition] = offset + 1
+
+    def _commit(self, numbers: Iterable[int]) -> None:
+        offsets = [
+            confluent_kafka.TopicPartition(self._topic, number, self._positions[number])
+            for number in numbers
+            if number in self._positions
+        ]
+        if offsets:
+            self._consumer.commit(offsets=offsets, asynchronous=False)
+
+    def _commit_if_stable(self) -> None:
+        # A rebalance that has begun refuses a commit: what is kept is committed with the next
+        # one, what is given up in `_revoked`, under the generation that takes it away.
+        try:
+            self._commit(list(self._positions))
+        except confluent_kafka.KafkaException as error:
+            if error.args[0].code() not in REBALANCING:
+                raise
+
+    def _revoked(self, partitions: list[confluent_kafka.TopicPartition]) -> None:
+        self._commit(one.partition for one in partitions)
+        self._lost(partitions)
+
+    def _lost(self, partitions: list[confluent_kafka.TopicPartition]) -> None:
+        for one in partitions:
+            self._positions.pop(one.partition, None)
+        tell_partitions("partitions_revoked", partitions)
+
+
+def consume_with_kafka_python(topic: str, settings: dict[str, Any]) -> None:
+    """kafka-python's consumer."""
+    consumer = kafka.KafkaConsumer(
+        bootstrap_servers=settings["bootstrap_servers"],
+        group_id=settings["group_id"],
+        client_id=settings["client_id"],
+        group_instance_id=settings["instance_id"],
+        partition_assignment_strategy=[KAFKA_PYTHON_ASSIGNORS[settings["assignor"]]],
+        session_timeout_ms=settings["session_timeout_ms"],
+        heartbeat_interval_ms=settings["heartbeat_interval_ms"],
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        fetch_max_wait_ms=50,
+    )
+
+    class Listener(kafka.ConsumerRebalanceListener):  # type: ignore[misc]
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            """Tell it; what was told before is committed."""
+            tell_partitions("partitions_revoked", revoked)
+
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            """Tell it."""
+            tell_partitions("partitions_assigned", assigned)
+
+    # One that learns of the topic only while it joins, and so joins again, sometimes hangs (seen
+    # with kafka-python 3.0.12 on Apache Kafka as well).
+    consumer.partitions_for_topic(topic)
+    consumer.subscribe([topic], listener=Listener())
+    while not over.is_set():
+        found = consumer.poll(timeout_ms=int(POLL * 1000), max_records=CHUNK)
+        for partition, records in found.items():
+            for record in records:
+                tell_record(partition.partition, record.offset, record.value)
+        if found:
+            consumer.commit()
+    consumer.close()
+
+
+async def consume_with_aiokafka(topic: str, settings: dict[str, Any]) -> None:
+    """aiokafka's consumer."""
+    consumer = aiokafka.AIOKafkaConsumer(
+        bootstrap_servers=settings["bootstrap_servers"],
+        group_id=settings["group_id"],
+        client_id=settings["client_id"],
+        group_instance_id=settings["instance_id"],
+        session_timeout_ms=settings["session_timeout_ms"],
+        heartbeat_interval_ms=settings["heartbeat_interval_ms"],
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        fetch_max_wait_ms=50,
+    )
+    busy = asyncio.Lock()
+    rebalances = 0
+
+    class Listener(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]
+        # aiokafka awaits what these return, which its own annotations do not say.
+        async def on_partitions_revoked(  # pyright: ignore[reportIncompatibleMethodOverride]
+            self, revoked: Any
+        ) -> None:
+            """Wait until what is being told is committed."""
+            nonlocal rebalances
+            rebalances += 1
+            async with busy:
+                tell_partitions("partitions_revoked", revoked)
+
+        async def on_partitions_assigned(  # pyright: ignore[reportIncompatibleMethodOverride]
+            self, assigned: Any
+        ) -> None:
+            """Tell it."""
+            tell_partitions("partitions_assigned", assigned)
+
+    await consumer.start()
+    consumer.subscribe([topic], listener=Listener())
+    while not over.is_set():
+        before = rebalances
+        found = await consumer.getmany(timeout_ms=int(POLL * 1000), max_records=CHUNK)
+        async with busy:
+            if rebalances != before:
+                # Of which assignment they are nobody can tell: they are read again.
+                for partition in consumer.assignment() & set(found):
+                    consumer.seek(partition, found[partition][0].offset)
+                continue
+            for partition, records in found.items():
+                for record in records:
+                    tell_record(partition.partition, record.offset, record.value or b"")
+            if found:
+                await consumer.commit({one: found[one][-1].offset + 1 for one in found})
+    await consumer.stop()
+
+
+def main(client: str, topic: str, settings: dict[str, Any]) -> None:
+    """Be a member until SIGTERM."""
+    signal.signal(signal.SIGTERM, lambda *_: over.set())
+    if client == "aiokafka":
+        asyncio.run(consume_with_aiokafka(topic, settings))
+    elif client == "kafka-python":
+        consume_with_kafka_python(topic, settings)
+    else:
+        Confluent(topic, settings).run()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]))

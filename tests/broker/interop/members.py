@@ -1,0 +1,247 @@
+"""Members of a group that are other clients' consumers, each a process of its own.
+
+What they process goes into the ledger of the stage on which they play (``tests.behaviour``), as
+kgroup's own members' does. They can leave, be killed, and be started again as the same instance.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Protocol, final
+
+import attrs
+import trio
+
+from kgroup.model import TopicPartition
+from kgroup.testing.java import program_command
+from kgroup.testing.tools import TOOLS
+from tests.behaviour.stage import SOON, Processed, Stage
+
+PROGRAM: Final = Path(__file__).resolve().parent / "member_program.py"
+HEARTBEAT_MS: Final = 300
+SESSION_MS: Final = 10_000
+SHORT_SESSION_MS: Final = 3000
+"""For the member that a test kills: the others wait for the end of its session."""
+JAVA_ASSIGNORS: Final[Mapping[str, str]] = {
+    "range": "org.apache.kafka.clients.consumer.RangeAssignor",
+    "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
+}
+HEAP: Final = "96m"
+"""Java's largest heap: several run at once, and each has little to remember."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Client:
+    """A client and the way in which its members share.
+
+    Attributes:
+        name: which client.
+        assignor: how partitions are assigned, by its protocol name.
+    """
+
+    name: str
+    assignor: str = "range"
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.assignor}"
+
+    def command(self, here: Stage, settings: Mapping[str, Any]) -> list[str]:
+        """The command that runs a member."""
+        if self.name == "java":
+            return self._java(here, settings)
+        given = {
+            **settings,
+            "bootstrap_servers": here.bootstrap_servers,
+            "group_id": here.group_id,
+            "assignor": self.assignor,
+        }
+        return [sys.executable, str(PROGRAM), self.name, here.topic, json.dumps(given)]
+
+    def _java(self, here: Stage, settings: Mapping[str, Any]) -> list[str]:
+        arguments = {
+            "--bootstrap-server": here.bootstrap_servers,
+            "--topic": here.topic,
+            "--group-id": here.group_id,
+            "--group-instance-id": settings["instance_id"],
+            "--session-timeout": str(settings["session_timeout_ms"]),
+            "--assignment-strategy": JAVA_ASSIGNORS[self.assignor],
+            "--command-config": settings["properties"],
+        }
+        words = [word for name, value in arguments.items() if value for word in (name, value)]
+        return program_command(TOOLS["kafka-verifiable-consumer"], "--verbose", *words, heap=HEAP)
+
+
+class Node(Protocol):
+    """A member of any kind."""
+
+    def owned(self) -> int:
+        """How many partitions it has; -1 while it does not know."""
+        ...
+
+
+@final
+class ForeignMember:
+    """A running member; ``start_member`` makes one.
+
+    Attributes:
+        name: what it is called in the ledger.
+        partitions: those that it has.
+        revocations: how often it gave any up.
+        refused: partitions of which a commit was refused, and the offset that was committed
+            before: from there on the next owner repeats what this one has told.
+    """
+
+    def __init__(self, here: Stage, name: str) -> None:
+        self.name = name
+        self.partitions: set[int] = set()
+        self.revocations = 0
+        self.refused: dict[int, int] = {}
+        self._committed: dict[int, int] = {}
+        self._here = here
+        self._errors = bytearray()
+        self._process: trio.Process | None = None
+        self._left = trio.Event()
+
+    @property
+    def errors(self) -> str:
+        """What it said on standard error."""
+        return self._errors.decode()
+
+    def owned(self) -> int:
+        """How many partitions it has; -1 when it has ended."""
+        return -1 if self._left.is_set() else len(self.partitions)
+
+    async def leave(self) -> None:
+        """Let it close its consumer, and wait until it has ended well."""
+        await self._end(signal.SIGTERM)
+
+    async def kill(self) -> None:
+        """End it at once: nothing of it is sent any more."""
+        await self._end(signal.SIGKILL)
+
+    async def _end(self, number: signal.Signals) -> None:
+        assert self._process is not None  # it has been started
+        self._process.send_signal(number)
+        with trio.move_on_after(SOON):
+            await self._left.wait()
+            return
+        raise AssertionError(f"{self.name} did not end within {SOON:g} s; it said: {self.errors}")
+
+    async def run(self, command: list[str], *, task_status: trio.TaskStatus[None]) -> None:
+        """Start, and read what it tells until it ends."""
+        start = partial(
+            trio.run_process,
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            check=False,
+            deliver_cancel=_kill,
+        )
+        async with trio.open_nursery() as nursery:
+            process: trio.Process = await nursery.start(start)
+            self._process = process
+            assert process.stdout is not None  # they are pipes
+            assert process.stderr is not None
+            task_status.started()
+            nursery.start_soon(self._keep_errors, process.stderr)
+            rest = b""
+            async for data in process.stdout:
+                *lines, rest = (rest + data).split(b"\n")
+                for line in lines:
+                    self._hear(line)
+                self._here.ledger.wake()
+        self._left.set()
+        self._here.ledger.wake()
+        wanted = (0, 128 + signal.SIGTERM, -signal.SIGKILL)
+        assert process.returncode in wanted, f"{self.name} ended badly: {self.errors}"
+
+    async def _keep_errors(self, stream: trio.abc.ReceiveStream) -> None:
+        async for data in stream:
+            self._errors += data
+
+    def _hear(self, line: bytes) -> None:
+        event = json.loads(line)
+        named = {one["partition"] for one in event.get("partitions", ())}
+        if event["name"] == "partitions_assigned":
+            self.partitions |= named
+        elif event["name"] == "partitions_revoked":
+            self.partitions -= named
+            self.revocations += bool(named)
+        elif event["name"] == "record_data":
+            partition = TopicPartition(self._here.topic, event["partition"])
+            self._here.ledger.add(
+                Processed(self.name, 0, partition, event["offset"], event["value"])
+            )
+        elif event["name"] == "offsets_committed":
+            self._hear_of_commit(event)
+
+    def _hear_of_commit(self, event: dict[str, Any]) -> None:
+        for one in event["offsets"]:
+            number = one["partition"]
+            if event["success"]:
+                self._committed[number] = one["offset"]
+            else:
+                self.refused[number] = self._committed.get(number, 0)
+
+
+async def _kill(process: trio.Process) -> None:
+    process.kill()
+
+
+async def start_member(
+    here: Stage,
+    client: Client,
+    name: str,
+    properties: Path,
+    *,
+    instance_id: str | None = None,
+    session_timeout_ms: int = SESSION_MS,
+) -> ForeignMember:
+    """Start a member.
+
+    Args:
+        here: where it plays.
+        client: what it is.
+        name: what it is called in the ledger.
+        properties: a file in which Java finds its further settings.
+        instance_id: for a static member.
+        session_timeout_ms: its session time-out.
+    """
+    await trio.Path(properties).write_text(
+        f"client.id={name}\nheartbeat.interval.ms={HEARTBEAT_MS}\nfetch.max.wait.ms=50\n"
+    )
+    settings = {
+        "client_id": name,
+        "instance_id": instance_id,
+        "session_timeout_ms": session_timeout_ms,
+        "heartbeat_interval_ms": HEARTBEAT_MS,
+        "properties": str(properties),
+    }
+    member = ForeignMember(here, name)
+    await here.nursery.start(partial(member.run, client.command(here, settings)))
+    return member
+
+
+async def until_shared(here: Stage, nodes: Mapping[str, Node], partitions: int) -> None:
+    """Wait until all partitions are shared evenly by these, and each processes some of its own."""
+    share = partitions // len(nodes)
+
+    def told() -> str:
+        return f"{ {name: node.owned() for name, node in nodes.items()} }"
+
+    await here.ledger.until(
+        lambda: all(node.owned() == share for node in nodes.values()),
+        f"not shared by {list(nodes)}",
+    )
+    begun = len(here.ledger.entries)
+    await here.ledger.until(
+        lambda: {entry.member for entry in here.ledger.entries[begun:]} >= set(nodes),
+        f"not all process, who own {told()}",
+    )
