@@ -138,6 +138,8 @@ class Connection:
     async def _swallow(self) -> None:
         """Answer nothing any more: Kafka has lost a request, and what follows waits behind it."""
         self._serving = False
+        if self._finishing:
+            raise _ClosedError("")
         while await self._stream.receive_some(_CHUNK):
             pass
         raise _ClosedError("")

@@ -5,12 +5,9 @@ A handler catches it where the answer has a place for it: a partition, a topic, 
 
 from __future__ import annotations
 
-from typing import final
-
 from kio.schema.errors import ErrorCode
 
 
-@final
 class RefusedError(Exception):
     """A request, or a part of one, that is answered with an error.
 

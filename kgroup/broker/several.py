@@ -24,6 +24,7 @@ from kgroup.broker.cluster import Cluster
 from kgroup.broker.door import Door, told_refusals
 from kgroup.broker.endpoint import Endpoint, refused_connection
 from kgroup.broker.handle import Handle
+from kgroup.broker.log import PartitionLog
 from kgroup.broker.node import Node
 from kgroup.broker.placement import NO_LEADER, Place
 from kgroup.broker.running import chance, running, settings_of, virtual_wall_clock
@@ -195,7 +196,7 @@ class EmbeddedCluster(Door):
         Raises:
             UsageError: there is no such partition.
         """
-        return _or_none(self._place(partition).leader)
+        return _or_none(self._located(partition)[1].leader)
 
     def coordinator_of(self, group_id: str) -> int | None:
         """The id of the broker that coordinates a group, or None.
@@ -218,10 +219,10 @@ class EmbeddedCluster(Door):
             UsageError: there is no such partition or broker, or the broker is stopped.
         """
         await trio.lowlevel.checkpoint()
-        place = self._place(partition)
+        log, place = self._located(partition)
         self._check_up(node_id)
         if self.cluster.fleet.move(place, node_id):
-            self.cluster.topics.log(partition.topic, partition.partition).led(place.epoch)
+            log.led(place.epoch)
 
     async def move_coordinator(
         self, group: str | int, node_id: int, *, away: float = 0.0, loading: float = 0.0
@@ -283,10 +284,9 @@ class EmbeddedCluster(Door):
         for node in self.nodes.values():
             node.close()
 
-    def _place(self, partition: TopicPartition) -> Place:
+    def _located(self, partition: TopicPartition) -> tuple[PartitionLog, Place]:
         with told_refusals():
-            self.cluster.topics.log(partition.topic, partition.partition)
-        return self.cluster.topics.place(partition.topic, partition.partition)
+            return self.cluster.topics.located(partition.topic, partition.partition)
 
     def _check_up(self, node_id: int) -> None:
         if node_id not in self.nodes:

@@ -124,16 +124,21 @@ class Topics:
         Raises:
             RefusedError: UNKNOWN_TOPIC_OR_PARTITION.
         """
+        return self.located(name, partition)[0]
+
+    def located(self, name: str, partition: int) -> tuple[PartitionLog, Place]:
+        """The log of a partition, and where it is.
+
+        Raises:
+            RefusedError: UNKNOWN_TOPIC_OR_PARTITION.
+        """
         topic = self._by_name.get(name)
         if topic is None or not 0 <= partition < len(topic.logs):
             raise RefusedError(
                 ErrorCode.unknown_topic_or_partition, f"there is no {name}-{partition}"
             )
-        return topic.logs[partition]
+        return topic.logs[partition], topic.places[partition]
 
-    def place(self, name: str, partition: int) -> Place:
-        """Where a partition that there is is."""
-        return self._by_name[name].places[partition]
 
     def create(
         self,

@@ -183,6 +183,41 @@ async def test_a_waiting_fetch_hears_that_leadership_moves(
     assert await fetched(old, 0, 0) == FENCED_EPOCH
 
 
+async def test_a_refusal_tells_who_leads(
+    cluster: EmbeddedCluster, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Produce and Fetch of versions that can say it name the leader and its address (KIP-951)."""
+    client = await to(cluster, 2)
+    answers = []
+    for version in (9, 10):
+        data = [{"index": number, "records": batch(b"a")} for number in (0, 1)]
+        answers.append(
+            await client.ask(
+                "produce",
+                version,
+                transactional_id=None,
+                acks=-1,
+                timeout=timedelta(seconds=1),
+                topic_data=[{"name": "t", "partition_data": data}],
+            )
+        )
+    assert not hasattr(answers[0], "node_endpoints")
+    refused, taken = answers[1].responses[0].partition_responses
+    assert (refused.current_leader.leader_id, refused.current_leader.leader_epoch) == (1, 0)
+    assert taken.current_leader.leader_id == -1
+    assert [(one.node_id, one.host) for one in answers[1].node_endpoints] == [(1, "broker-1")]
+    wanted = fetch(0, epoch=0)
+    topic_id = cluster.log.topic_id("t")
+    wanted["topics"] = [{"topic_id": topic_id, "partitions": wanted["topics"][0]["partitions"]}]
+    del wanted["replica_id"]
+    await cluster.move_leader(T0, 3)
+    answer = await client.ask("fetch", 16, **wanted)
+    part = answer.responses[0].partitions[0]
+    assert int(part.error_code) == FENCED_EPOCH
+    assert (part.current_leader.leader_id, part.current_leader.leader_epoch) == (3, 1)
+    assert [one.node_id for one in answer.node_endpoints] == [3]
+
+
 async def test_epochs_say_where_records_of_one_leader_end(
     cluster: EmbeddedCluster, autojump_clock: trio.testing.MockClock
 ) -> None:

@@ -9,6 +9,7 @@ Source: Java's ``String.hashCode`` and ``HashMap``; Kafka's ``Utils.abs``.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 _SMALLEST_TABLE: Final = 16
@@ -43,6 +44,7 @@ def hash_map_order(keys: Iterable[str]) -> list[str]:
     return sorted(inserted, key=slot)
 
 
+@lru_cache(maxsize=4096)
 def shard_of(group_id: str, shards: int) -> int:
     """The partition of the offsets topic that holds a group: ``abs(hash) % shards``."""
     value = string_hash(group_id)

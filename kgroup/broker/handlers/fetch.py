@@ -4,7 +4,7 @@ Fetch sessions are declined, as Kafka declines them when its cache is full: ever
 session id 0, and so every request names all its partitions.
 
 Source: Kafka's ``KafkaApis.handleFetchRequest``, ``DelayedFetch``, KIP-74 (sizes), KIP-98
-(read_committed), KIP-227 (sessions), KIP-320 (epochs), KIP-516 (topic ids).
+(read_committed), KIP-227 (sessions), KIP-320 (epochs), KIP-516 (topic ids), KIP-951.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kio.schema.errors import ErrorCode
 
 from kgroup.broker.answer import Answer
 from kgroup.broker.call import Call
-from kgroup.broker.handlers.partitions import NO_EPOCH, check_led
+from kgroup.broker.handlers.partitions import NO_EPOCH, check_led, endpoints_told, leader_told
 from kgroup.broker.handlers.shapes import seconds
 from kgroup.broker.log import PartitionLog
 from kgroup.broker.placement import Place
@@ -40,6 +40,7 @@ class _Wanted:
     partition: Any
     log: PartitionLog | None
     place: Place | None = None
+    epoch: int = NO_EPOCH
     refusal: RefusedError | None = None
 
 
@@ -51,7 +52,9 @@ async def fetch(call: Call) -> Answer:
         return {"error_code": ErrorCode.fetch_session_id_not_found, "responses": ()}
     wanted = list(_wanted(call))
     await _wait_for_bytes(call, wanted)
-    return {"error_code": ErrorCode.none, "session_id": 0, "responses": _read(call, wanted)}
+    topics = _read(call, wanted)
+    told = endpoints_told(call, (part for topic in topics for part in topic["partitions"]))
+    return {"error_code": ErrorCode.none, "session_id": 0, "responses": topics, **told}
 
 
 def _wanted(call: Call) -> Iterator[_Wanted]:
@@ -71,7 +74,8 @@ def _wanted(call: Call) -> Iterator[_Wanted]:
                 yield _Wanted(topic, part, None, refusal=refusal)
             else:
                 log, place = found.logs[part.partition], found.places[part.partition]
-                yield _Wanted(topic, part, log, place, _fault(call, log, place, part))
+                fault = _fault(call, log, place, part)
+                yield _Wanted(topic, part, log, place, place.epoch, fault)
 
 
 def _fault(call: Call, log: PartitionLog, place: Place, part: Any) -> RefusedError | None:
@@ -135,8 +139,9 @@ def _is_current(call: Call, entry: _Wanted) -> bool:
 
 
 def _is_led(call: Call, entry: _Wanted) -> bool:
-    """Whether this broker still leads the partition; that, too, can change while we wait."""
-    return entry.place is not None and entry.place.leader == call.node.node_id
+    """Whether this broker leads the partition as it did; that, too, can change while we wait."""
+    place = entry.place
+    return place is not None and (place.leader, place.epoch) == (call.node.node_id, entry.epoch)
 
 
 def _read(call: Call, wanted: Sequence[_Wanted]) -> list[dict[str, Any]]:
@@ -173,7 +178,8 @@ def _read_partition(
                 ErrorCode.unknown_topic_id if gone else ErrorCode.unknown_topic_or_partition
             )
         if entry.place is not None:
-            check_led(call.node.node_id, entry.place)
+            epoch = getattr(part, "current_leader_epoch", NO_EPOCH)
+            check_led(call.node.node_id, entry.place, epoch)
         read = entry.log.read(
             part.fetch_offset,
             min(left, part.partition_max_bytes),
@@ -181,7 +187,7 @@ def _read_partition(
             at_least_one=first,
         )
     except RefusedError as refusal:
-        return no_records(part.partition, refusal.code), 0
+        return {**no_records(part.partition, refusal.code), **leader_told(call, refusal)}, 0
     return {
         "partition_index": part.partition,
         "error_code": ErrorCode.none,

@@ -2,22 +2,33 @@
 
 Only leaders answer: reading from followers (KIP-392) is not offered.
 
-Source: Kafka's ``ReplicaManager.getPartitionOrError``, ``Partition.getLocalLog``, KIP-320.
+Source: Kafka's ``ReplicaManager.getPartitionOrError``, ``Partition.getLocalLog``, KIP-320,
+KIP-951 (who leads is told with the refusal).
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, final
 
 from kio.schema.errors import ErrorCode
 
 from kgroup.broker.call import Call
 from kgroup.broker.log import PartitionLog
-from kgroup.broker.placement import Place
+from kgroup.broker.placement import NO_LEADER, Place
 from kgroup.broker.refusal import RefusedError
 
 NO_EPOCH: Final = -1
 """What a client that knows no leader epoch sends."""
+
+
+@final
+class WrongLeaderError(RefusedError):
+    """Another broker leads, or this one does since; ``place`` says which, and in which epoch."""
+
+    def __init__(self, code: ErrorCode, message: str, place: Place) -> None:
+        super().__init__(code, message)
+        self.place: Final = place
 
 
 def check_led(node_id: int, place: Place, epoch: int = NO_EPOCH) -> None:
@@ -28,13 +39,46 @@ def check_led(node_id: int, place: Place, epoch: int = NO_EPOCH) -> None:
             that has not begun, NOT_LEADER_OR_FOLLOWER.
     """
     if epoch not in (NO_EPOCH, place.epoch) and node_id in place.replicas:
-        over = epoch < place.epoch
-        code = ErrorCode.fenced_leader_epoch if over else ErrorCode.unknown_leader_epoch
-        raise RefusedError(code, f"leader epoch {epoch}; it is {place.epoch}")
+        message = f"leader epoch {epoch}; it is {place.epoch}"
+        if epoch > place.epoch:
+            raise RefusedError(ErrorCode.unknown_leader_epoch, message)
+        raise WrongLeaderError(ErrorCode.fenced_leader_epoch, message, place)
     if place.leader != node_id:
-        raise RefusedError(
-            ErrorCode.not_leader_or_follower, f"broker {node_id} does not lead this partition"
+        raise WrongLeaderError(
+            ErrorCode.not_leader_or_follower,
+            f"broker {node_id} does not lead this partition",
+            place,
         )
+
+
+#: API -> the first version whose refusals tell who leads (KIP-951).
+_TELLS_LEADER_FROM: Final[Mapping[str, int]] = {"produce": 10, "fetch": 16}
+
+
+def leader_told(call: Call, refusal: RefusedError) -> dict[str, Any]:
+    """What the answer for a partition says of its leader: something only if that is the fault."""
+    if not isinstance(refusal, WrongLeaderError) or call.version < _TELLS_LEADER_FROM[call.api]:
+        return {}
+    place = refusal.place
+    return {"current_leader": {"leader_id": place.leader, "leader_epoch": place.epoch}}
+
+
+def endpoints_told(call: Call, partitions: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Where the leaders are that the answers for these partitions tell of."""
+    told = [part["current_leader"]["leader_id"] for part in partitions if "current_leader" in part]
+    addresses = [
+        call.cluster.brokers[node_id].address
+        for node_id in dict.fromkeys(told)
+        if node_id != NO_LEADER
+    ]
+    if not addresses:
+        return {}
+    return {
+        "node_endpoints": [
+            {"node_id": one.node_id, "host": one.host, "port": one.port, "rack": one.rack}
+            for one in addresses
+        ]
+    }
 
 
 def led_log(call: Call, name: str, number: int, epoch: int = NO_EPOCH) -> PartitionLog:
@@ -43,6 +87,6 @@ def led_log(call: Call, name: str, number: int, epoch: int = NO_EPOCH) -> Partit
     Raises:
         RefusedError: UNKNOWN_TOPIC_OR_PARTITION, and as ``check_led``.
     """
-    log = call.cluster.topics.log(name, number)
-    check_led(call.node.node_id, call.cluster.topics.place(name, number), epoch)
+    log, place = call.cluster.topics.located(name, number)
+    check_led(call.node.node_id, place, epoch)
     return log

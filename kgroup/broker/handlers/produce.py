@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 from kgroup.broker import batches
 from kgroup.broker.answer import Answer
 from kgroup.broker.call import NO_ACKS, NO_ANSWER, Call
-from kgroup.broker.handlers.partitions import led_log
+from kgroup.broker.handlers.partitions import endpoints_told, leader_told, led_log
 from kgroup.broker.refusal import RefusedError
 from kgroup.model import TopicPartition
 
@@ -23,25 +23,23 @@ _ACKS: Final = (-1, 0, 1)
 async def produce(call: Call) -> Answer | None:
     """Answer Produce; with acks=0 there is no answer, and an error closes the connection."""
     request = call.request
-    answer = {
-        "responses": [
-            {
-                "name": topic.name,
-                "partition_responses": [
-                    _append(call, topic.name, part.index, part.records)
-                    for part in topic.partition_data
-                ],
-            }
-            for topic in request.topic_data
-        ]
-    }
+    topics = [
+        {
+            "name": topic.name,
+            "partition_responses": [
+                _append(call, topic.name, part.index, part.records) for part in topic.partition_data
+            ],
+        }
+        for topic in request.topic_data
+    ]
+    failed = [
+        part for topic in topics for part in topic["partition_responses"] if part["error_code"]
+    ]
     if request.acks != NO_ACKS:
-        return answer
-    for topic in answer["responses"]:
-        for part in topic["partition_responses"]:
-            if part["error_code"]:
-                # The producer asked for no answer: this is the only way to be heard.
-                raise ConnectionAbortedError(f"produce with acks=0: {part['error_message']}")
+        return {"responses": topics, **endpoints_told(call, failed)}
+    if failed:
+        # The producer asked for no answer: this is the only way to be heard.
+        raise ConnectionAbortedError(f"produce with acks=0: {failed[0]['error_message']}")
     return NO_ANSWER
 
 
@@ -67,6 +65,7 @@ def _append(call: Call, name: str, number: int, records: bytes | None) -> dict[s
             "base_offset": -1,
             "record_errors": (),
             "error_message": refusal.message or None,
+            **leader_told(call, refusal),
         }
     return {
         "index": number,
