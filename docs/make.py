@@ -1,4 +1,4 @@
-"""Writes the pages of docs/ that are made from the code: settings, recovery, states.
+"""Writes the pages of docs/ made from the code: settings, recovery, states, the coordinator.
 
 Run it after a change of those tables: ``python docs/make.py``. A test fails where a page is not
 current.
@@ -7,13 +7,20 @@ current.
 from __future__ import annotations
 
 import enum
+import inspect
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import attrs
 
+from kgroup.broker.groups import journal, timers
+from kgroup.broker.groups.codes import ErrorCode
+from kgroup.broker.groups.gate import ABSENT, GATE
+from kgroup.broker.groups.rules import Row
+from kgroup.broker.groups.states import ANY, DEAD, MEANING, GroupState
+from kgroup.broker.groups.tables import TABLES
 from kgroup.config import FIELDS
 from kgroup.generation.states import TRANSITIONS, Signal, State
 from kgroup.model import Cause
@@ -102,7 +109,157 @@ def states() -> str:
     return "\n".join(lines) + "\n"
 
 
-PAGES = {"configuration.md": configuration, "recovery.md": recovery, "states.md": states}
+def coordinator() -> str:
+    """The state machine of the embedded broker's group coordinator, rule by rule."""
+    lines = [
+        "# The group coordinator",
+        "",
+        "The embedded broker coordinates groups as Apache Kafka 4.3 does. Its rules are tables in",
+        "`kgroup.broker.groups`, and this page shows all of them, to be held against Kafka's",
+        "sources: the last column names the method that a rule was read from. Of an event's rules",
+        "the first whose state and conditions fit is the one that counts. A request without an",
+        "answer here is answered by what is done, now or later. A test reaches every rule.",
+        "",
+        "The words are those of the functions that the tables name; what more there is to say of",
+        "one stands below the tables.",
+        "",
+        "## States",
+        "",
+        "```mermaid",
+        "stateDiagram-v2",
+        "    [*] --> Empty",
+        "    [*] --> Stable: the shard is loaded",
+        *_arrows(),
+        "```",
+        "",
+        *(f"- **{state.value}**: {meaning}" for state, meaning in MEANING.items()),
+        "",
+        "## Timers",
+        "",
+        *(f"- **{kind.value}**: {meaning}" for kind, meaning in timers.MEANING.items()),
+        "",
+        "## Before a group is looked at",
+        "",
+        "The first that holds stops the request (`GroupCoordinatorService`).",
+        "",
+        "| request | answers, in order |",
+        "| --- | --- |",
+        *(
+            f"| {kind.__name__} | "
+            + "<br>".join(f"{_answer(error) or 'good'}: {_words(check)}" for check, error in checks)
+            + " |"
+            for kind, checks in GATE.items()
+        ),
+        "",
+        "## Groups that are not there",
+        "",
+        "DescribeGroups and OffsetFetch find them Dead and without offsets.",
+        "",
+        "| request | if | answer |",
+        "| --- | --- | --- |",
+        *(
+            f"| {kind.__name__} | {_words(condition)} | {_absent(error)} |"
+            for kind, rules in ABSENT.items()
+            for condition, error in rules
+        ),
+    ]
+    for event, table in TABLES.items():
+        lines += [
+            "",
+            f"## {event[0].upper()}{event[1:]}",
+            "",
+            "| | state | if | then | answer | next state | Kafka |",
+            "| --- | --- | --- | --- | --- | --- | --- |",
+            *(f"| {number} | {_rule(row, event)} |" for number, row in enumerate(table, 1)),
+        ]
+    lines += ["", "## In more words", "", *_more_words()]
+    paragraphs = inspect.cleandoc(journal.__doc__ or "").split("\n\n")
+    lines += [
+        "",
+        "## Writes that fail",
+        "",
+        _plain(paragraphs[1]),
+        "",
+        "| the write fails with | JoinGroup and SyncGroup answer | others answer |",
+        "| --- | --- | --- |",
+        *(
+            f"| {_answer(error)} | {_answer(journal.answered(error))} | {_answer(answer)} |"
+            for error, answer in journal.ANSWERED_ELSEWHERE.items()
+        ),
+        "| any other error | the same | the same |",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _arrows() -> Iterator[str]:
+    """The transitions of all tables, those between the same two states as one arrow."""
+    events: dict[tuple[GroupState, GroupState], dict[str, None]] = {}
+    for event, table in TABLES.items():
+        for row in table:
+            for state in _in_order(row.states):
+                if row.to is not None and row.to is not state:
+                    events.setdefault((state, row.to), {})[event.partition(",")[0]] = None
+    for (before, after), names in events.items():
+        yield f"    {before.value} --> {after.value}: {', '.join(names)}"
+
+
+def _rule(row: Row, event: str) -> str:
+    is_request = event[0].isupper()
+    cells = (
+        _states(row.states),
+        "<br>".join(map(_words, row.when)),
+        "<br>".join(map(_words, row.then)),
+        _answer(row.error) or ("good" if is_request and not row.then else ""),
+        "" if row.to is None else row.to.value,
+        f"`{row.source}`",
+    )
+    return " | ".join(cells)
+
+
+def _states(states: frozenset[GroupState]) -> str:
+    if states == ANY:
+        return "any"
+    if states == ANY - {DEAD}:
+        return "any but Dead"
+    return ", ".join(state.value for state in _in_order(states))
+
+
+def _in_order(states: Iterable[GroupState]) -> list[GroupState]:
+    return sorted(states, key=list(GroupState).index)
+
+
+def _words(part: object) -> str:
+    """The first paragraph of what a condition or an action says of itself."""
+    return _plain((inspect.getdoc(part) or "").split("\n\n")[0]).replace("|", "\\|")
+
+
+def _more_words() -> Iterator[str]:
+    """What conditions and actions have to say besides."""
+    rows = [row for table in TABLES.values() for row in table]
+    for part in dict.fromkeys(part for row in rows for part in (*row.when, *row.then)):
+        more = (inspect.getdoc(part) or "").partition("\n\n")[2]
+        if more:
+            yield f"- *{_words(part)}* {_plain(more)}"
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.replace("``", "`").split())
+
+
+def _answer(error: ErrorCode) -> str:
+    return "" if error is ErrorCode.NONE else f"{error.name} ({error.value})"
+
+
+def _absent(error: ErrorCode | None) -> str:
+    return "the group is made" if error is None else _answer(error)
+
+
+PAGES = {
+    "configuration.md": configuration,
+    "coordinator.md": coordinator,
+    "recovery.md": recovery,
+    "states.md": states,
+}
 
 
 def pages() -> Iterator[tuple[Path, str]]:

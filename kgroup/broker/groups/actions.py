@@ -23,13 +23,13 @@ _FIRST_WITH_SKIP_ASSIGNMENT = 9
 
 
 def turn_away(turn: Turn) -> None:
-    """A member for whom there is no room loses its place, if it had one (``classicGroupJoin``)."""
+    """Whoever finds no room loses its place, if it had one; no join completes by that."""
     turn.group.remove(turn.event.member_id)
     turn.end_session(turn.event.member_id)
 
 
 def hand_out_id(turn: Turn) -> None:
-    """Give an id to come back with (``classicGroupJoinNewDynamicMember``)."""
+    """Give an id to come back with: MEMBER_ID_REQUIRED (79)."""
     request: JoinGroup = turn.event
     member_id = _new_member_id(turn)
     turn.group.pending[member_id] = None
@@ -72,7 +72,7 @@ def rejoin(turn: Turn) -> None:
 def replace_instance(turn: Turn) -> None:
     """Let a static member's new process take its place, and park its join.
 
-    (``updateStaticMemberThenRebalanceOrCompleteJoin``)
+    What the old one waits for is answered FENCED_INSTANCE_ID (82), ``replaceStaticMember``.
     """
     _update(turn, _fence(turn))
 
@@ -80,6 +80,7 @@ def replace_instance(turn: Turn) -> None:
 def replace_instance_quietly(turn: Turn) -> None:
     """Let a static member's new process take its place and work, and answer at once.
 
+    What the old one waits for is answered FENCED_INSTANCE_ID (82), ``replaceStaticMember``.
     A leader that can be told to skip the assignment hears who is there; one that cannot hears
     its old id as leader, and so does not assign.
     """
@@ -108,7 +109,7 @@ def keep_instance(turn: Turn) -> None:
 
 
 def write_empty_record(turn: Turn) -> None:
-    """Write down that there is such a group (``classicGroupJoinToClassicGroup``)."""
+    """Write down that there is such a group, without members."""
     turn.group.write_empty_record(turn.now)
 
 
@@ -120,7 +121,7 @@ def refuse_joins(turn: Turn) -> None:
 
 
 def repeat_join_answer(turn: Turn) -> None:
-    """Tell a member of the generation that it is in (``classicGroupJoinExistingMember``)."""
+    """Tell a member of the generation that it is in; its session runs on."""
     member_id = turn.event.member_id
     leads = member_id == turn.group.leader
     turn.answer(turn.joined(member_id, with_members=leads))
@@ -212,7 +213,7 @@ def give_assignment(turn: Turn) -> None:
 
 
 def extend_session(turn: Turn) -> None:
-    """A sign of life (``rescheduleClassicGroupMemberHeartbeat``)."""
+    """The member's session starts anew (``rescheduleClassicGroupMemberHeartbeat``)."""
     turn.extend_session(turn.group.members[turn.event.member_id])
 
 
@@ -226,17 +227,20 @@ def drop_pending(turn: Turn) -> None:
 
 
 def remove_member(turn: Turn) -> None:
-    """A member leaves or has died (``removeCurrentMemberFromClassicGroup``)."""
+    """A member is out; its parked join is answered UNKNOWN_MEMBER_ID (25), its sync never."""
     _remove(turn, turn.event.member_id)
 
 
 def remove_instance(turn: Turn) -> None:
-    """A static member is removed by an administrator who knows only its instance id."""
+    """An administrator removes a static member by its instance id alone.
+
+    Its parked join is answered UNKNOWN_MEMBER_ID (25), its sync never.
+    """
     _remove(turn, turn.group.instance(turn.event.group_instance_id).member_id)
 
 
 def remove_unsynced(turn: Turn) -> None:
-    """Whoever has not synced in time is out (``expirePendingSync``)."""
+    """Whoever has not synced in time is out."""
     for member_id in list(turn.group.unsynced):
         turn.group.remove(member_id)
         turn.end_session(member_id)
@@ -246,7 +250,7 @@ def remove_unsynced(turn: Turn) -> None:
 
 
 def refuse_all_parked(turn: Turn) -> None:
-    """Send whoever waits to the group's next coordinator (``onUnloaded``)."""
+    """Send whoever waits to the group's next coordinator: NOT_COORDINATOR (16)."""
     for member in turn.group.members.values():
         refusal = Joined(error=ErrorCode.NOT_COORDINATOR, member_id=member.member_id)
         turn.answer_join(member, refusal)

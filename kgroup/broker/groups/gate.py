@@ -101,6 +101,7 @@ _NO_GROUP: Final[Check] = (has_no_group_id, ErrorCode.INVALID_GROUP_ID)  # 24
 _ELSEWHERE: Final[Check] = (is_elsewhere, ErrorCode.NOT_COORDINATOR)  # 16
 _LOADING: Final[Check] = (is_loading, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)  # 14
 
+#: For each request the checks in order; the first that holds stops it.
 GATE: Final[Mapping[type, tuple[Check, ...]]] = {
     JoinGroup: (
         _SHUT_DOWN,
@@ -143,18 +144,22 @@ def stopped(arrival: Arrival) -> ErrorCode | None:
 
 
 def _brings_no_id(request: Any) -> bool:
+    """No member id was sent."""
     return not request.member_id
 
 
 def _brings_no_generation(request: Any) -> bool:
+    """No generation was sent."""
     return bool(request.generation_id < 0)
 
 
 def _knows_not_found(request: Any) -> bool:
+    """The version is 9 or later."""
     return bool(request.version >= _FIRST_COMMIT_WITH_NOT_FOUND)
 
 
 def _always(_: Any) -> bool:
+    """In any other case."""
     return True
 
 

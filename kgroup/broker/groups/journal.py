@@ -1,7 +1,8 @@
 """The log that a coordinator writes groups and offsets to, as far as it can fail.
 
-What is written is in ``records`` and ``store``; here is only whether the next write succeeds, and
-what is answered where it does not. A group's record is written when it is made by a join, when
+What is written is in ``records`` and ``store``.
+
+A group's record is written when it is made by a join, when
 its leader syncs, when a static member is replaced in Stable, and when it becomes Empty; what
 follows where that fails is in the tables. A write of offsets, a deletion of offsets or of
 groups fails as a whole: nothing of it happens, a group that a commit was to make is not made,

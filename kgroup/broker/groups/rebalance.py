@@ -21,7 +21,11 @@ _MILLISECONDS: Final = 3
 
 
 def prepare_rebalance(turn: Turn) -> None:
-    """Ask every member to join again; an empty group first waits for more members."""
+    """Ask every member to join again; an empty group first waits for more members.
+
+    Parked syncs are answered REBALANCE_IN_PROGRESS (27), and assignments are void. If nobody is
+    missing, the join completes at once.
+    """
     group = turn.group
     if group.state is COMPLETING:
         for member in group.members.values():

@@ -12,14 +12,7 @@ from typing import Final, final
 
 @final
 class GroupState(enum.Enum):
-    """Where a group stands; the value is the name that DescribeGroups and ListGroups tell.
-
-    EMPTY: no members; it may still hold offsets, and ids handed out to members to come.
-    PREPARING_REBALANCE: joins are parked until all members have joined again, or time is up.
-    COMPLETING_REBALANCE: a generation has begun; syncs are parked until the leader's comes.
-    STABLE: the assignment is known.
-    DEAD: deleted, or given up to another coordinator.
-    """
+    """Where a group stands; the value is the name that DescribeGroups and ListGroups tell."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -35,6 +28,15 @@ STABLE: Final = GroupState.STABLE
 DEAD: Final = GroupState.DEAD
 
 ANY: Final = frozenset(GroupState)
+
+#: What each state means.
+MEANING: Final[Mapping[GroupState, str]] = {
+    EMPTY: "no members; it may still hold offsets, and ids handed out to members to come",
+    PREPARING: "joins are parked until all members have joined again, or time is up",
+    COMPLETING: "a generation has begun; syncs are parked until the leader's comes",
+    STABLE: "the assignment is known",
+    DEAD: "deleted, or given up to another coordinator",
+}
 
 #: A state -> the states from which it may be entered.
 PREDECESSORS: Final[Mapping[GroupState, frozenset[GroupState]]] = {

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import enum
 import heapq
-from typing import final
+from collections.abc import Mapping
+from typing import Final, final
 
 import attrs
 
@@ -22,6 +23,29 @@ class TimerKind(enum.Enum):
     JOIN = "join"
     SYNC = "sync"
     RETENTION = "retention"
+
+
+#: How long each timer runs, and when it is set and stopped.
+MEANING: Final[Mapping[TimerKind, str]] = {
+    TimerKind.SESSION: (
+        "one for each member and each id that was handed out, of its session time-out; set anew"
+        " by each sign of life and when a parked request is answered. For a new member's parked"
+        " join it runs 300 s instead"
+    ),
+    TimerKind.JOIN: (
+        "one for each group that prepares a rebalance, of its members' longest rebalance"
+        " time-out; from Empty of the initial delay, again and again while members come, up to"
+        " the first member's rebalance time-out. Stopped when the join completes"
+    ),
+    TimerKind.SYNC: (
+        "one for each group whose join has completed, of its members' longest rebalance"
+        " time-out; stopped by the last sync and by the next rebalance"
+    ),
+    TimerKind.RETENTION: (
+        "one for the coordinator, of the check interval: offsets that nobody has needed for the"
+        " retention go, and groups without members with their last one"
+    ),
+}
 
 
 @final
