@@ -178,7 +178,7 @@ def coordinator() -> str:
         "",
         "## Writes that fail",
         "",
-        _plain(paragraphs[1]),
+        _plain(paragraphs[2]),
         "",
         "| the write fails with | JoinGroup and SyncGroup answer | others answer |",
         "| --- | --- | --- |",
