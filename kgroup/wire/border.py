@@ -5,9 +5,10 @@ kio's names (``join_group``), versions are numbers, requests are plain mappings 
 field names, answers are kio's frozen dataclasses. What to send and which version to choose is for
 others to say.
 
-Encoding uses kio's writers, decoding `kgroup.wire.reader`: a tagged field or an error number that
-a newer broker sends is no fault. Invariants: an ``error_code`` is an int whatever its number;
-bytes from outside raise `ProtocolError` (or, in a request, `UnknownRequestError`) and nothing else.
+Encoding is `kgroup.wire.writer`'s, decoding `kgroup.wire.reader`'s: a tagged field or an error
+number that a newer broker sends is no fault. Invariants: an ``error_code`` is an int whatever its
+number; bytes from outside raise `ProtocolError` (or, in a request, `UnknownRequestError`) and
+nothing else.
 
 Source: the Kafka protocol guide, KIP-482 (tagged fields), KIP-511 (ApiVersions' header).
 """
@@ -15,9 +16,8 @@ Source: the Kafka protocol guide, KIP-482 (tagged fields), KIP-511 (ApiVersions'
 from __future__ import annotations
 
 import dataclasses
-import io
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from functools import cache
 from typing import Any, Final, final
@@ -25,12 +25,12 @@ from typing import Any, Final, final
 import attrs
 from kio.index import KioIndexError, load_request_schema, load_response_schema
 from kio.schema.index import api_key_map
-from kio.serial import entity_writer
 
 from kgroup.errors import ProtocolError
 from kgroup.wire.build import build, label, wrong_field
 from kgroup.wire.reader import FAULTS, Reader, entity_reader
 from kgroup.wire.versions import API_KEYS, spelled
+from kgroup.wire.writer import Writer, entity_writer
 
 _PREFIX: Final = struct.Struct(">hhi")
 _LONGEST: Final = 2**31 - 1
@@ -110,16 +110,13 @@ def encode_request(
     """
     codec = _request_codec(API_KEYS[api], version)
     entity = build(codec.entity_type, fields)
-    buffer = io.BytesIO()
     header = codec.header_type(
         request_api_key=API_KEYS[api],
         request_api_version=version,
         correlation_id=correlation_id,
         client_id=client_id,
     )
-    _write(buffer, codec.write_header, header)
-    _write(buffer, codec.write, entity)
-    return buffer.getvalue()
+    return _written((codec.write_header, header), (codec.write, entity))
 
 
 def decode_response(
@@ -184,17 +181,13 @@ def encode_response(api: str, version: int, answer: Any, correlation_id: int) ->
     """
     codec = _response_codec(API_KEYS[api], version)
     entity = build(codec.entity_type, answer) if isinstance(answer, Mapping) else answer
-    buffer = io.BytesIO()
-    _write(buffer, codec.write_header, codec.header_type(correlation_id=correlation_id))
-    _write(buffer, codec.write, entity)
-    return buffer.getvalue()
+    header = codec.header_type(correlation_id=correlation_id)
+    return _written((codec.write_header, header), (codec.write, entity))
 
 
 def encode_data(entity_type: Any, fields: Mapping[str, Any]) -> bytes:
     """The bytes of a message without a header, such as a consumer's subscription."""
-    buffer = io.BytesIO()
-    _write(buffer, entity_writer(entity_type), build(entity_type, fields))
-    return buffer.getvalue()
+    return _written((entity_writer(entity_type), build(entity_type, fields)))
 
 
 def decode_data(entity_type: Any, body: bytes, offset: int) -> Any:
@@ -214,8 +207,8 @@ class _Codec:
     header_type: Any
     read: Reader
     read_header: Reader
-    write: Callable[[io.BytesIO, Any], None]
-    write_header: Callable[[io.BytesIO, Any], None]
+    write: Writer
+    write_header: Writer
 
 
 @cache
@@ -240,14 +233,17 @@ def _codec(entity_type: Any) -> _Codec:
     )
 
 
-def _write(buffer: io.BytesIO, write: Callable[[io.BytesIO, Any], None], entity: Any) -> None:
+def _written(*entities: tuple[Writer, Any]) -> bytes:
+    parts: list[bytes] = []
     try:
-        write(buffer, entity)
-    # kio's writers check nothing: a wrong value surfaces as whatever it happens to break.
+        for write, entity in entities:
+            write(parts, entity)
+        return b"".join(parts)
+    # The writers check nothing: a wrong value surfaces as whatever it happens to break.
     except Exception as error:
-        raise ValueError(
-            f"{label(type(entity))} cannot be encoded: {wrong_field(entity) or error}"
-        ) from error
+        wrong = {label(type(entity)): wrong_field(entity) for _, entity in entities}
+        what = next((item for item in wrong.items() if item[1]), (label(type(entity)), None))
+        raise ValueError(f"{what[0]} cannot be encoded: {what[1] or error}") from error
 
 
 def _read(read: Reader, body: bytes, offset: int, what: str) -> tuple[Any, int]:

@@ -9,6 +9,7 @@ Source: the message definitions in Kafka's ``clients/src/main/resources/common/m
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Final, final
 
 import attrs
@@ -55,6 +56,7 @@ SPOKEN: Final[Mapping[str, Spoken]] = {
 }
 
 
+@cache
 def spelled(api: str) -> str:
     """An API's name as Kafka spells it: ``JoinGroup`` for ``join_group``."""
     return "".join(word.capitalize() for word in api.split("_"))

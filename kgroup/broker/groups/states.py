@@ -20,6 +20,9 @@ class GroupState(enum.Enum):
     STABLE = "Stable"
     DEAD = "Dead"
 
+    # Every rule looks its states up; an enum's own hash is that of its name, in Python.
+    __hash__ = object.__hash__
+
 
 EMPTY: Final = GroupState.EMPTY
 PREPARING: Final = GroupState.PREPARING_REBALANCE

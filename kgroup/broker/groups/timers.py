@@ -53,7 +53,7 @@ MEANING: Final[Mapping[TimerKind, str]] = {
 class TimerName:
     """A deadline's name: its kind, its group (but for retention) and, for sessions, its member."""
 
-    kind: TimerKind
+    kind: TimerKind = attrs.field(hash=False)  # to hash an enum costs more than the rest
     group_id: str = ""
     member_id: str = ""
 
