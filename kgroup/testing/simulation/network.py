@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import heapq
 import itertools
+import math
 import os
 from collections import Counter, deque
 from collections.abc import Callable
@@ -71,7 +72,9 @@ class SimulatedStream(trio.abc.Stream):
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """See ``trio.abc.SendStream``; a peer that reads slowly never blocks it."""
-        await trio.lowlevel.checkpoint()
+        # Sending never waits; a turn of trio's loop for each message would be the larger half of
+        # what a simulation costs.
+        await trio.lowlevel.checkpoint_if_cancelled()
         self._check()
         if data:
             self._network.send(self._peer, bytes(data))
@@ -86,7 +89,7 @@ class SimulatedStream(trio.abc.Stream):
         if self._reader is not None:
             raise trio.BusyResourceError("another task reads from this connection")
         if self._may_read():
-            await trio.lowlevel.checkpoint()
+            await trio.lowlevel.checkpoint_if_cancelled()
         else:
             await self._wait()
         if self._arrived:
@@ -172,8 +175,7 @@ class Network:
         self._holds: Counter[Route] = Counter()
         self._released: dict[Route, trio.Event] = {}
         self._slowness: dict[Route, float] = {}
-        self._next: float | None = None
-        self._changed = trio.Event()
+        self._sleeping = trio.CancelScope()
 
     def listen(self, host: str, port: int, broker: str, accept: Accept) -> None:
         """A broker is to be found at an address; ``accept`` raises OSError while it is down."""
@@ -187,10 +189,8 @@ class Network:
         """Deliver for ever; only cancellation ends it."""
         while True:
             self._deliver()
-            self._next = self._under_way[0][0] if self._under_way else None
-            self._changed = trio.Event()
-            with trio.move_on_at(float("inf") if self._next is None else self._next):
-                await self._changed.wait()
+            with trio.CancelScope(deadline=self._next_arrival()) as self._sleeping:
+                await trio.sleep_forever()
 
     # Faults.
 
@@ -240,8 +240,7 @@ class Network:
         arrival = max(trio.current_time() + delay, to.last_arrival)
         to.last_arrival = arrival
         heapq.heappush(self._under_way, (arrival, next(self._numbers), to, data))
-        if self._next is None or arrival < self._next:
-            self._changed.set()
+        self._sleeping.deadline = min(self._sleeping.deadline, arrival)
 
     def forget(self, end: SimulatedStream) -> None:
         """An end was closed by its owner."""
@@ -271,6 +270,9 @@ class Network:
         return ours
 
     # Within.
+
+    def _next_arrival(self) -> float:
+        return self._under_way[0][0] if self._under_way else math.inf
 
     def _deliver(self) -> None:
         now = trio.current_time()
