@@ -1,0 +1,178 @@
+"""Mutations of the client and of the simulated program, by the invariant that each breaks."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.testing.simulation.mutations.mutation import Mutation
+
+_WORKER: Final = "kgroup.testing.simulation.worker"
+_TOLD: Final = (
+    "self._reporter.tell(GenerationEnded, end=last.end, cut_short=last.lifecycle.cut_short)"
+)
+
+CLIENT: Final = (
+    Mutation(
+        breaks=1,
+        says="The round-robin assignor forgets the last partition.",
+        module="kgroup.assignors.roundrobin",
+        old="numbers = range(step, count, len(places))",
+        new="numbers = range(step, count - 1, len(places))",
+    ),
+    Mutation(
+        breaks=1,
+        says="The range assignor gives away no more than comes out even.",
+        module="kgroup.assignors.range",
+        old="share = self._least + (self._extra > 0)",
+        new="share = self._least",
+    ),
+    Mutation(
+        breaks=2,
+        says="The lease is over only when the session is, however long no heartbeat came through.",
+        module="kgroup.lease",
+        old="return ends - self._clock.now()",
+        new="return self._session_timeout",
+    ),
+    Mutation(
+        breaks=2,
+        says="A drain takes as long as it wants, whatever the rebalance time-out.",
+        module="kgroup.round",
+        old="return min(self._config.drain_timeout, rebalance)",
+        new="return self._config.drain_timeout * 10",
+    ),
+    Mutation(
+        breaks=5,
+        says="What was assigned before is kept beside what is assigned now.",
+        module="kgroup.round",
+        old="self.assignment = Assignment(mine, self._previous)",
+        new="self.assignment = Assignment(sorted({*mine, *self._previous}), self._previous)",
+    ),
+    Mutation(
+        breaks=5,
+        says="The committed offset is one too far.",
+        module="kgroup.coordinator",
+        old='"committed_offset": position.offset,',
+        new='"committed_offset": position.offset + 1,',
+    ),
+    Mutation(
+        breaks=5,
+        says="A batch says that it ends one record further on.",
+        module="kgroup.records.queued",
+        old="next_offset=queue.position,",
+        new="next_offset=queue.position + 1,",
+    ),
+    Mutation(
+        breaks=6,
+        says="A generation starts one record before what is committed.",
+        module="kgroup.starting",
+        old="known = {name: at.offset for name, at in committed.items() if at is not None}",
+        new="known = {name: max(at.offset - 1, 0) for name, at in committed.items() if at}",
+    ),
+    Mutation(
+        breaks=6,
+        says="A kept partition goes on where its queue is.",
+        module="kgroup.records.queued",
+        old="if queue is None or not queue.continues_at(offset):",
+        new="if queue is None:",
+    ),
+    Mutation(
+        breaks=6,
+        says="A generation starts at the beginning whatever is committed.",
+        module="kgroup.round",
+        old="membership.epoch, {name: positions.get(name, 0) for name in self.assignment}",
+        new="membership.epoch, dict.fromkeys(self.assignment, 0)",
+    ),
+    Mutation(
+        breaks=7,
+        says="The program commits before it processes.",
+        module=_WORKER,
+        old="await process.process(message)",
+        new="await generation.commit({partition: batch.next_offset});"
+        " await process.process(message)",
+    ),
+    Mutation(
+        breaks=7,
+        says="The program commits its whole batch when it breaks off.",
+        module=_WORKER,
+        old="await generation.commit({partition: message.offset() + 1})",
+        new="await generation.commit({partition: batch.next_offset})",
+    ),
+    Mutation(
+        breaks=7,
+        says="A batch that may not be handed out any more is not given back.",
+        module="kgroup.generation.streams",
+        old="feed.source.seek(feed.epoch, batch.partition, batch.messages[0].offset())",
+        new="feed.source.seek(feed.epoch, batch.partition, batch.next_offset)",
+    ),
+    Mutation(
+        breaks=7,
+        says="A batch that is cut out of a longer run takes one record too many from it.",
+        module="kgroup.records.queue",
+        old="run.start += room",
+        new="run.start += room + (left > room + 1)",
+    ),
+    Mutation(
+        breaks=7,
+        says="Without a committed offset reading starts at the end.",
+        module="kgroup.positions",
+        old="_TIMESTAMPS: Final = {OffsetReset.EARLIEST: EARLIEST, OffsetReset.LATEST: LATEST}",
+        new="_TIMESTAMPS: Final = {OffsetReset.EARLIEST: LATEST, OffsetReset.LATEST: LATEST}",
+    ),
+    Mutation(
+        breaks=8,
+        says="The drain is skipped.",
+        module="kgroup.generation.lifecycle",
+        old="limit = max(0.0, self._hooks.drain_limit())",
+        new="limit = 0.0",
+    ),
+    Mutation(
+        breaks=8,
+        says="A generation that drains refuses to commit.",
+        module="kgroup.generation.generation",
+        old="if self.state is State.ENDED and self.end is not None:",
+        new="if self.end is not None:",
+    ),
+    Mutation(
+        breaks=8,
+        says="The program does not commit what it has done when it breaks off.",
+        module=_WORKER,
+        old="await generation.commit({partition: message.offset() + 1})",
+        new="pass",
+    ),
+    Mutation(
+        breaks=8,
+        says="A refused commit counts as applied.",
+        module="kgroup.generation.attempt",
+        old="name: self._open.pop(name).offset for name, code in codes.items() if code == _APPLIED",
+        new="name: self._open.pop(name).offset for name, code in codes.items()",
+    ),
+    Mutation(
+        breaks=10,
+        says="The end of a generation that is lost is not told.",
+        module="kgroup.member",
+        old=_TOLD,
+        new=f"last.end.can_commit and {_TOLD}",
+    ),
+    Mutation(
+        breaks=10,
+        says="The end of a generation is told once by the member and once on the way out.",
+        module="kgroup.member",
+        old="return current",
+        new="return self._over(current) or current",
+    ),
+    Mutation(
+        breaks=10,
+        says="The end of a generation is told only where it was handed over.",
+        module="kgroup.member",
+        old=_TOLD,
+        new=f"last.handed_over and {_TOLD}",
+    ),
+    Mutation(
+        breaks=11,
+        says="A member that is fenced joins again.",
+        module="kgroup.recovery",
+        under="Request.HEARTBEAT: {",
+        old="Code.FENCED_INSTANCE_ID: _FENCED,",
+        new="Code.FENCED_INSTANCE_ID: _FORGOTTEN,",
+    ),
+)

@@ -1,0 +1,45 @@
+"""What a mutation is: one line of the shipped code, changed as a programmer could change it."""
+
+from __future__ import annotations
+
+from typing import final
+
+import attrs
+from attrs import validators
+
+INVARIANTS = range(1, 13)
+"""The numbers of all invariants."""
+SEEDS = range(200)
+"""Within these seeds the simulator finds every mutation."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Mutation:
+    """One changed line.
+
+    Attributes:
+        breaks: the invariant that the simulator must find broken.
+        says: what the change does, as a sentence.
+        module: where the line is.
+        old: the line, without the spaces around it.
+        new: what stands in its place.
+        under: a line above it, where there are several like it: the first one below is meant.
+        seed: which one to try first, one that has found it; the others follow in their order.
+    """
+
+    breaks: int = attrs.field(validator=validators.in_(INVARIANTS))
+    says: str
+    module: str
+    old: str
+    new: str
+    under: str | None = None
+    seed: int = attrs.field(default=0, validator=validators.in_(SEEDS))
+
+    def __str__(self) -> str:
+        return f"{self.breaks}: {self.says}"
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """All seeds, in the order in which they are tried."""
+        return (self.seed, *(seed for seed in SEEDS if seed != self.seed))

@@ -1,0 +1,213 @@
+"""Simulates kgroup with one line changed, in a process that nothing else runs in.
+
+Run as ``python -P program.py``. Each line of its input is a hunt in JSON, each line of its output
+what came of it:
+
+    {"scenario": {...}, "seeds": [...], "breaks": number or null, "change": {...} or null}
+    {"seed": number or null, "violation": text, "tried": count, "cpu": seconds, "failed": [...]}
+
+A hunt ends with the first seed that breaks the invariant, or any where ``breaks`` is null.
+``failed`` holds what the simulator itself raised, which is no find.
+
+Modules of others are imported once, kgroup in a fork for every hunt, so that none has anything
+of another's. Shipped files are only read.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import resource
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from typing import TYPE_CHECKING, Any, Final, NoReturn, final
+
+if TYPE_CHECKING:
+    from types import CodeType, ModuleType
+
+    from kgroup.testing.simulation.checks.base import Violation
+
+PACKAGE: Final = "kgroup"
+RUN: Final = f"{PACKAGE}.testing.simulation.run"
+DRAWING: Final = f"{PACKAGE}.testing.simulation.drawing"
+PLAN: Final = f"{PACKAGE}.testing.simulation.plan"
+LONGEST: Final = 300
+"""Seconds of processor time that a hunt may take."""
+
+
+class ChangeError(Exception):
+    """The line is not there, or not only once: the mutation is to be written anew."""
+
+
+def changed(source: str, old: str, new: str, under: str | None) -> str:
+    """A source with one line changed; its indentation stays.
+
+    Args:
+        source: of a module.
+        old: the line, without the spaces around it.
+        new: what stands in its place.
+        under: a line above it, or None where there is only one like it.
+
+    Raises:
+        ChangeError: there is no such line, or there are several.
+    """
+    lines = source.splitlines()
+    bare = [line.strip() for line in lines]
+    start = 0
+    if under is not None:
+        start = _only([at for at, line in enumerate(bare) if line == under], under)
+    places = [at for at, line in enumerate(bare) if line == old and at >= start]
+    at = places[0] if under is not None and places else _only(places, old)
+    indent = lines[at][: len(lines[at]) - len(lines[at].lstrip())]
+    lines[at] = indent + new
+    return "\n".join([*lines, ""])
+
+
+def _only(places: Sequence[int], line: str) -> int:
+    if len(places) != 1:
+        raise ChangeError(f"{line!r} is there {len(places)} times, not once")
+    return places[0]
+
+
+@final
+class _ChangedLoader(SourceFileLoader):
+    """Loads a module from its file, but for one line."""
+
+    def __init__(self, module: str, path: str, change: Mapping[str, str | None]) -> None:
+        super().__init__(module, path)
+        self._change = change
+
+    def get_code(self, fullname: str) -> CodeType:
+        """See ``importlib.abc.InspectLoader``; compiled code that lies about is not looked at."""
+        source = self.get_source(fullname)
+        assert source is not None  # it is a file of Python
+        change = self._change
+        old, new = change["old"], change["new"]
+        assert old is not None
+        assert new is not None
+        return self.source_to_code(changed(source, old, new, change["under"]), self.path)
+
+
+@final
+class _ChangedFinder(MetaPathFinder):
+    """Finds one module where the others find it, and lets it be loaded with one line changed."""
+
+    def __init__(self, change: Mapping[str, str | None]) -> None:
+        self._change = change
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """See ``importlib.abc.MetaPathFinder``."""
+        if fullname != self._change["module"]:
+            return None
+        for finder in sys.meta_path:
+            if finder is self or (find := getattr(finder, "find_spec", None)) is None:
+                continue
+            spec: ModuleSpec | None = find(fullname, path, target)
+            if spec is not None and spec.origin is not None:
+                spec.loader = _ChangedLoader(fullname, spec.origin, self._change)
+                return spec
+        return None
+
+
+def forget(package: str) -> None:
+    """Let a package be imported anew."""
+    for name in [one for one in sys.modules if one == package or one.startswith(f"{package}.")]:
+        del sys.modules[name]
+
+
+def _warm_up() -> None:
+    """Import everything once, and keep what is not kgroup's."""
+    # kio imports hypothesis where it is installed, which switches trio's scheduling.
+    sys.modules["hypothesis"] = None  # type: ignore[assignment]
+    for name in (RUN, DRAWING):
+        importlib.import_module(name)
+    forget(PACKAGE)
+    gc.collect()
+    gc.freeze()
+
+
+def hunt(asked: Mapping[str, Any]) -> dict[str, object]:
+    """Simulate seed after seed until the invariant is broken. Once in a process."""
+    change = asked["change"]
+    if change is not None:
+        sys.meta_path.insert(0, _ChangedFinder(change))
+    simulate = importlib.import_module(RUN).simulate
+    draw = importlib.import_module(DRAWING).draw
+    scenario = importlib.import_module(PLAN).Scenario(**asked["scenario"])
+    if change is not None and change["module"] not in sys.modules:
+        raise ChangeError(f"{change['module']} plays no part in a simulation")
+    failed: list[str] = []
+    found: tuple[int, Violation] | None = None
+    tried = 0
+    for seed in asked["seeds"]:
+        tried += 1
+        try:
+            outcome = simulate(draw(scenario, seed))
+        except Exception as error:  # noqa: BLE001 # changed code may do anything
+            failed.append(f"seed {seed}: {error!r}")
+            continue
+        broken = [one for one in outcome.violations if asked["breaks"] in (None, one.number)]
+        if broken:
+            found = seed, broken[0]
+            break
+    return {
+        "seed": None if found is None else found[0],
+        "violation": "" if found is None else str(found[1]),
+        "tried": tried,
+        "cpu": time.process_time(),
+        "failed": failed,
+    }
+
+
+def _hunt_in_a_fork(line: str) -> str:
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(read)
+        _be_the_child(line, write)
+    os.close(write)
+    with os.fdopen(read) as answers:
+        answer = answers.read()
+    _, status = os.waitpid(child, 0)
+    if not answer:
+        code = os.waitstatus_to_exitcode(status)
+        why = signal.Signals(-code).name if code < 0 else f"an exception, exit {code}"
+        return json.dumps({"error": f"the hunt ended by {why}"})
+    return answer
+
+
+def _be_the_child(line: str, write: int) -> NoReturn:
+    resource.setrlimit(resource.RLIMIT_CPU, (LONGEST, LONGEST))
+    answer: dict[str, object]
+    try:
+        try:
+            answer = hunt(json.loads(line))
+        except ChangeError as error:
+            answer = {"error": str(error)}
+        with os.fdopen(write, "w") as answers:
+            json.dump(answer, answers)
+    except BaseException:  # noqa: BLE001 # a fork must not go on with its parent's work
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+
+def main() -> None:
+    """Hunt until the input ends."""
+    _warm_up()
+    for line in sys.stdin:
+        sys.stdout.write(_hunt_in_a_fork(line) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
