@@ -107,8 +107,9 @@ def _commit(
     written = [one for one in good if not offsets.is_too_large(one, registry.settings)]
     if error is ErrorCode.NONE and written:
         error = answered_elsewhere(registry.journal.append())
-        if error is not ErrorCode.NONE and is_new:
-            registry.forget(request.group_id)
+    is_made = is_new and request.group_id in registry.machines
+    if is_made and (error is not ErrorCode.NONE or not written):
+        registry.forget(request.group_id)
     if error is not ErrorCode.NONE:
         return refused_commit(request, good, error)
     return offsets.commit(now, request, good, registry.store, registry.settings)

@@ -72,7 +72,7 @@ class Registry:
         return answers
 
     def forget(self, group_id: str) -> None:
-        """A group that could not be written was never made."""
+        """A group of which nothing is written was never made."""
         del self.machines[group_id]
 
     def is_empty(self, group_id: str) -> bool:

@@ -119,6 +119,15 @@ def test_commit_of_unknown_partitions_only_makes_no_group() -> None:
     assert bench.state() is DEAD
 
 
+def test_commit_of_long_metadata_only_makes_no_group() -> None:
+    """A group that nothing is written of was never there."""
+    bench = Bench()
+    request = OffsetCommit(group_id="g", version=9, offsets=(to_commit("t1-0", 1, "x" * 4097),))
+    (result,) = bench.ask(request, OffsetsCommitted).partitions
+    assert result.error is ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert bench.state() is DEAD
+
+
 def test_long_metadata_is_refused_alone() -> None:
     """The limit counts UTF-16 units and is itself allowed; null metadata is empty."""
     bench = Bench()
