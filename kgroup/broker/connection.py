@@ -58,7 +58,7 @@ class Connection:
         self._node = node
         self._faults = faults
         self._scope = trio.CancelScope()
-        self._received = bytearray()
+        self._received = b""
         self._serving = False
         self._finishing = False
         self.client_id: str | None = None
@@ -93,16 +93,16 @@ class Connection:
         await trio.aclose_forcefully(self._stream)
 
     async def _serve_one(self) -> None:
-        body = await self._read_frame()
+        frame = await self._read_frame()
         self._serving = True
-        await self._serve_request(body)
+        await self._serve_request(frame)
         self._serving = False
         if self._finishing:
             raise _ClosedError("")
 
-    async def _serve_request(self, body: bytes) -> None:
+    async def _serve_request(self, frame: bytes) -> None:
         await self._faults.reachable()
-        answer = await self._answer(body)
+        answer = await self._answer(frame)
         if answer is None:
             return
         await self._faults.reachable()
@@ -116,24 +116,29 @@ class Connection:
     # Bytes.
 
     async def _read_frame(self) -> bytes:
-        (length,) = _LENGTH.unpack(await self._read(_LENGTH.size))
+        """The next request, its length before it; bytes that came in pieces are copied once."""
+        await self._receive(_LENGTH.size)
+        (length,) = _LENGTH.unpack_from(self._received)
         if not _PREFIX.size <= length <= self._cluster.settings.request_max_bytes:
             raise _ClosedError(f"a request of {length} bytes")
-        return await self._read(length)
+        end = _LENGTH.size + length
+        await self._receive(end)
+        frame, self._received = self._received[:end], self._received[end:]
+        return frame
 
-    async def _read(self, size: int) -> bytes:
-        received = self._received
-        while len(received) < size:
-            chunk = await self._stream.receive_some(_CHUNK)
-            if not chunk:
-                raise _ClosedError(
-                    f"in the middle of a request of {size} bytes" if received else ""
-                )
-            received += chunk
-        with memoryview(received) as view:
-            taken = bytes(view[:size])
-        del received[:size]
-        return taken
+    async def _receive(self, size: int) -> None:
+        """Have so many bytes of what the client sends."""
+        have = len(self._received)
+        if have >= size:
+            return
+        pieces = [self._received] if have else []
+        while have < size:
+            piece = await self._stream.receive_some(_CHUNK)
+            if not piece:
+                raise _ClosedError(f"{have} bytes into a request" if have else "")
+            pieces.append(bytes(piece))
+            have += len(piece)
+        self._received = b"".join(pieces)
 
     async def _swallow(self) -> None:
         """Answer nothing any more: Kafka has lost a request, and what follows waits behind it."""
@@ -146,25 +151,25 @@ class Connection:
 
     # Requests.
 
-    async def _answer(self, body: bytes) -> bytes | None:
-        api_key, version, correlation_id = _PREFIX.unpack_from(body)
+    async def _answer(self, frame: bytes) -> bytes | None:
+        api_key, version, correlation_id = _PREFIX.unpack_from(frame, _LENGTH.size)
         if api_key == API_KEYS["api_versions"] and not APIS["api_versions"].offers(version):
             offered = [(name, api.lowest, api.highest) for name, api in APIS.items()]
             return self._encode("api_versions", 0, versions.fallback(offered), correlation_id)
         try:
-            frame = border.decode_request(body)
+            request = border.decode_request(frame, _LENGTH.size)
         except border.UnknownRequestError as error:
             raise _ClosedError(str(error)) from error
         except ProtocolError as error:
             raise _ClosedError(str(error)) from error
-        self.client_id = frame.client_id
+        self.client_id = request.client_id
         call = Call(
             cluster=self._cluster,
             node=self._node,
-            api=frame.api,
-            version=frame.version,
-            request=frame.entity,
-            client_id=frame.client_id or "",
+            api=request.api,
+            version=request.version,
+            request=request.entity,
+            client_id=request.client_id or "",
             client_host=self._client_host,
         )
         answer = await self._handle(call)

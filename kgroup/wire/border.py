@@ -140,24 +140,28 @@ def decode_response(
     return header.correlation_id, entity
 
 
-def decode_request(body: bytes) -> RequestFrame:
+def decode_request(data: bytes, offset: int = 0) -> RequestFrame:
     """A request, for a server. Bytes after its last field are ignored, as Kafka's broker does.
+
+    Args:
+        data: the frame body, with something before it where `offset` says so.
+        offset: where the body begins.
 
     Raises:
         UnknownRequestError: kio lacks this API or version; Kafka answers UNSUPPORTED_VERSION.
         ProtocolError: the bytes are no such request.
     """
-    if len(body) < _PREFIX.size:
-        raise ProtocolError(f"a request of {len(body)} bytes is too short for its header")
-    api_key, version, correlation_id = _PREFIX.unpack_from(body)
+    if len(data) - offset < _PREFIX.size:
+        raise ProtocolError(f"a request of {len(data) - offset} bytes is too short for its header")
+    api_key, version, correlation_id = _PREFIX.unpack_from(data, offset)
     try:
         codec = _request_codec(api_key, version)
     except KioIndexError as error:
         raise UnknownRequestError(api_key, version, correlation_id) from error
     api = api_key_map[api_key]
     what = f"a {spelled(api)} v{version} request"
-    header, offset = _read(codec.read_header, body, 0, what)
-    entity, _ = _read(codec.read, body, offset, what)
+    header, offset = _read(codec.read_header, data, offset, what)
+    entity, _ = _read(codec.read, data, offset, what)
     return RequestFrame(
         api=api,
         version=version,
