@@ -87,9 +87,10 @@ def replace_instance_quietly(turn: Turn) -> None:
     request: JoinGroup = turn.event
     group = turn.group
     old_leader = group.leader
+    old_id = group.instance(turn.event.group_instance_id).member_id
     member = _fence(turn)
     _update(turn, member)
-    group.write_record(turn.now)
+    group.rewrite_record(turn.now, old_id, member)
     leads = member.member_id == group.leader
     if request.version >= _FIRST_WITH_SKIP_ASSIGNMENT:
         answer = turn.joined(member.member_id, with_members=leads)

@@ -73,6 +73,7 @@ class Group:
     trail: list[GroupState] = attrs.field(factory=list)
     _static: dict[str, str] = attrs.field(factory=dict, init=False)
     _supporters: Counter[str] = attrs.field(factory=Counter, init=False)
+    _preferences: Counter[tuple[str, ...]] = attrs.field(factory=Counter, init=False)
     _joined: int = attrs.field(default=0, init=False)
 
     # Who is there
@@ -168,7 +169,11 @@ class Group:
         return parked
 
     def _count(self, member: Member, by: int) -> None:
-        for name in {protocol.name for protocol in member.protocols}:
+        names = tuple(protocol.name for protocol in member.protocols)
+        self._preferences[names] += by
+        if not self._preferences[names]:
+            del self._preferences[names]
+        for name in dict.fromkeys(names):
             self._supporters[name] += by
 
     # Protocols
@@ -183,10 +188,12 @@ class Group:
 
     def elect_protocol(self) -> str:
         """The protocol with most votes among those that all members support."""
-        candidates = [
-            name for name, count in self._supporters.items() if count == len(self.members)
-        ]
-        votes = Counter(member.vote(candidates) for member in self.members.values())
+        size = len(self.members)
+        candidates = {name for name, count in self._supporters.items() if count == size}
+        votes: Counter[str] = Counter()
+        # Members that prefer the same in the same order vote alike: a large group has few ballots.
+        for names, count in self._preferences.items():
+            votes[next(name for name in names if name in candidates)] += count
         return max(hash_map_order(votes), key=votes.__getitem__)
 
     def protocol_if(self, member: Member, protocols: tuple[Protocol, ...]) -> str:
@@ -259,6 +266,18 @@ class Group:
             leader=self.leader,
             since=now if self.since is None else self.since,
             members=tuple(self._member_record(member) for member in self.members.values()),
+        )
+
+    def rewrite_record(self, now: float, old_id: str, member: Member) -> None:
+        """Persist that a member took another's place in Stable, in which nothing else changes."""
+        if self.record is None:
+            raise RuntimeError(f"group {self.group_id!r} is {self.state} without a record")
+        others = tuple(one for one in self.record.members if one.member_id != old_id)
+        self.record = attrs.evolve(
+            self.record,
+            leader=self.leader,
+            since=now if self.since is None else self.since,
+            members=(*others, self._member_record(member)),
         )
 
     def _member_record(self, member: Member) -> MemberRecord:

@@ -5,7 +5,6 @@ Source: Kafka's ``ClassicGroupMember``.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import final
 
 import attrs
@@ -62,7 +61,3 @@ class Member:
     def metadata(self, protocol_name: str) -> bytes:
         """Its metadata for a protocol that it knows."""
         return next(known.metadata for known in self.protocols if known.name == protocol_name)
-
-    def vote(self, candidates: Collection[str]) -> str:
-        """Its favourite among candidates of which it knows at least one."""
-        return next(known.name for known in self.protocols if known.name in candidates)
