@@ -157,7 +157,7 @@ class Cluster:
     def regain(self, node_id: int) -> HandOver:
         """A broker is back: it leads what nobody else could."""
         self.fleet.set_up(node_id, is_up=True)
-        return self._elect(lambda place: self.fleet.regain(place, node_id))
+        return self._elect(self.fleet.regain)
 
     def rebalance_leaders(self) -> HandOver:
         """Every partition and shard is led by its preferred replica, where that can be."""

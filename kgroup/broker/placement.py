@@ -112,16 +112,11 @@ class Fleet:
 
     def lose(self, place: Place, node_id: int) -> bool:
         """A broker has gone."""
-        if place.isr != (node_id,):
-            place.isr = tuple(one for one in place.isr if one != node_id)
-        return place.leader == node_id and self._elect(place)
+        return self._settle(place, changed=place.leader == node_id and self._elect(place))
 
-    def regain(self, place: Place, node_id: int) -> bool:
-        """A broker has come; it is in sync at once, unless what it lacks is on one that is down."""
-        changed = place.leader == NO_LEADER and self._elect(place)
-        if place.leader != NO_LEADER and node_id in place.replicas and node_id not in place.isr:
-            place.isr = tuple(one for one in place.replicas if one in place.isr or one == node_id)
-        return changed
+    def regain(self, place: Place) -> bool:
+        """A broker has come: with a leader to learn from it is in sync at once."""
+        return self._settle(place, changed=place.leader == NO_LEADER and self._elect(place))
 
     def prefer(self, place: Place) -> bool:
         """Give the preferred replica the lead, if it is in sync."""
@@ -133,14 +128,17 @@ class Fleet:
         if node_id not in place.replicas:
             gone = place.replicas[0] if place.leader == NO_LEADER else place.leader
             place.replicas = tuple(node_id if one == gone else one for one in place.replicas)
-            place.isr = tuple(one for one in place.isr if one != gone)
-        if node_id not in place.isr:
-            place.isr = tuple(n for n in place.replicas if n in place.isr or n == node_id)
-        return _lead(place, node_id)
+        return self._settle(place, changed=_lead(place, node_id))
 
     def _elect(self, place: Place) -> bool:
         able = (one for one in place.replicas if one in place.isr and self.is_up(one))
         return _lead(place, next(able, NO_LEADER))
+
+    def _settle(self, place: Place, *, changed: bool) -> bool:
+        # Without a leader those stay in sync that were last: one of them has to come first.
+        if place.leader != NO_LEADER:
+            place.isr = tuple(one for one in place.replicas if self.is_up(one))
+        return changed
 
 
 def _lead(place: Place, node_id: int) -> bool:

@@ -294,6 +294,8 @@ async def test_the_last_in_sync_leads_first(
     assert cluster.leader_of(T0) is None
     await cluster.nodes[3].start()
     assert cluster.leader_of(T0) == 3
+    await cluster.nodes[3].stop()
+    assert cluster.leader_of(T0) == 1
 
 
 @pytest.mark.parametrize("killed", [False, True])
