@@ -18,6 +18,7 @@ from typing import Any
 import aiokafka
 import confluent_kafka
 import kafka
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor as AiokafkaRange
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 
@@ -180,6 +181,7 @@ async def consume_with_aiokafka(topic: str, settings: dict[str, Any]) -> None:
         group_id=settings["group_id"],
         client_id=settings["client_id"],
         group_instance_id=settings["instance_id"],
+        partition_assignment_strategy=[AiokafkaRange],
         session_timeout_ms=settings["session_timeout_ms"],
         heartbeat_interval_ms=settings["heartbeat_interval_ms"],
         auto_offset_reset="earliest",

@@ -7,6 +7,7 @@ kgroup's own members' does. They can leave, be killed, and be started again as t
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -25,13 +26,16 @@ from tests.behaviour.stage import SOON, Processed, Stage
 
 PROGRAM: Final = Path(__file__).resolve().parent / "member_program.py"
 HEARTBEAT_MS: Final = 300
-SESSION_MS: Final = 10_000
+SESSION_MS: Final = 30_000
+"""Long enough that on a busy machine a Java program starts again within it."""
 SHORT_SESSION_MS: Final = 3000
 """For the member that a test kills: the others wait for the end of its session."""
 JAVA_ASSIGNORS: Final[Mapping[str, str]] = {
     "range": "org.apache.kafka.clients.consumer.RangeAssignor",
     "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
 }
+CONSOLE: Final = re.compile(rb"Partition:(\d+)\tOffset:(\d+)\t(\d+)")
+"""What Java's console consumer prints of a record."""
 HEAP: Final = "96m"
 """Java's largest heap: several run at once, and each has little to remember."""
 
@@ -42,7 +46,7 @@ class Client:
     """A client and the way in which its members share.
 
     Attributes:
-        name: which client.
+        name: which client; ``java`` is VerifiableConsumer, ``java-console`` ConsoleConsumer.
         assignor: how partitions are assigned, by its protocol name.
     """
 
@@ -56,6 +60,8 @@ class Client:
         """The command that runs a member."""
         if self.name == "java":
             return self._java(here, settings)
+        if self.name == "java-console":
+            return self._console(here, settings)
         given = {
             **settings,
             "bootstrap_servers": here.bootstrap_servers,
@@ -76,6 +82,19 @@ class Client:
         }
         words = [word for name, value in arguments.items() if value for word in (name, value)]
         return program_command(TOOLS["kafka-verifiable-consumer"], "--verbose", *words, heap=HEAP)
+
+    def _console(self, here: Stage, settings: Mapping[str, Any]) -> list[str]:
+        arguments = [
+            ("--bootstrap-server", here.bootstrap_servers),
+            ("--topic", here.topic),
+            ("--group", here.group_id),
+            ("--from-beginning",),
+            ("--command-config", settings["properties"]),
+            ("--formatter-property", "print.partition=true"),
+            ("--formatter-property", "print.offset=true"),
+        ]
+        words = [word for argument in arguments for word in argument]
+        return program_command(TOOLS["kafka-console-consumer"], *words, heap=HEAP)
 
 
 class Node(Protocol):
@@ -167,6 +186,10 @@ class ForeignMember:
             self._errors += data
 
     def _hear(self, line: bytes) -> None:
+        printed = CONSOLE.fullmatch(line)
+        if printed is not None:
+            self._note_record(*(text.decode() for text in printed.groups()))
+            return
         event = json.loads(line)
         named = {one["partition"] for one in event.get("partitions", ())}
         if event["name"] == "partitions_assigned":
@@ -175,12 +198,13 @@ class ForeignMember:
             self.partitions -= named
             self.revocations += bool(named)
         elif event["name"] == "record_data":
-            partition = TopicPartition(self._here.topic, event["partition"])
-            self._here.ledger.add(
-                Processed(self.name, 0, partition, event["offset"], event["value"])
-            )
+            self._note_record(event["partition"], event["offset"], event["value"])
         elif event["name"] == "offsets_committed":
             self._hear_of_commit(event)
+
+    def _note_record(self, partition: int | str, offset: int | str, value: str) -> None:
+        named = TopicPartition(self._here.topic, int(partition))
+        self._here.ledger.add(Processed(self.name, 0, named, int(offset), value))
 
     def _hear_of_commit(self, event: dict[str, Any]) -> None:
         for one in event["offsets"]:
@@ -188,7 +212,8 @@ class ForeignMember:
             if event["success"]:
                 self._committed[number] = one["offset"]
             else:
-                self.refused[number] = self._committed.get(number, 0)
+                before = self._committed.get(number, 0)
+                self.refused[number] = min(before, self.refused.get(number, before))
 
 
 async def _kill(process: trio.Process) -> None:

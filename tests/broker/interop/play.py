@@ -1,0 +1,44 @@
+"""What groups of other clients play on: a broker in the test's process, a topic, steady records."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from typing import Final
+
+from kgroup.broker import Broker, serve
+from tests.behaviour.stage import Stage, SteadyProducer, stage
+from tests.brokers import EMBEDDED, Kafka
+
+PARTITIONS: Final = 6
+SETTINGS: Final = {
+    "group.initial.rebalance.delay.ms": 0,
+    "group.min.session.timeout.ms": 100,
+}
+
+
+@asynccontextmanager
+async def played() -> AsyncIterator[tuple[Broker, Stage, SteadyProducer]]:
+    """A broker in this process, a stage on it with its topic, and a producer at work."""
+    async with (
+        serve(settings=SETTINGS) as broker,
+        stage(Kafka(EMBEDDED, broker.bootstrap_servers)) as here,
+    ):
+        await here.create(PARTITIONS)
+        producer = SteadyProducer(here, PARTITIONS, per_second=200)
+        producer.start()
+        yield broker, here, producer
+
+
+async def check_account(here: Stage, produced: int, repeatable: Mapping[int, int]) -> None:
+    """Every record is processed, in order, and again only from a partition's offset named here."""
+    wanted = set(map(str, range(produced)))
+    await here.ledger.until(lambda: wanted <= set(here.ledger.values()), "records are missing")
+    for partition in here.partitions(PARTITIONS):
+        offsets = here.ledger.offsets(partition)
+        for before, later in pairwise(offsets):
+            if partition.partition in repeatable:
+                assert later == before + 1 or repeatable[partition.partition] <= later <= before
+            else:
+                assert later == before + 1

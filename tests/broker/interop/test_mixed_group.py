@@ -1,0 +1,78 @@
+"""One group of six clients: what kgroup, three other Python clients and two of Java's agree on."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from kgroup.broker import Broker
+from kgroup.broker.groups.answers import DescribedGroup
+from tests.behaviour.stage import Stage
+from tests.broker.interop.members import Client, start_member
+from tests.broker.interop.play import PARTITIONS, check_account, played
+from tests.broker.interop.tools import together, tool
+
+OTHERS = ("java", "java-console", "confluent-kafka", "aiokafka", "kafka-python")
+
+
+async def until_all_process(here: Stage, broker: Broker, names: set[str]) -> DescribedGroup:
+    """Wait until the group is stable with these members and each of them processes."""
+    while True:
+        (group,) = await broker.groups()
+        stable = group.state == "Stable" and {one.client_id for one in group.members} == names
+        if names == await _next_to_process(here) and stable:
+            return group
+
+
+async def _next_to_process(here: Stage) -> set[str]:
+    entries = here.ledger.entries
+    begun = len(entries)
+    await here.ledger.until(lambda: len(entries) >= begun + 4 * PARTITIONS, "nothing is processed")
+    return {entry.member for entry in entries[begun:]}
+
+
+async def check_the_tools_view(broker: Broker, group: DescribedGroup) -> None:
+    """Java's tool tells of every member and partition what the broker knows."""
+    describe = partial(tool, broker, "kafka-consumer-groups", "--describe")
+    name = ("--group", group.group_id)
+    offsets, members, state = await together(
+        partial(describe, *name),
+        partial(describe, *name, "--members", "--verbose"),
+        partial(describe, *name, "--state"),
+    )
+    ids = {one.member_id for one in group.members}
+    assert {(row["PARTITION"], row["CONSUMER-ID"] in ids) for row in offsets} == {
+        (str(number), True) for number in range(PARTITIONS)
+    }
+    assert all(int(row["CURRENT-OFFSET"]) <= int(row["LOG-END-OFFSET"]) for row in offsets)
+    assert {(row["CONSUMER-ID"], row["CLIENT-ID"], row["HOST"]) for row in members} == {
+        (one.member_id, one.client_id, one.client_host) for one in group.members
+    }
+    assert {row["#PARTITIONS"] for row in members} == {"1"}
+    (row,) = state
+    assert (row["ASSIGNMENT-STRATEGY"], row["STATE"], row["#MEMBERS"]) == ("range", "Stable", "6")
+    assert row["COORDINATOR"] == broker.bootstrap_servers
+
+
+@pytest.mark.real_kafka
+async def test_six_clients_in_one_group(tmp_path: Path) -> None:
+    """Each owns its partition, three leave cleanly, and every record is processed once."""
+    async with played() as (broker, here, producer):
+        ours = here.start("kgroup", assignors=["range"])
+        nodes = {
+            name: await start_member(here, Client(name=name), name, tmp_path / name)
+            for name in OTHERS
+        }
+        group = await until_all_process(here, broker, {"kgroup", *OTHERS})
+        assert (group.protocol_type, group.protocol_name) == ("consumer", "range")
+        await check_the_tools_view(broker, group)
+        for name in ("java-console", "aiokafka", "kafka-python"):
+            await nodes.pop(name).leave()
+        await until_all_process(here, broker, {"kgroup", *nodes})
+        await check_account(here, await producer.stop(), {})
+        await ours.leave()
+        for node in nodes.values():
+            await node.leave()
+        assert await here.committed(PARTITIONS) == await here.ends(PARTITIONS)

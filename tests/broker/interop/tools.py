@@ -1,0 +1,49 @@
+"""Java's command-line tools against a broker of the test's process, and what they print as rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import trio
+
+from kgroup.broker import Broker
+from kgroup.testing.tools import run_tool
+
+Row = dict[str, str]
+"""One line of a table, by the titles of its columns."""
+
+
+async def printed(broker: Broker, name: str, *args: str) -> str:
+    """Run a tool to its good end; what it printed on standard output."""
+    run = partial(run_tool, broker.bootstrap_servers, name, *args)
+    return (await trio.to_thread.run_sync(run, abandon_on_cancel=True)).stdout
+
+
+async def tool(broker: Broker, name: str, *args: str) -> list[Row]:
+    """Run a tool that prints one table; its rows."""
+    return table(await printed(broker, name, *args))
+
+
+def table(text: str) -> list[Row]:
+    """The rows of a table with its titles in the first line that is not empty.
+
+    A coordinator is printed with its node id behind it in brackets, in title and rows.
+    """
+    lines = [re.sub(r" *\([^)]*\)", "", line).split() for line in text.splitlines() if line.strip()]
+    titles, *rows = lines
+    return [dict(zip(titles, row, strict=True)) for row in rows]
+
+
+async def together(*works: Callable[[], Awaitable[list[Row]]]) -> list[list[Row]]:
+    """Run several tools at once; their tables, in the order of the arguments."""
+    tables: dict[int, list[Row]] = {}
+
+    async def run(number: int, work: Callable[[], Awaitable[list[Row]]]) -> None:
+        tables[number] = await work()
+
+    async with trio.open_nursery() as nursery:
+        for number, work in enumerate(works):
+            nursery.start_soon(run, number, work)
+    return [tables[number] for number in range(len(works))]
