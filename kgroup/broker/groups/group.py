@@ -10,13 +10,12 @@ Source: Kafka's ``ClassicGroup``.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Final, final
 
 import attrs
 
 from kgroup.broker.groups.answers import JoinedMember
-from kgroup.broker.groups.java import hash_map_order
+from kgroup.broker.groups.ballots import Ballots
 from kgroup.broker.groups.members import Member, Parked
 from kgroup.broker.groups.records import GroupRecord, MemberRecord
 from kgroup.broker.groups.requests import Protocol
@@ -72,8 +71,7 @@ class Group:
     record: GroupRecord | None = None
     trail: list[GroupState] = attrs.field(factory=list)
     _static: dict[str, str] = attrs.field(factory=dict, init=False)
-    _supporters: Counter[str] = attrs.field(factory=Counter, init=False)
-    _preferences: Counter[tuple[str, ...]] = attrs.field(factory=Counter, init=False)
+    _ballots: Ballots = attrs.field(factory=Ballots, init=False)
     _joined: int = attrs.field(default=0, init=False)
 
     # Who is there
@@ -119,14 +117,14 @@ class Group:
         if self.leader is None:
             self.leader = member.member_id
         self.members[member.member_id] = member
-        self._count(member, 1)
+        self._ballots.add(member.protocols)
         self.pending.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> Member | None:
         """Take a member or a pending id out; another member becomes leader if it was."""
         member = self.members.pop(member_id, None)
         if member is not None:
-            self._count(member, -1)
+            self._ballots.remove(member.protocols)
             self._joined -= member.parked_join is not None
             if member.group_instance_id is not None:
                 self._static.pop(member.group_instance_id, None)
@@ -151,9 +149,9 @@ class Group:
 
     def set_protocols(self, member: Member, protocols: tuple[Protocol, ...]) -> None:
         """Change what a member supports."""
-        self._count(member, -1)
+        self._ballots.remove(member.protocols)
         member.protocols = protocols
-        self._count(member, 1)
+        self._ballots.add(protocols)
 
     def park_join(self, member: Member, parked: Parked) -> Parked | None:
         """Park a member's join; gives back the older copy that it takes the place of."""
@@ -168,33 +166,17 @@ class Group:
         self._joined -= parked is not None
         return parked
 
-    def _count(self, member: Member, by: int) -> None:
-        names = tuple(protocol.name for protocol in member.protocols)
-        self._preferences[names] += by
-        if not self._preferences[names]:
-            del self._preferences[names]
-        for name in dict.fromkeys(names):
-            self._supporters[name] += by
-
     # Protocols
 
     def supports(self, protocol_type: str, protocols: tuple[Protocol, ...]) -> bool:
         """Whether someone with these protocols could be a member."""
         if self.state is EMPTY:
             return bool(protocol_type and protocols)
-        return protocol_type == self.protocol_type and any(
-            self._supporters[protocol.name] == len(self.members) for protocol in protocols
-        )
+        return protocol_type == self.protocol_type and self._ballots.are_known_to_all(protocols)
 
     def elect_protocol(self) -> str:
         """The protocol with most votes among those that all members support."""
-        size = len(self.members)
-        candidates = {name for name, count in self._supporters.items() if count == size}
-        votes: Counter[str] = Counter()
-        # Members that prefer the same in the same order vote alike: a large group has few ballots.
-        for names, count in self._preferences.items():
-            votes[next(name for name in names if name in candidates)] += count
-        return max(hash_map_order(votes), key=votes.__getitem__)
+        return self._ballots.elect()
 
     def protocol_if(self, member: Member, protocols: tuple[Protocol, ...]) -> str:
         """What ``elect_protocol`` would give if a member supported these."""

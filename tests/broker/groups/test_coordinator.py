@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kgroup.broker.groups.answers import GroupsDeleted, Joined
+from kgroup.broker.groups.ballots import Ballots
 from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.coordinator import Coordinator
 from kgroup.broker.groups.group import Group
@@ -226,8 +227,10 @@ class Anything(RuleBasedStateMachine):
         static = {one.group_instance_id: one.member_id for one in members.values()}
         static.pop(None, None)
         assert group._static == static
-        names = Counter(known.name for one in members.values() for known in one.protocols)
-        assert +group._supporters == names
+        ballots = Ballots()
+        for one in members.values():
+            ballots.add(one.protocols)
+        assert vars(group._ballots) == vars(ballots)
 
     @invariant()
     def states_mean_what_they_say(self) -> None:
