@@ -1,0 +1,79 @@
+"""A line is changed where it is meant, in a process of its own, and loudly not where it is gone."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.testing.simulation.mutations.hunting import Hunter, HuntError
+from tests.testing.simulation.mutations.mutation import Mutation
+from tests.testing.simulation.mutations.program import ChangeError, changed
+
+SOURCE = """\
+def one():
+    return 1
+
+def two():
+    return 1
+"""
+
+
+def test_a_line_is_changed_and_its_indentation_kept() -> None:
+    """The text around the line stays as it is, the spaces before it too."""
+    assert changed("if x:\n    y = 1\nz = 2\n", "y = 1", "y = 3", None) == (
+        "if x:\n    y = 3\nz = 2\n"
+    )
+
+
+def test_of_several_lines_the_first_one_under_another_is_changed() -> None:
+    """What stands above a line tells it from others like it."""
+    assert changed(SOURCE, "return 1", "return 2", "def two():") == (
+        "def one():\n    return 1\n\ndef two():\n    return 2\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "under", "words"),
+    [
+        ("return 3", None, "'return 3' is there 0 times"),
+        ("return 1", None, "'return 1' is there 2 times"),
+        ("return 1", "def three():", "'def three\\(\\):' is there 0 times"),
+        ("return 1", "return 1", "'return 1' is there 2 times"),
+        ("def one():", "def two():", "'def one\\(\\):' is there 0 times"),
+    ],
+)
+def test_a_line_that_is_not_there_once_is_an_error(old: str, under: str | None, words: str) -> None:
+    """A mutation that fits the source no more says so, and changes nothing else."""
+    with pytest.raises(ChangeError, match=words):
+        changed(SOURCE, old, "pass", under)
+
+
+def mutation(module: str, old: str) -> Mutation:
+    """One that changes a line to nothing."""
+    return Mutation(breaks=1, says="", module=module, old=old, new="pass")
+
+
+def test_a_hunt_for_a_line_that_is_gone_fails(hunter: Hunter) -> None:
+    """The error reaches whoever asked for the hunt."""
+    with pytest.raises(HuntError, match="'no such line' is there 0 times"):
+        hunter.hunt(mutation("kgroup.lease", "no such line"), seeds=())
+
+
+def test_a_hunt_in_a_module_that_no_simulation_loads_fails(hunter: Hunter) -> None:
+    """A change that cannot make a difference is not taken for one that was not found."""
+    with pytest.raises(HuntError, match=r"kgroup\.cli\.demo\.text plays no part"):
+        hunter.hunt(mutation("kgroup.cli.demo.text", "pass"), seeds=())
+
+
+def test_a_change_that_stops_the_simulator_finds_nothing(hunter: Hunter) -> None:
+    """What the simulator itself raises is no violation; the next hunt knows of no change."""
+    change = Mutation(
+        breaks=1,
+        says="",
+        module="kgroup.testing.simulation.run",
+        old="recorder = Recorder()",
+        new="raise MemoryError",
+    )
+    caught = hunter.hunt(change, seeds=(0,))
+    assert caught.seed is None
+    assert caught.failed == ["seed 0: MemoryError()"]
+    assert hunter.look(seeds=(0,)).failed == []
