@@ -14,7 +14,7 @@ from typing import Final
 import click
 import trio
 
-from kgroup.broker import BrokerSettings, serve
+from kgroup.broker import BrokerSettings, serve_cluster
 from kgroup.errors import ConfigError, UsageError
 
 __all__ = ["broker"]
@@ -68,7 +68,14 @@ def _topics(
     default=_DEFAULT_ADDRESS,
     show_default=True,
     callback=_address,
-    help="Where to listen; port 0 takes a free one.",
+    help="Where to listen; port 0 takes a free one. Of several, each has the next port.",
+)
+@click.option(
+    "--brokers",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="How many brokers; topics and groups are spread over them.",
 )
 @click.option(
     "--set",
@@ -86,20 +93,26 @@ def _topics(
     callback=_topics,
     help="A topic to begin with. Can be given again for others.",
 )
-def broker(listen: tuple[str, int], settings: BrokerSettings, topics: Mapping[str, int]) -> None:
-    """Run the embedded broker until SIGTERM or SIGINT.
+def broker(
+    listen: tuple[str, int], brokers: int, settings: BrokerSettings, topics: Mapping[str, int]
+) -> None:
+    """Run the embedded broker, or several, until SIGTERM or SIGINT.
 
     It keeps nothing on disk: topics, records and groups are gone when it ends.
     """
-    trio.run(partial(_run, *listen, settings=settings, topics=topics))
+    host, port = listen
+    if port + brokers - 1 > _HIGHEST_PORT:
+        raise click.BadParameter(f"port {port} leaves no room for {brokers} brokers")
+    trio.run(partial(_run, host, port, brokers, settings=settings, topics=topics))
 
 
 async def _run(
-    host: str, port: int, *, settings: BrokerSettings, topics: Mapping[str, int]
+    host: str, port: int, brokers: int, *, settings: BrokerSettings, topics: Mapping[str, int]
 ) -> None:
+    where = f"{host}:{port}" if brokers == 1 else f"{host}:{port} to {port + brokers - 1}"
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         try:
-            async with serve(host, port, settings=settings) as running:
+            async with serve_cluster(brokers, host, port, settings=settings) as running:
                 for name, partitions in topics.items():
                     await running.create_topic(name, partitions)
                 click.echo(
@@ -109,7 +122,7 @@ async def _run(
                 await anext(signals)
         except OSError as error:
             raise click.ClickException(
-                f"cannot listen on {host}:{port}: {error.strerror or error}"
+                f"cannot listen on {where}: {error.strerror or error}"
             ) from error
         except UsageError as error:
             raise click.ClickException(str(error)) from error

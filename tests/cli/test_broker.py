@@ -59,6 +59,16 @@ def test_a_setting_holds() -> None:
         assert set(admin.list_topics(timeout=PATIENCE).brokers) == {7}
 
 
+def test_several_brokers_are_told_of() -> None:
+    """With --brokers it names every address, and topics have leaders on all of them."""
+    options = ["--listen", "127.0.0.1:0", "--brokers", "3", "--topic", "a:3"]
+    with running(*options) as (_, where):
+        assert len(where.split(",")) == 3
+        found = AdminClient({"bootstrap.servers": where}).list_topics(timeout=PATIENCE)
+        assert set(found.brokers) == {1, 2, 3}
+        assert {part.leader for part in found.topics["a"].partitions.values()} == {1, 2, 3}
+
+
 def invoke(*options: str) -> Result:
     """Run the command in this process, where it is expected to fail."""
     return CliRunner().invoke(broker, options)
@@ -83,6 +93,8 @@ def test_a_port_in_use_is_a_clear_error() -> None:
         (["--set", "num.partitions"], "'num.partitions' is not KEY=VALUE"),
         (["--listen", "9092"], "'9092' is not HOST:PORT"),
         (["--listen", "localhost:70000"], "'localhost:70000' is not HOST:PORT"),
+        (["--listen", "localhost:65535", "--brokers", "2"], "no room for 2 brokers"),
+        (["--brokers", "0"], "0 is not in the range x>=1"),
         (["--topic", "a"], "'a' is not NAME:PARTITIONS"),
         (["--topic", "a:0"], "'a:0' is not NAME:PARTITIONS"),
     ],
