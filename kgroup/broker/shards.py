@@ -82,7 +82,8 @@ class GroupShards:
         """As ``change``, and where the leader stays it fails over to itself."""
 
         def anew(place: Place) -> bool:
-            place.epoch += not elect(place)
+            if not elect(place):
+                place.epoch += 1
             return True
 
         return self.change(shards, anew)

@@ -17,6 +17,7 @@ from kgroup.errors import UsageError
 from kgroup.group import ConsumerGroup
 from kgroup.model import OffsetAndMetadata, TopicPartition
 from kgroup.testing.memory import config_for, memory_environment
+from tests.broker.handlers.test_transactions import Producer
 from tests.broker.made import batch
 from tests.broker.test_connection import join
 from tests.broker.wire import Client
@@ -447,3 +448,101 @@ async def test_mistakes_are_told(
     with pytest.raises(ConnectionRefusedError):
         await cluster.open_stream("nowhere", 1)
     assert "broker 1 at broker-1:9092, up" in repr(cluster)
+
+
+async def test_a_transaction_outlives_its_coordinator(
+    cluster: EmbeddedCluster, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Another broker ends it; records on other brokers and offsets of a group get the outcome."""
+    at = cluster.cluster.transaction_coordinator_of("x")
+    assert at is not None
+    client = await to(cluster, at.node_id)
+    assert await find(client, "x", 1) == (0, at.node_id)
+    producer = Producer(client)
+    assert await Producer(await to(cluster, at.node_id % 3 + 1)).init() == NOT_COORDINATOR
+    assert await producer.init() == 0
+    assert await producer.add(0, 1, 2) == [0, 0, 0]
+    assert await producer.add_group("g") == 0
+    leader = Producer(await to(cluster, 1))
+    leader.producer_id, leader.epoch = producer.producer_id, producer.epoch
+    assert await leader.write(b"a", 0) == 0
+    coordinator = cluster.coordinator_of("g")
+    assert coordinator is not None
+    group = Producer(await to(cluster, coordinator))
+    group.producer_id, group.epoch = producer.producer_id, producer.epoch
+    assert await group.commit_offset(5) == 0
+    assert await cluster.committed("g") == {}
+    cluster.nodes[at.node_id].kill()
+    now = cluster.cluster.transaction_coordinator_of("x")
+    assert now is not None
+    heir = Producer(await to(cluster, now.node_id))
+    heir.producer_id, heir.epoch = producer.producer_id, producer.epoch
+    assert await heir.end(committed=True) == 0
+    assert [cluster.log.end_offset(tp) for tp in (T0, T1, T2)] == [2, 1, 1]
+    assert (await cluster.committed("g"))[T0].offset == 5
+
+
+async def test_an_open_transaction_is_aborted_by_who_has_it(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Its time-out runs out while its coordinator is away, and is noticed when it is back."""
+    settings = {**SETTINGS, "transaction.state.log.replication.factor": "1"}
+    async with in_memory_cluster(2, settings) as cluster:
+        await cluster.create_topic("t", 1)
+        at = cluster.cluster.transaction_coordinator_of("x")
+        assert at is not None
+        client = await to(cluster, at.node_id)
+        producer = Producer(client)
+        await producer.init()
+        await producer.add(0)
+        await cluster.nodes[at.node_id].stop()
+        assert await find(await to(cluster, 3 - at.node_id), "x", 1) == (NOT_AVAILABLE, -1)
+        await trio.sleep(100)
+        assert cluster.log.end_offset(T0) == 0
+        await cluster.nodes[at.node_id].start()
+        await trio.testing.wait_all_tasks_blocked()
+        assert cluster.log.end_offset(T0) == 1
+
+
+async def test_replicas_can_be_chosen(
+    cluster: EmbeddedCluster, autojump_clock: trio.testing.MockClock
+) -> None:
+    """CreateTopics and CreatePartitions put partitions where they are told to."""
+    client = await to(cluster, 2)
+
+    async def create(**layout: Any) -> tuple[int, int]:
+        asked = {"num_partitions": -1, "replication_factor": -1, "assignments": (), "configs": ()}
+        created = await client.ask(
+            "create_topics",
+            5,
+            topics=[{"name": f"n{len(list(cluster.cluster.topics))}", **asked, **layout}],
+            timeout=timedelta(seconds=1),
+            validate_only=False,
+        )
+        return int(created.topics[0].error_code), created.topics[0].replication_factor
+
+    chosen = [{"partition_index": n, "broker_ids": [3 - n, 1]} for n in (0, 1)]
+    assert await create(assignments=chosen) == (0, 2)
+    assert [leader for _, leader, _ in await leaders(client, "n1")] == [3, 2]
+    assert (await create(assignments=[{"partition_index": 0, "broker_ids": [9]}]))[0] == 39
+    assert (await create(assignments=[{"partition_index": 1, "broker_ids": [1]}]))[0] == 39
+    uneven = [{"partition_index": 0, "broker_ids": [1]}, chosen[1]]
+    assert (await create(assignments=uneven))[0] == 39
+    assert (await create(num_partitions=1, replication_factor=4))[0] == 38
+    for count, assignments, error in ((3, [[1, 2]], 0), (5, [[1, 2]], 39), (4, None, 0)):
+        grown = await client.ask(
+            "create_partitions",
+            3,
+            topics=[
+                {
+                    "name": "n1",
+                    "count": count,
+                    "assignments": assignments
+                    and [{"broker_ids": replicas} for replicas in assignments],
+                }
+            ],
+            timeout=timedelta(seconds=1),
+            validate_only=False,
+        )
+        assert int(grown.results[0].error_code) == error
+    assert [leader for _, leader, _ in await leaders(client, "n1")][:3] == [3, 2, 1]

@@ -1,0 +1,125 @@
+"""Shards between coordinators: records rest, and what happens meanwhile reaches them."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import trio
+import trio.testing
+
+from kgroup.broker import BrokerSettings
+from kgroup.broker.cluster import Cluster
+from kgroup.broker.groups import answers, requests
+from kgroup.broker.placement import NO_LEADER
+from kgroup.broker.settings import CoordinatorSettings
+from kgroup.broker.shards import HandOver
+from kgroup.model import TopicPartition
+
+TP = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    """Two brokers, one replica of every shard, and a topic."""
+    settings = BrokerSettings(
+        offsets_topic_replication_factor=1, transaction_log_replication_factor=1
+    )
+    made = Cluster(settings, random.Random(1), lambda: 0.0, brokers=2)
+    made.topics.create("t", 1)
+    return made
+
+
+def offset(at: int) -> requests.OffsetToCommit:
+    """An offset of t-0."""
+    return requests.OffsetToCommit(topic="t", partition=0, offset=at, leader_epoch=-1, metadata="")
+
+
+async def commit(cluster: Cluster, at: int, producer_id: int | None = None) -> int:
+    """Commit an offset of group ``g`` at its coordinator, in a transaction or not; the error."""
+    node = cluster.coordinator_of("g")
+    assert node is not None
+    common = {"group_id": "g", "generation_id": -1, "member_id": "", "group_instance_id": None}
+    request: requests.Request = requests.OffsetCommit(
+        **common, version=8, retention_time=None, offsets=(offset(at),)
+    )
+    if producer_id is not None:
+        request = requests.TxnOffsetCommit(
+            **common, version=3, producer_id=producer_id, offsets=(offset(at),)
+        )
+    answer = await node.groups.ask(request, answers.OffsetsCommitted)
+    return int(answer.partitions[0].error)
+
+
+def away(cluster: Cluster) -> tuple[int, HandOver]:
+    """The group's coordinator goes; its id and what is to be loaded elsewhere."""
+    node = cluster.coordinator_of("g")
+    assert node is not None
+    return node.node_id, cluster.lose(node.node_id, answer=True)
+
+
+async def test_a_transaction_that_ends_meanwhile_decides(
+    cluster: Cluster, autojump_clock: trio.testing.MockClock
+) -> None:
+    """A pending offset becomes committed, or vanishes, although nobody coordinates the group."""
+    for number, committed in enumerate((True, False)):
+        assert await commit(cluster, 10 + number, producer_id=number) == 0
+        node_id, hand_over = away(cluster)
+        cluster.shards.load(hand_over)
+        assert cluster.coordinator_of("g") is None
+        cluster.shards.complete_transaction(number, committed=committed)
+        cluster.shards.load(cluster.regain(node_id))
+        assert cluster.shards.committed("g")[TP].offset == 10
+
+
+async def test_records_are_in_one_place(
+    cluster: Cluster, autojump_clock: trio.testing.MockClock
+) -> None:
+    """What is committed is found while nobody has it, and commits go on where they were."""
+    assert await commit(cluster, 5) == 0
+    node_id, _ = away(cluster)
+    assert cluster.coordinator_of("g") is None
+    assert cluster.shards.place_of("g").leader == NO_LEADER
+    assert cluster.shards.committed("g")[TP].offset == 5
+    hand_over = cluster.regain(node_id)
+    cluster.shards.begin_loading(hand_over)
+    assert await commit(cluster, 6) == 14
+    cluster.shards.load(hand_over)
+    assert await commit(cluster, 6) == 0
+    assert cluster.shards.committed("g")[TP].offset == 6
+    assert cluster.shards.committed("unknown") == {}
+
+
+async def test_an_overtaken_hand_over_loads_nothing(
+    cluster: Cluster, autojump_clock: trio.testing.MockClock
+) -> None:
+    """A coordinator that lost its shard before it had read it does not get it by that."""
+    assert await commit(cluster, 5) == 0
+    shard = cluster.shards.shard_of("g")
+    first = cluster.shards.move([shard], lambda place: cluster.fleet.move(place, 1))
+    second = cluster.shards.move([shard], lambda place: cluster.fleet.move(place, 2))
+    cluster.shards.load(first)
+    assert await commit(cluster, 6) == 16
+    cluster.shards.load(second)
+    assert await commit(cluster, 6) == 0
+
+
+async def test_deleted_partitions_are_forgotten_at_rest(
+    cluster: Cluster, autojump_clock: trio.testing.MockClock
+) -> None:
+    """A topic that is deleted meanwhile takes offsets with it."""
+    assert await commit(cluster, 5) == 0
+    node_id, _ = away(cluster)
+    topic = cluster.topics.get("t")
+    assert topic is not None
+    cluster.delete_topic(topic)
+    cluster.shards.load(cluster.regain(node_id))
+    assert cluster.shards.committed("g") == {}
+
+
+def test_shards_are_spread_over_the_brokers() -> None:
+    """Leaders go round; no shard has more replicas than there are brokers."""
+    settings = BrokerSettings(groups=CoordinatorSettings(offsets_topic_partitions=4))
+    cluster = Cluster(settings, random.Random(1), lambda: 0.0, brokers=2)
+    assert [place.leader for place in cluster.shards.places] == [1, 2, 1, 2]
+    assert {len(place.replicas) for place in cluster.shards.places} == {2}
