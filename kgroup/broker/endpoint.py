@@ -16,6 +16,7 @@ import trio
 from kgroup.broker.cluster import Cluster
 from kgroup.broker.connection import Connection
 from kgroup.broker.faults import Faults
+from kgroup.broker.groups.coordinator import Coordinator
 from kgroup.broker.node import Node
 from kgroup.broker.pipe import pipe
 
@@ -59,6 +60,11 @@ class Endpoint:
         self._ended = trio.Event()
         self._listening: trio.CancelScope | None = None
         self._listeners: list[trio.SocketListener] = []
+
+    @property
+    def coordinator(self) -> Coordinator:
+        """The groups that the broker coordinates."""
+        return self._node.groups.coordinator
 
     # Where it is.
 

@@ -1,4 +1,4 @@
-"""What a test does to one embedded broker's network, whether it is alone or one of several."""
+"""What a test does to one embedded broker, whether it is alone or one of several."""
 
 from __future__ import annotations
 
@@ -76,6 +76,22 @@ class Handle:
             ValueError: there is no such API.
         """
         return self._endpoint.faults.plan(api, delay=seconds, times=times, match=match)
+
+    def fail_coordinator_writes(self, error_code: int, times: int | None = 1) -> None:
+        """Let the next writes of this broker's group coordinator to its log fail.
+
+        Requests are answered with what Kafka makes of the error, and groups go on as Kafka's do:
+        a leader's Sync that cannot be written sends everybody back to join, a commit that cannot
+        be written commits nothing. docs/coordinator.md has it all.
+
+        Args:
+            error_code: Kafka's number of the log's error, such as 19 (NOT_ENOUGH_REPLICAS).
+            times: how many writes, None for all until another call, 0 for none any more.
+
+        Raises:
+            ValueError: no write fails with this error.
+        """
+        self._endpoint.coordinator.fail_writes(error_code, times)
 
     def set_reachable(self, *, reachable: bool) -> None:
         """While not reachable, connections stay open but no request is read and none answered.

@@ -241,6 +241,25 @@ async def test_the_coordinator_fails_over_to_itself(
         assert (await client.ask("sync_group", 3, **sync)).assignment == b"all"
 
 
+async def test_the_coordinators_writes_can_fail(autojump_clock: trio.testing.MockClock) -> None:
+    """A commit and an assignment that cannot be written are answered as Kafka does."""
+    async with connected(group_initial_rebalance_delay_ms=0) as (broker, client):
+        await broker.create_topic("t")
+        member = (await client.ask("join_group", 3, **join())).member_id
+        broker.fail_coordinator_writes(19)
+        sync = {
+            "group_id": "g",
+            "generation_id": 1,
+            "member_id": member,
+            "assignments": [{"member_id": member, "assignment": b"all"}],
+        }
+        assert int((await client.ask("sync_group", 3, **sync)).error_code) == 15
+        again = await client.ask("join_group", 3, **{**join(), "member_id": member})
+        assert (int(again.error_code), again.generation_id) == (0, 2)
+        with pytest.raises(ValueError, match="not with 27"):
+            broker.fail_coordinator_writes(27)
+
+
 async def test_records_can_be_appended_without_a_producer(broker: Broker) -> None:
     """Values and whole records are written as one batch; the first offset is given."""
     await broker.create_topic("t", 2)

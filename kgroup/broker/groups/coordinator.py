@@ -14,7 +14,6 @@ from typing import Final, final
 
 from kgroup.broker.groups import answering
 from kgroup.broker.groups.answers import Answer
-from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.group import Group
 from kgroup.broker.groups.records import Snapshot
 from kgroup.broker.groups.registry import Registry
@@ -94,12 +93,15 @@ class Coordinator:
         """Answer COORDINATOR_NOT_AVAILABLE from now on. Parked requests stay unanswered."""
         self._registry.shut_down = True
 
-    def fail_writes(self, error: ErrorCode, times: int | None = 1) -> None:
+    def fail_writes(self, error: int, times: int | None = 1) -> None:
         """Let the next writes to the log fail; see ``journal``.
 
         Args:
-            error: what the log fails with.
+            error: what the log fails with, an ``ErrorCode`` or its number.
             times: how many writes, None for all until another call, 0 for none any more.
+
+        Raises:
+            ValueError: no write fails with this error.
         """
         self._registry.journal.fail(error, times)
 

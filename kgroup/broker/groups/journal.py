@@ -22,6 +22,22 @@ from typing import Final, final
 
 from kgroup.broker.groups.codes import ErrorCode
 
+#: What a write may fail with.
+ERRORS: Final[frozenset[ErrorCode]] = frozenset(
+    {
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_FETCH_SIZE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
 #: The error of a failed write -> what is answered; any other error is answered as it is.
 ANSWERED: Final[Mapping[ErrorCode, ErrorCode]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -48,9 +64,16 @@ class Journal:
         self._error = ErrorCode.NONE
         self._left: int | None = 0
 
-    def fail(self, error: ErrorCode, times: int | None) -> None:
-        """Let the next writes fail, all to come if ``times`` is None, none if it is 0."""
-        self._error, self._left = error, times
+    def fail(self, error: int, times: int | None) -> None:
+        """Let the next writes fail, all to come if ``times`` is None, none if it is 0.
+
+        Raises:
+            ValueError: no write fails with this error.
+        """
+        if error not in ERRORS:
+            known = ", ".join(f"{one.name} ({one.value})" for one in sorted(ERRORS))
+            raise ValueError(f"a write to the log fails with one of {known}, not with {error}")
+        self._error, self._left = ErrorCode(error), times
 
     @property
     def fails(self) -> bool:

@@ -41,6 +41,8 @@ def test_writes_fail_as_often_as_told() -> None:
     assert [journal.append() for _ in range(3)] == [TOO_FEW] * 3
     journal.fail(TOO_FEW, 0)
     assert not journal.fails
+    with pytest.raises(ValueError, match=r"NOT_ENOUGH_REPLICAS \(19\).* not with 27"):
+        journal.fail(27, 1)
 
 
 @pytest.mark.parametrize(
