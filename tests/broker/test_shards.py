@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 import trio
@@ -11,8 +12,8 @@ import trio.testing
 from kgroup.broker import BrokerSettings
 from kgroup.broker.cluster import Cluster
 from kgroup.broker.groups import answers, requests
+from kgroup.broker.groups.settings import CoordinatorSettings
 from kgroup.broker.placement import NO_LEADER
-from kgroup.broker.settings import CoordinatorSettings
 from kgroup.broker.shards import HandOver
 from kgroup.model import TopicPartition
 
@@ -39,7 +40,12 @@ async def commit(cluster: Cluster, at: int, producer_id: int | None = None) -> i
     """Commit an offset of group ``g`` at its coordinator, in a transaction or not; the error."""
     node = cluster.coordinator_of("g")
     assert node is not None
-    common = {"group_id": "g", "generation_id": -1, "member_id": "", "group_instance_id": None}
+    common: dict[str, Any] = {
+        "group_id": "g",
+        "generation_id": -1,
+        "member_id": "",
+        "group_instance_id": None,
+    }
     request: requests.Request = requests.OffsetCommit(
         **common, version=8, retention_time=None, offsets=(offset(at),)
     )
