@@ -139,7 +139,6 @@ class Topics:
             )
         return topic.logs[partition], topic.places[partition]
 
-
     def create(
         self,
         name: str,
