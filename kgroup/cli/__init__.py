@@ -36,6 +36,9 @@ class Subcommand:
 SUBCOMMANDS: Final = {
     "broker": Subcommand("kgroup.cli.broker:broker", "Run the embedded broker."),
     "demo": Subcommand("kgroup.cli.demo.command:demo", "Show a group at work, and account for it."),
+    "simulate": Subcommand(
+        "kgroup.cli.simulate:simulate", "Run a group in virtual time, by seeds."
+    ),
 }
 """The subcommands, in the order in which ``--help`` shows them."""
 

@@ -53,6 +53,7 @@ def run_virtual(seed: int, main: Callable[..., Awaitable[T]], *args: Any) -> T:
     Raises:
         UsageError: this release of trio cannot be made to choose by a seed. A real socket inside
             raises it too, where it is made.
+        KeyboardInterrupt: bare, wherever inside it was raised.
         RuntimeError: called from inside of ``trio.run``; use ``trio.to_thread.run_sync`` there.
     """
 
@@ -61,7 +62,13 @@ def run_virtual(seed: int, main: Callable[..., Awaitable[T]], *args: Any) -> T:
             return await main(*args)
 
     with internals.deterministic_scheduling(seed), _without_collector():
-        return trio.run(guarded, clock=_clock())
+        try:
+            return trio.run(guarded, clock=_clock())
+        except BaseExceptionGroup as errors:
+            if errors.subgroup(KeyboardInterrupt) is not None:
+                # Which of its tasks it met is nothing to whoever has interrupted the simulation.
+                raise KeyboardInterrupt from errors
+            raise
 
 
 @contextmanager

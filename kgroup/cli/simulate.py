@@ -1,0 +1,247 @@
+"""``kgroup simulate``: its options, its progress bar, its exit status.
+
+What is simulated, and what a failure says, is ``kgroup.testing.simulation``'s.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, final
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from kgroup.errors import UsageError
+from kgroup.testing.simulation import (
+    Outcome,
+    Progress,
+    Scenario,
+    SimulationError,
+    Summary,
+    Worker,
+    check,
+    draw,
+)
+from kgroup.testing.simulation import simulate as run
+from kgroup.testing.simulation import worker as default_worker
+
+__all__ = ["simulate"]
+
+_MINUTE: Final = 60.0
+_HOUR: Final = 3600.0
+_DEFAULT: Final = Scenario()
+_INTERRUPTED: Final = 130
+
+
+def _seeds(context: click.Context, option: click.Parameter, value: str) -> range:
+    del context, option
+    first, colon, end = value.partition(":")
+    if not first.isdecimal() or (colon and not end.isdecimal()):
+        raise click.BadParameter(f"{value!r} is neither a seed, such as 17, nor FIRST:END")
+    seeds = range(int(first), int(end) if colon else int(first) + 1)
+    if not seeds:
+        raise click.BadParameter(f"{value!r} has no seed in it: END is the first that is not run")
+    return seeds
+
+
+def _worker(context: click.Context, option: click.Parameter, value: str | None) -> Worker:
+    del context, option
+    if value is None:
+        return default_worker
+    name, _, attribute = value.partition(":")
+    if not (name and attribute):
+        raise click.BadParameter(f"{value!r} is not MODULE:FUNCTION")
+    if "" not in sys.path:
+        # As `python -m` does: a program's own modules lie where it is run.
+        sys.path.insert(0, "")
+    try:
+        worker: Worker = getattr(importlib.import_module(name), attribute)
+    except (ImportError, AttributeError) as error:
+        raise click.BadParameter(f"{value!r} cannot be imported: {error}") from error
+    if not callable(worker):
+        raise click.BadParameter(f"{value!r} is {worker!r}, not an async function")
+    return worker
+
+
+@click.command()
+@click.option(
+    "--seeds",
+    metavar="FIRST:END",
+    default="0:100",
+    show_default=True,
+    callback=_seeds,
+    help="Which seeds, END not among them; a single number is one seed, which is told of in full.",
+)
+@click.option(
+    "--members",
+    type=click.IntRange(min=1),
+    default=_DEFAULT.members,
+    show_default=True,
+    help="How many programs.",
+)
+@click.option(
+    "--brokers",
+    type=click.IntRange(min=1),
+    default=_DEFAULT.brokers,
+    show_default=True,
+    help="How many brokers.",
+)
+@click.option("--hours", type=click.FloatRange(min=0), default=0.0, help="Virtual hours of each.")
+@click.option(
+    "--minutes",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    help="Virtual minutes of each, beside its hours.  [default: 10, without --hours]",
+)
+@click.option(
+    "--faults-per-hour",
+    metavar="N",
+    type=click.FloatRange(min=0),
+    default=_DEFAULT.faults_per_hour,
+    show_default=True,
+    help="How many faults, on average.",
+)
+@click.option(
+    "--processes",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="How many seeds at a time.  [default: one for each processor]",
+)
+@click.option(
+    "--worker",
+    metavar="MODULE:FUNCTION",
+    callback=_worker,
+    help="The program of every member: an async function of a kgroup.testing.simulation.Process.",
+)
+@click.option(
+    "--trace",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write there what was seen, a line for each fact; for a single seed.",
+)
+@click.option("--keep-going", is_flag=True, help="Run all seeds, and report a failure only then.")
+def simulate(
+    seeds: range,
+    members: int,
+    brokers: int,
+    hours: float,
+    minutes: float,
+    faults_per_hour: float,
+    processes: int | None,
+    worker: Worker,
+    trace: Path | None,
+    *,
+    keep_going: bool,
+) -> None:
+    """Run a group in virtual time, by seeds.
+
+    Each seed draws how the group is set, how the network is, and what goes wrong when; the same
+    seed is the same simulation. Every invariant of the group is checked. The exit status is 1
+    where one is broken; then the least that breaks it is shown, and how it is run again.
+    """
+    scenario = Scenario(
+        members=members,
+        brokers=brokers,
+        duration=hours * _HOUR + minutes * _MINUTE or _DEFAULT.duration,
+        faults_per_hour=faults_per_hour,
+    )
+    if trace is not None and len(seeds) > 1:
+        raise click.UsageError("--trace is for a single seed, such as --seeds 17")
+    console = Console(highlight=False)
+    began = time.monotonic()
+    try:
+        if trace is not None:
+            _write(trace, run(draw(scenario, seeds[0]), worker))
+        with _Display(console) as display:
+            summary = check(
+                scenario,
+                seeds,
+                worker,
+                processes=processes,
+                keep_going=keep_going,
+                on_progress=display.show,
+            )
+    except SimulationError as failure:
+        click.echo(str(failure))
+        sys.exit(1)
+    except UsageError as error:
+        raise click.ClickException(str(error)) from error
+    except KeyboardInterrupt:
+        click.echo("interrupted", err=True)
+        sys.exit(_INTERRUPTED)
+    for line in _account(seeds, summary, time.monotonic() - began):
+        click.echo(line)
+
+
+def _write(path: Path, outcome: Outcome) -> None:
+    try:
+        path.write_text(outcome.trace, encoding="utf-8")
+    except OSError as error:
+        raise click.ClickException(f"cannot write {path}: {error.strerror}") from error
+
+
+def _account(seeds: range, summary: Summary, seconds: float) -> list[str]:
+    """What is said of seeds that are well."""
+    which = f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}"
+    hours = summary.seconds / _HOUR
+    records = (
+        f"{summary.written} written, {summary.processed} processed,"
+        f" {summary.repeated} processed again"
+    )
+    table = (
+        ("virtual time", f"{hours:.2f} h, in {seconds:.1f} s ({_rate(hours, seconds)} h/s)"),
+        ("programs", f"{summary.starts} starts, {summary.crashes} crashes"),
+        ("generations", f"{summary.generations}"),
+        ("faults", ", ".join(f"{name} {number}" for name, number in summary.faults) or "none"),
+        ("coordinators", f"asked {summary.requests} times"),
+        ("records", records),
+    )
+    return [f"{which}: every invariant holds", *(f"  {name:<14}{said}" for name, said in table)]
+
+
+def _rate(number: float, seconds: float) -> str:
+    return f"{number / seconds:.1f}" if seconds else "-"
+
+
+@final
+class _Display:
+    """A bar in a terminal; elsewhere nothing. What it shows is gone when it ends."""
+
+    def __init__(self, console: Console) -> None:
+        self._bar = Bar(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[speed]}"),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bar.add_task("seeds", total=None, speed="")
+        self._now: Callable[[], float] = time.monotonic
+        self._began = self._now()
+
+    def __enter__(self) -> _Display:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def show(self, progress: Progress) -> None:
+        """Show how far it is."""
+        seconds = self._now() - self._began
+        failed = f", {len(progress.failed)} failed" if progress.failed else ""
+        fields: dict[str, Any] = {
+            "speed": f"{_rate(progress.seeds, seconds)} seeds/s,"
+            f" {_rate(progress.summary.seconds / _HOUR, seconds)} virtual h/s{failed}"
+        }
+        if progress.shrinking:
+            fields["description"] = f"shrinking (plan {progress.shrinking})"
+        self._bar.update(self._task, completed=progress.seeds, total=progress.of, **fields)

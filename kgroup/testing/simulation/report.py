@@ -1,0 +1,202 @@
+"""What a failure says: the seed, what runs it again, what is broken, the least that breaks it.
+
+INVARIANT: the code that it prints runs the shrunk plan as it was run, names of the program apart
+that no module has.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, final
+
+import attrs
+
+from kgroup.testing.simulation.plan import Plan, Scenario
+from kgroup.testing.simulation.process import Worker
+from kgroup.testing.simulation.run import Outcome
+from kgroup.testing.simulation.shrinking import Shrunk
+from kgroup.testing.simulation.timeline import timeline
+from kgroup.testing.simulation.worker import worker as default_worker
+
+_MOST_VIOLATIONS: Final = 10
+_MINUTE: Final = 60.0
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Failure:
+    """A seed that breaks an invariant.
+
+    Attributes:
+        scenario: what its plan was drawn from.
+        worker: the program.
+        outcome: of the plan as it was drawn.
+        shrunk: the least that still fails.
+        failed_seeds: all that fail, in their order; this one is the first.
+    """
+
+    scenario: Scenario
+    worker: Worker
+    outcome: Outcome
+    shrunk: Shrunk
+    failed_seeds: tuple[int, ...]
+
+    @property
+    def seed(self) -> int:
+        """The seed."""
+        return self.outcome.plan.seed
+
+
+@final
+class SimulationError(AssertionError):
+    """A simulation found an invariant broken; its text is the whole report.
+
+    Attributes:
+        failure: the report's parts, for whoever wants to look closer.
+    """
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(report(failure))
+        self.failure: Final = failure
+
+
+def report(failure: Failure) -> str:
+    """A failure in text, for a person; lines without a newline at the end."""
+    return "\n".join(_lines(failure))
+
+
+def _lines(failure: Failure) -> Iterator[str]:
+    violations = failure.outcome.violations
+    yield f"seed {failure.seed} fails"
+    for violation in violations[:_MOST_VIOLATIONS]:
+        yield f"    {violation}"
+    if len(violations) > _MOST_VIOLATIONS:
+        yield f"    ... and {len(violations) - _MOST_VIOLATIONS} more"
+    if len(failure.failed_seeds) > 1:
+        yield f"These seeds fail: {', '.join(map(str, failure.failed_seeds))}"
+    yield ""
+    yield from _schedule(failure)
+    yield ""
+    command = command_of(failure)
+    if command is not None:
+        yield "Run it again:"
+        yield f"    {command}"
+    yield "Run the least that fails:"
+    for line in code_of(failure).splitlines():
+        yield f"    {line}"
+    yield ""
+    yield "What happens in it:"
+    yield timeline(failure.shrunk.outcome)
+
+
+def _schedule(failure: Failure) -> Iterator[str]:
+    shrunk = failure.shrunk
+    yield (
+        f"The least that still breaks invariant {shrunk.invariant}"
+        f" (found in {shrunk.runs} runs{', the most allowed' if shrunk.exhausted else ''}):"
+        f" {_size(shrunk.outcome.plan)}, of {_size(failure.outcome.plan)}"
+    )
+    for fault in shrunk.outcome.plan.faults:
+        yield f"    {fault}"
+    for violation in shrunk.outcome.violations[:_MOST_VIOLATIONS]:
+        yield f"    {violation}"
+
+
+def _size(plan: Plan) -> str:
+    faults, members = len(plan.faults), len(plan.members)
+    return (
+        f"{faults} fault{'s' * (faults != 1)}, {members} member{'s' * (members != 1)},"
+        f" {plan.duration:g} s"
+    )
+
+
+def command_of(failure: Failure) -> str | None:
+    """The command that runs the seed again, or None if only Python can say what was run."""
+    scenario = failure.scenario
+    name = _importable(failure.worker)
+    options = Scenario(
+        members=scenario.members,
+        brokers=scenario.brokers,
+        duration=scenario.duration / _MINUTE * _MINUTE,
+        faults_per_hour=scenario.faults_per_hour,
+    )
+    if name is None or options != scenario:
+        return None
+    command = (
+        f"kgroup simulate --seeds {failure.seed} --members {scenario.members}"
+        f" --brokers {scenario.brokers} --minutes {_number(scenario.duration / _MINUTE)}"
+        f" --faults-per-hour {_number(scenario.faults_per_hour)}"
+    )
+    if failure.worker is default_worker:
+        return command
+    return f"{command} --worker {name[0]}:{name[1]}"
+
+
+def code_of(failure: Failure) -> str:
+    """Python that runs the shrunk plan; ``outcome`` holds what came of it."""
+    drawn, plan = failure.outcome.plan, failure.shrunk.outcome.plan
+    name = _importable(failure.worker)
+    lines = [
+        "import attrs",
+        "from kgroup.testing.simulation import Scenario, draw, faults, simulate",
+    ]
+    if plan.members != drawn.members:
+        lines.append("from kgroup.testing.simulation.plan import MemberPlan")
+    if name is None:
+        lines.append(f"worker = ...  # {getattr(failure.worker, '__qualname__', failure.worker)}")
+    else:
+        lines.append(f"from {name[0]} import {name[1]} as worker")
+    lines.append(f"plan = draw({_brief(failure.scenario)}, {failure.seed})")
+    changes = list(_changes(drawn, plan))
+    if changes:
+        lines += ["plan = attrs.evolve(", "    plan,", *changes, ")"]
+    lines.append("outcome = simulate(plan, worker)")
+    return "\n".join(lines)
+
+
+def _changes(drawn: Plan, plan: Plan) -> Iterator[str]:
+    if plan.duration != drawn.duration:
+        yield f"    duration={plan.duration!r},"
+    if plan.members != drawn.members:
+        yield from _listed("members", [repr(one) for one in plan.members])
+    if plan.faults != drawn.faults:
+        yield from _listed("faults", [f"faults.{one!r}" for one in plan.faults])
+
+
+def _listed(name: str, values: Sequence[str]) -> Iterator[str]:
+    if not values:
+        yield f"    {name}=(),"
+        return
+    yield f"    {name}=("
+    for value in values:
+        yield f"        {value},"
+    yield "    ),"
+
+
+def _number(value: float) -> str:
+    return repr(int(value) if value == int(value) else value)
+
+
+def _brief(scenario: Scenario) -> str:
+    """A scenario as code, without what is as it is anyway."""
+    default = Scenario()
+    given = {
+        field.name: _plain(getattr(scenario, field.name))
+        for field in attrs.fields(Scenario)
+        if getattr(scenario, field.name) != getattr(default, field.name)
+    }
+    return f"Scenario({', '.join(f'{name}={value!r}' for name, value in given.items())})"
+
+
+def _plain(value: object) -> object:
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def _importable(worker: Worker) -> tuple[str, str] | None:
+    """A program's module and name, if it can be imported by them."""
+    if not inspect.isfunction(worker) or worker.__module__ == "__main__":
+        return None
+    if not worker.__qualname__.isidentifier():
+        return None
+    return worker.__module__, worker.__qualname__

@@ -1,0 +1,205 @@
+"""From a plan that fails to the least that fails likewise: few faults, short ones, few members.
+
+The seed and all else stay as they are. A smaller plan counts only if it was run and broke the same
+invariant, so whatever is returned has been seen to fail. What runs a plan is left to the caller.
+
+Source: A. Zeller, R. Hildebrandt, "Simplifying and Isolating Failure-Inducing Input" (ddmin).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any, Final, TypeVar, final
+
+import attrs
+
+from kgroup.testing.simulation.faults import LastingFault
+from kgroup.testing.simulation.plan import Plan
+from kgroup.testing.simulation.run import Outcome
+
+T = TypeVar("T")
+
+MOST_RUNS: Final = 100
+"""How often a plan is run at most before what was found so far has to do."""
+_LEAST_SECONDS: Final = 0.01
+"""A lasting fault is not made shorter than this."""
+_PARTS: Final = (0.1, 0.25, 0.5, 0.75)
+"""What part of its seconds a lasting fault, or the whole plan, is tried with; the least first."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Shrunk:
+    """The least that still fails.
+
+    Attributes:
+        outcome: of the smallest plan, which breaks the same invariant as the plan at first.
+        invariant: its number.
+        runs: how many plans were run.
+        exhausted: whether the bound on runs ended it; then there may be a smaller one.
+    """
+
+    outcome: Outcome
+    invariant: int
+    runs: int
+    exhausted: bool
+
+
+def shrink(
+    failed: Outcome, run: Callable[[Plan], Outcome], *, most_runs: int = MOST_RUNS
+) -> Shrunk:
+    """Look for the shortest schedule of faults that breaks the same invariant.
+
+    Faults are left out first, as many at once as can be; then those that are left are made
+    shorter, members that are not needed are left out, and the plan ends sooner. This is done
+    again until nothing more can be taken away: then every single fault is needed.
+
+    Args:
+        failed: an outcome with a violation; the first one's invariant is what must break again.
+        run: runs a plan, the same for the same plan. Where it raises an ``Exception``, that plan
+            is taken for one that fails otherwise.
+        most_runs: calls of ``run`` at most.
+
+    Raises:
+        ValueError: nothing is wrong with ``failed``.
+    """
+    if not failed.violations:
+        raise ValueError(f"the simulation of seed {failed.plan.seed} found nothing wrong")
+    search = _Search(failed, run, most_runs)
+    exhausted = False
+    try:
+        while _once(search):
+            pass
+    except _OutOfRunsError:
+        exhausted = True
+    return Shrunk(
+        outcome=search.best,
+        invariant=search.invariant,
+        runs=search.runs,
+        exhausted=exhausted,
+    )
+
+
+class _OutOfRunsError(Exception):
+    """No plan may be run any more."""
+
+
+@final
+class _Search:
+    """The smallest failing plan so far, and what was tried."""
+
+    def __init__(self, failed: Outcome, run: Callable[[Plan], Outcome], most_runs: int) -> None:
+        self.best = failed
+        self.invariant: Final = failed.violations[0].number
+        self.runs = 0
+        self._run = run
+        self._most_runs = most_runs
+        self._tried: set[str] = {repr(failed.plan)}
+
+    @property
+    def plan(self) -> Plan:
+        """The smallest plan so far."""
+        return self.best.plan
+
+    @property
+    def broken_at(self) -> float:
+        """When the invariant was found to be broken, in virtual seconds."""
+        return next(one.at for one in self.best.violations if one.number == self.invariant)
+
+    def smaller(self, **changes: Any) -> bool:
+        """Try the plan with changes; whether it fails too, and so is the smallest now."""
+        plan = attrs.evolve(self.plan, **changes)
+        if (name := repr(plan)) in self._tried:
+            return False
+        if self.runs == self._most_runs:
+            raise _OutOfRunsError
+        self._tried.add(name)
+        self.runs += 1
+        try:
+            outcome = self._run(plan)
+        except Exception:  # noqa: BLE001 # what is looked for is the failure that there was at first
+            return False
+        if all(one.number != self.invariant for one in outcome.violations):
+            return False
+        self.best = outcome
+        return True
+
+
+def _once(search: _Search) -> bool:
+    """Try everything once; whether anything became smaller."""
+    before = search.plan
+    for step in (_end_sooner, _fewer_faults, _shorter_faults, _fewer_members):
+        step(search)
+    return search.plan != before
+
+
+def _end_sooner(search: _Search) -> None:
+    """Leave out what comes after the violation, and then what may come before the end."""
+    sooner = float(math.ceil(search.broken_at))
+    if sooner < search.plan.duration:
+        kept = tuple(one for one in search.plan.faults if one.at <= sooner)
+        search.smaller(duration=sooner, faults=kept)
+    last = max((one.at for one in search.plan.faults), default=0.0)
+    for duration in _shorter(search.plan.duration):
+        if duration >= last and search.smaller(duration=duration):
+            return
+
+
+def _fewer_faults(search: _Search) -> None:
+    """Find faults of which none can be left out (delta debugging)."""
+    if search.plan.faults and search.smaller(faults=()):
+        return
+    parts = 2
+    while len(faults := search.plan.faults) > 1:
+        pieces = list(_pieces(faults, min(parts, len(faults))))
+        if any(search.smaller(faults=piece) for piece in pieces):
+            parts = 2
+        elif any(search.smaller(faults=_without(pieces, number)) for number in range(len(pieces))):
+            parts = max(parts - 1, 2)
+        elif parts >= len(faults):
+            return
+        else:
+            parts *= 2
+
+
+def _shorter_faults(search: _Search) -> None:
+    """Make each lasting fault as short as it can be."""
+    for number in range(len(search.plan.faults)):
+        fault = search.plan.faults[number]
+        if not isinstance(fault, LastingFault):
+            continue
+        for seconds in _shorter(fault.seconds):
+            faults = list(search.plan.faults)
+            faults[number] = attrs.evolve(fault, seconds=seconds)
+            if search.smaller(faults=tuple(faults)):
+                break
+
+
+def _fewer_members(search: _Search) -> None:
+    """Leave out members, the last first."""
+    for member in reversed(search.plan.members):
+        members = tuple(one for one in search.plan.members if one is not member)
+        if members:
+            search.smaller(members=members)
+
+
+def _shorter(seconds: float) -> Iterator[float]:
+    """Shorter times, the shortest first; round ones, for whoever reads them."""
+    for part in _PARTS:
+        shorter = seconds * part
+        shorter = round(shorter, 2) if shorter < 1 else round(shorter, 1)
+        if _LEAST_SECONDS <= shorter < seconds:
+            yield shorter
+
+
+def _pieces(whole: Sequence[T], number: int) -> Iterator[tuple[T, ...]]:
+    """Cut into so many pieces of about one length."""
+    ends = [len(whole) * one // number for one in range(number + 1)]
+    for begin, end in pairwise(ends):
+        yield tuple(whole[begin:end])
+
+
+def _without(pieces: Sequence[tuple[T, ...]], number: int) -> tuple[T, ...]:
+    return tuple(one for at, piece in enumerate(pieces) if at != number for one in piece)

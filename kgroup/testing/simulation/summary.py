@@ -1,0 +1,100 @@
+"""What happened in a simulation, in figures: for one seed, and added up for many."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import final
+
+import attrs
+
+from kgroup.model import TopicPartition
+from kgroup.testing.simulation.facts import (
+    Appended,
+    Fact,
+    FaultBegan,
+    GroupChanged,
+    Judged,
+    ProcessCrashed,
+    Processed,
+    ProcessStarted,
+)
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Summary:
+    """Figures of one simulation, or of several together.
+
+    Attributes:
+        seconds: virtual ones.
+        generations: that became stable: rebalances that came to an end.
+        starts: of programs.
+        crashes: of programs.
+        faults: that happened, by kind, in the kinds' order.
+        requests: that coordinators were asked.
+        written: records.
+        processed: records, each counted once.
+        repeated: how often a record was processed that had been before.
+    """
+
+    seconds: float = 0.0
+    generations: int = 0
+    starts: int = 0
+    crashes: int = 0
+    faults: tuple[tuple[str, int], ...] = ()
+    requests: int = 0
+    written: int = 0
+    processed: int = 0
+    repeated: int = 0
+
+    @classmethod
+    def of(cls, facts: Iterable[Fact]) -> Summary:
+        """The figures of one simulation."""
+        at = 0.0
+        kinds: Counter[type[Fact]] = Counter()
+        faults: Counter[str] = Counter()
+        generations = 0
+        current: dict[str, int] = {}
+        done: set[tuple[TopicPartition, int]] = set()
+        written = 0
+        for fact in facts:
+            at = fact.at
+            kinds[type(fact)] += 1
+            if isinstance(fact, Processed):
+                done.add((fact.partition, fact.offset))
+            elif isinstance(fact, Appended):
+                written += fact.next_offset - fact.first
+            elif isinstance(fact, FaultBegan):
+                faults[type(fact.fault).__name__] += 1
+            elif isinstance(fact, GroupChanged) and fact.assigned:
+                # A group that another coordinator loads is stable in the generation that it was in.
+                generations += current.get(fact.group_id) != fact.generation_id
+                current[fact.group_id] = fact.generation_id
+        return cls(
+            seconds=at,
+            generations=generations,
+            starts=kinds[ProcessStarted],
+            crashes=kinds[ProcessCrashed],
+            faults=tuple(sorted(faults.items())),
+            requests=kinds[Judged],
+            written=written,
+            processed=len(done),
+            repeated=kinds[Processed] - len(done),
+        )
+
+    def __add__(self, other: Summary) -> Summary:
+        """Both together."""
+        return Summary(
+            seconds=self.seconds + other.seconds,
+            generations=self.generations + other.generations,
+            starts=self.starts + other.starts,
+            crashes=self.crashes + other.crashes,
+            faults=tuple(
+                sorted((Counter(dict(self.faults)) + Counter(dict(other.faults))).items())
+            ),
+            requests=self.requests + other.requests,
+            written=self.written + other.written,
+            processed=self.processed + other.processed,
+            repeated=self.repeated + other.repeated,
+        )
