@@ -316,6 +316,7 @@ class Round:
             Pace(
                 interval=config.heartbeat_interval,
                 session_timeout=config.session_timeout,
+                request_timeout=config.request_timeout,
                 clock=self._environment.clock,
                 backoff=self._new_backoff,
             ),

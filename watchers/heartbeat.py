@@ -9,6 +9,7 @@ Source: Kafka's ``AbstractCoordinator.HeartbeatThread``; KIP-62, KIP-124 (thrott
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Final, final
 
@@ -39,12 +40,14 @@ class Pace:
     Attributes:
         interval: between two of them.
         session_timeout: after which a silent member is evicted.
+        request_timeout: after which the coordinator gives up waiting for an answer.
         clock: measures whether the event loop stood still.
         backoff: makes the waits between failed ones.
     """
 
     interval: float
     session_timeout: float
+    request_timeout: float = math.inf
     clock: Clock
     backoff: Callable[[], Backoff]
 
@@ -153,6 +156,8 @@ class Heartbeats:
             if not self._late:
                 await trio.lowlevel.checkpoint()
                 return None
+            return await self._coordinator.heartbeat(self._membership)
+        if left > self._pace.request_timeout:
             return await self._coordinator.heartbeat(self._membership)
         with trio.move_on_after(left):
             return await self._coordinator.heartbeat(self._membership)

@@ -50,7 +50,6 @@ def _response_type(api: str, version: int) -> Any:
 def _builder(entity_type: Any) -> Callable[[Answer], Any]:
     converters = {field.name: _converter(field) for field in dataclasses.fields(entity_type)}
     throttled = "throttle_time" in converters
-    known = names_in_any_version(entity_type)
 
     def build(answer: Answer) -> Any:
         values: dict[str, Any] = {"throttle_time": _NO_THROTTLE} if throttled else {}
@@ -58,7 +57,7 @@ def _builder(entity_type: Any) -> Callable[[Answer], Any]:
             if name in converters:
                 convert = converters[name]
                 values[name] = value if convert is None else convert(value)
-            elif name not in known:
+            elif name not in names_in_any_version(entity_type):
                 raise ValueError(f"no version of {entity_type.__name__} has a field {name}")
         return entity_type(**values)
 

@@ -19,7 +19,7 @@ import dataclasses
 import struct
 from collections.abc import Mapping
 from datetime import timedelta
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final, final
 
 import attrs
@@ -33,6 +33,12 @@ from kgroup.wire.versions import API_KEYS, spelled
 from kgroup.wire.writer import Writer, entity_writer
 
 _PREFIX: Final = struct.Struct(">hhi")
+_CORRELATION_ID: Final = struct.Struct(">i")
+_ID_IN_REQUEST: Final = 4
+_NO_ID: Final = bytes(_CORRELATION_ID.size)
+_SHORT: Final = 256
+"""Messages of up to so many bytes are remembered; heartbeats and their answers repeat all day."""
+_REMEMBERED: Final = 1024
 _LONGEST: Final = 2**31 - 1
 
 
@@ -130,14 +136,14 @@ def decode_response(
     """
     codec = _response_codec(API_KEYS[api], version)
     what = f"the answer of {broker} to {spelled(api)} v{version}"
-    header, offset = _read(codec.read_header, body, 0, what)
-    entity, end = _read(codec.read, body, offset, what)
+    _, entity, end = _message(codec, body, 0, 0, what)
     if end != len(body):
         # A version's fields are fixed (new ones are tagged): more bytes mean that this is
         # something else, and the fields read so far mean nothing.
         left = len(body) - end
         raise ProtocolError(f"{what} has {left} bytes after its last field", sent=True)
-    return header.correlation_id, entity
+    (correlation_id,) = _CORRELATION_ID.unpack_from(body)
+    return correlation_id, entity
 
 
 def decode_request(data: bytes, offset: int = 0) -> RequestFrame:
@@ -160,8 +166,7 @@ def decode_request(data: bytes, offset: int = 0) -> RequestFrame:
         raise UnknownRequestError(api_key, version, correlation_id) from error
     api = api_key_map[api_key]
     what = f"a {spelled(api)} v{version} request"
-    header, offset = _read(codec.read_header, data, offset, what)
-    entity, _ = _read(codec.read, data, offset, what)
+    header, entity, _ = _message(codec, data, offset, offset + _ID_IN_REQUEST, what)
     return RequestFrame(
         api=api,
         version=version,
@@ -200,10 +205,13 @@ def decode_data(entity_type: Any, body: bytes, offset: int) -> Any:
     Raises:
         ProtocolError: the bytes are no such message.
     """
-    return _read(entity_reader(entity_type), body, offset, label(entity_type))[0]
+    try:
+        return entity_reader(entity_type)(body, offset)[0]
+    except FAULTS as error:
+        raise _unreadable(label(entity_type), error) from error
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class _Codec:
     """All that one direction of one version of an API needs, looked up once."""
 
@@ -250,8 +258,29 @@ def _written(*entities: tuple[Writer, Any]) -> bytes:
         raise ValueError(f"{what[0]} cannot be encoded: {what[1] or error}") from error
 
 
-def _read(read: Reader, body: bytes, offset: int, what: str) -> tuple[Any, int]:
+def _message(
+    codec: _Codec, data: bytes, offset: int, id_at: int, what: str
+) -> tuple[Any, Any, int]:
+    """Header, entity and the offset behind them. The header's correlation id means nothing."""
     try:
-        return read(body, offset)
+        if len(data) - offset > _SHORT:
+            return _both(codec, data, offset)
+        behind_id = id_at + _CORRELATION_ID.size
+        return _both_of_short(codec, data[offset:id_at] + _NO_ID + data[behind_id:])
     except FAULTS as error:
-        raise ProtocolError(f"{what} cannot be read: {error}", sent=True) from error
+        raise _unreadable(what, error) from error
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _both_of_short(codec: _Codec, data: bytes) -> tuple[Any, Any, int]:
+    # INVARIANT: header and entity are values, so that two readers may have the same one.
+    return _both(codec, data, 0)
+
+
+def _both(codec: _Codec, data: bytes, offset: int) -> tuple[Any, Any, int]:
+    header, offset = codec.read_header(data, offset)
+    return header, *codec.read(data, offset)
+
+
+def _unreadable(what: str, error: Exception) -> ProtocolError:
+    return ProtocolError(f"{what} cannot be read: {error}", sent=True)

@@ -75,8 +75,8 @@ class Link:
         Cancellation: a request that was sent breaks the connection; the next one opens another.
         """
         deadline = trio.current_time() + timeout
-
-        async def once(connection: Connection) -> Any:
+        connection, reused = await self._usable(api, deadline)
+        try:
             return await connection.ask(
                 api,
                 fields,
@@ -84,15 +84,13 @@ class Link:
                 max_version=max_version,
                 on_sent=on_sent,
             )
-
-        connection, reused = await self._usable(api, deadline)
-        try:
-            return await once(connection)
         except ConnectionLostError as error:
             if error.sent and (error.answer_begun or not reused):
                 raise
         connection, _ = await self._usable(api, deadline)
-        return await once(connection)
+        return await connection.ask(
+            api, fields, timeout=_until(deadline), max_version=max_version, on_sent=on_sent
+        )
 
     async def discard(self) -> None:
         """Close the connection; the next request opens another.

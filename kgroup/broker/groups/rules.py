@@ -46,7 +46,12 @@ class Row:
 
     def fits(self, turn: Turn) -> bool:
         """Whether the rule holds for this event."""
-        return turn.group.state in self.states and all(holds(turn) for holds in self.when)
+        if turn.group.state not in self.states:
+            return False
+        for holds in self.when:  # noqa: SIM110 # a generator costs more than most conditions
+            if not holds(turn):
+                return False
+        return True
 
 
 Table = tuple[Row, ...]

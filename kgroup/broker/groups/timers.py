@@ -10,9 +10,7 @@ from __future__ import annotations
 import enum
 import heapq
 from collections.abc import Mapping
-from typing import Final, final
-
-import attrs
+from typing import Final, NamedTuple, final
 
 
 @final
@@ -23,6 +21,9 @@ class TimerKind(enum.Enum):
     JOIN = "join"
     SYNC = "sync"
     RETENTION = "retention"
+
+    # Names are looked up by it; an enum's own hash is that of its name, in Python.
+    __hash__ = object.__hash__
 
 
 #: How long each timer runs, and when it is set and stopped.
@@ -49,11 +50,13 @@ MEANING: Final[Mapping[TimerKind, str]] = {
 
 
 @final
-@attrs.frozen
-class TimerName:
-    """A deadline's name: its kind, its group (but for retention) and, for sessions, its member."""
+class TimerName(NamedTuple):
+    """A deadline's name: its kind, its group (but for retention) and, for sessions, its member.
 
-    kind: TimerKind = attrs.field(hash=False)  # to hash an enum costs more than the rest
+    A tuple because names are looked up all the time, and tuples are hashed quickly.
+    """
+
+    kind: TimerKind
     group_id: str = ""
     member_id: str = ""
 
@@ -90,6 +93,9 @@ class Timers:
 
     def pop_due(self, now: float) -> TimerName | None:
         """Take out the earliest deadline that is not after now, or None."""
+        # No deadline is before the top entry: mostly there is nothing to settle.
+        if not self._heap or self._heap[0][0] > now:
+            return None
         self._settle()
         if not self._heap or self._heap[0][0] > now:
             return None
