@@ -1,15 +1,22 @@
-"""What a check is, and what it finds."""
+"""What a check is, and what it finds.
+
+Facts are many and most of them concern no check, so each check says which kinds it wants; see
+``kind_of``.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import ClassVar, final
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, final
 
 import attrs
 
-from kgroup.testing.simulation.facts import Fact
+from kgroup.testing.simulation.checks.views import Kind, Views
 from kgroup.testing.simulation.plan import Plan
+
+Reaction = Callable[[Any], None]
+"""Takes a fact of one kind in."""
 
 
 @final
@@ -32,19 +39,22 @@ class Violation:
 
 
 class Check(ABC):
-    """One invariant; sees every fact once, in order."""
+    """One invariant, judged from what was seen of one simulation."""
 
     number: ClassVar[int]
     says: ClassVar[str]
     """The invariant, as a sentence."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, views: Views, found: Callable[[Violation], None]) -> None:
         self.plan = plan
+        self.views = views
+        self._found = found
 
+    @property
     @abstractmethod
-    def see(self, fact: Fact) -> Iterator[Violation]:
-        """Take the next fact in; what is wrong with it."""
+    def reactions(self) -> Mapping[Kind, Reaction]:
+        """What to do with each kind of fact; all others are none of its business."""
 
-    def violation(self, at: float, what: str) -> Violation:
-        """Something that breaks this invariant."""
-        return Violation(number=self.number, at=at, what=what)
+    def accuse(self, at: float, what: str) -> None:
+        """Tell of something that breaks this invariant."""
+        self._found(Violation(number=self.number, at=at, what=what))

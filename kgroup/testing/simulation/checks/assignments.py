@@ -1,0 +1,119 @@
+"""Invariant 1: an assignment is disjoint and whole."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import ClassVar, final
+
+from kgroup.events import Assigned
+from kgroup.model import TopicPartition
+from kgroup.testing.simulation.checks.base import Check, Reaction
+from kgroup.testing.simulation.checks.views import Kind
+from kgroup.testing.simulation.facts import GroupChanged, Quiet, Settled, Told, TopicChanged
+
+_WATCHED: float = 60.0
+"""Seconds beside the watch interval in which a calm group takes new partitions in."""
+
+
+@final
+class Assignments(Check):
+    """Looks at every assignment that a coordinator has, and at what members are told of it.
+
+    The leader computes from what it saw after its Join was answered, so a partition that was
+    added later may be missing, until the leader's watcher has had its time.
+    """
+
+    number: ClassVar[int] = 1
+    says: ClassVar[str] = (
+        "Within a coordinator's incarnation and a generation no partition has two owners, every"
+        " partition of the subscribed topics has one, and members are told of just their own."
+    )
+
+    _added: dict[TopicPartition, float]
+    _calm_since = 0.0
+
+    @property
+    def reactions(self) -> Mapping[Kind, Reaction]:
+        """See ``Check``."""
+        self._added = {}
+        return {
+            TopicChanged: self._topic_changed,
+            GroupChanged: self._changed,
+            Assigned: self._told,
+            Quiet: self._quiet,
+            Settled: self._settled,
+        }
+
+    def _topic_changed(self, fact: TopicChanged) -> None:
+        for number in range(fact.partitions):
+            self._added.setdefault(TopicPartition(fact.topic, number), fact.at)
+        for partition in [one for one in self._added if one.topic == fact.topic]:
+            if partition.partition >= fact.partitions:
+                del self._added[partition]
+
+    def _changed(self, fact: GroupChanged) -> None:
+        if not fact.assigned:
+            return
+        owners: defaultdict[TopicPartition, list[str]] = defaultdict(list)
+        for member in fact.members:
+            for partition in member.assignment:
+                owners[partition].append(member.member_id)
+        for partition, names in sorted(owners.items()):
+            if len(names) > 1:
+                self.accuse(
+                    fact.at,
+                    f"{partition} has {len(names)} owners in generation {fact.generation_id}:"
+                    f" {', '.join(names)}",
+                )
+            if partition not in self._added:
+                self.accuse(
+                    fact.at,
+                    f"{partition}, which does not exist, was given to {names[0]} in generation"
+                    f" {fact.generation_id}",
+                )
+        group = self.views.groups[fact.group_id]
+        self._look_for_missing(fact, fact.at, group.completed.get(fact.generation_id, fact.at))
+
+    def _look_for_missing(self, group: GroupChanged, at: float, known_at: float) -> None:
+        """Accuse for every partition that was there before ``known_at`` and has no owner."""
+        owned = {partition for member in group.members for partition in member.assignment}
+        for partition, added in self._added.items():
+            if partition.topic in group.topics and added < known_at and partition not in owned:
+                self.accuse(
+                    at,
+                    f"{partition}, there since {added:.3f} s, has no owner in generation"
+                    f" {group.generation_id}",
+                )
+
+    def _told(self, fact: Told) -> None:
+        event = fact.event
+        assert isinstance(event, Assigned)
+        group = self.views.groups[event.group_id]
+        given = group.assignments.get((event.generation_id, event.member_id))
+        told = frozenset(event.assignment)
+        if given is None:
+            self.accuse(
+                fact.at,
+                f"{fact.process} was told of an assignment in generation {event.generation_id},"
+                " in which no coordinator had one for it",
+            )
+        elif given != told:
+            wrong = ", ".join(map(str, sorted(given ^ told)))
+            self.accuse(
+                fact.at,
+                f"{fact.process} was told of another assignment in generation"
+                f" {event.generation_id} than the coordinator has for it: they differ in {wrong}",
+            )
+
+    def _quiet(self, fact: Quiet) -> None:
+        self._calm_since = fact.at
+
+    def _settled(self, fact: Settled) -> None:
+        now = self.views.groups[fact.group_id].now
+        if now is None or not now.assigned:
+            return
+        interval = float(self.plan.config.get("partition_watch_interval", 5.0))
+        known_at = fact.at - interval - _WATCHED
+        if self._calm_since < known_at:
+            self._look_for_missing(now, fact.at, known_at)

@@ -1,0 +1,241 @@
+"""The programs, as they told: which generations they had, what they were handed, what they did."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, final
+
+import attrs
+
+from kgroup.events import (
+    Assigned,
+    CommitRefused,
+    Committed,
+    GenerationDraining,
+    GenerationEnded,
+    Joined,
+    OffsetReset,
+)
+from kgroup.model import TopicPartition
+from kgroup.testing.simulation.checks.groups import Groups
+from kgroup.testing.simulation.facts import (
+    HandedOut,
+    ProcessCrashed,
+    Processed,
+    ProcessEnded,
+    ProcessFrozen,
+    ProcessStarted,
+    ProcessThawed,
+    Told,
+    TopicChanged,
+)
+
+Life = tuple[str, int]
+"""A program and the number of its start."""
+
+
+@final
+@attrs.define(eq=False)
+class Holding:
+    """One generation, as one life of a program has it.
+
+    Attributes:
+        joined_at: when the program heard that it is in the generation.
+        committed_then: what was applied at that time.
+        assignment: what the program was told that it owns; None before.
+        positions: where it was told that each partition starts.
+        starts: where each partition starts by anything that it was told.
+        handed: for each partition the end of what was handed out.
+        processed: for each partition the end of what the program has processed.
+        draining: whether it was told that the end has begun.
+        ended: the event of its end, if it was told so.
+        over: whether it has ended, or its program has.
+        refused: whether any commit of it had no success, or an unknown one.
+    """
+
+    life: Life
+    group_id: str
+    member_id: str
+    generation_id: int
+    epoch: int
+    joined_at: float
+    committed_then: Mapping[TopicPartition, int]
+    assignment: frozenset[TopicPartition] | None = None
+    positions: Mapping[TopicPartition, int] = attrs.field(factory=dict)
+    starts: dict[TopicPartition, int] = attrs.field(factory=dict)
+    handed: dict[TopicPartition, int] = attrs.field(factory=dict)
+    processed: dict[TopicPartition, int] = attrs.field(factory=dict)
+    draining: bool = False
+    ended: GenerationEnded | None = None
+    over: bool = False
+    refused: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.life[0]} in generation {self.generation_id}"
+
+    def position(self, partition: TopicPartition) -> int | None:
+        """Up to where a commit may go, or None if it was never told where to start."""
+        known = [
+            offsets[partition] for offsets in (self.starts, self.handed) if partition in offsets
+        ]
+        return max(known, default=None)
+
+
+@final
+@attrs.define(eq=False)
+class LifeView:
+    """One life of a program.
+
+    Attributes:
+        over: whether it has ended or crashed.
+        frozen: whether it stands still.
+        thawed_at: when it went on last, 0 if it never stood still.
+        holdings: its last generation in each of its groups.
+        groups: of which group each partition is to it.
+    """
+
+    group_instance_id: str | None = None
+    over: bool = False
+    frozen: bool = False
+    thawed_at: float = 0.0
+    holdings: dict[str, Holding] = attrs.field(factory=dict)
+    groups: dict[TopicPartition, Holding] = attrs.field(factory=dict)
+
+
+@final
+class Programs:
+    """All lives of all programs."""
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+        self._lives: defaultdict[Life, LifeView] = defaultdict(LifeView)
+        self._by_member: dict[tuple[str, str, int], Holding] = {}
+        self.acknowledged: Final[defaultdict[str, dict[TopicPartition, int]]] = defaultdict(dict)
+        """By group, for each partition the highest commit that a program was told of."""
+
+    def life(self, process: str, life: int) -> LifeView:
+        """One life."""
+        return self._lives[process, life]
+
+    def lives(self) -> Iterator[tuple[Life, LifeView]]:
+        """All of them."""
+        yield from self._lives.items()
+
+    def holding(self, fact: Told | HandedOut, group_id: str, epoch: int) -> Holding | None:
+        """The generation that a fact is about, if it is the life's last one in the group."""
+        held = self._lives[fact.process, fact.life].holdings.get(group_id)
+        return held if held is not None and held.epoch == epoch else None
+
+    def of_member(self, group_id: str, member_id: str, generation_id: int) -> Holding | None:
+        """The generation that a member has or had."""
+        return self._by_member.get((group_id, member_id, generation_id))
+
+    @property
+    def reactions(self) -> Mapping[type[object] | str, Callable[[Any], None]]:
+        """What is done with each kind of fact."""
+        return {
+            ProcessStarted: self._started,
+            ProcessEnded: self._over,
+            ProcessCrashed: self._over,
+            ProcessFrozen: self._frozen,
+            ProcessThawed: self._thawed,
+            Joined: self._joined,
+            Assigned: self._assigned,
+            OffsetReset: self._reset,
+            GenerationDraining: self._draining,
+            GenerationEnded: self._ended,
+            Committed: self._committed,
+            CommitRefused: self._refused,
+            HandedOut: self._handed_out,
+            Processed: self._processed,
+            TopicChanged: self._topic_changed,
+        }
+
+    def _started(self, fact: ProcessStarted) -> None:
+        self._lives[fact.process, fact.life].group_instance_id = fact.group_instance_id
+
+    def _over(self, fact: ProcessEnded | ProcessCrashed) -> None:
+        life = self._lives[fact.process, fact.life]
+        life.over = True
+        for held in life.holdings.values():
+            held.over = True
+
+    def _frozen(self, fact: ProcessFrozen) -> None:
+        self._lives[fact.process, fact.life].frozen = True
+
+    def _thawed(self, fact: ProcessThawed) -> None:
+        life = self._lives[fact.process, fact.life]
+        life.frozen, life.thawed_at = False, fact.at
+
+    def _joined(self, fact: Told) -> None:
+        event = fact.event
+        held = Holding(
+            (fact.process, fact.life),
+            event.group_id,
+            event.member_id,
+            event.generation_id,
+            event.epoch,
+            fact.at,
+            dict(self._groups[event.group_id].applied),
+        )
+        self._lives[fact.process, fact.life].holdings[event.group_id] = held
+        self._by_member[event.group_id, event.member_id, event.generation_id] = held
+
+    def _assigned(self, fact: Told) -> None:
+        event = fact.event
+        assert isinstance(event, Assigned)
+        held = self.holding(fact, event.group_id, event.epoch)
+        if held is None:
+            return
+        held.assignment = frozenset(event.assignment)
+        held.positions = event.positions
+        held.starts.update(event.positions)
+        for partition in held.assignment:
+            self._lives[held.life].groups[partition] = held
+
+    def _reset(self, fact: Told) -> None:
+        event = fact.event
+        assert isinstance(event, OffsetReset)
+        held = self.holding(fact, event.group_id, event.epoch)
+        if held is not None:
+            held.starts[event.partition] = event.offset
+
+    def _draining(self, fact: Told) -> None:
+        if held := self.holding(fact, fact.event.group_id, fact.event.epoch):
+            held.draining = True
+
+    def _ended(self, fact: Told) -> None:
+        event = fact.event
+        assert isinstance(event, GenerationEnded)
+        if held := self.holding(fact, event.group_id, event.epoch):
+            held.ended = held.ended or event
+            held.over = True
+
+    def _committed(self, fact: Told) -> None:
+        event = fact.event
+        assert isinstance(event, Committed)
+        known = self.acknowledged[event.group_id]
+        for partition, offset in event.offsets.items():
+            if offset > known.get(partition, -1):
+                known[partition] = offset
+
+    def _refused(self, fact: Told) -> None:
+        if held := self.holding(fact, fact.event.group_id, fact.event.epoch):
+            held.refused = True
+
+    def _handed_out(self, fact: HandedOut) -> None:
+        if held := self.holding(fact, fact.group_id, fact.epoch):
+            held.handed[fact.partition] = max(fact.next_offset, held.handed.get(fact.partition, 0))
+
+    def _processed(self, fact: Processed) -> None:
+        held = self._lives[fact.process, fact.life].groups.get(fact.partition)
+        if held is not None:
+            held.processed[fact.partition] = fact.offset + 1
+
+    def _topic_changed(self, fact: TopicChanged) -> None:
+        if fact.partitions:
+            return
+        for known in self.acknowledged.values():
+            for partition in [one for one in known if one.topic == fact.topic]:
+                del known[partition]

@@ -1,0 +1,77 @@
+"""Invariant 8: from where a record may come again."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import ClassVar, Final, final
+
+from kgroup.events import GenerationEnded
+from kgroup.model import Cause, TopicPartition
+from kgroup.testing.simulation.checks.base import Check, Reaction, Violation
+from kgroup.testing.simulation.checks.views import Kind, Views
+from kgroup.testing.simulation.facts import HandedOut, Told
+from kgroup.testing.simulation.plan import Plan
+
+_CLEAN: Final = frozenset(
+    {
+        Cause.REBALANCE,
+        Cause.TASK_RETURNED,
+        Cause.PARTITIONS_CHANGED,
+        Cause.SUBSCRIPTION_CHANGED,
+        Cause.CLOSED,
+    }
+)
+"""Ends before which a program has the time to finish and commit what it holds."""
+
+
+@final
+class Repetitions(Check):
+    """Looks at what is handed out, against what was acknowledged or cleanly given up before.
+
+    What a program holds already it may process at any later time: no library can take it away.
+    """
+
+    number: ClassVar[int] = 8
+    says: ClassVar[str] = (
+        "A record is handed out again only from the last acknowledged commit on, and never after"
+        " a clean hand-over of its partition."
+    )
+
+    def __init__(self, plan: Plan, views: Views, found: Callable[[Violation], None]) -> None:
+        super().__init__(plan, views, found)
+        self._given_up: Final[defaultdict[str, dict[TopicPartition, int]]] = defaultdict(dict)
+
+    @property
+    def reactions(self) -> Mapping[Kind, Reaction]:
+        """See ``Check``."""
+        return {HandedOut: self._handed_out, GenerationEnded: self._ended}
+
+    def _ended(self, fact: Told) -> None:
+        event = fact.event
+        assert isinstance(event, GenerationEnded)
+        held = self.views.programs.holding(fact, event.group_id, event.epoch)
+        if held is None or held.refused or event.cut_short or event.end.cause not in _CLEAN:
+            return
+        given_up = self._given_up[event.group_id]
+        for partition, offset in held.processed.items():
+            given_up[partition] = max(offset, given_up.get(partition, 0))
+
+    def _handed_out(self, fact: HandedOut) -> None:
+        if fact.member_id in self.views.groups[fact.group_id].replaced:
+            return  # whoever has its instance id reads on beside it, until it hears of it
+        partition = fact.partition
+        acknowledged = self.views.programs.acknowledged[fact.group_id].get(partition, 0)
+        who = f"{fact.process} got the record {fact.first} of {partition} in generation"
+        if fact.first < acknowledged:
+            self.accuse(
+                fact.at,
+                f"{who} {fact.generation_id}, although a commit at {acknowledged} had been"
+                " acknowledged",
+            )
+        elif fact.first < (offset := self._given_up[fact.group_id].get(partition, 0)):
+            self.accuse(
+                fact.at,
+                f"{who} {fact.generation_id}, although an owner had processed it and handed over"
+                f" cleanly at {offset}",
+            )
