@@ -11,26 +11,45 @@ from tests.conformance.driver import SCENARIOS, Scenario
 from tests.conformance.golden import BROKERS, KAFKA_ONLY, compare, golden_path, read_golden
 from tests.conformance.player import play_all, tcp, warm_up
 from tests.conformance.suites import SUITES
+from tests.conformance.wire import Opener
 
-JOBS: Final = 32
-"""Scenarios mostly wait."""
+SUITE: Final = "open"
+"""The other suites are played on Kafka by ``python -m tests.conformance``."""
+assert SUITE in SUITES
+JOBS: Final = (16, 1, 1)
+"""How many scenarios are played at a time: at first many, for they mostly wait. Those that came
+out differently are played again, alone: on a busy machine an answer may come too late to be seen
+where it belongs, but a difference that is Kafka's stays."""
+
+
+async def differing(scenarios: list[Scenario], open_stream: Opener, jobs: int) -> dict[str, str]:
+    """Play scenarios; the differences from what was recorded, by the scenarios' names."""
+    golden = read_golden(golden_path(SUITE))
+    found: dict[str, str] = {}
+
+    def tell(scenario: Scenario, lines: list[str]) -> None:
+        difference = compare(golden[scenario.name]["transcript"], lines)
+        if difference:
+            found[scenario.name] = "\n".join(difference)
+
+    await play_all(scenarios, open_stream, tell, jobs=jobs)
+    return found
 
 
 @pytest.mark.parametrize("configuration", BROKERS)
 async def test_kafka_answers_as_recorded(configuration: str, own_kafka: Callable[..., Any]) -> None:
     """Every scenario's transcript is the recorded one, line by line."""
     kafka = own_kafka(settings={**BROKERS[configuration], **KAFKA_ONLY})
-    golden = {suite: read_golden(golden_path(suite)) for suite in SUITES}
-    troubles: list[str] = []
-
-    def tell(scenario: Scenario, lines: list[str]) -> None:
-        expected = golden[scenario.suite][scenario.name]["transcript"]
-        difference = compare(expected, lines)
-        if difference:
-            troubles.extend([scenario.name, *difference])
-
-    chosen = [one for one in SCENARIOS.values() if one.broker == configuration]
     open_stream = tcp(kafka.bootstrap_servers)
     await warm_up(open_stream)
-    await play_all(chosen, open_stream, tell, jobs=JOBS)
-    assert not troubles, "\n" + "\n".join(troubles)
+    left = [
+        scenario
+        for scenario in SCENARIOS.values()
+        if scenario.suite == SUITE and scenario.broker == configuration
+    ]
+    assert left
+    found: dict[str, str] = {}
+    for jobs in JOBS:
+        found = await differing(left, open_stream, jobs)
+        left = [SCENARIOS[name] for name in found]
+    assert not found, "\n" + "\n".join(f"{name}\n{lines}" for name, lines in found.items())
