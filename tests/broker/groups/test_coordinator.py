@@ -17,7 +17,7 @@ from kgroup.broker.groups.group import Group
 from kgroup.broker.groups.requests import DeleteGroups
 from kgroup.broker.groups.settings import CoordinatorSettings
 from kgroup.broker.groups.states import COMPLETING, EMPTY, PREPARING, STABLE
-from kgroup.broker.groups.timers import TimerKind
+from kgroup.broker.groups.timers import TimerKind, TimerName
 from tests.broker.groups.bench import TOPICS, Bench, Client, subscription
 
 SETTINGS = CoordinatorSettings(
@@ -246,8 +246,22 @@ class Anything(RuleBasedStateMachine):
             assert joins == 0
         if group.state in {EMPTY, PREPARING, STABLE}:
             assert syncs == 0
-        assert self.bench.coordinator.next_timer is not None
-        assert self.bench.coordinator.next_timer >= self.bench.now
+
+    @invariant()
+    def every_wait_has_an_end(self) -> None:
+        """A timer runs for joins while one is prepared, and for syncs until all are there."""
+        coordinator, group = self.bench.coordinator, self.group
+        timers = coordinator._registry.timers
+        waits = {kind: timers.get(TimerName(kind, "g")) for kind in TimerKind}
+        prepares = group is not None and group.state is PREPARING
+        assert (waits[TimerKind.JOIN] is not None) == prepares
+        unsynced = group is not None and bool(group.unsynced)
+        assert (waits[TimerKind.SYNC] is not None) == unsynced
+        assert not unsynced or self.bench.state() in {COMPLETING, STABLE}
+        if coordinator.next_timer is not None:
+            assert coordinator.next_timer >= self.bench.now
+        parked = any(ticket not in self.bench.answers for ticket in self.waiting)
+        assert not parked or prepares or unsynced
 
     @invariant()
     def sessions_run_for_whom_they_should(self) -> None:
