@@ -1,8 +1,9 @@
 """The cluster as a member sees it: which brokers there are, which topics, and where they begin.
 
 Questions that any broker can answer go to one that is known, and to the next if it does not
-answer; questions about a partition go to its leader. Nothing here retries beyond that: what to
-do about an error is the recovery table's to say. Topic auto-creation is off in every request.
+answer; one that did not answer last time is asked last. Questions about a partition go to its
+leader. Nothing here retries beyond that: what to do about an error is the recovery table's to
+say. Topic auto-creation is off in every request.
 
 Left to others: the coordinator's requests (``kgroup.coordinator``) and every decision.
 """
@@ -71,7 +72,8 @@ class Cluster:
         self._brokers: dict[int, Broker] = {}
         self._links: dict[tuple[str, int], Link] = {}
         self._bootstrap = [_address(server) for server in config.bootstrap_servers]
-        self._leaders: dict[TopicPartition, int] = {}
+        self._silent: set[tuple[str, int]] = set()
+        """Addresses that did not answer when they were last asked."""
 
     def link(self, host: str, port: int) -> Link:
         """A connection of its own to an address; the caller closes it."""
@@ -153,11 +155,15 @@ class Cluster:
         failure: KgroupError | None = None
         for host, port in addresses:
             try:
-                return await self._link(host, port).ask(
+                answer = await self._link(host, port).ask(
                     api, fields, timeout=self._config.request_timeout
                 )
             except (TransportError, UnsupportedVersionError) as error:
                 failure = error
+                self._silent.add((host, port))
+            else:
+                self._silent.discard((host, port))
+                return answer
         assert failure is not None  # there is at least one bootstrap address
         raise failure
 
@@ -265,10 +271,15 @@ class Cluster:
             self._brokers = brokers
 
     def _addresses(self) -> list[tuple[str, int]]:
-        """Known brokers in an order of chance, those with an open connection first."""
+        """Known brokers in an order of chance, those with an open connection first.
+
+        The bootstrap servers follow, and at the end whoever did not answer last time: a broker
+        that cannot be reached costs a whole ``request_timeout`` each time that it is asked.
+        """
         known = [(broker.host, broker.port) for broker in self._brokers.values()]
         order = sorted(known, key=lambda address: (address not in self._links, self._chance()))
-        return [*order, *(address for address in self._bootstrap if address not in known)]
+        rest = [address for address in self._bootstrap if address not in known]
+        return sorted([*order, *rest], key=lambda address: address in self._silent)
 
     def _chance(self) -> float:
         return self._random.random()

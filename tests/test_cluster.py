@@ -22,7 +22,7 @@ from kgroup.errors import (
 from kgroup.model import Broker, TopicInfo, TopicPartition
 from kgroup.wire.border import RequestFrame
 from kgroup.wire.versions import SPOKEN
-from tests.nodes import Nodes, metadata
+from tests.nodes import SILENCE, Nodes, metadata
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 ALONE = {1: "a:1"}
@@ -95,7 +95,10 @@ async def test_racks_are_those_of_the_replicas(
 async def test_the_next_broker_is_asked_where_one_is_away(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """Bootstrap servers are tried in their order, each once; the last failure is the caller's."""
+    """Bootstrap servers are tried in their order, each once; the last failure is the caller's.
+
+    The second time those come first that answered the first time.
+    """
     nodes = Nodes(nursery)
     nodes.add("b:1", metadata=lambda _: None)
     last = nodes.add("c:1", metadata=metadata(ALONE))
@@ -104,7 +107,7 @@ async def test_the_next_broker_is_asked_where_one_is_away(
     assert nodes.whom("metadata") == ["b:1", "c:1"]
     last.up = False
     await cluster.aclose()
-    with pytest.raises(ConnectionLostError, match="c:1"):
+    with pytest.raises(ConnectionLostError, match="b:1"):
         await cluster.metadata(None)
 
 
@@ -129,6 +132,27 @@ async def test_brokers_that_were_learnt_come_before_the_bootstrap(
     await cluster.metadata(None)
     assert boot.up
     assert nodes.whom("metadata")[3] == "a:1"
+
+
+async def test_who_did_not_answer_is_asked_last(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """A broker that is silent costs its time-out once, not each time, until it answers again."""
+    nodes = Nodes(nursery)
+    tells = metadata({1: "a:1", 2: "b:1"})
+    first = nodes.add("a:1", metadata=SILENCE)
+    second = nodes.add("b:1", metadata=tells)
+    cluster = nodes.cluster(bootstrap_servers="a:1,b:1", request_timeout=10)
+    began = trio.current_time()
+    for _ in range(5):
+        await cluster.metadata(None)
+    assert trio.current_time() - began == 10
+    assert nodes.whom("metadata") == ["a:1", *["b:1"] * 5]
+    first.answers["metadata"], second.up = tells, False
+    await cluster.aclose()
+    await cluster.metadata(None)
+    assert nodes.whom("metadata")[-1] == "a:1"
+    await cluster.aclose()
 
 
 async def test_brokers_are_not_forgotten_for_an_empty_answer(
