@@ -144,7 +144,7 @@ class Door(ABC):
     async def groups(self) -> tuple[DescribedGroup, ...]:
         """Every group with its state and members, by group id.
 
-        A group whose coordinator is away or loading is not among them.
+        A group without a coordinator is not among them, and of a broker that is loading none is.
         """
         await trio.lowlevel.checkpoint()
         described: list[DescribedGroup] = []

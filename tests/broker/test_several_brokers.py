@@ -546,3 +546,43 @@ async def test_replicas_can_be_chosen(
         )
         assert int(grown.results[0].error_code) == error
     assert [leader for _, leader, _ in await leaders(client, "n1")][:3] == [3, 2, 1]
+
+
+async def test_a_broker_that_stops_answers_what_it_is_serving(
+    cluster: EmbeddedCluster, autojump_clock: trio.testing.MockClock
+) -> None:
+    """A slow request is answered first; one that can reach nobody is waited for up to 5 s."""
+    client, silent = await to(cluster, 1), await to(cluster, 2)
+    began = trio.current_time()
+    cluster.nodes[1].slow(2)
+    await client.send("metadata", 1, topics=[])
+    await trio.testing.wait_all_tasks_blocked()
+    await cluster.nodes[1].stop()
+    assert trio.current_time() - began == 2
+    assert [node.node_id for node in (await client.answer("metadata", 1)).brokers] == [2, 3]
+    assert await client.is_closed()
+    cluster.nodes[2].set_reachable(reachable=False)
+    await silent.send("metadata", 1, topics=[])
+    await trio.testing.wait_all_tasks_blocked()
+    await cluster.nodes[2].stop()
+    assert trio.current_time() - began == 7
+    assert await silent.is_closed()
+    for _ in range(2):
+        await cluster.nodes[2].stop()
+        cluster.nodes[2].kill()
+        assert not cluster.nodes[2].is_up
+        await cluster.nodes[3].start()
+
+
+async def test_faults_are_of_one_broker(
+    cluster: EmbeddedCluster, autojump_clock: trio.testing.MockClock
+) -> None:
+    """What is injected, cut or slowed at one broker is nothing to the others."""
+    at = cluster.coordinator_of("g")
+    assert at is not None
+    here, there = await to(cluster, at), await to(cluster, at % 3 + 1)
+    cluster.nodes[at].inject("heartbeat", 27)
+    assert [await beat(there), await beat(here), await beat(here)] == [NOT_COORDINATOR, 27, 25]
+    assert cluster.nodes[at].cut_connections() == 1
+    assert await here.is_closed()
+    assert await beat(there) == NOT_COORDINATOR
