@@ -51,3 +51,11 @@ def test_identity_is_checked_in_the_order_of_validate_member() -> None:
     for name in ("SyncGroup", "Heartbeat", "OffsetCommit", "TxnOffsetCommit"):
         errors = [row.error.value for row in tables.TABLES[name]]
         assert "25 82 25 22" in " ".join(map(str, errors))
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_rows_say_where_they_were_read(row: Row) -> None:
+    """Each names a method of one of Kafka's three classes, so that it can be held against it."""
+    owner, _, method = row.source.partition(".")
+    assert owner in {"GroupMetadataManager", "ClassicGroup", "OffsetMetadataManager"}
+    assert method.isidentifier()
