@@ -154,8 +154,9 @@ class Connection:
     async def _answer(self, frame: bytes) -> bytes | None:
         api_key, version, correlation_id = _PREFIX.unpack_from(frame, _LENGTH.size)
         if api_key == API_KEYS["api_versions"] and not APIS["api_versions"].offers(version):
-            offered = [(name, api.lowest, api.highest) for name, api in APIS.items()]
-            return self._encode("api_versions", 0, versions.fallback(offered), correlation_id)
+            offered = APIS["api_versions"]
+            answer = versions.fallback(offered.lowest, offered.highest)
+            return self._encode("api_versions", 0, answer, correlation_id)
         try:
             request = border.decode_request(frame, _LENGTH.size)
         except border.UnknownRequestError as error:

@@ -25,6 +25,7 @@ async def leader_restarts_in_a_stable_group(g: Group) -> None:
     """From v9 on it is told to skip the assignment; before, it is led to think it is no leader."""
     s1, s2 = g.member("s1", instance="i1"), g.member("s2", instance="i2")
     await g.form(s1, s2)
+    again = s1
     for version in range(5, 10):
         again = g.member(f"v{version}", instance="i1")
         await again.join(version)

@@ -29,9 +29,13 @@ def api_versions(call: Call, offered: Iterable[tuple[str, int, int]]) -> Answer:
     return {"error_code": ErrorCode.none, "api_keys": _keys(offered)}
 
 
-def fallback(offered: Iterable[tuple[str, int, int]]) -> Answer:
-    """The answer, in version 0, to an ApiVersions of a version that is not offered."""
-    return {"error_code": ErrorCode.unsupported_version, "api_keys": _keys(offered)}
+def fallback(lowest: int, highest: int) -> Answer:
+    """The answer, in version 0, to an ApiVersions of a version that is not offered.
+
+    It tells only which versions of ApiVersions are, for the client to ask again.
+    """
+    keys = _keys([("api_versions", lowest, highest)])
+    return {"error_code": ErrorCode.unsupported_version, "api_keys": keys}
 
 
 def _keys(offered: Iterable[tuple[str, int, int]]) -> list[dict[str, Any]]:
