@@ -96,12 +96,12 @@ class Positions:
                 " 'error'; commit a position first, or choose 'earliest' or 'latest'"
             )
         rule = self._reset
-        late: frozenset[TopicPartition] = frozenset()
+        late: Collection[TopicPartition] = ()
         if rule is OffsetReset.LATEST:
             late = await self._added_later(partitions)
         found: dict[TopicPartition, Start] = {}
         reason = f"no offset is committed, so by auto_offset_reset at the {rule.value}"
-        for name, offset in (await self._list(set(partitions) - late, rule)).items():
+        for name, offset in (await self._list(set(partitions).difference(late), rule)).items():
             found[name] = Start(offset, rule, reason)
         reason = "no offset is committed and the partition was added later, so at the earliest"
         for name, offset in (await self._list(late, OffsetReset.EARLIEST)).items():
@@ -150,7 +150,8 @@ class Positions:
         found: dict[TopicPartition, int] = {}
 
         async def ask() -> None:
-            wanted = set(partitions) - found.keys()
+            # Sorted, so that the same partitions make the same requests in every run.
+            wanted = sorted(set(partitions) - found.keys())
             answers = await self._cluster.list_offsets(wanted, _TIMESTAMPS[rule])
             failed: BrokerError | None = None
             for name, answer in answers.items():

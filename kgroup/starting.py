@@ -66,7 +66,7 @@ class Starts:
         """
         committed = await self._positions.committed(partitions)
         known = {name: at.offset for name, at in committed.items() if at is not None}
-        missing = set(partitions) - known.keys()
+        missing = [name for name in partitions if name not in known]
         if missing and self._rule is not Rule.ERROR:
             with trio.move_on_after(EAGER):
                 self._found = await self._positions.without_commit(missing)
@@ -102,7 +102,7 @@ class Starts:
                 error.partition: await self._positions.out_of_range(error)
             }
         else:
-            known = dict.fromkeys(self._unlocated.intersection(partitions), _NEVER_MOVED)
+            known = dict.fromkeys(sorted(self._unlocated.intersection(partitions)), _NEVER_MOVED)
             wanted = {name for name in known if floors.moves([name])[name] == _NEVER_MOVED}
             if not wanted:
                 await trio.lowlevel.checkpoint()
