@@ -38,7 +38,10 @@ _ID_IN_REQUEST: Final = 4
 _NO_ID: Final = bytes(_CORRELATION_ID.size)
 _SHORT: Final = 256
 """Messages of up to so many bytes are remembered; heartbeats and their answers repeat all day."""
-_REMEMBERED: Final = 1024
+_SHORT_ONES: Final = 1024
+_LONG: Final = 1 << 20
+"""A few longer answers are, too: metadata is asked for again and again and seldom changes."""
+_LONG_ONES: Final = 4
 _LONGEST: Final = 2**31 - 1
 
 
@@ -136,7 +139,7 @@ def decode_response(
     """
     codec = _response_codec(API_KEYS[api], version)
     what = f"the answer of {broker} to {spelled(api)} v{version}"
-    _, entity, end = _message(codec, body, 0, 0, what)
+    _, entity, end = _message(codec, body, 0, 0, what, longest=_LONG)
     if end != len(body):
         # A version's fields are fixed (new ones are tagged): more bytes mean that this is
         # something else, and the fields read so far mean nothing.
@@ -259,27 +262,27 @@ def _written(*entities: tuple[Writer, Any]) -> bytes:
 
 
 def _message(
-    codec: _Codec, data: bytes, offset: int, id_at: int, what: str
+    codec: _Codec, data: bytes, offset: int, id_at: int, what: str, *, longest: int = _SHORT
 ) -> tuple[Any, Any, int]:
     """Header, entity and the offset behind them. The header's correlation id means nothing."""
     try:
-        if len(data) - offset > _SHORT:
+        size = len(data) - offset
+        if size > longest:
             return _both(codec, data, offset)
-        behind_id = id_at + _CORRELATION_ID.size
-        return _both_of_short(codec, data[offset:id_at] + _NO_ID + data[behind_id:])
+        key = data[offset:id_at] + _NO_ID + data[id_at + _CORRELATION_ID.size :]
+        return (_both_of_short if size <= _SHORT else _both_of_long)(codec, key)
     except FAULTS as error:
         raise _unreadable(what, error) from error
 
 
-@lru_cache(maxsize=_REMEMBERED)
-def _both_of_short(codec: _Codec, data: bytes) -> tuple[Any, Any, int]:
-    # INVARIANT: header and entity are values, so that two readers may have the same one.
-    return _both(codec, data, 0)
-
-
-def _both(codec: _Codec, data: bytes, offset: int) -> tuple[Any, Any, int]:
+def _both(codec: _Codec, data: bytes, offset: int = 0) -> tuple[Any, Any, int]:
     header, offset = codec.read_header(data, offset)
     return header, *codec.read(data, offset)
+
+
+# INVARIANT: header and entity are values, so that two readers may have the same ones.
+_both_of_short: Final = lru_cache(maxsize=_SHORT_ONES)(_both)
+_both_of_long: Final = lru_cache(maxsize=_LONG_ONES)(_both)
 
 
 def _unreadable(what: str, error: Exception) -> ProtocolError:

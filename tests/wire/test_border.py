@@ -66,6 +66,44 @@ def test_a_request_comes_back_with_its_header() -> None:
     assert decode_request(anonymous).client_id is None
 
 
+@pytest.mark.parametrize("members", [0, 20, 2000])
+def test_messages_that_differ_in_their_number_only_keep_it(members: int) -> None:
+    """What was read before is remembered, short or long; the correlation id is each message's."""
+    listed = [{"member_id": f"m{number}", "metadata": b"x"} for number in range(members)]
+    fields = {
+        "error_code": 0,
+        "generation_id": 1,
+        "protocol_name": "range",
+        "leader": "m0",
+        "member_id": "m0",
+        "members": listed,
+    }
+    answers = [
+        decode_response("join_group", 5, encode_response("join_group", 5, NO_TIME | fields, number))
+        for number in (1, 2)
+    ]
+    assert [number for number, _ in answers] == [1, 2]
+    assert answers[0][1] == answers[1][1]
+    assert [member.member_id for member in answers[1][1].members] == [
+        member["member_id"] for member in listed
+    ]
+    names = [f"g{number}" for number in range(members)]
+    groups = {"groups": names, "include_authorized_operations": False}
+    requests = [
+        decode_request(
+            b"before"
+            + encode_request(
+                "describe_groups", 5, groups, correlation_id=number, client_id=client_id
+            ),
+            6,
+        )
+        for number, client_id in ((1, "a"), (2, "a"), (3, None))
+    ]
+    assert [request.correlation_id for request in requests] == [1, 2, 3]
+    assert [request.client_id for request in requests] == ["a", "a", None]
+    assert all(request.entity.groups == tuple(names) for request in requests)
+
+
 @pytest.mark.parametrize("version", range(2, 10))
 def test_a_field_that_a_version_lacks_is_dropped_if_it_says_nothing(version: int) -> None:
     """None, a field's default elsewhere and zero are left out of versions without the field."""
