@@ -1,0 +1,427 @@
+"""Hand-made lists of facts: what one group went through, told as a story.
+
+Each method adds the facts of one step, as a simulation would see them; its arguments are what a
+test wants to be different.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, final
+
+from kgroup.broker.groups.answers import (
+    HeartbeatAnswered,
+    Left,
+    LeftMember,
+    OffsetsCommitted,
+    PartitionResult,
+    Synced,
+)
+from kgroup.broker.groups.answers import Joined as JoinAnswer
+from kgroup.broker.groups.codes import ErrorCode
+from kgroup.broker.groups.requests import (
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    LeavingMember,
+    OffsetCommit,
+    OffsetToCommit,
+    SyncGroup,
+)
+from kgroup.events import (
+    Assigned,
+    Committed,
+    GenerationDraining,
+    GenerationEnded,
+    GenerationStarted,
+    Joined,
+    Joining,
+)
+from kgroup.model import Assignment, Cause, End, TopicPartition
+from kgroup.testing.simulation.checks import Check, check
+from kgroup.testing.simulation.facts import (
+    Answered,
+    Appended,
+    CoordinatorMoved,
+    Fact,
+    GroupChanged,
+    HandedOut,
+    Judged,
+    MemberSeen,
+    Over,
+    Processed,
+    ProcessEnded,
+    ProcessStarted,
+    Quiet,
+    Settled,
+    Told,
+    TopicChanged,
+)
+from kgroup.testing.simulation.network import Latency
+from kgroup.testing.simulation.plan import Plan
+
+GROUP: Final = "group"
+SESSION: Final = 10.0
+REBALANCE: Final = 20.0
+P0: Final = TopicPartition("orders", 0)
+P1: Final = TopicPartition("orders", 1)
+
+PLAN: Final = Plan(
+    seed=0,
+    duration=100.0,
+    brokers=2,
+    topics={"orders": 2},
+    members=(),
+    config={"session_timeout": SESSION, "rebalance_timeout": REBALANCE},
+    broker_settings={"group.initial.rebalance.delay.ms": 0},
+    latency=Latency(),
+    records_every=1.0,
+    records_at_once=1,
+    work=(0.0, 0.0),
+    faults=(),
+)
+
+Owners = Mapping[str, Sequence[TopicPartition]]
+
+
+def id_of(process: str) -> str:
+    """The member id of a process, unless a story says otherwise."""
+    return f"{process}-id"
+
+
+@final
+class Story:
+    """The facts so far. Every step takes a millisecond of virtual time."""
+
+    def __init__(self, plan: Plan = PLAN) -> None:
+        self.plan = plan
+        self.facts: list[Fact] = []
+        self.at = 1.0
+        self.node_id = 1
+        self.incarnation = 0
+        self.generation_id = 0
+        self.owners: Owners = {}
+        self.ids: dict[str, str] = {}
+        self.instances: dict[str, str] = {}
+        self.committed: dict[TopicPartition, int] = {}
+        self.epochs: Counter[str] = Counter()
+        self.tickets = 0
+
+    def broken(self, kind: type[Check]) -> list[str]:
+        """What one invariant has to say against it."""
+        found = list(check(self.plan, self.facts, [kind]))
+        assert {one.number for one in found} <= {kind.number}
+        return [one.what for one in found]
+
+    def note(self, kind: Callable[..., Fact], **fields: Any) -> None:
+        """Add a fact."""
+        self.at += 0.001
+        self.facts.append(kind(at=self.at, **fields))
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        self.at += seconds
+
+    # The world.
+
+    def begin(self, *processes: str, partitions: int = 2) -> Story:
+        """A topic, and processes that start."""
+        self.note(TopicChanged, topic="orders", partitions=partitions)
+        for process in processes:
+            self.note(
+                ProcessStarted,
+                process=process,
+                life=1,
+                group_instance_id=self.instances.get(process),
+            )
+        return self
+
+    def append(self, partition: TopicPartition, first: int, upto: int) -> None:
+        """Records are written."""
+        self.note(Appended, partition=partition, first=first, next_offset=upto)
+
+    def quiet(self) -> None:
+        """Nothing goes wrong any more."""
+        self.note(Quiet, running=tuple(self.owners))
+
+    def settle(self, ends: Mapping[TopicPartition, int], *, stable: bool = True) -> None:
+        """The end is looked at."""
+        self.note(
+            Settled, group_id=GROUP, stable=stable, committed=dict(self.committed), ends=dict(ends)
+        )
+
+    def move(self, committed: Mapping[TopicPartition, int] | None = None) -> None:
+        """The group gets another coordinator."""
+        self.node_id, self.incarnation = 3 - self.node_id, self.incarnation + 1
+        found = self.committed if committed is None else committed
+        self.note(
+            CoordinatorMoved,
+            node_id=self.node_id,
+            incarnation=self.incarnation,
+            group_id=GROUP,
+            committed=dict(found),
+        )
+
+    # The coordinator.
+
+    def id_of(self, process: str) -> str:
+        """The member id that a process has now."""
+        return self.ids.get(process, id_of(process))
+
+    def group(
+        self, state: str, owners: Owners | None = None, *, topics: Mapping[str, int] | None = None
+    ) -> None:
+        """The group is seen; by default with the members that it had."""
+        self.owners = self.owners if owners is None else owners
+        members = tuple(
+            MemberSeen(
+                member_id=self.id_of(process),
+                process=process,
+                group_instance_id=self.instances.get(process),
+                assignment=tuple(partitions),
+            )
+            for process, partitions in self.owners.items()
+        )
+        self.note(
+            GroupChanged,
+            node_id=self.node_id,
+            incarnation=self.incarnation,
+            group_id=GROUP,
+            state=state,
+            generation_id=self.generation_id,
+            leader=members[0].member_id if members else None,
+            members=members,
+            assigned=state == "Stable",
+            topics=topics or {"orders": 2},
+        )
+
+    def judge(
+        self, api: str, process: str, request: object, response: object, ticket: int = -1
+    ) -> None:
+        """A coordinator is asked something."""
+        self.note(
+            Judged,
+            node_id=self.node_id,
+            incarnation=self.incarnation,
+            api=api,
+            ticket=ticket,
+            process=process,
+            request=request,
+            response=response,
+            state="Stable",
+            group_generation_id=self.generation_id,
+            is_member=True,
+        )
+
+    def ask_to_join(self, process: str, *, known: bool = True) -> int:
+        """A Join is parked; returns its ticket."""
+        self.tickets += 1
+        request = JoinGroup(
+            group_id=GROUP,
+            version=9,
+            client_id=process,
+            client_host=process,
+            session_timeout=SESSION,
+            rebalance_timeout=REBALANCE,
+            member_id=self.id_of(process) if known else "",
+            group_instance_id=self.instances.get(process),
+        )
+        self.judge("join_group", process, request, None, self.tickets)
+        return self.tickets
+
+    def answer_join(self, ticket: int, process: str) -> None:
+        """A parked Join is answered well."""
+        response = JoinAnswer(generation_id=self.generation_id, member_id=self.id_of(process))
+        self.answer(ticket, response)
+
+    def answer(self, ticket: int, response: object) -> None:
+        """A parked request is answered."""
+        self.note(Answered, node_id=self.node_id, ticket=ticket, response=response)
+
+    def sync(self, process: str, response: Synced | None, ticket: int = -1) -> None:
+        """A Sync comes in."""
+        request = SyncGroup(
+            group_id=GROUP,
+            version=5,
+            generation_id=self.generation_id,
+            member_id=self.id_of(process),
+        )
+        self.judge("sync_group", process, request, response, ticket)
+
+    def heartbeat(self, process: str, error: ErrorCode = ErrorCode.NONE) -> None:
+        """A heartbeat is answered."""
+        request = Heartbeat(
+            group_id=GROUP, generation_id=self.generation_id, member_id=self.id_of(process)
+        )
+        self.judge("heartbeat", process, request, HeartbeatAnswered(error=error))
+
+    def leave(self, process: str) -> None:
+        """A member says that it leaves."""
+        name = self.id_of(process)
+        request = LeaveGroup(group_id=GROUP, version=5, members=(LeavingMember(member_id=name),))
+        response = Left(members=(LeftMember(member_id=name, group_instance_id=None),))
+        self.judge("leave_group", process, request, response)
+
+    def ask_to_commit(
+        self,
+        process: str,
+        partition: TopicPartition,
+        offset: int,
+        *,
+        error: ErrorCode = ErrorCode.NONE,
+        generation_id: int | None = None,
+        instance: str | None = None,
+    ) -> None:
+        """An OffsetCommit is answered; its program has not heard of it yet."""
+        request = OffsetCommit(
+            group_id=GROUP,
+            version=9,
+            generation_id=self.generation_id if generation_id is None else generation_id,
+            member_id=self.id_of(process),
+            group_instance_id=instance,
+            offsets=(
+                OffsetToCommit(topic=partition.topic, partition=partition.partition, offset=offset),
+            ),
+        )
+        result = PartitionResult(topic=partition.topic, partition=partition.partition, error=error)
+        self.judge("offset_commit", process, request, OffsetsCommitted(partitions=(result,)))
+        if error is ErrorCode.NONE:
+            self.committed[partition] = offset
+
+    # The programs.
+
+    def tell(self, process: str, kind: Callable[..., Any], **fields: Any) -> None:
+        """kgroup tells a program of an event."""
+        event = kind(
+            group_id=GROUP,
+            member_id=self.id_of(process),
+            generation_id=fields.pop("generation_id", self.generation_id),
+            epoch=fields.pop("epoch", self.epochs[process]),
+            **fields,
+        )
+        self.note(Told, process=process, life=1, event=event)
+
+    def told_joined(self, process: str) -> None:
+        """A program hears that it is in the generation."""
+        self.epochs[process] += 1
+        self.tell(process, Joined, leader=False, assignor="range", members=0)
+
+    def told_assigned(
+        self,
+        process: str,
+        partitions: Sequence[TopicPartition] | None = None,
+        positions: Mapping[TopicPartition, int] | None = None,
+    ) -> None:
+        """A program hears what it owns, and has its generation."""
+        own = self.owners[process] if partitions is None else partitions
+        starts = (
+            {one: self.committed.get(one, 0) for one in own} if positions is None else positions
+        )
+        self.tell(process, Assigned, assignment=Assignment(tuple(own)), positions=starts)
+        self.tell(process, GenerationStarted)
+
+    def end(self, process: str, cause: Cause = Cause.REBALANCE, *, cut_short: bool = False) -> None:
+        """A program's generation drains and ends."""
+        if cause.can_commit:
+            self.tell(process, GenerationDraining, end=End(cause), deadline=1.0)
+        self.tell(process, GenerationEnded, end=End(cause), cut_short=cut_short)
+
+    def joining(self, process: str) -> None:
+        """A program is about to join."""
+        self.tell(process, Joining, reason="", epoch=0, generation_id=-1)
+
+    def stop(self, process: str) -> None:
+        """A program ends."""
+        self.note(ProcessEnded, process=process, life=1, error=None)
+
+    def hand_out(self, process: str, partition: TopicPartition, first: int, upto: int) -> None:
+        """A program gets records."""
+        self.note(
+            HandedOut,
+            process=process,
+            life=1,
+            group_id=GROUP,
+            member_id=self.id_of(process),
+            generation_id=self.generation_id,
+            epoch=self.epochs[process],
+            partition=partition,
+            first=first,
+            next_offset=upto,
+        )
+
+    def process(self, process: str, partition: TopicPartition, first: int, upto: int) -> None:
+        """A program is done with records."""
+        for offset in range(first, upto):
+            self.note(Processed, process=process, life=1, partition=partition, offset=offset)
+
+    def commit(self, process: str, partition: TopicPartition, offset: int) -> None:
+        """A program commits, and hears that it has."""
+        self.ask_to_commit(process, partition, offset)
+        self.tell(process, Committed, offsets={partition: offset})
+
+    # Longer steps.
+
+    def work(self, process: str, partition: TopicPartition, first: int, upto: int) -> None:
+        """A program gets records, processes them and commits."""
+        self.hand_out(process, partition, first, upto)
+        self.process(process, partition, first, upto)
+        self.commit(process, partition, upto)
+
+    def form(self, owners: Owners) -> None:
+        """All members join, the next generation completes, and all but its programs know of it."""
+        tickets = {}
+        for process in owners:
+            tickets[process] = self.ask_to_join(process)
+            self.group("PreparingRebalance", {**self.owners, process: self.owners.get(process, ())})
+        self.generation_id += 1
+        for process, ticket in tickets.items():
+            self.answer_join(ticket, process)
+        self.group("CompletingRebalance", {name: self.owners[name] for name in owners})
+        for process in owners:
+            self.told_joined(process)
+            self.sync(process, Synced())
+        self.group("Stable", owners)
+
+    def rebalance(self, owners: Owners) -> None:
+        """As `form`, and the programs own what they were given."""
+        self.form(owners)
+        for process in owners:
+            self.told_assigned(process)
+
+    def finish(self) -> None:
+        """Every program ends, and its member leaves."""
+        for process in list(self.owners):
+            self.end(process, Cause.CLOSED)
+            self.leave(process)
+            self.stop(process)
+        self.note(Over)
+
+
+def pair() -> Story:
+    """Two members in generation 1: a owns partition 0, b owns partition 1."""
+    story = Story().begin("a", "b")
+    story.rebalance({"a": [P0], "b": [P1]})
+    return story
+
+
+def whole() -> Story:
+    """A story in which every invariant holds: work, a hand-over, a failover, and a good end."""
+    story = pair()
+    story.append(P0, 0, 10)
+    story.append(P1, 0, 10)
+    story.work("a", P0, 0, 6)
+    story.work("b", P1, 0, 4)
+    story.end("a")
+    story.joining("a")
+    story.end("b")
+    story.joining("b")
+    story.rebalance({"a": [P1], "b": [P0]})
+    story.move()
+    story.group("Stable")
+    story.work("a", P1, 4, 10)
+    story.work("b", P0, 6, 10)
+    story.quiet()
+    story.settle({P0: 10, P1: 10})
+    story.finish()
+    return story

@@ -1,0 +1,76 @@
+"""Invariant 9: what was acknowledged stays."""
+
+from __future__ import annotations
+
+from kgroup.broker.groups.answers import FetchedGroup, FetchedOffset, OffsetsFetched
+from kgroup.broker.groups.codes import ErrorCode
+from kgroup.broker.groups.requests import OffsetFetch
+from kgroup.testing.simulation.checks.failover import Failover
+from kgroup.testing.simulation.facts import TopicChanged
+from tests.testing.simulation.checks.stories import GROUP, P0, P1, Story, pair
+
+
+def worked() -> Story:
+    """a has committed partition 0 at 5, and knows it."""
+    story = pair()
+    story.work("a", P0, 0, 5)
+    return story
+
+
+def fetch(story: Story, offset: int, error: ErrorCode = ErrorCode.NONE) -> None:
+    """Somebody asks for the offsets."""
+    fetched = FetchedOffset(topic=P0.topic, partition=P0.partition, offset=offset, error=error)
+    answer = OffsetsFetched(groups=(FetchedGroup(group_id=GROUP, partitions=(fetched,)),))
+    story.judge("offset_fetch", "", OffsetFetch(version=9, groups=()), answer)
+
+
+def test_a_failover_that_loses_a_commit_breaks_it() -> None:
+    """All of it, or a part."""
+    for found in ({}, {P0: 4}):
+        story = worked()
+        story.move(found)
+        (what,) = story.broken(Failover)
+        assert what == (
+            "the commit of orders-0 at 5 was acknowledged, and after the failover to broker 2 it"
+            f" is at {found.get(P0)}"
+        )
+
+
+def test_a_failover_may_keep_what_was_not_acknowledged_or_lose_it() -> None:
+    """Nobody was told."""
+    story = worked()
+    story.hand_out("b", P1, 0, 9)
+    story.ask_to_commit("b", P1, 9)
+    story.move({P0: 5})
+    story.move({P0: 6, P1: 9})
+    assert story.broken(Failover) == []
+
+
+def test_a_commit_that_is_gone_at_the_end_breaks_it() -> None:
+    """Whether or not a coordinator has moved."""
+    story = worked()
+    story.settle({})
+    assert story.broken(Failover) == []
+    story.committed.clear()
+    story.settle({})
+    (what,) = story.broken(Failover)
+    assert "at the end it is at None" in what
+
+
+def test_a_broker_that_tells_of_an_older_commit_breaks_it() -> None:
+    """Who asks for offsets gets the last ones."""
+    story = worked()
+    fetch(story, 5)
+    fetch(story, -1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    assert story.broken(Failover) == []
+    fetch(story, 4)
+    (what,) = story.broken(Failover)
+    assert "as broker 1 tells it it is at 4" in what
+
+
+def test_the_commits_of_a_deleted_topic_go_with_it() -> None:
+    """As Kafka drops them."""
+    story = worked()
+    story.note(TopicChanged, topic="orders", partitions=0)
+    story.move({})
+    assert story.broken(Failover) == []

@@ -1,0 +1,54 @@
+"""Invariant 3: generation ids grow."""
+
+from __future__ import annotations
+
+from kgroup.testing.simulation.checks.generations import Generations
+from tests.testing.simulation.checks.stories import P0, P1, pair
+
+
+def test_a_rebalance_without_a_new_generation_breaks_it() -> None:
+    """Two assignments of one incarnation never have one generation."""
+    story = pair()
+    story.group("PreparingRebalance")
+    story.group("CompletingRebalance")
+    (what,) = story.broken(Generations)
+    assert "from PreparingRebalance in generation 1 to CompletingRebalance in generation 1" in what
+
+
+def test_a_group_that_empties_has_a_new_generation_too() -> None:
+    """Empty counts as a rebalance that completed."""
+    story = pair()
+    story.group("PreparingRebalance")
+    story.group("Empty", {})
+    assert len(story.broken(Generations)) == 1
+
+
+def test_a_generation_that_goes_back_breaks_it() -> None:
+    """In whatever state."""
+    story = pair()
+    story.generation_id = 0
+    story.group("Stable")
+    assert len(story.broken(Generations)) == 1
+
+
+def test_another_incarnation_may_repeat_one() -> None:
+    """What was not written down is forgotten in a failover, as in Kafka."""
+    story = pair()
+    story.end("a")
+    story.end("b")
+    story.form({"a": [P0], "b": [P1]})
+    story.generation_id = 1
+    story.move()
+    story.group("Stable")
+    story.form({"a": [P0], "b": [P1]})
+    assert story.broken(Generations) == []
+
+
+def test_an_empty_group_that_was_forgotten_begins_anew() -> None:
+    """Kafka drops groups without members and offsets."""
+    story = pair()
+    story.generation_id = 2
+    story.group("Empty", {})
+    story.generation_id = 0
+    story.form({"a": [P0, P1]})
+    assert story.broken(Generations) == []

@@ -1,0 +1,155 @@
+"""Invariant 2: nobody gets a partition before its old owner is done with it, or is out."""
+
+from __future__ import annotations
+
+from kgroup.events import GenerationDraining
+from kgroup.model import Cause, End
+from kgroup.testing.simulation.checks.handovers import Handovers
+from kgroup.testing.simulation.facts import ProcessCrashed
+from tests.testing.simulation.checks.stories import P0, P1, REBALANCE, SESSION, Story, pair
+
+
+def alive(story: Story, *processes: str, seconds: float) -> None:
+    """Time passes, with heartbeats."""
+    for _ in range(int(seconds)):
+        story.wait(1.0)
+        for process in processes:
+            story.heartbeat(process)
+
+
+def test_a_new_owner_before_the_old_one_has_ended_breaks_it() -> None:
+    """a has joined the next generation with its old one still open."""
+    story = pair()
+    story.end("b")
+    story.rebalance({"a": [P1], "b": [P0]})
+    whats = story.broken(Handovers)
+    assert len(whats) == 1
+    assert "b in generation 2 was told that it owns orders-0" in whats[0]
+
+
+def test_a_rebalance_that_did_not_wait_for_a_member_breaks_it() -> None:
+    """A member may be left out when the rebalance time-out is over, and not before."""
+    story = pair()
+    story.end("b")
+    story.group("PreparingRebalance")
+    story.wait(REBALANCE - 1)
+    ticket = story.ask_to_join("b")
+    story.generation_id = 2
+    story.answer_join(ticket, "b")
+    story.group("CompletingRebalance")
+    story.told_joined("b")
+    story.group("Stable", {"a": [], "b": [P0, P1]})
+    story.told_assigned("b")
+    (what,) = story.broken(Handovers)
+    assert "it is a member, and was waited for only" in what
+
+
+def test_a_member_that_was_waited_for_in_vain_may_be_passed_over() -> None:
+    """A static member stays in the group, and its partitions go to others."""
+    story = pair()
+    story.end("b")
+    story.group("PreparingRebalance")
+    story.wait(REBALANCE + 0.1)
+    ticket = story.ask_to_join("b")
+    story.generation_id = 2
+    story.answer_join(ticket, "b")
+    story.group("CompletingRebalance")
+    story.told_joined("b")
+    story.group("Stable", {"a": [], "b": [P0, P1]})
+    story.told_assigned("b")
+    assert story.broken(Handovers) == []
+    story.generation_id = 1
+    story.hand_out("a", P0, 0, 1)
+    (what,) = story.broken(Handovers)
+    assert "the group had gone on to generation 2" in what
+
+
+def test_who_has_crashed_need_not_end_first() -> None:
+    """Nobody is there any more; the coordinator waits for its session."""
+    story = pair()
+    story.note(ProcessCrashed, process="a", life=1)
+    alive(story, "b", seconds=SESSION + 1)
+    story.end("b")
+    story.group("PreparingRebalance", {"b": [P1]})
+    story.rebalance({"b": [P0, P1]})
+    assert story.broken(Handovers) == []
+
+
+def test_an_eviction_within_the_session_breaks_it() -> None:
+    """a was heard from just now."""
+    story = pair()
+    alive(story, "a", "b", seconds=3)
+    story.end("b")
+    story.group("PreparingRebalance", {"b": [P1]})
+    (what,) = story.broken(Handovers)
+    assert "a (member 'a-id') was evicted within its session and rebalance time-outs" in what
+
+
+def test_an_eviction_by_a_rebalance_that_has_just_begun_breaks_it() -> None:
+    """a still has time to come."""
+    story = pair()
+    alive(story, "a", "b", seconds=3)
+    story.group("PreparingRebalance")
+    alive(story, "a", "b", seconds=3)
+    story.generation_id = 2
+    story.group("CompletingRebalance", {"b": [P1]})
+    assert len(story.broken(Handovers)) == 1
+
+
+def test_who_leaves_or_stays_away_may_be_removed() -> None:
+    """By its own word, or when the rebalance time-out is over."""
+    story = pair()
+    alive(story, "a", "b", seconds=3)
+    story.leave("a")
+    story.group("PreparingRebalance", {"b": [P1]})
+    assert story.broken(Handovers) == []
+    story = pair()
+    story.group("PreparingRebalance")
+    alive(story, "a", "b", seconds=REBALANCE + 1)
+    story.generation_id = 2
+    story.group("CompletingRebalance", {"b": [P1]})
+    assert story.broken(Handovers) == []
+
+
+def test_who_does_not_sync_in_time_may_be_removed_and_nobody_else() -> None:
+    """The pending-sync timer runs in a stable group too."""
+    story = pair()
+    alive(story, "a", "b", seconds=REBALANCE + 1)
+    story.group("PreparingRebalance", {"b": [P1]})
+    assert len(story.broken(Handovers)) == 1
+    unsynced = [one for one in story.facts if getattr(one, "api", "") != "sync_group"]
+    story.facts = unsynced
+    assert story.broken(Handovers) == []
+
+
+def test_records_for_who_was_evicted_break_it() -> None:
+    """It thaws, and its lease was not looked at."""
+    story = pair()
+    alive(story, "b", seconds=SESSION + 1)
+    story.group("PreparingRebalance", {"b": [P1]})
+    story.hand_out("a", P0, 0, 5)
+    (what,) = story.broken(Handovers)
+    assert what == ("a was handed out orders-0 from 0 on, in generation 1: it had been evicted")
+
+
+def test_records_of_a_generation_that_is_over_break_it() -> None:
+    """From the beginning of its end on."""
+    story = pair()
+    story.tell("a", GenerationDraining, end=End(Cause.REBALANCE), deadline=1.0)
+    story.hand_out("a", P0, 0, 5)
+    (what,) = story.broken(Handovers)
+    assert "it had told that the generation was over" in what
+    story.end("a")
+    story.hand_out("a", P0, 5, 6)
+    assert len(story.broken(Handovers)) == 2
+
+
+def test_records_of_anothers_partition_break_it() -> None:
+    """Or of a generation that the program never heard of."""
+    story = pair()
+    story.hand_out("a", P1, 0, 5)
+    (what,) = story.broken(Handovers)
+    assert "it does not own it" in what
+    story.epochs["a"] = 7
+    story.hand_out("a", P0, 0, 5)
+    assert "it was not told of that generation" in story.broken(Handovers)[1]

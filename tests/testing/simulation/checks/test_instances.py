@@ -1,0 +1,100 @@
+"""Invariant 11: one live member for an instance id."""
+
+from __future__ import annotations
+
+import pytest
+
+from kgroup.broker.groups.codes import ErrorCode
+from kgroup.model import Cause
+from kgroup.testing.simulation.checks.instances import Instances
+from kgroup.testing.simulation.facts import Over, ProcessCrashed, ProcessFrozen, ProcessThawed
+from tests.testing.simulation.checks.stories import P0, P1, SESSION, Story
+
+
+def replaced() -> Story:
+    """a is a static member, and its twin has taken its instance id up."""
+    story = Story()
+    story.instances = {"a": "one"}
+    story.begin("a")
+    story.rebalance({"a": [P0, P1]})
+    story.instances["twin"] = "one"
+    story.group("Stable", {"twin": [P0, P1]})
+    story.told_joined("twin")
+    story.told_assigned("twin")
+    return story
+
+
+def test_two_members_with_one_instance_id_break_it() -> None:
+    """A group knows each once."""
+    story = Story()
+    story.instances = {"a": "one", "b": "one"}
+    story.begin("a", "b")
+    story.form({"a": [P0], "b": [P1]})
+    assert "has 2 members with the instance id 'one'" in story.broken(Instances)[-1]
+
+
+def test_who_is_replaced_reads_on_until_it_hears_of_it() -> None:
+    """It hears by its next request, which is refused."""
+    story = replaced()
+    story.hand_out("a", P0, 0, 1)
+    story.hand_out("twin", P0, 0, 1)
+    story.heartbeat("a", ErrorCode.FENCED_INSTANCE_ID)
+    story.end("a", Cause.FENCED)
+    story.note(Over)
+    assert story.broken(Instances) == []
+
+
+def test_a_heartbeat_that_is_answered_well_breaks_it() -> None:
+    """It would never hear of it."""
+    story = replaced()
+    story.heartbeat("twin")
+    assert story.broken(Instances) == []
+    story.heartbeat("a")
+    (what,) = story.broken(Instances)
+    assert "answered a heartbeat of 'a-id' well" in what
+
+
+def test_records_after_its_session_break_it() -> None:
+    """By then its lease is over, whatever it has heard."""
+    story = replaced()
+    story.wait(SESSION - 1)
+    story.hand_out("a", P0, 0, 1)
+    assert story.broken(Instances) == []
+    story.wait(1)
+    story.hand_out("a", P0, 1, 2)
+    (what,) = story.broken(Instances)
+    assert "a was handed out orders-0 from 1 on, 10.0" in what
+
+
+def test_who_never_hears_of_it_breaks_it() -> None:
+    """Or too late."""
+    for late in (True, False):
+        story = replaced()
+        story.wait(SESSION + 2)
+        if late:
+            story.end("a", Cause.FENCED)
+        story.note(Over)
+        (what,) = story.broken(Instances)
+        assert "a in generation 1 did not hear for 12.0" in what
+
+
+@pytest.mark.parametrize("thawed", [True, False])
+def test_who_stands_still_hears_when_it_goes_on(thawed: bool) -> None:
+    """Or never, while it does not."""
+    story = replaced()
+    story.note(ProcessFrozen, process="a", life=1)
+    story.wait(SESSION * 3)
+    if thawed:
+        story.note(ProcessThawed, process="a", life=1)
+        story.end("a", Cause.FENCED)
+    story.note(Over)
+    assert story.broken(Instances) == []
+
+
+def test_who_has_crashed_hears_nothing() -> None:
+    """And need not."""
+    story = replaced()
+    story.note(ProcessCrashed, process="a", life=1)
+    story.wait(SESSION * 3)
+    story.note(Over)
+    assert story.broken(Instances) == []

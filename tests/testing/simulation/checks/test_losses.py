@@ -1,0 +1,88 @@
+"""Invariant 7: no record is lost."""
+
+from __future__ import annotations
+
+import attrs
+
+from kgroup.events import OffsetReset
+from kgroup.testing.simulation.checks.losses import Losses
+from tests.testing.simulation.checks.stories import P0, P1, PLAN, pair
+
+
+def test_a_commit_before_processing_breaks_it() -> None:
+    """It passes records that nobody has processed; each loss is told once."""
+    story = pair()
+    story.work("b", P1, 0, 1)
+    story.hand_out("a", P0, 0, 5)
+    story.process("a", P0, 0, 3)
+    story.commit("a", P0, 5)
+    story.commit("a", P0, 5)
+    (what,) = story.broken(Losses)
+    assert what == "a committed orders-0 at 5, and nobody has processed the record 3"
+
+
+def test_a_record_that_another_member_processed_is_not_lost() -> None:
+    """Nor one out of order."""
+    story = pair()
+    story.hand_out("a", P0, 0, 5)
+    for offset in (1, 0, 4, 2):
+        story.process("a", P0, offset, offset + 1)
+    story.end("a")
+    story.end("b")
+    story.rebalance({"b": [P0, P1]})
+    story.hand_out("b", P0, 0, 5)
+    story.process("b", P0, 3, 4)
+    story.commit("b", P0, 5)
+    assert story.broken(Losses) == []
+
+
+def test_a_gap_between_two_batches_breaks_it() -> None:
+    """Whether or not the program says what it processes."""
+    story = pair()
+    story.hand_out("a", P0, 0, 5)
+    story.hand_out("a", P0, 6, 7)
+    (what,) = story.broken(Losses)
+    assert "got records of orders-0 from 6 on, after those before 5" in what
+
+
+def test_what_is_not_processed_or_not_committed_at_the_end_breaks_it() -> None:
+    """All that was written is done when all has settled."""
+    story = pair()
+    story.work("a", P0, 0, 5)
+    story.settle({P0: 6, P1: 2})
+    assert story.broken(Losses) == [
+        "orders-0 ends at 6, and nobody has processed the record 5",
+        "orders-0 ends at 6 and is committed at 5",
+        "orders-1 ends at 2, and nobody has processed the record 0",
+        "orders-1 ends at 2 and is committed at 0",
+    ]
+
+
+def test_a_program_that_does_not_say_what_it_processes_is_judged_by_its_commits() -> None:
+    """Nothing else is known of it."""
+    story = pair()
+    story.hand_out("a", P0, 0, 5)
+    story.commit("a", P0, 5)
+    story.settle({P0: 5})
+    assert story.broken(Losses) == []
+    story.settle({P0: 6})
+    assert story.broken(Losses) == ["orders-0 ends at 6 and is committed at 5"]
+
+
+def test_topics_that_the_group_does_not_read_are_nothing_to_it() -> None:
+    """Another group may."""
+    story = pair()
+    story.group("Stable", topics={"payments": 1})
+    story.settle({P0: 5})
+    assert story.broken(Losses) == []
+
+
+def test_with_latest_what_was_there_before_is_not_lost() -> None:
+    """The program begins where the log ended."""
+    story = pair()
+    story.process("b", P1, 0, 1)
+    story.tell("a", OffsetReset, partition=P0, offset=4, reason="", skipped=False)
+    story.commit("a", P0, 4)
+    assert len(story.broken(Losses)) == 1
+    story.plan = attrs.evolve(PLAN, config={"auto_offset_reset": "latest"})
+    assert story.broken(Losses) == []

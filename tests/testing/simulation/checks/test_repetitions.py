@@ -1,0 +1,91 @@
+"""Invariant 8: from where a record may come again."""
+
+from __future__ import annotations
+
+import pytest
+
+from kgroup.events import CommitRefused
+from kgroup.model import Cause
+from kgroup.testing.simulation.checks.repetitions import Repetitions
+from tests.testing.simulation.checks.stories import P0, P1, Story, pair
+
+
+def uncommitted(cause: Cause, *, cut_short: bool = False, refused: bool = False) -> Story:
+    """a processes 8 records, commits 5, and its generation ends; b gets what follows."""
+    story = pair()
+    story.work("a", P0, 0, 5)
+    story.hand_out("a", P0, 5, 10)
+    story.process("a", P0, 5, 8)
+    if refused:
+        story.tell("a", CommitRefused, offsets={P0: 8}, reason="", stale=False)
+    story.end("a", cause, cut_short=cut_short)
+    story.end("b")
+    story.rebalance({"b": [P0, P1]})
+    return story
+
+
+def test_a_record_before_an_acknowledged_commit_breaks_it() -> None:
+    """In the same generation or a later one."""
+    story = pair()
+    story.work("a", P0, 0, 5)
+    story.hand_out("a", P0, 4, 6)
+    (what,) = story.broken(Repetitions)
+    assert "got the record 4 of orders-0 in generation 1, although a commit at 5" in what
+
+
+def test_an_unacknowledged_commit_promises_nothing() -> None:
+    """Nobody was told of it."""
+    story = pair()
+    story.hand_out("a", P0, 0, 5)
+    story.process("a", P0, 0, 5)
+    story.ask_to_commit("a", P0, 5)
+    story.end("a", Cause.COORDINATOR_LOST)
+    story.end("b")
+    story.rebalance({"b": [P0, P1]})
+    story.hand_out("b", P0, 0, 5)
+    assert story.broken(Repetitions) == []
+
+
+@pytest.mark.parametrize("cause", [Cause.REBALANCE, Cause.CLOSED, Cause.PARTITIONS_CHANGED])
+def test_a_repetition_after_a_clean_hand_over_breaks_it(cause: Cause) -> None:
+    """There was time to commit what was processed."""
+    story = uncommitted(cause)
+    story.hand_out("b", P0, 5, 10)
+    (what,) = story.broken(Repetitions)
+    assert "an owner had processed it and handed over cleanly at 8" in what
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        uncommitted(Cause.FENCED),
+        uncommitted(Cause.COORDINATOR_LOST),
+        uncommitted(Cause.TASK_RAISED),
+        uncommitted(Cause.REBALANCE, cut_short=True),
+        uncommitted(Cause.REBALANCE, refused=True),
+    ],
+    ids=["fenced", "coordinator lost", "task raised", "cut short", "commit refused"],
+)
+def test_what_was_not_handed_over_cleanly_may_come_again(story: Story) -> None:
+    """From the last acknowledged commit on, and not from before."""
+    story.hand_out("b", P0, 5, 10)
+    assert story.broken(Repetitions) == []
+    story.hand_out("b", P0, 4, 10)
+    assert len(story.broken(Repetitions)) == 1
+
+
+def test_who_does_not_know_of_its_replacement_may_read_what_the_other_has_committed() -> None:
+    """It hears of it with its next heartbeat; invariant 11 says until when."""
+    story = Story()
+    story.instances = {"a": "one"}
+    story.begin("a")
+    story.rebalance({"a": [P0, P1]})
+    story.instances["twin"] = "one"
+    story.group("Stable", {"twin": [P0, P1]})
+    story.told_joined("twin")
+    story.told_assigned("twin")
+    story.work("twin", P0, 0, 5)
+    story.hand_out("a", P0, 0, 5)
+    assert story.broken(Repetitions) == []
+    story.hand_out("twin", P0, 0, 5)
+    assert len(story.broken(Repetitions)) == 1

@@ -1,0 +1,69 @@
+"""Invariant 6: where an owner starts."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from kgroup.testing.simulation.checks.starts import Starts
+from tests.testing.simulation.checks.stories import P0, P1, PLAN, Story, pair
+
+
+def handed_over(start: int | None) -> Story:
+    """b takes over what a has committed at 5, and is told to start somewhere."""
+    story = pair()
+    story.work("a", P0, 0, 5)
+    story.end("a")
+    story.end("b")
+    story.form({"b": [P0, P1]})
+    positions = {P1: 0} if start is None else {P0: start, P1: 0}
+    story.told_assigned("b", positions=positions)
+    return story
+
+
+def test_the_last_commit_is_the_start() -> None:
+    """And the first record is the one there."""
+    story = handed_over(5)
+    story.hand_out("b", P0, 5, 6)
+    assert story.broken(Starts) == []
+
+
+@pytest.mark.parametrize("start", [0, 4, 6, None])
+def test_another_start_breaks_it(start: int | None) -> None:
+    """Before the last commit, behind it, or nowhere."""
+    (what,) = handed_over(start).broken(Starts)
+    assert f"start orders-0 at {start}; the last commit that was applied is 5" in what
+
+
+@pytest.mark.parametrize("first", [4, 6])
+def test_a_first_record_elsewhere_breaks_it(first: int) -> None:
+    """What was told is what happens."""
+    story = handed_over(5)
+    story.hand_out("b", P0, first, 8)
+    (what,) = story.broken(Starts)
+    assert f"at 5, and the first record that it got is {first}" in what
+
+
+def test_without_a_commit_the_start_is_the_logs() -> None:
+    """With ``earliest``; with ``latest`` it may be anywhere."""
+    story = Story().begin("a")
+    story.form({"a": [P0, P1]})
+    story.told_assigned("a", positions={P0: 3, P1: 0})
+    (what,) = story.broken(Starts)
+    assert "at 3; the last commit that was applied is None" in what
+    story.plan = attrs.evolve(PLAN, config={"auto_offset_reset": "latest"})
+    assert story.broken(Starts) == []
+
+
+def test_a_commit_that_a_failover_lost_is_no_start() -> None:
+    """What the coordinator has now counts, or what it had when the member joined."""
+    story = pair()
+    story.hand_out("a", P0, 0, 5)
+    story.ask_to_commit("a", P0, 5)
+    story.end("a")
+    story.end("b")
+    story.move({})
+    story.group("Stable")
+    story.form({"b": [P0, P1]})
+    story.told_assigned("b", positions={P0: 5, P1: 0})
+    assert len(story.broken(Starts)) == 1

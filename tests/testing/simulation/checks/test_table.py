@@ -1,0 +1,40 @@
+"""All twelve invariants, on a story in which they hold."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from kgroup.testing.simulation.checks import CHECKS, Check, check
+from tests.testing.simulation.checks.stories import P0, pair, whole
+
+
+def test_there_are_twelve_invariants_in_their_order() -> None:
+    """Each has its number, its sentence and one class."""
+    assert [one.number for one in CHECKS] == list(range(1, 13))
+    assert all(one.says.endswith(".") for one in CHECKS)
+    assert len({one.says for one in CHECKS}) == len(CHECKS)
+
+
+@pytest.mark.parametrize("kind", CHECKS)
+def test_a_good_story_breaks_no_invariant(kind: type[Check]) -> None:
+    """Work, a hand-over, a failover and a good end are as they must be."""
+    assert whole().broken(kind) == []
+
+
+def test_all_that_is_wrong_is_told_in_the_order_in_which_it_was_found() -> None:
+    """Several invariants may be broken by one step, and each says so by its number."""
+    story = pair()
+    story.hand_out("b", P0, 3, 5)
+    found = list(check(story.plan, story.facts))
+    assert {one.number for one in found} == {2}
+    assert [one.at for one in found] == sorted(one.at for one in found)
+    assert str(found[0]).startswith("invariant 2 broken at 1.0")
+
+
+def test_the_facts_are_read_once() -> None:
+    """A check takes any iterable, and changes nothing in it."""
+    facts = whole().facts
+    before = [attrs.asdict(one, recurse=False) for one in facts]
+    assert list(check(pair().plan, iter(facts))) == []
+    assert [attrs.asdict(one, recurse=False) for one in facts] == before
