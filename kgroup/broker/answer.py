@@ -74,6 +74,9 @@ def _converter(field: dataclasses.Field[Any]) -> Callable[[Any], Any] | None:
         one = _code
     if shape.is_array:
         return _each(one, nullable=shape.nullable)
+    if shape.entity is not None and shape.nullable:
+        build = _builder(shape.entity)
+        return lambda value: None if value is None else build(value)
     if kafka_type in _EMPTY and not shape.nullable:
         empty = _EMPTY[kafka_type]
         return lambda value: empty if value is None else value

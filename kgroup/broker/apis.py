@@ -15,8 +15,12 @@ import attrs
 
 from kgroup.broker.call import Call, Handler
 from kgroup.broker.handlers import (
+    configs,
+    disabled,
     fetch,
     groups,
+    inspection,
+    leaders,
     metadata,
     offsets,
     produce,
@@ -52,7 +56,7 @@ async def _api_versions(call: Call) -> Mapping[str, object]:
 APIS: Final[Mapping[str, Api]] = {
     "produce": Api(3, 11, produce.produce, "v12 begins transactions by writing (KIP-890)"),
     "fetch": Api(4, 16, fetch.fetch, "from v17 on the additions are for follower replicas"),
-    "list_offsets": Api(1, 8, offsets.list_offsets, "v9 asks about tiered storage (KIP-1005)"),
+    "list_offsets": Api(1, 11, offsets.list_offsets, _NEWEST),
     "metadata": Api(0, 13, metadata.metadata, _NEWEST),
     "offset_commit": Api(2, 9, groups.offset_commit, "v10 names topics by id only (KIP-848)"),
     "offset_fetch": Api(1, 9, groups.offset_fetch, "v10 names topics by id only (KIP-848)"),
@@ -77,9 +81,27 @@ APIS: Final[Mapping[str, Api]] = {
     "txn_offset_commit": Api(
         0, 4, transactions.txn_offset_commit, "v5 begins transactions by committing (KIP-890)"
     ),
-    "describe_configs": Api(1, 4, topics.describe_configs, _NEWEST),
+    "describe_acls": Api(1, 3, disabled.without_authorizer, _NEWEST),
+    "create_acls": Api(1, 3, disabled.without_authorizer, _NEWEST),
+    "delete_acls": Api(1, 3, disabled.without_authorizer, _NEWEST),
+    "describe_configs": Api(1, 4, configs.describe_configs, _NEWEST),
+    "alter_configs": Api(0, 2, configs.alter_configs, _NEWEST),
+    "describe_log_dirs": Api(1, 5, inspection.describe_log_dirs, _NEWEST),
     "create_partitions": Api(0, 3, topics.create_partitions, _NEWEST),
     "delete_groups": Api(0, 2, groups.delete_groups, _NEWEST),
+    "elect_leaders": Api(0, 2, leaders.elect_leaders, _NEWEST),
+    "incremental_alter_configs": Api(0, 1, configs.incremental_alter_configs, _NEWEST),
+    "list_partition_reassignments": Api(0, 0, inspection.list_partition_reassignments, _NEWEST),
     "offset_delete": Api(0, 0, groups.offset_delete, _NEWEST),
+    "describe_client_quotas": Api(0, 1, inspection.describe_client_quotas, _NEWEST),
+    "describe_user_scram_credentials": Api(
+        0, 0, inspection.describe_user_scram_credentials, _NEWEST
+    ),
     "describe_cluster": Api(0, 2, metadata.describe_cluster, _NEWEST),
+    "describe_producers": Api(0, 0, inspection.describe_producers, _NEWEST),
+    "describe_transactions": Api(0, 0, inspection.describe_transactions, _NEWEST),
+    "list_transactions": Api(0, 2, inspection.list_transactions, _NEWEST),
+    "consumer_group_heartbeat": Api(0, 1, disabled.without_new_groups, _NEWEST),
+    "consumer_group_describe": Api(0, 1, disabled.without_new_groups, _NEWEST),
+    "describe_topic_partitions": Api(0, 0, metadata.describe_topic_partitions, _NEWEST),
 }

@@ -51,6 +51,17 @@ class AbortedTransaction:
 
 @final
 @attrs.frozen
+class ActiveProducer:
+    """A producer that a partition knows; ``transaction_start`` is -1 outside of a transaction."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    transaction_start: int
+
+
+@final
+@attrs.frozen
 class Appended:
     """Where a batch went; ``timestamp`` is the broker's time if the log stamps, else -1."""
 
@@ -168,6 +179,10 @@ class PartitionLog:
         self._wake()
         return Appended(base, timestamp)
 
+    def configure(self, settings: LogSettings) -> None:
+        """Behave in another way from the next batch on."""
+        self._settings = settings
+
     def end_transaction(self, producer_id: int, epoch: int, now: int, *, committed: bool) -> None:
         """Write the marker that ends a producer's transaction here."""
         self._sequences.marked(producer_id, epoch)
@@ -180,6 +195,13 @@ class PartitionLog:
     def has_open_transaction(self, producer_id: int) -> bool:
         """Whether a producer has written here in a transaction that has not ended."""
         return producer_id in self._open
+
+    def producers(self) -> tuple[ActiveProducer, ...]:
+        """The idempotent producers that have written here, in the order of their first batch."""
+        return tuple(
+            ActiveProducer(producer_id, epoch, sequence, self._open.get(producer_id, -1))
+            for producer_id, epoch, sequence in self._sequences.producers()
+        )
 
     def delete_before(self, offset: int) -> int:
         """Move the start to an offset, -1 for the end; the new start.

@@ -7,9 +7,13 @@ broker. Source: ``getErrorResponse`` of Kafka's request classes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from kgroup.broker.answer import Answer
+
+_NO_TIME: Final = timedelta(0)
+_NO_START: Final = datetime.fromtimestamp(0, UTC)
 
 Refuse = Callable[[Any, int], Answer]
 """Takes kio's request and the error code."""
@@ -199,20 +203,75 @@ def _leader_epochs(request: Any, code: int) -> Answer:
     }
 
 
+def _elections(request: Any, code: int) -> Answer:
+    return {
+        "error_code": code,
+        "replica_election_results": [
+            {
+                "topic": topic.topic,
+                "partition_result": [
+                    {"partition_id": number, "error_code": code, "error_message": None}
+                    for number in topic.partitions
+                ],
+            }
+            for topic in request.topic_partitions or ()
+        ],
+    }
+
+
+def _described_producers(request: Any, code: int) -> Answer:
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {"partition_index": number, "error_code": code, "active_producers": ()}
+                    for number in topic.partition_indexes
+                ],
+            }
+            for topic in request.topics
+        ]
+    }
+
+
+_ALTERED: Final = _each(
+    "resources",
+    where="responses",
+    resource_type=".resource_type",
+    resource_name=".resource_name",
+    error_message=None,
+)
+
 #: kio's name of the API -> how its answer carries one error.
 REFUSALS: Final[Mapping[str, Refuse]] = {
     "add_offsets_to_txn": _top(),
     "add_partitions_to_txn": _add_partitions,
+    "alter_configs": _ALTERED,
     "api_versions": _top(api_keys=()),
+    "consumer_group_describe": _each(
+        "group_ids",
+        where="groups",
+        group_id=".",
+        group_state="",
+        group_epoch=-1,
+        assignment_epoch=-1,
+        assignor_name="",
+        members=(),
+    ),
+    "consumer_group_heartbeat": _top(member_epoch=0, heartbeat_interval=_NO_TIME, assignment=None),
+    "create_acls": _each("creations", where="results", error_message=None),
     "create_partitions": _each("topics", where="results", name=".name"),
     "create_topics": _each(
         "topics", where="topics", name=".name", topic_id=None, error_message=None, configs=()
     ),
+    "delete_acls": _each("filters", where="filter_results", error_message=None, matching_acls=()),
     "delete_groups": _each("groups_names", where="results", group_id="."),
     "delete_records": lambda request, code: {
         "topics": _partitions(request.topics, code, low_watermark=-1)
     },
     "delete_topics": _delete_topics,
+    "describe_acls": _top(error_message=None, resources=()),
+    "describe_client_quotas": _top(error_message=None, entries=None),
     "describe_cluster": _top(cluster_id="", brokers=()),
     "describe_configs": _each(
         "resources",
@@ -231,10 +290,36 @@ REFUSALS: Final[Mapping[str, Refuse]] = {
         protocol_data="",
         members=(),
     ),
+    "describe_log_dirs": lambda request, code: {
+        "error_code": code,
+        "results": [{"error_code": code, "log_dir": "", "topics": ()}],
+    },
+    "describe_producers": _described_producers,
+    "describe_topic_partitions": lambda request, code: {
+        "topics": [
+            {"name": topic.name, "topic_id": None, "error_code": code, "partitions": ()}
+            for topic in request.topics
+        ],
+        "next_cursor": None,
+    },
+    "describe_transactions": _each(
+        "transactional_ids",
+        where="transaction_states",
+        transactional_id=".",
+        transaction_state="",
+        transaction_timeout=_NO_TIME,
+        transaction_start_time=_NO_START,
+        producer_id=-1,
+        producer_epoch=-1,
+        topics=(),
+    ),
+    "describe_user_scram_credentials": _top(error_message=None, results=()),
+    "elect_leaders": _elections,
     "end_txn": _top(),
     "fetch": _fetch,
     "find_coordinator": _find_coordinator,
     "heartbeat": _top(),
+    "incremental_alter_configs": _ALTERED,
     "init_producer_id": _top(producer_epoch=-1),
     "join_group": lambda request, code: {
         "error_code": code,
@@ -246,6 +331,8 @@ REFUSALS: Final[Mapping[str, Refuse]] = {
     "leave_group": _top(members=()),
     "list_groups": _top(groups=()),
     "list_offsets": lambda request, code: {"topics": _partitions(request.topics, code)},
+    "list_partition_reassignments": _top(error_message=None, topics=()),
+    "list_transactions": _top(transaction_states=()),
     "metadata": _metadata,
     "offset_commit": lambda request, code: {"topics": _partitions(request.topics, code)},
     "offset_delete": _top(topics=()),

@@ -9,6 +9,7 @@ Source: Kafka's ``ProducerStateManager``, ``ProducerAppendInfo``, ``ProducerStat
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from typing import Final, final
 
 import attrs
@@ -81,6 +82,12 @@ class Sequences:
         """Take note of a batch that was appended."""
         producer = self._at_epoch(batch.producer_id, batch.producer_epoch)
         producer.batches.append(Written(batch.base_sequence, batch.last_sequence, base_offset))
+
+    def producers(self) -> Iterator[tuple[int, int, int]]:
+        """(id, epoch, last sequence number) of each; -1 if it has written nothing in its epoch."""
+        for producer_id, known in self._producers.items():
+            last = known.batches[-1].last_sequence if known.batches else -1
+            yield producer_id, known.epoch, last
 
     def marked(self, producer_id: int, epoch: int) -> None:
         """Take note of a transaction's marker: from now on its epoch is the least accepted."""

@@ -231,6 +231,21 @@ class Topics:
             )
         return places
 
+    def configure(
+        self, topic: Topic, configs: Mapping[str, str], *, validate_only: bool = False
+    ) -> None:
+        """Let these be a topic's configs; what is not among them has its default.
+
+        Raises:
+            RefusedError: INVALID_CONFIG.
+        """
+        settings = self._log_settings(configs)
+        if validate_only:
+            return
+        topic.configs, topic.log_settings = dict(configs), settings
+        for log in topic.logs:
+            log.configure(settings)
+
     def delete(self, topic: Topic) -> list[TopicPartition]:
         """Delete a topic; the partitions that are gone.
 

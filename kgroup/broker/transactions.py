@@ -11,7 +11,7 @@ Source: Kafka's ``TransactionCoordinator``, ``TransactionMetadata``, KIP-98, KIP
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Final, Protocol, final
 
 import attrs
@@ -265,6 +265,29 @@ class Transactions:
                 f"group {group_id!r} is not part of transaction {transactional_id!r}",
             )
 
+    # Looking.
+
+    def coordinated(self) -> Iterator[Transaction]:
+        """Every transactional id of this broker."""
+        for known in self._by_id.values():
+            if self._refusal(known.transactional_id) is None:
+                yield known
+
+    def find(self, transactional_id: str) -> Transaction:
+        """One of them.
+
+        Raises:
+            RefusedError: NOT_COORDINATOR, TRANSACTIONAL_ID_NOT_FOUND.
+        """
+        self._check_coordinator(transactional_id)
+        known = self._by_id.get(transactional_id)
+        if known is None:
+            raise RefusedError(
+                ErrorCode.transactional_id_not_found,
+                f"there is no transactional id {transactional_id!r}",
+            )
+        return known
+
     # Timers.
 
     def expire(self, now: float) -> None:
@@ -279,11 +302,7 @@ class Transactions:
         return min((known.deadline for known in self._ongoing()), default=None)
 
     def _ongoing(self) -> list[Transaction]:
-        return [
-            known
-            for known in self._by_id.values()
-            if known.state is State.ONGOING and self._refusal(known.transactional_id) is None
-        ]
+        return [known for known in self.coordinated() if known.state is State.ONGOING]
 
     # Parts of the above.
 

@@ -26,6 +26,8 @@ _ALWAYS_CREATES_UP_TO: Final = 3
 """Up to this version a Metadata request cannot say that it wants no topic created."""
 _BROKERS: Final = 1
 """Endpoint type of brokers; 2 is controllers (KIP-919)."""
+MOST_PARTITIONS_TOLD: Final = 2000
+"""Partitions in one answer to DescribeTopicPartitions (``max.request.partition.size.limit``)."""
 _BATCHED_FROM: Final = 4
 _PORTLESS: Final = {"node_id": -1, "host": "", "port": -1}
 
@@ -71,6 +73,41 @@ async def describe_cluster(call: Call) -> Answer:
     if getattr(call.request, "endpoint_type", _BROKERS) != _BROKERS:
         answer |= {"error_code": ErrorCode.mismatched_endpoint_type, "brokers": []}
     return answer
+
+
+async def describe_topic_partitions(call: Call) -> Answer:
+    """Answer DescribeTopicPartitions: by name, no more partitions than asked for, and where next.
+
+    Without names it goes through all topics, and from a cursor's topic on only.
+    """
+    request = call.request
+    names = sorted({topic.name for topic in request.topics})
+    if not names:
+        names = [topic.name for topic in call.cluster.topics]
+    first, start = "", 0
+    if request.cursor is not None:
+        first, start = request.cursor.topic_name, request.cursor.partition_index
+    left = min(request.response_partition_limit, MOST_PARTITIONS_TOLD)
+    topics: list[dict[str, Any]] = []
+    for name in [name for name in names if name >= first]:
+        shown = _topic_by_name(call, name)
+        partitions = shown["partitions"][start if name == first else 0 :]
+        if len(partitions) > left or (not left and partitions):
+            following = partitions[left]["partition_index"]
+            if left:
+                topics.append({**shown, "partitions": partitions[:left]})
+            return {
+                "topics": topics,
+                "next_cursor": {"topic_name": name, "partition_index": following},
+            }
+        left -= len(partitions)
+        topics.append({**shown, "partitions": partitions})
+    return {"topics": topics, "next_cursor": None}
+
+
+def _topic_by_name(call: Call, name: str) -> dict[str, Any]:
+    topic = call.cluster.topics.get(name)
+    return _no_topic(name, None, _why_absent(name)) if topic is None else _topic(call, topic)
 
 
 async def find_coordinator(call: Call) -> Answer:

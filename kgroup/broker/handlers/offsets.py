@@ -1,7 +1,7 @@
 """ListOffsets, OffsetForLeaderEpoch, DeleteRecords: questions about the ends of a log.
 
 Source: Kafka's ``ReplicaManager.fetchOffset``, ``UnifiedLog.fetchOffsetByTimestamp``,
-KIP-79, KIP-320, KIP-734 (the offset of the greatest timestamp).
+KIP-79, KIP-320, KIP-734 (the offset of the greatest timestamp), KIP-1005 and KIP-1023 (tiers).
 """
 
 from __future__ import annotations
@@ -36,13 +36,20 @@ def _newest(log: PartitionLog, limit: int) -> tuple[int, int] | None:
     return log.offset_of_max_time()
 
 
-#: What ListOffsets asks for by a negative timestamp -> (offset, timestamp) of it. The earliest
-#: that is local (-4) is the earliest: there is no tiered storage.
-_SPECIAL: Final[dict[int, Callable[[PartitionLog, int], tuple[int, int] | None]]] = {
-    -1: _latest,
-    -2: _earliest,
-    -3: _newest,
-    -4: _earliest,
+def _nothing(log: PartitionLog, limit: int) -> None:
+    del log, limit
+
+
+#: What ListOffsets asks for by a negative timestamp -> the first version that may ask so, and
+#: (offset, timestamp) of it. There is no tiered storage: the earliest that is local (-4) is the
+#: earliest, none is the latest that is elsewhere (-5), or the earliest that is yet to go (-6).
+_SPECIAL: Final[dict[int, tuple[int, Callable[[PartitionLog, int], tuple[int, int] | None]]]] = {
+    -1: (1, _latest),
+    -2: (1, _earliest),
+    -3: (7, _newest),
+    -4: (8, _earliest),
+    -5: (9, _nothing),
+    -6: (11, _nothing),
 }
 
 
@@ -64,7 +71,7 @@ def _offset(call: Call, name: str, part: Any) -> dict[str, Any]:
     try:
         epoch = getattr(part, "current_leader_epoch", NO_EPOCH)
         log = led_log(call, name, part.partition_index, epoch)
-        found = _find(log, part.timestamp, committed=committed)
+        found = _find(log, call.version, part.timestamp, committed=committed)
     except RefusedError as refusal:
         return {"partition_index": part.partition_index, "error_code": refusal.code}
     if found is None:
@@ -78,14 +85,17 @@ def _offset(call: Call, name: str, part: Any) -> dict[str, Any]:
     }
 
 
-def _find(log: PartitionLog, timestamp: int, *, committed: bool) -> tuple[int, int] | None:
+def _find(
+    log: PartitionLog, version: int, timestamp: int, *, committed: bool
+) -> tuple[int, int] | None:
     limit = log.limit(committed=committed)
-    if timestamp in _SPECIAL:
-        found = _SPECIAL[timestamp](log, limit)
-    elif timestamp >= 0:
+    if timestamp >= 0:
         found = log.offset_for_time(timestamp)
     else:
-        raise RefusedError(ErrorCode.unsupported_version, f"no offset is known by {timestamp}")
+        since, special = _SPECIAL.get(timestamp, (version + 1, _nothing))
+        if version < since:
+            raise RefusedError(ErrorCode.unsupported_version, f"no offset is known by {timestamp}")
+        found = special(log, limit)
     if found is None or found[0] > limit:
         return None
     return found

@@ -1,34 +1,23 @@
-"""CreateTopics, DeleteTopics, CreatePartitions, DescribeConfigs: what admin clients ask for.
+"""CreateTopics, DeleteTopics, CreatePartitions: what admin clients ask for.
 
-Source: Kafka's ``ReplicationControlManager``, ``ConfigHelper``.
+Source: Kafka's ``ReplicationControlManager``.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from kgroup.broker.answer import Answer
 from kgroup.broker.call import Call
-from kgroup.broker.groups.settings import PROPERTIES as GROUP_PROPERTIES
+from kgroup.broker.handlers.configs import topic_configs
 from kgroup.broker.refusal import RefusedError
-from kgroup.broker.settings import PROPERTIES
 from kgroup.broker.topics import UNSET
 
 _BY_ID_FROM: Final = 6
 """DeleteTopics names topics by id or name from this version on."""
-_TOPIC: Final = 2
-_BROKER: Final = 4
-"""Resource types of DescribeConfigs."""
-_FROM_TOPIC: Final = 1
-_FROM_BROKER: Final = 4
-_FROM_DEFAULT: Final = 5
-"""Where a config's value comes from, as DescribeConfigs tells it."""
-_STRING: Final = 2
-"""The type that DescribeConfigs tells of every value: all are texts here."""
 
 
 async def create_topics(call: Call) -> Answer:
@@ -71,12 +60,12 @@ def _create(call: Call, asked: Any, times: int) -> dict[str, Any]:
         "configs": [
             {
                 "name": name,
-                "value": value,
+                "value": config.value,
                 "read_only": False,
-                "config_source": source,
+                "config_source": config.source,
                 "is_sensitive": False,
             }
-            for name, (value, source) in _topic_configs(call, topic.configs).items()
+            for name, config in topic_configs(call, topic.configs).items()
         ],
     }
 
@@ -147,77 +136,3 @@ def _grow(call: Call, asked: Any) -> dict[str, Any]:
             "error_message": refusal.message,
         }
     return {"name": asked.name, "error_code": ErrorCode.none}
-
-
-async def describe_configs(call: Call) -> Answer:
-    """Answer DescribeConfigs for topics and for the broker."""
-    return {"results": [_describe(call, asked) for asked in call.request.resources]}
-
-
-def _describe(call: Call, asked: Any) -> dict[str, Any]:
-    result = {
-        "resource_type": asked.resource_type,
-        "resource_name": asked.resource_name,
-        "error_code": ErrorCode.none,
-        "error_message": None,
-        "configs": (),
-    }
-    try:
-        configs = _configs(call, asked.resource_type, asked.resource_name)
-    except RefusedError as refusal:
-        return {**result, "error_code": refusal.code, "error_message": refusal.message}
-    wanted = asked.configuration_keys
-    return {
-        **result,
-        "configs": [
-            {
-                "name": name,
-                "value": value,
-                "read_only": asked.resource_type == _BROKER,
-                "config_source": source,
-                "is_sensitive": False,
-                "synonyms": (),
-                "config_type": _STRING,
-                "documentation": None,
-            }
-            for name, (value, source) in configs.items()
-            if wanted is None or name in wanted
-        ],
-    }
-
-
-def _configs(call: Call, resource_type: int, name: str) -> Mapping[str, tuple[str, int]]:
-    if resource_type == _TOPIC:
-        topic = call.cluster.topics.get(name)
-        if topic is None:
-            raise RefusedError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
-        return _topic_configs(call, topic.configs)
-    if resource_type == _BROKER:
-        if name not in ("", str(call.node.node_id)):
-            raise RefusedError(
-                ErrorCode.invalid_request, f"this is broker {call.node.node_id}, not {name!r}"
-            )
-        return _broker_configs(call)
-    raise RefusedError(
-        ErrorCode.invalid_request, f"resource type {resource_type} has no configs here"
-    )
-
-
-def _topic_configs(call: Call, own: Mapping[str, str]) -> dict[str, tuple[str, int]]:
-    return {
-        name: (own[name], _FROM_TOPIC) if name in own else (default, _FROM_DEFAULT)
-        for name, default in sorted(call.cluster.topics.config_defaults().items())
-    }
-
-
-def _broker_configs(call: Call) -> dict[str, tuple[str, int]]:
-    given = call.cluster.settings.properties
-    defaults = {name: default for name, (_, _, default) in PROPERTIES.items()}
-    groups = call.cluster.settings.groups
-    for name, (field, unit) in GROUP_PROPERTIES.items():
-        value = getattr(groups, field)
-        defaults[name] = str(value if unit is None else round(value * 1000 / unit))
-    return {
-        name: (given[name], _FROM_BROKER) if name in given else (default, _FROM_DEFAULT)
-        for name, default in sorted(defaults.items())
-    }

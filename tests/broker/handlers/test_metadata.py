@@ -137,3 +137,46 @@ async def test_the_cluster_is_described() -> None:
         assert [(one.broker_id, one.port) for one in answer.brokers] == [(1, broker.port)]
         refused = await client.ask("describe_cluster", 1, endpoint_type=2, **plain)
         assert (int(refused.error_code), refused.brokers) == (114, ())
+
+
+async def partitions_told(
+    client: Client, *names: str, limit: int = 2000, cursor: tuple[str, int] | None = None
+) -> tuple[dict[str, list[int]], tuple[str, int] | None]:
+    """Partitions by topic in an answer to DescribeTopicPartitions, and where to go on."""
+    answer = await client.ask(
+        "describe_topic_partitions",
+        0,
+        topics=[{"name": name} for name in names],
+        response_partition_limit=limit,
+        cursor=cursor and {"topic_name": cursor[0], "partition_index": cursor[1]},
+    )
+    following = answer.next_cursor
+    return (
+        {one.name: [part.partition_index for part in one.partitions] for one in answer.topics},
+        following and (following.topic_name, following.partition_index),
+    )
+
+
+async def test_partitions_are_described_page_by_page() -> None:
+    """No answer has more partitions than asked for, and from the cursor on the rest follows."""
+    async with connected() as (broker, client):
+        await broker.create_topic("a", 3)
+        await broker.create_topic("b", 2)
+        assert await partitions_told(client) == ({"a": [0, 1, 2], "b": [0, 1]}, None)
+        assert await partitions_told(client, "b", "b") == ({"b": [0, 1]}, None)
+        assert await partitions_told(client, limit=2) == ({"a": [0, 1]}, ("a", 2))
+        assert await partitions_told(client, limit=1, cursor=("a", 2)) == ({"a": [2]}, ("b", 0))
+        assert await partitions_told(client, limit=9, cursor=("b", 1)) == ({"b": [1]}, None)
+
+
+async def test_topics_that_cannot_be_described() -> None:
+    """An unknown name, and one that cannot be a topic's."""
+    async with connected() as (_, client):
+        answer = await client.ask(
+            "describe_topic_partitions",
+            0,
+            topics=[{"name": "a/b"}, {"name": "nothing"}],
+            response_partition_limit=9,
+            cursor=None,
+        )
+        assert [int(topic.error_code) for topic in answer.topics] == [17, 3]

@@ -17,6 +17,8 @@ async def list_offset(
 ) -> Any:
     """Ask for one offset of topic t; ``details`` go to the partition, ``level`` is isolation."""
     fields: dict[str, Any] = {"isolation_level": details.pop("level", 0)} if version >= 2 else {}
+    if version >= 10:
+        fields["timeout"] = timedelta(seconds=1)
     part = {"partition_index": partition, "timestamp": timestamp, **details}
     answer = await client.ask(
         "list_offsets",
@@ -44,7 +46,7 @@ def fill(log: PartitionLog) -> None:
     append(log, data)
 
 
-@pytest.mark.parametrize("version", range(1, 9))
+@pytest.mark.parametrize("version", range(1, 12))
 async def test_ends_and_times_in_every_version(version: int) -> None:
     """Latest, earliest, and the first record that is not older than a time."""
     async with connected() as (broker, client):
@@ -57,14 +59,24 @@ async def test_ends_and_times_in_every_version(version: int) -> None:
 
 
 async def test_special_offsets() -> None:
-    """The greatest time (KIP-734), the earliest local offset; tiered storage is not known."""
+    """The greatest time (KIP-734), the earliest local offset; nothing is in tiered storage."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         fill(broker.cluster.topics.log("t", 0))
         newest = await list_offset(client, -3)
         assert (newest.offset, newest.timestamp) == (2, 30)
         assert (await list_offset(client, -4, version=8)).offset == 0
-        assert int((await list_offset(client, -5, version=8)).error_code) == 35
+        for timestamp, version in ((-5, 9), (-6, 11)):
+            found = await list_offset(client, timestamp, version=version)
+            assert (int(found.error_code), found.offset, found.leader_epoch) == (0, -1, -1)
+
+
+@pytest.mark.parametrize(("timestamp", "version"), [(-3, 6), (-4, 7), (-5, 8), (-6, 10), (-7, 11)])
+async def test_a_special_offset_needs_its_version(timestamp: int, version: int) -> None:
+    """What a version does not know yet is UNSUPPORTED_VERSION, for that partition."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        assert int((await list_offset(client, timestamp, version=version)).error_code) == 35
 
 
 async def test_committed_readers_see_the_stable_end() -> None:

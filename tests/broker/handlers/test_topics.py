@@ -1,4 +1,4 @@
-"""CreateTopics, DeleteTopics, CreatePartitions, DescribeConfigs."""
+"""CreateTopics, DeleteTopics, CreatePartitions."""
 
 from __future__ import annotations
 
@@ -140,51 +140,3 @@ async def test_partitions_are_added() -> None:
             )
             assert [int(one.error_code) for one in answer.results] == [code]
             assert broker.cluster.topics.partitions("t") == has
-
-
-async def described(client: Client, kind: int, name: str, *keys: str) -> Any:
-    """Describe one resource, all of its configs or some."""
-    asked = {
-        "resource_type": kind,
-        "resource_name": name,
-        "configuration_keys": keys or None,
-    }
-    answer = await client.ask(
-        "describe_configs",
-        4,
-        resources=[asked],
-        include_synonyms=False,
-        include_documentation=False,
-    )
-    return answer.results[0]
-
-
-async def test_a_topics_configs_are_described() -> None:
-    """What the topic sets and what it has by default can be told apart."""
-    async with connected() as (broker, client):
-        await broker.create_topic("t", configs={"retention.ms": "5"})
-        configs = {one.name: one for one in (await described(client, 2, "t")).configs}
-        assert (configs["retention.ms"].value, configs["retention.ms"].config_source) == ("5", 1)
-        assert configs["cleanup.policy"].config_source == 5
-        (one,) = (await described(client, 2, "t", "cleanup.policy")).configs
-        assert one.value == "delete"
-
-
-async def test_the_brokers_configs_are_described() -> None:
-    """Every property is told with the value that holds, the coordinator's too."""
-    async with connected(group_max_size=7) as (_, client):
-        configs = {one.name: one for one in (await described(client, 4, "1")).configs}
-        assert (configs["group.max.size"].value, configs["group.max.size"].config_source) == (
-            "7",
-            4,
-        )
-        assert configs["group.initial.rebalance.delay.ms"].value == "3000"
-        assert configs["offsets.retention.minutes"].value == "10080"
-        assert configs["num.partitions"].read_only
-
-
-@pytest.mark.parametrize(("kind", "name", "code"), [(2, "nope", 3), (4, "9", 42), (8, "1", 42)])
-async def test_what_has_no_configs_is_refused(kind: int, name: str, code: int) -> None:
-    """An unknown topic, another broker, another kind of resource."""
-    async with connected() as (_, client):
-        assert int((await described(client, kind, name)).error_code) == code

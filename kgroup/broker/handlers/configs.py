@@ -1,0 +1,308 @@
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: of topics, and to look at of brokers.
+
+A broker's own settings cannot be changed while it runs; Kafka, too, has such ones, and says so in
+the same words.
+
+Source: Kafka's ``ConfigAdminManager``, ``ConfigurationControlManager``, ``ConfigHelper``, KIP-339
+(incremental), KIP-226 (synonyms).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, final
+
+import attrs
+from kio.schema.errors import ErrorCode
+
+from kgroup.broker.answer import Answer
+from kgroup.broker.call import Call
+from kgroup.broker.groups.settings import PROPERTIES as GROUP_PROPERTIES
+from kgroup.broker.refusal import RefusedError
+from kgroup.broker.settings import PROPERTIES
+from kgroup.broker.topics import EFFECTIVE_CONFIGS, Topic
+
+TOPIC: Final = 2
+BROKER: Final = 4
+"""Resource types."""
+_FROM_TOPIC: Final = 1
+_FROM_BROKER: Final = 4
+_FROM_DEFAULT: Final = 5
+"""Where a config's value comes from, as DescribeConfigs tells it."""
+_BOOLEAN: Final = 1
+_STRING: Final = 2
+_INT: Final = 3
+_LONG: Final = 5
+_DOUBLE: Final = 6
+_LIST: Final = 7
+"""The types of values that DescribeConfigs tells."""
+_SET, _DELETE, _APPEND, _SUBTRACT = range(4)
+"""The operations of IncrementalAlterConfigs."""
+
+_LISTS: Final = frozenset(
+    {
+        "cleanup.policy",
+        "follower.replication.throttled.replicas",
+        "leader.replication.throttled.replicas",
+    }
+)
+_LONGS: Final = frozenset(
+    {
+        "delete.retention.ms",
+        "file.delete.delay.ms",
+        "flush.messages",
+        "flush.ms",
+        "log.retention.bytes",
+        "max.compaction.lag.ms",
+        "message.timestamp.after.max.ms",
+        "message.timestamp.before.max.ms",
+        "min.compaction.lag.ms",
+        "offsets.retention.check.interval.ms",
+        "retention.bytes",
+        "retention.ms",
+        "segment.jitter.ms",
+        "segment.ms",
+    }
+)
+
+
+@final
+@attrs.frozen
+class Config:
+    """A config's value, where it comes from, and the other places that it could come from."""
+
+    value: str
+    source: int
+    synonyms: tuple[tuple[str, str, int], ...] = ()
+
+
+def config_type(name: str, default: str) -> int:
+    """The type of a config as Kafka tells it."""
+    if name in _LISTS:
+        return _LIST
+    if name in _LONGS:
+        return _LONG
+    if default in ("true", "false"):
+        return _BOOLEAN
+    if default.lstrip("-").isdigit():
+        return _INT
+    return _DOUBLE if default.replace(".", "", 1).isdigit() else _STRING
+
+
+# Looking.
+
+
+async def describe_configs(call: Call) -> Answer:
+    """Answer DescribeConfigs for topics and for the broker."""
+    return {"results": [_describe(call, asked) for asked in call.request.resources]}
+
+
+def _describe(call: Call, asked: Any) -> dict[str, Any]:
+    result = {
+        "resource_type": asked.resource_type,
+        "resource_name": asked.resource_name,
+        "error_code": ErrorCode.none,
+        "error_message": None,
+        "configs": (),
+    }
+    try:
+        configs = _configs(call, asked.resource_type, asked.resource_name)
+    except RefusedError as refusal:
+        return {**result, "error_code": refusal.code, "error_message": refusal.message}
+    wanted = asked.configuration_keys
+    return {
+        **result,
+        "configs": [
+            {
+                "name": name,
+                "value": config.value,
+                "read_only": asked.resource_type == BROKER,
+                "config_source": config.source,
+                "is_sensitive": False,
+                "synonyms": _synonyms(config) if call.request.include_synonyms else (),
+                "config_type": config_type(name, config.value),
+                "documentation": None,
+            }
+            for name, config in configs.items()
+            if wanted is None or name in wanted
+        ],
+    }
+
+
+def _synonyms(config: Config) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "value": value, "source": source} for name, value, source in config.synonyms
+    ]
+
+
+def _configs(call: Call, resource_type: int, name: str) -> Mapping[str, Config]:
+    if resource_type == TOPIC:
+        return topic_configs(call, _topic(call, name).configs)
+    if resource_type == BROKER:
+        _check_broker(call, name)
+        return _broker_configs(call)
+    raise _no_configs(resource_type)
+
+
+def _topic(call: Call, name: str) -> Topic:
+    topic = call.cluster.topics.get(name)
+    if topic is None:
+        raise RefusedError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
+    return topic
+
+
+def _check_broker(call: Call, name: str) -> None:
+    if name not in ("", str(call.node.node_id)):
+        raise RefusedError(
+            ErrorCode.invalid_request, f"this is broker {call.node.node_id}, not {name!r}"
+        )
+
+
+def _no_configs(resource_type: int) -> RefusedError:
+    return RefusedError(
+        ErrorCode.invalid_request, f"resource type {resource_type} has no configs here"
+    )
+
+
+def topic_configs(call: Call, own: Mapping[str, str]) -> dict[str, Config]:
+    """Every config of a topic that has set these itself."""
+    given = call.cluster.settings.properties
+    configs: dict[str, Config] = {}
+    for name, default in sorted(call.cluster.topics.config_defaults().items()):
+        places: list[tuple[str, str, int]] = []
+        if name in own:
+            places.append((name, own[name], _FROM_TOPIC))
+        inherited = EFFECTIVE_CONFIGS.get(name)
+        if inherited is not None:
+            source = _FROM_BROKER if inherited in given else _FROM_DEFAULT
+            places.append((inherited, default, source))
+        if places:
+            _, value, source = places[0]
+            configs[name] = Config(value, source, tuple(places))
+        else:
+            configs[name] = Config(default, _FROM_DEFAULT)
+    return configs
+
+
+def _broker_configs(call: Call) -> dict[str, Config]:
+    given = call.cluster.settings.properties
+    defaults = {name: default for name, (_, _, default) in PROPERTIES.items()}
+    groups = call.cluster.settings.groups
+    for name, (field, unit) in GROUP_PROPERTIES.items():
+        value = getattr(groups, field)
+        defaults[name] = str(value if unit is None else round(value * 1000 / unit))
+    return {
+        name: _broker_config(name, default, given.get(name))
+        for name, default in sorted(defaults.items())
+    }
+
+
+def _broker_config(name: str, default: str, given: str | None) -> Config:
+    default_place = (name, default, _FROM_DEFAULT)
+    if given is None:
+        return Config(default, _FROM_DEFAULT, (default_place,))
+    return Config(given, _FROM_BROKER, ((name, given, _FROM_BROKER), default_place))
+
+
+# Changing.
+
+
+async def alter_configs(call: Call) -> Answer:
+    """Answer AlterConfigs: what is named is set, and everything else is the default again."""
+    return _alter(call, lambda before, asked: {one.name: one.value for one in asked.configs})
+
+
+async def incremental_alter_configs(call: Call) -> Answer:
+    """Answer IncrementalAlterConfigs: what is named is changed."""
+    return _alter(call, _changed)
+
+
+def _alter(call: Call, change: Callable[[Mapping[str, str], Any], dict[str, str]]) -> Answer:
+    resources = call.request.resources
+    times = Counter((asked.resource_type, asked.resource_name) for asked in resources)
+    return {"responses": [_alter_one(call, asked, times, change) for asked in resources]}
+
+
+def _alter_one(
+    call: Call,
+    asked: Any,
+    times: Mapping[tuple[int, str], int],
+    change: Callable[[Mapping[str, str], Any], dict[str, str]],
+) -> dict[str, Any]:
+    code, message = ErrorCode.none, None
+    try:
+        if times[asked.resource_type, asked.resource_name] > 1:
+            raise RefusedError(ErrorCode.invalid_request, "Each resource must appear at most once.")
+        _check_configs(asked.configs)
+        if asked.resource_type == BROKER:
+            _refuse_to_alter_broker(call, asked)
+        if asked.resource_type != TOPIC:
+            raise _no_configs(asked.resource_type)
+        topic = _topic(call, asked.resource_name)
+        call.cluster.topics.configure(
+            topic, change(topic.configs, asked), validate_only=call.request.validate_only
+        )
+    except RefusedError as refusal:
+        code, message = refusal.code, refusal.message
+    return {
+        "error_code": code,
+        "error_message": message,
+        "resource_type": asked.resource_type,
+        "resource_name": asked.resource_name,
+    }
+
+
+def _check_configs(configs: Iterable[Any]) -> None:
+    names = [one.name for one in configs]
+    if len(set(names)) < len(names):
+        raise RefusedError(ErrorCode.invalid_request, "Error due to duplicate config keys")
+    empty = [
+        one.name
+        for one in configs
+        if one.value is None and getattr(one, "config_operation", _SET) != _DELETE
+    ]
+    if empty:
+        raise RefusedError(
+            ErrorCode.invalid_request, f"Null value not supported for : {','.join(empty)}"
+        )
+
+
+def _refuse_to_alter_broker(call: Call, asked: Any) -> None:
+    _check_broker(call, asked.resource_name)
+    names = ", ".join(one.name for one in asked.configs)
+    raise RefusedError(
+        ErrorCode.invalid_request, f"Cannot update these configs dynamically: [{names}]"
+    )
+
+
+def _changed(before: Mapping[str, str], asked: Any) -> dict[str, str]:
+    after = dict(before)
+    for one in asked.configs:
+        if one.config_operation == _SET:
+            after[one.name] = one.value
+        elif one.config_operation == _DELETE:
+            after.pop(one.name, None)
+        elif one.config_operation in (_APPEND, _SUBTRACT):
+            after[one.name] = _changed_list(after.get(one.name, ""), one)
+        else:
+            raise RefusedError(
+                ErrorCode.invalid_request, f"Unknown operation type {one.config_operation}"
+            )
+    return after
+
+
+def _changed_list(before: str, one: Any) -> str:
+    word = "APPEND" if one.config_operation == _APPEND else "SUBTRACT"
+    if one.name not in _LISTS:
+        raise RefusedError(
+            ErrorCode.invalid_config,
+            f"Can't {word} to key {one.name} because its type is not LIST.",
+        )
+    items = dict.fromkeys(item for item in before.split(",") if item)
+    for item in one.value.split(","):
+        if one.config_operation == _APPEND:
+            items[item] = None
+        else:
+            items.pop(item, None)
+    return ",".join(items)

@@ -1,0 +1,27 @@
+"""What Kafka offers and then refuses, as a cluster does that is set up like this one.
+
+No authorizer: the calls about ACLs are answered SECURITY_DISABLED. ``group.version`` 0: the calls
+of the new group protocol (KIP-848) are answered UNSUPPORTED_VERSION. They are offered all the
+same, as by Kafka: a client that is told nothing of them (librdkafka) would look for another
+coordinator for ever, one that is refused says why.
+
+Source: Kafka's ``AclApis``, ``KafkaApis.handleConsumerGroupHeartbeat``.
+"""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+from kgroup.broker.answer import Answer
+from kgroup.broker.call import Call
+from kgroup.broker.refusals import REFUSALS
+
+
+async def without_authorizer(call: Call) -> Answer:
+    """Refuse a call about ACLs."""
+    return REFUSALS[call.api](call.request, ErrorCode.security_disabled)
+
+
+async def without_new_groups(call: Call) -> Answer:
+    """Refuse a call of the new group protocol."""
+    return REFUSALS[call.api](call.request, ErrorCode.unsupported_version)

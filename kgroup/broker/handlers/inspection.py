@@ -1,0 +1,232 @@
+"""What admin tools look at beside groups and topics: log dirs, producers, transactions, moves.
+
+Where Kafka keeps something that this broker has none of (quotas, SCRAM users, partitions on the
+move), the answer is Kafka's for a cluster that has none either.
+
+Source: Kafka's ``KafkaApis``, ``ReplicaManager.describeLogDirs``,
+``TransactionCoordinator.handleListTransactions``, KIP-664 (producers and transactions).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+import trio
+from kio.schema.errors import ErrorCode
+
+from kgroup.broker.answer import Answer
+from kgroup.broker.call import Call
+from kgroup.broker.handlers.partitions import led_log
+from kgroup.broker.log import PartitionLog
+from kgroup.broker.refusal import RefusedError
+from kgroup.broker.transactions import State, Transaction
+
+NO_TIME: Final = dt.datetime.fromtimestamp(0, dt.UTC)
+"""When a transaction began that there is not, as Kafka tells it."""
+LOG_DIR: Final = "memory"
+"""What stands for the folder of a broker that has none."""
+_UNKNOWN_SIZE: Final = -1
+_NO_FILTER: Final = -1
+_STATES: Final = frozenset(
+    {
+        *(state.value for state in State),
+        "PrepareAbort",
+        "PrepareCommit",
+        "PrepareEpochFence",
+        "Dead",
+    }
+)
+"""Kafka's names; a transaction here is never in those states that wait for markers."""
+
+
+async def describe_log_dirs(call: Call) -> Answer:
+    """Answer DescribeLogDirs: one folder that is none, with what this broker has replicas of."""
+    asked = call.request.topics
+    wanted = None if asked is None else {topic.topic: set(topic.partitions) for topic in asked}
+    topics = [
+        {"name": name, "partitions": found}
+        for topic in call.cluster.topics
+        if (name := topic.name) and (found := _replicas(call, topic, wanted))
+    ]
+    result = {
+        "error_code": ErrorCode.none,
+        "log_dir": LOG_DIR,
+        "topics": topics,
+        "total_bytes": _UNKNOWN_SIZE,
+        "usable_bytes": _UNKNOWN_SIZE,
+    }
+    return {"error_code": ErrorCode.none, "results": [result]}
+
+
+def _replicas(call: Call, topic: Any, wanted: dict[str, set[int]] | None) -> list[dict[str, Any]]:
+    return [
+        {
+            "partition_index": number,
+            "partition_size": log.size,
+            "offset_lag": 0,
+            "is_future_key": False,
+        }
+        for number, (log, place) in enumerate(zip(topic.logs, topic.places, strict=True))
+        if call.node.node_id in place.replicas
+        and (wanted is None or number in wanted.get(topic.name, ()))
+    ]
+
+
+async def describe_producers(call: Call) -> Answer:
+    """Answer DescribeProducers."""
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    _producers(call, topic.name, number) for number in topic.partition_indexes
+                ],
+            }
+            for topic in call.request.topics
+        ]
+    }
+
+
+def _producers(call: Call, name: str, number: int) -> dict[str, Any]:
+    try:
+        log: PartitionLog = led_log(call, name, number)
+    except RefusedError as refusal:
+        return {
+            "partition_index": number,
+            "error_code": refusal.code,
+            "error_message": refusal.message,
+            "active_producers": (),
+        }
+    return {
+        "partition_index": number,
+        "error_code": ErrorCode.none,
+        "active_producers": [
+            {
+                "producer_id": producer.producer_id,
+                "producer_epoch": producer.epoch,
+                "last_sequence": producer.last_sequence,
+                "coordinator_epoch": -1,
+                "current_txn_start_offset": producer.transaction_start,
+            }
+            for producer in log.producers()
+        ],
+    }
+
+
+async def list_transactions(call: Call) -> Answer:
+    """Answer ListTransactions: those that this broker coordinates."""
+    states = tuple(call.request.state_filters)
+    return {
+        "error_code": ErrorCode.none,
+        "unknown_state_filters": [state for state in states if state not in _STATES],
+        "transaction_states": [
+            {
+                "transactional_id": one.transactional_id,
+                "producer_id": one.producer_id,
+                "transaction_state": one.state.value,
+            }
+            for one in _matching(call)
+        ],
+    }
+
+
+def _matching(call: Call) -> Iterator[Transaction]:
+    request = call.request
+    states, producers = set(request.state_filters) & _STATES, set(request.producer_id_filters)
+    if request.state_filters and not states:
+        return
+    pattern = getattr(request, "transactional_id_pattern", None)
+    longer_than = getattr(request, "duration_filter", _NO_FILTER)
+    for one in call.node.transactions.coordinated():
+        if (
+            (not states or one.state.value in states)
+            and (not producers or one.producer_id in producers)
+            and (not pattern or re.fullmatch(pattern, one.transactional_id))
+            and (longer_than < 0 or _lasts(one) * 1000 > longer_than)
+        ):
+            yield one
+
+
+def _lasts(transaction: Transaction) -> float:
+    """How many seconds ago it began; -1 if none is under way."""
+    if transaction.state is not State.ONGOING:
+        return -1.0
+    return trio.current_time() - (transaction.deadline - transaction.timeout)
+
+
+async def describe_transactions(call: Call) -> Answer:
+    """Answer DescribeTransactions."""
+    return {
+        "transaction_states": [
+            _transaction(call, transactional_id)
+            for transactional_id in call.request.transactional_ids
+        ]
+    }
+
+
+def _transaction(call: Call, transactional_id: str) -> dict[str, Any]:
+    try:
+        one = call.node.transactions.find(transactional_id)
+    except RefusedError as refusal:
+        return {
+            "error_code": refusal.code,
+            "transactional_id": transactional_id,
+            "transaction_state": "",
+            "transaction_timeout": dt.timedelta(0),
+            "transaction_start_time": NO_TIME,
+            "producer_id": -1,
+            "producer_epoch": -1,
+            "topics": (),
+        }
+    topics: dict[str, list[int]] = {}
+    for partition in one.partitions:
+        topics.setdefault(partition.topic, []).append(partition.partition)
+    return {
+        "error_code": ErrorCode.none,
+        "transactional_id": transactional_id,
+        "transaction_state": one.state.value,
+        "transaction_timeout": dt.timedelta(seconds=one.timeout),
+        "transaction_start_time": _began(call, one),
+        "producer_id": one.producer_id,
+        "producer_epoch": one.epoch,
+        "topics": [{"topic": topic, "partitions": found} for topic, found in topics.items()],
+    }
+
+
+def _began(call: Call, transaction: Transaction) -> dt.datetime | None:
+    lasts = _lasts(transaction)
+    if lasts < 0:
+        return None
+    return dt.datetime.fromtimestamp(call.cluster.now_ms() / 1000 - lasts, dt.UTC)
+
+
+async def list_partition_reassignments(call: Call) -> Answer:
+    """Answer ListPartitionReassignments: partitions move at once here, and none is under way."""
+    del call
+    return {"error_code": ErrorCode.none, "error_message": None, "topics": ()}
+
+
+async def describe_client_quotas(call: Call) -> Answer:
+    """Answer DescribeClientQuotas: there are none."""
+    del call
+    return {"error_code": ErrorCode.none, "error_message": None, "entries": ()}
+
+
+async def describe_user_scram_credentials(call: Call) -> Answer:
+    """Answer DescribeUserScramCredentials: there are no users."""
+    return {
+        "error_code": ErrorCode.none,
+        "error_message": None,
+        "results": [
+            {
+                "user": user.name,
+                "error_code": ErrorCode.resource_not_found,
+                "error_message": f"there is no SCRAM user {user.name!r}",
+                "credential_infos": (),
+            }
+            for user in call.request.users or ()
+        ],
+    }

@@ -1,0 +1,224 @@
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kgroup.broker.handlers.configs import config_type
+from tests.broker.made import append, batch
+from tests.broker.wire import Client, connected
+
+TOPIC, BROKER = 2, 4
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
+async def described(
+    client: Client, kind: int, name: str, *keys: str, synonyms: bool = False
+) -> Any:
+    """Describe one resource, all of its configs or some."""
+    asked = {
+        "resource_type": kind,
+        "resource_name": name,
+        "configuration_keys": keys or None,
+    }
+    answer = await client.ask(
+        "describe_configs",
+        4,
+        resources=[asked],
+        include_synonyms=synonyms,
+        include_documentation=False,
+    )
+    return answer.results[0]
+
+
+async def test_a_topics_configs_are_described() -> None:
+    """What the topic sets and what it has by default can be told apart."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t", configs={"retention.ms": "5"})
+        configs = {one.name: one for one in (await described(client, 2, "t")).configs}
+        assert (configs["retention.ms"].value, configs["retention.ms"].config_source) == ("5", 1)
+        assert configs["cleanup.policy"].config_source == 5
+        (one,) = (await described(client, 2, "t", "cleanup.policy")).configs
+        assert one.value == "delete"
+
+
+async def test_the_brokers_configs_are_described() -> None:
+    """Every property is told with the value that holds, the coordinator's too."""
+    async with connected(group_max_size=7) as (_, client):
+        configs = {one.name: one for one in (await described(client, 4, "1")).configs}
+        assert (configs["group.max.size"].value, configs["group.max.size"].config_source) == (
+            "7",
+            4,
+        )
+        assert configs["group.initial.rebalance.delay.ms"].value == "3000"
+        assert configs["offsets.retention.minutes"].value == "10080"
+        assert configs["num.partitions"].read_only
+
+
+@pytest.mark.parametrize(("kind", "name", "code"), [(2, "nope", 3), (4, "9", 42), (8, "1", 42)])
+async def test_what_has_no_configs_is_refused(kind: int, name: str, code: int) -> None:
+    """An unknown topic, another broker, another kind of resource."""
+    async with connected() as (_, client):
+        assert int((await described(client, kind, name)).error_code) == code
+
+
+async def test_synonyms_are_told_where_asked_for() -> None:
+    """What the topic sets, then what the broker's property sets, then the default."""
+    async with connected(message_max_bytes=77) as (broker, client):
+        await broker.create_topic("t", configs={"max.message.bytes": "5", "retention.ms": "9"})
+        (plain,) = (await described(client, TOPIC, "t", "max.message.bytes")).configs
+        assert plain.synonyms == ()
+        keys = ("max.message.bytes", "retention.bytes", "retention.ms", "segment.ms")
+        told = {
+            one.name: [(synonym.name, synonym.value, synonym.source) for synonym in one.synonyms]
+            for one in (await described(client, TOPIC, "t", *keys, synonyms=True)).configs
+        }
+        assert told == {
+            "max.message.bytes": [("max.message.bytes", "5", 1), ("message.max.bytes", "77", 4)],
+            "retention.bytes": [("log.retention.bytes", "-1", 5)],
+            "retention.ms": [("retention.ms", "9", 1)],
+            "segment.ms": [],
+        }
+        (own,) = (await described(client, BROKER, "1", "message.max.bytes", synonyms=True)).configs
+        assert [(one.value, one.source) for one in own.synonyms] == [("77", 4), ("1048588", 5)]
+
+
+@pytest.mark.parametrize(
+    ("name", "default", "kind"),
+    [
+        ("preallocate", "false", 1),
+        ("compression.type", "producer", 2),
+        ("num.partitions", "1", 3),
+        ("retention.bytes", "-1", 5),
+        ("min.cleanable.dirty.ratio", "0.5", 6),
+        ("cleanup.policy", "delete", 7),
+    ],
+)
+def test_the_type_of_a_config(name: str, default: str, kind: int) -> None:
+    """Kafka's types: boolean, text, whole numbers of two sizes, fraction, list."""
+    assert config_type(name, default) == kind
+
+
+async def altered(
+    client: Client,
+    *configs: tuple[str, int, str | None],
+    kind: int = TOPIC,
+    name: str = "t",
+    validate_only: bool = False,
+    version: int = 1,
+) -> Any:
+    """Change some configs of one resource."""
+    asked = {
+        "resource_type": kind,
+        "resource_name": name,
+        "configs": [
+            {"name": config, "config_operation": operation, "value": value}
+            for config, operation, value in configs
+        ],
+    }
+    answer = await client.ask(
+        "incremental_alter_configs", version, resources=[asked], validate_only=validate_only
+    )
+    (response,) = answer.responses
+    assert (response.resource_type, response.resource_name) == (kind, name)
+    return response
+
+
+@pytest.mark.parametrize("version", [0, 1])
+async def test_configs_are_changed_one_by_one(version: int) -> None:
+    """What is set holds, also for the log; what is deleted has its default; the rest stays."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t", configs={"retention.ms": "5", "segment.ms": "6"})
+        change = (("retention.ms", DELETE, None), ("max.message.bytes", SET, "10"))
+        done = await altered(client, *change, version=version)
+        assert (int(done.error_code), done.error_message) == (0, None)
+        topic = broker.cluster.topics.get("t")
+        assert topic is not None
+        assert topic.configs == {"segment.ms": "6", "max.message.bytes": "10"}
+        with pytest.raises(Exception, match="more than 10"):
+            append(topic.logs[0], batch(b"larger than ten bytes"))
+
+
+async def test_lists_are_added_to_and_taken_from() -> None:
+    """APPEND and SUBTRACT know lists, and no item stands twice in one."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t", configs={"cleanup.policy": "delete"})
+        topic = broker.cluster.topics.get("t")
+        assert topic is not None
+        for operation, value, after in (
+            (APPEND, "compact,delete", "delete,compact"),
+            (SUBTRACT, "delete", "compact"),
+        ):
+            assert (
+                int((await altered(client, ("cleanup.policy", operation, value))).error_code) == 0
+            )
+            assert topic.configs["cleanup.policy"] == after
+        refused = await altered(client, ("retention.ms", APPEND, "1"))
+        assert int(refused.error_code) == 40
+        assert "its type is not LIST" in refused.error_message
+
+
+@pytest.mark.parametrize(
+    ("configs", "resource", "code"),
+    [
+        ([("nothing", SET, "1")], (TOPIC, "t"), 40),
+        ([("max.message.bytes", SET, "many")], (TOPIC, "t"), 40),
+        ([("retention.ms", SET, None)], (TOPIC, "t"), 42),
+        ([("retention.ms", SET, "1"), ("retention.ms", DELETE, None)], (TOPIC, "t"), 42),
+        ([("retention.ms", 9, "1")], (TOPIC, "t"), 42),
+        ([("retention.ms", SET, "1")], (TOPIC, "nothing"), 3),
+        ([("message.max.bytes", SET, "1")], (BROKER, "1"), 42),
+        ([("message.max.bytes", SET, "1")], (BROKER, "9"), 42),
+        ([("x", SET, "1")], (16, "t"), 42),
+    ],
+)
+async def test_a_change_that_cannot_be_is_refused(
+    configs: list[tuple[str, int, str | None]], resource: tuple[int, str], code: int
+) -> None:
+    """Nothing is changed, and the message says why."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t", configs={"retention.ms": "5"})
+        kind, name = resource
+        refused = await altered(client, *configs, kind=kind, name=name)
+        assert int(refused.error_code) == code
+        assert refused.error_message
+        topic = broker.cluster.topics.get("t")
+        assert topic is not None
+        assert topic.configs == {"retention.ms": "5"}
+
+
+async def test_a_change_can_be_tried() -> None:
+    """With validate_only it is judged and not made."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        for value, code in (("7", 0), ("x", 40)):
+            change = ("max.message.bytes", SET, value)
+            assert int((await altered(client, change, validate_only=True)).error_code) == code
+        topic = broker.cluster.topics.get("t")
+        assert topic is not None
+        assert topic.configs == {}
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+async def test_all_configs_are_replaced(version: int) -> None:
+    """AlterConfigs sets what it names and resets the rest; a resource may stand in it once."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t", configs={"retention.ms": "5"})
+        asked = {
+            "resource_type": TOPIC,
+            "resource_name": "t",
+            "configs": [{"name": "segment.ms", "value": "6"}],
+        }
+        topic = broker.cluster.topics.get("t")
+        assert topic is not None
+        for resources, codes, after in (
+            ([asked, asked], [42, 42], {"retention.ms": "5"}),
+            ([asked], [0], {"segment.ms": "6"}),
+        ):
+            answer = await client.ask(
+                "alter_configs", version, resources=resources, validate_only=False
+            )
+            assert [int(one.error_code) for one in answer.responses] == codes
+            assert topic.configs == after

@@ -1,0 +1,55 @@
+"""ElectLeaders."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from kgroup.broker.placement import Place
+from tests.broker.wire import Client, connected
+
+
+async def elect(client: Client, *numbers: int, version: int = 2, kind: int = 0) -> Any:
+    """Elect leaders of some partitions of t, of all if none is named."""
+    fields: dict[str, Any] = {"election_type": kind} if version else {}
+    return await client.ask(
+        "elect_leaders",
+        version,
+        topic_partitions=[{"topic": "t", "partitions": numbers}] if numbers else None,
+        timeout=timedelta(seconds=5),
+        **fields,
+    )
+
+
+def results(answer: Any) -> list[tuple[int, int]]:
+    """(partition, error code) of each that the answer tells of."""
+    return [
+        (one.partition_id, int(one.error_code))
+        for topic in answer.replica_election_results
+        for one in topic.partition_result
+    ]
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+async def test_where_the_leader_is_right_no_election_is_needed(version: int) -> None:
+    """ELECTION_NOT_NEEDED for what is asked for by name, nothing for all; unknown is unknown."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t", 2)
+        assert results(await elect(client, 0, 1, 2, version=version)) == [(0, 84), (1, 84), (2, 3)]
+        assert results(await elect(client, version=version)) == []
+
+
+async def test_the_preferred_replica_leads_again() -> None:
+    """It is elected if it is up and in sync; an unclean election needs somebody who is up."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t", 3)
+        places = broker.cluster.topics.get("t").places  # type: ignore[union-attr]
+        places[0] = Place((1, 7), (1, 7), 7)
+        places[1] = Place((7, 1), (7, 1), 1)
+        places[2] = Place((7,), (7,), -1)
+        assert results(await elect(client)) == [(0, 0), (1, 80), (2, 80)]
+        assert (places[0].leader, places[0].epoch) == (1, 1)
+        assert results(await elect(client, 1, 2, kind=1)) == [(1, 84), (2, 83)]
+        assert int((await elect(client, kind=9)).error_code) == 42
