@@ -11,8 +11,6 @@ INVARIANT: what happens depends on the injected choices, the calls made, and tri
 from __future__ import annotations
 
 import errno
-import heapq
-import itertools
 import math
 import os
 from collections import Counter, deque
@@ -52,16 +50,20 @@ class Latency:
 
 @final
 class SimulatedStream(trio.abc.Stream):
-    """One end of a connection."""
+    """One end of a connection.
+
+    Its reader sleeps until the next bytes arrive, by trio's own deadlines: a task that delivered
+    them would be woken as well for each message, and messages are what a simulation costs.
+    """
 
     def __init__(self, network: Network, route: Route) -> None:
         self._network = network
         self.route: Final = route
-        self._arrived: deque[bytes] = deque()
+        self._inbox: deque[tuple[float, bytes | None]] = deque()
         self._peer: SimulatedStream = self
-        self._closed = self._broken = self._ended = False
-        self._reader: trio.lowlevel.Task | None = None
-        self.last_arrival = 0.0
+        self._closed = self._broken = False
+        self._not_before = 0.0
+        self._reading: trio.CancelScope | None = None
 
     @classmethod
     def pair(cls, network: Network, route: Route) -> tuple[SimulatedStream, SimulatedStream]:
@@ -72,12 +74,10 @@ class SimulatedStream(trio.abc.Stream):
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """See ``trio.abc.SendStream``; a peer that reads slowly never blocks it."""
-        # Sending never waits; a turn of trio's loop for each message would be the larger half of
-        # what a simulation costs.
         await trio.lowlevel.checkpoint_if_cancelled()
         self._check()
         if data:
-            self._network.send(self._peer, bytes(data))
+            self._peer.post(bytes(data))
 
     async def wait_send_all_might_not_block(self) -> None:
         """See ``trio.abc.SendStream``."""
@@ -86,78 +86,80 @@ class SimulatedStream(trio.abc.Stream):
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """See ``trio.abc.ReceiveStream``."""
-        if self._reader is not None:
+        if self._reading is not None:
             raise trio.BusyResourceError("another task reads from this connection")
-        if self._may_read():
-            await trio.lowlevel.checkpoint_if_cancelled()
-        else:
-            await self._wait()
-        if self._arrived:
-            return self._take(max_bytes)
+        await trio.lowlevel.checkpoint_if_cancelled()
+        while (at := self._readable_at()) > trio.current_time():
+            try:
+                with trio.CancelScope(deadline=at) as self._reading:
+                    await trio.sleep_forever()
+            finally:
+                self._reading = None
         self._check()
-        return b""
+        return self._take(max_bytes)
 
     async def aclose(self) -> None:
         """See ``trio.abc.AsyncResource``."""
         if not self._closed:
             self._closed = True
-            self._wake()
-            self._network.send(self._peer, None)
+            self.look()
+            self._peer.post(None)
             self._network.forget(self)
         await trio.lowlevel.checkpoint()
 
-    # For the network.
+    # For the network and the other end.
 
-    def arrive(self, data: bytes | None) -> None:
-        """Bytes have arrived, or None: the peer has closed."""
+    def post(self, data: bytes | None) -> None:
+        """Bytes, or the end of them, are on their way to here."""
         if self._closed or self._broken:
             return
-        if data is None:
-            self._ended = True
-        else:
-            self._arrived.append(data)
-        self._wake()
+        arrival = trio.current_time() + self._network.delay(self.route)
+        if self._inbox:
+            arrival = max(arrival, self._inbox[-1][0])
+        self._inbox.append((arrival, data))
+        self.look()
+
+    def release(self) -> None:
+        """What was held back goes on from now."""
+        self._not_before = trio.current_time() + self._network.delay(self.route)
+        self.look()
 
     def reset(self) -> None:
         """The connection is gone, and with it what was under way."""
         self._broken = True
-        self._arrived.clear()
-        self._wake()
+        self._inbox.clear()
+        self.look()
+
+    def look(self) -> None:
+        """What the reader waits for has changed."""
+        if self._reading is not None:
+            self._reading.deadline = self._readable_at()
 
     # Within.
 
-    def _may_read(self) -> bool:
-        return bool(self._arrived) or self._closed or self._broken or self._ended
-
-    async def _wait(self) -> None:
-        self._reader = trio.lowlevel.current_task()
-
-        def abort(_: object) -> trio.lowlevel.Abort:
-            self._reader = None
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        await trio.lowlevel.wait_task_rescheduled(abort)
-
-    def _wake(self) -> None:
-        reader, self._reader = self._reader, None
-        if reader is not None:
-            trio.lowlevel.reschedule(reader)
+    def _readable_at(self) -> float:
+        """From when on a reader need not wait."""
+        if self._closed or self._broken:
+            return -math.inf
+        if not self._inbox or self._network.holds(self.route):
+            return math.inf
+        return max(self._inbox[0][0], self._not_before)
 
     def _take(self, max_bytes: int | None) -> bytes:
-        data = self._arrived.popleft()
-        if max_bytes is None or len(data) <= max_bytes:
-            return data
-        self._arrived.appendleft(data[max_bytes:])
-        return data[:max_bytes]
+        arrival, data = self._inbox[0]
+        if data is None:
+            return b""
+        self._inbox.popleft()
+        if max_bytes is not None and len(data) > max_bytes:
+            self._inbox.appendleft((arrival, data[max_bytes:]))
+            return data[:max_bytes]
+        return data
 
     def _check(self) -> None:
         if self._closed:
             raise trio.ClosedResourceError("this end was closed")
         if self._broken:
             raise trio.BrokenResourceError(_RESET)
-
-
-_Parcel = tuple[float, int, SimulatedStream, bytes | None]
 
 
 @final
@@ -169,13 +171,9 @@ class Network:
         self._latency = latency
         self._brokers: dict[tuple[str, int], tuple[str, Accept]] = {}
         self._ends: dict[Route, dict[SimulatedStream, SimulatedStream]] = {}
-        self._under_way: list[_Parcel] = []
-        self._numbers = itertools.count()
-        self._held: dict[Route, list[_Parcel]] = {}
         self._holds: Counter[Route] = Counter()
         self._released: dict[Route, trio.Event] = {}
         self._slowness: dict[Route, float] = {}
-        self._sleeping = trio.CancelScope()
 
     def listen(self, host: str, port: int, broker: str, accept: Accept) -> None:
         """A broker is to be found at an address; ``accept`` raises OSError while it is down."""
@@ -185,19 +183,14 @@ class Network:
         """A member's way to every broker."""
         return Plug(self, member)
 
-    async def run(self) -> None:
-        """Deliver for ever; only cancellation ends it."""
-        while True:
-            self._deliver()
-            with trio.CancelScope(deadline=self._next_arrival()) as self._sleeping:
-                await trio.sleep_forever()
-
     # Faults.
 
     def hold(self, route: Route) -> None:
         """Let nothing pass on a route, in either direction; holds are counted."""
         self._holds[route] += 1
         self._released.setdefault(route, trio.Event())
+        for end in self._both_ends(route):
+            end.look()
 
     def release(self, route: Route) -> None:
         """Take one hold back; after the last one what was held goes on.
@@ -212,8 +205,8 @@ class Network:
             return
         del self._holds[route]
         self._released.pop(route).set()
-        for _, _, end, data in self._held.pop(route, []):
-            self.send(end, data)
+        for end in self._both_ends(route):
+            end.release()
 
     def slow_down(self, route: Route, seconds: float) -> None:
         """Let bytes be under way for so much longer from now on; 0 for no longer than usual."""
@@ -228,19 +221,17 @@ class Network:
         for ours, theirs in ends.items():
             ours.reset()
             theirs.reset()
-        self._held.pop(route, None)
         return len(ends)
 
     # For the ends.
 
-    def send(self, to: SimulatedStream, data: bytes | None) -> None:
-        """Put bytes, or the end of them, on their way."""
-        route = to.route
-        delay = self._latency.draw(self._random) + self._slowness.get(route, 0.0)
-        arrival = max(trio.current_time() + delay, to.last_arrival)
-        to.last_arrival = arrival
-        heapq.heappush(self._under_way, (arrival, next(self._numbers), to, data))
-        self._sleeping.deadline = min(self._sleeping.deadline, arrival)
+    def delay(self, route: Route) -> float:
+        """How long what is sent now is under way."""
+        return self._latency.draw(self._random) + self._slowness.get(route, 0.0)
+
+    def holds(self, route: Route) -> bool:
+        """Whether nothing passes."""
+        return route in self._holds
 
     def forget(self, end: SimulatedStream) -> None:
         """An end was closed by its owner."""
@@ -259,7 +250,7 @@ class Network:
             raise _refused(errno.EHOSTUNREACH, host, port)
         broker, accept = self._brokers[host, port]
         route = (plug.member, broker)
-        await trio.sleep(self._latency.draw(self._random) + self._slowness.get(route, 0.0))
+        await trio.sleep(self.delay(route))
         while route in self._holds:
             await self._released[route].wait()
         if not plug.plugged_in:
@@ -271,19 +262,8 @@ class Network:
 
     # Within.
 
-    def _next_arrival(self) -> float:
-        return self._under_way[0][0] if self._under_way else math.inf
-
-    def _deliver(self) -> None:
-        now = trio.current_time()
-        under_way = self._under_way
-        while under_way and under_way[0][0] <= now:
-            parcel = heapq.heappop(under_way)
-            _, _, end, data = parcel
-            if end.route in self._holds:
-                self._held.setdefault(end.route, []).append(parcel)
-            else:
-                end.arrive(data)
+    def _both_ends(self, route: Route) -> list[SimulatedStream]:
+        return [end for both in self._ends.get(route, {}).items() for end in both]
 
 
 @final

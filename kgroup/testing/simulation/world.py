@@ -49,7 +49,6 @@ class World:
             ) as cluster,
             trio.open_nursery() as nursery,
         ):
-            nursery.start_soon(network.run)
             programs = Programs(
                 plan=plan,
                 worker=self._worker,
@@ -95,7 +94,8 @@ class World:
         plan, chance, number = self._plan, self._random("records"), 0
         topics = sorted(plan.topics)
         while True:
-            await trio.sleep(chance.expovariate(1 / plan.records_every))
+            pause = chance.expovariate(1 / plan.records_every)
+            await trio.sleep_until(min(trio.current_time() + pause, plan.duration))
             if trio.current_time() >= plan.duration:
                 return
             topic = chance.choice(topics)

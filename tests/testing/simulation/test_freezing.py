@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import trio
+import trio.lowlevel
 from trio.testing import MockClock
 
 from kgroup.testing.simulation.freezing import Freezer, current_owner, owned_by
@@ -58,7 +59,7 @@ async def test_what_is_runnable_is_frozen_too(autojump_clock: MockClock) -> None
         assert woken == []
         freezer.thaw("one")
         freezer.thaw("one")
-        await trio.sleep(0)
+        await trio.lowlevel.checkpoint()
     assert woken == ["woken"]
 
 

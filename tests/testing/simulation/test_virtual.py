@@ -110,7 +110,7 @@ def test_nothing_of_it_outlives_the_run() -> None:
 
     with pytest.raises(LookupError):
         run_virtual(3, main)
-    assert run._ALLOW_DETERMINISTIC_SCHEDULING == switch
+    assert switch == run._ALLOW_DETERMINISTIC_SCHEDULING
     assert run._r.getstate() == state
     assert gc.isenabled()
 

@@ -1,0 +1,130 @@
+"""What a simulation costs, in CPU seconds of one core: a stable group, a rebalance, a large group.
+
+    python benchmarks/simulation.py [--repeat 3]
+
+Virtual time costs nothing; what is measured is the work: every member's requests, through kgroup's
+own client, a simulated network, and the embedded coordinator, all in one process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+from kgroup.testing.simulation import facts
+from kgroup.testing.simulation.faults import Stop
+from kgroup.testing.simulation.network import Latency
+from kgroup.testing.simulation.observer import Recorder
+from kgroup.testing.simulation.plan import MemberPlan, Plan
+from kgroup.testing.simulation.virtual import run_virtual
+from kgroup.testing.simulation.worker import worker
+from kgroup.testing.simulation.world import World
+
+HOUR = 3600.0
+
+
+class TimedRecorder:
+    """A recorder that knows how much CPU had been used when a group changed."""
+
+    def __init__(self) -> None:
+        self.recorder = Recorder()
+        self.changes: list[tuple[facts.GroupChanged, float]] = []
+
+    def note(self, kind: Callable[..., facts.Fact], **fields: Any) -> None:
+        """As `Recorder.note`."""
+        self.recorder.note(kind, **fields)
+        last = self.recorder.facts[-1]
+        if isinstance(last, facts.GroupChanged):
+            self.changes.append((last, time.process_time()))
+
+
+def plan(members: int, duration: float, **others: Any) -> Plan:
+    """A calm world: no faults, no records, kgroup's own settings."""
+    given = {
+        "seed": 1,
+        "duration": duration,
+        "brokers": 3,
+        "topics": {"orders": 2 * members},
+        "members": tuple(MemberPlan(name=f"m{n}", start_at=0.0) for n in range(members)),
+        "config": {},
+        "broker_settings": {"default.replication.factor": 3},
+        "latency": Latency(),
+        "records_every": 10 * duration,
+        "records_at_once": 1,
+        "work": (0.0, 0.0),
+        "faults": (),
+    }
+    return Plan(**{**given, **others})
+
+
+def run(made: Plan) -> tuple[TimedRecorder, float]:
+    """Run a plan; the CPU seconds that it took."""
+    recorder = TimedRecorder()
+    began = time.process_time()
+    run_virtual(made.seed, World(made, worker, recorder).run)  # type: ignore[arg-type]
+    return recorder, time.process_time() - began
+
+
+def stable_hour() -> float:
+    """A virtual hour of ten members that are in a stable group."""
+    return run(plan(10, HOUR))[1]
+
+
+def rebalance_of_100() -> float:
+    """From the moment that one of 100 members leaves until the others are stable."""
+    stop = Stop(at=60.0, process="m50", seconds=60.0)
+    recorder, _ = run(plan(100, 90.0, faults=(stop,)))
+    (began, *_) = (cpu for change, cpu in recorder.changes if change.at >= stop.at)
+    ended = next(
+        cpu
+        for change, cpu in recorder.changes
+        if change.at > stop.at and change.state == "Stable"
+    )
+    return ended - began
+
+
+def joining_1000() -> float:
+    """From nothing until 1,000 members are stable, each with its partitions."""
+    began = time.process_time()
+    recorder, _ = run(plan(1000, 20.0))
+    stable = [
+        cpu
+        for change, cpu in recorder.changes
+        if change.state == "Stable" and len(change.members) == 1000
+    ]
+    return stable[0] - began
+
+
+MEASURED = {
+    "one virtual hour, 10 members": stable_hour,
+    "a rebalance of 100 members": rebalance_of_100,
+    "1,000 members from nothing to stable": joining_1000,
+}
+
+
+def main() -> None:
+    """Measure each, so many times, and print minimum, median and maximum."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeat", type=int, default=3)
+    repeat = parser.parse_args().repeat
+    versions = ", ".join(
+        f"{name} {importlib.metadata.version(name)}" for name in ("kgroup", "trio", "kio")
+    )
+    print(f"Python {platform.python_version()}, {versions}; {os.cpu_count()} CPUs; {repeat} runs")
+    print("CPU seconds of one core: minimum, median, maximum")
+    for name, measure in MEASURED.items():
+        taken = sorted(measure() for _ in range(repeat))
+        figures = "  ".join(
+            f"{value:7.2f}" for value in (taken[0], statistics.median(taken), taken[-1])
+        )
+        print(f"{name:40}{figures}")
+
+
+if __name__ == "__main__":
+    main()
