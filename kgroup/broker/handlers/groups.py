@@ -54,7 +54,8 @@ async def join_group(call: Call) -> Answer | Silence:
         "error_code": answer.error,
         "generation_id": answer.generation_id,
         "protocol_type": answer.protocol_type,
-        "protocol_name": answer.protocol_name,
+        # No name is null where the version knows null (``JoinGroupResponse``), else empty.
+        "protocol_name": answer.protocol_name or None,
         "leader": answer.leader,
         "skip_assignment": answer.skip_assignment,
         "member_id": answer.member_id,
