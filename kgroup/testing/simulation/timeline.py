@@ -33,10 +33,12 @@ _OUTLINE: Final = 25
 
 _TIME: Final = 9
 _COORDINATOR: Final = 14
-_WORDS: Final = 36
+_WORDS: Final = 30
 """Characters for words, at least."""
 _LANE: Final = 9
-_NARROWEST: Final = 3
+_LABELLED: Final = 7
+"""A narrower lane has marks only."""
+_NARROWEST: Final = 5
 
 _BLANK, _JOINS, _OWNS, _DRAINS, _FROZEN, _CUT_OFF = " :|~#/"
 _LEGEND: Final = (
@@ -246,7 +248,12 @@ class _Picture:
             cells = [_fit(_OWNS + label * (sight.lane == COORDINATOR), _COORDINATOR)]
             for name in self._lanes:
                 mark = row.marks.get(name, _BLANK)
-                cells.append(_fit(mark + label * (sight.lane == name), self._width))
+                cells.append(
+                    _fit(
+                        mark + label * (sight.lane == name and self._width >= _LABELLED),
+                        self._width,
+                    )
+                )
             yield f"{time}  {''.join(cells)}{words}".rstrip()
 
 

@@ -1,0 +1,126 @@
+"""What a failure says, and that its code runs the least that fails."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+
+from kgroup.testing.simulation import Outcome, Process, Scenario, SimulationError, draw
+from kgroup.testing.simulation.faults import Cut, Freeze
+from kgroup.testing.simulation.process import Worker
+from kgroup.testing.simulation.report import Failure, code_of, command_of, report
+from kgroup.testing.simulation.shrinking import Shrunk
+from kgroup.testing.simulation.worker import worker as default_worker
+from tests.testing.simulation.samples import broken
+
+FAULTS = (Freeze(at=40.5, seconds=5.0, process="m1"), Cut(at=50.0, process="*", broker="b1"))
+
+
+async def program(process: Process) -> None:
+    """A program that does nothing."""
+
+
+def a_failure(
+    scenario: Scenario | None = None,
+    worker: Worker = default_worker,
+    failed_seeds: tuple[int, ...] = (17,),
+) -> Failure:
+    """Seed 17 breaks invariants 4 and 5, and still 4 with two faults."""
+    scenario = scenario or Scenario(members=5)
+    plan = draw(scenario, 17)
+    outcome = Outcome(plan=plan, facts=(), violations=(broken(4), broken(5)))
+    least = attrs.evolve(plan, faults=FAULTS, members=plan.members[:2], duration=60.0)
+    shrunk = Outcome(plan=least, facts=(), violations=(broken(4),))
+    return Failure(
+        scenario=scenario,
+        worker=worker,
+        outcome=outcome,
+        shrunk=Shrunk(outcome=shrunk, invariant=4, runs=12, exhausted=False),
+        failed_seeds=failed_seeds,
+    )
+
+
+def test_it_says_all_that_is_needed() -> None:
+    """Seed, violations, the shortest schedule, the way to run it again, the picture."""
+    failure = a_failure()
+    text = report(failure)
+    faults = len(failure.outcome.plan.faults)
+    for part in (
+        "seed 17 fails",
+        "invariant 4 broken at 50.000 s",
+        "invariant 5 broken at 50.000 s",
+        f"in 12 runs): 2 faults, 2 members, 60 s, of {faults} faults, 5 members, 600 s",
+        "40.50 s  m1 is frozen for 5.00 s",
+        "kgroup simulate --seeds 17 --members 5 --brokers 3 --minutes 10 --faults-per-hour 90",
+        "what happens",
+    ):
+        assert part in text
+    assert "These seeds fail" not in text
+
+
+def test_the_error_has_the_report_and_its_parts() -> None:
+    """It is an AssertionError, so that a test fails by it; its parts can be looked at."""
+    failure = a_failure(failed_seeds=(17, 20))
+    error = SimulationError(failure)
+    assert isinstance(error, AssertionError)
+    assert str(error) == report(failure)
+    assert error.failure is failure
+    assert "These seeds fail: 17, 20" in str(error)
+
+
+def test_many_violations_are_cut_short() -> None:
+    """Ten are shown, and how many more there are."""
+    failure = a_failure()
+    outcome = attrs.evolve(failure.outcome, violations=(broken(4),) * 25)
+    assert "... and 15 more" in report(attrs.evolve(failure, outcome=outcome))
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        Scenario(members=5),
+        Scenario(brokers=1, duration=100.0, topics={"orders": 3}, faults_per_hour=0.0),
+        Scenario(config={"session_timeout": 7.0}, broker_settings={"group.max.size": 9}),
+    ],
+)
+def test_its_code_makes_the_same_plan(scenario: Scenario) -> None:
+    """The Python that it prints runs the very plan that was found to fail."""
+    failure = a_failure(scenario, program)
+    ran: list[Any] = []
+    code = code_of(failure)
+    assert code.endswith("\noutcome = simulate(plan, worker)")
+    names: dict[str, Any] = {"simulate": lambda *given: ran.append(given)}
+    prepared, _, last = code.rpartition("\n")
+    exec(prepared.replace(", simulate", ""), names)  # noqa: S102 # our own code
+    exec(last, names)  # noqa: S102
+    assert ran == [(failure.shrunk.outcome.plan, program)]
+
+
+def test_a_plan_that_could_not_be_shrunk_is_drawn() -> None:
+    """Where nothing was left out nothing is changed in what the seed draws."""
+    failure = a_failure()
+    whole = attrs.evolve(failure.shrunk, outcome=failure.outcome)
+    assert "evolve" not in code_of(attrs.evolve(failure, shrunk=whole))
+
+
+def test_the_command_names_the_program() -> None:
+    """A program that has a name to import it by is in the command."""
+    command = command_of(a_failure(worker=program))
+    assert command is not None
+    assert command.endswith(f" --worker {__name__}:program")
+
+
+def test_what_no_command_can_say_is_left_to_python() -> None:
+    """Settings, and a program without a name, are in no command."""
+    assert command_of(a_failure(Scenario(config={"session_timeout": 7.0}))) is None
+    assert command_of(a_failure(Scenario(topics={"orders": 3}))) is None
+
+    async def closure(process: Process) -> None:
+        """A program of this test."""
+
+    failure = a_failure(worker=closure)
+    assert command_of(failure) is None
+    assert "closure" in code_of(failure)
+    assert "kgroup simulate" not in report(failure)

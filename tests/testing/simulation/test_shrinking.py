@@ -1,0 +1,141 @@
+"""Shrinking: the least that still fails, whatever the failure needs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kgroup.testing.simulation import MemberPlan, Outcome, Plan
+from kgroup.testing.simulation.faults import Cut, Fault, Freeze
+from kgroup.testing.simulation.shrinking import shrink
+from tests.testing.simulation.samples import a_plan, broken
+
+
+def freeze(at: float, seconds: float = 8.0) -> Freeze:
+    """A fault that lasts."""
+    return Freeze(at=at, seconds=seconds, process="m1")
+
+
+def cut(at: float) -> Cut:
+    """A fault that is over at once."""
+    return Cut(at=at, process="m1", broker="b1")
+
+
+def failing_if(fails: Callable[[Plan], bool], at: float = 100.0) -> Callable[[Plan], Outcome]:
+    """Something that runs plans and finds invariant 4 broken where ``fails`` says so."""
+
+    def run(plan: Plan) -> Outcome:
+        found = (broken(at=min(at, plan.duration)),) if fails(plan) else ()
+        return Outcome(plan=plan, facts=(), violations=found)
+
+    return run
+
+
+@given(
+    number=st.integers(1, 24),
+    needed=st.sets(st.integers(0, 23), max_size=5),
+)
+def test_what_is_left_is_what_is_needed(number: int, needed: set[int]) -> None:
+    """Of any number of faults exactly those are left that the failure needs."""
+    faults: tuple[Fault, ...] = tuple(cut(float(at)) for at in range(number))
+    necessary = {faults[one] for one in needed if one < number}
+    run = failing_if(lambda plan: necessary <= set(plan.faults))
+    shrunk = shrink(run(a_plan(faults=faults)), run, most_runs=1000)
+    assert set(shrunk.outcome.plan.faults) == necessary
+    assert not shrunk.exhausted
+
+
+def test_no_single_fault_can_be_left_out() -> None:
+    """Where any two of the faults fail together two are left, in their order."""
+    faults = tuple(cut(float(at)) for at in range(9))
+    run = failing_if(lambda plan: len(plan.faults) >= 2)
+    left = shrink(run(a_plan(faults=faults)), run).outcome.plan.faults
+    assert len(left) == 2
+    assert list(left) == sorted(left, key=lambda one: one.at)
+
+
+def test_faults_become_as_short_as_can_be() -> None:
+    """A fault that lasts is made shorter as long as it still fails."""
+    run = failing_if(lambda plan: any(getattr(one, "seconds", 0) >= 1 for one in plan.faults))
+    (fault,) = shrink(run(a_plan(faults=(freeze(10.0, 32.0),))), run).outcome.plan.faults
+    assert isinstance(fault, Freeze)
+    assert 1 <= fault.seconds <= 1.5
+
+
+def test_members_and_time_that_are_not_needed_go() -> None:
+    """Members that the failure does not need are left out, and what comes after it."""
+    members = tuple(MemberPlan(name=f"m{one}", start_at=0.0) for one in range(1, 7))
+    plan = a_plan(members=members, faults=(cut(20.0), cut(110.0)))
+    run = failing_if(
+        lambda plan: "m3" in {one.name for one in plan.members} and plan.duration > 30, at=40.2
+    )
+    shrunk = shrink(run(plan), run).outcome.plan
+    assert [one.name for one in shrunk.members] == ["m3"]
+    assert 30 < shrunk.duration <= 41
+    assert shrunk.faults == ()
+
+
+def test_all_else_stays() -> None:
+    """Seed, settings, topics and network are those of the plan at first."""
+    plan = a_plan(faults=(freeze(1.0), cut(2.0)))
+    run = failing_if(lambda _: True)
+    shrunk = shrink(run(plan), run).outcome.plan
+    same = {"duration": plan.duration, "members": plan.members, "faults": plan.faults}
+    assert attrs.evolve(shrunk, **same) == plan
+
+
+def test_another_invariant_does_not_count() -> None:
+    """A smaller plan that breaks another invariant, or cannot be run, is not taken."""
+    plan = a_plan(faults=(cut(1.0), cut(2.0), cut(3.0)))
+
+    def run(plan: Plan) -> Outcome:
+        if len(plan.faults) == 2:
+            raise RuntimeError("this plan cannot be run")
+        number = 4 if len(plan.faults) == 3 else 5
+        return Outcome(plan=plan, facts=(), violations=(broken(number, at=120.0),))
+
+    shrunk = shrink(run(plan), run)
+    assert shrunk.invariant == 4
+    assert shrunk.outcome.plan.faults == plan.faults
+    assert [one.number for one in shrunk.outcome.violations] == [4]
+
+
+def test_runs_are_bounded() -> None:
+    """No more plans are run than allowed; what was found so far is returned, and said to be so."""
+    counter = itertools.count()
+    fails = failing_if(lambda plan: len(plan.faults) >= 7)
+
+    def run(plan: Plan) -> Outcome:
+        next(counter)
+        return fails(plan)
+
+    plan = a_plan(faults=tuple(cut(float(at)) for at in range(20)))
+    shrunk = shrink(fails(plan), run, most_runs=10)
+    assert shrunk.exhausted
+    assert shrunk.runs == next(counter) == 10
+    assert shrunk.outcome.violations
+
+
+def test_no_plan_is_run_twice() -> None:
+    """What was tried once is not tried again."""
+    seen: list[str] = []
+    fails = failing_if(lambda plan: len(plan.faults) >= 3)
+
+    def run(plan: Plan) -> Outcome:
+        seen.append(repr(plan))
+        return fails(plan)
+
+    shrink(fails(a_plan(faults=tuple(freeze(float(at)) for at in range(8)))), run)
+    assert len(seen) == len(set(seen))
+
+
+def test_nothing_wrong_is_nothing_to_shrink() -> None:
+    """An outcome without a violation is refused."""
+    run = failing_if(lambda _: False)
+    with pytest.raises(ValueError, match="seed 7 found nothing wrong"):
+        shrink(run(a_plan()), run)

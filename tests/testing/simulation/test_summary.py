@@ -1,0 +1,63 @@
+"""Figures of simulations: what is counted, and how they add up."""
+
+from __future__ import annotations
+
+from kgroup.model import TopicPartition
+from kgroup.testing.simulation import Summary, draw, facts, simulate
+from kgroup.testing.simulation.faults import Cut
+from tests.testing.simulation.samples import SMALL
+
+P0 = TopicPartition("orders", 0)
+
+
+def stable(generation_id: int, incarnation: int = 0) -> facts.GroupChanged:
+    """The group has become stable."""
+    return facts.GroupChanged(
+        at=1.0,
+        node_id=1,
+        incarnation=incarnation,
+        group_id="group",
+        state="Stable",
+        generation_id=generation_id,
+        leader="m1-1",
+        members=(),
+        assigned=True,
+        topics={},
+    )
+
+
+def test_a_repeated_record_is_counted_once_and_told_of() -> None:
+    """Records are counted by their offsets; each time again is a repetition."""
+    processed = [
+        facts.Processed(at=float(at), process="m1", life=1, partition=P0, offset=offset)
+        for at, offset in enumerate((5, 6, 7, 6, 7))
+    ]
+    written = facts.Appended(at=0.0, partition=P0, first=5, next_offset=9)
+    summary = Summary.of((written, *processed))
+    assert (summary.written, summary.processed, summary.repeated) == (4, 3, 2)
+    assert summary.seconds == 4.0
+
+
+def test_a_generation_that_moves_is_no_other() -> None:
+    """A group that another coordinator has loaded is in the same generation still."""
+    assert Summary.of((stable(1), stable(1, incarnation=1), stable(2))).generations == 2
+
+
+def test_figures_add_up() -> None:
+    """What happened in two simulations together is the sum, faults by kind."""
+    cut = facts.FaultBegan(at=3.0, fault=Cut(at=3.0, process="m1", broker="b1"))
+    one, other = Summary.of((cut, stable(1))), Summary.of((cut,))
+    both = one + other
+    assert both.faults == (("Cut", 2),)
+    assert (both.generations, both.seconds) == (1, one.seconds + other.seconds)
+    assert one + Summary() == one
+
+
+def test_a_real_simulation_has_figures() -> None:
+    """Of a simulation without faults all records are processed, none twice."""
+    summary = Summary.of(simulate(draw(SMALL, 1)).facts)
+    assert summary.processed == summary.written > 0
+    assert summary.seconds >= SMALL.duration
+    assert summary.starts >= SMALL.members
+    assert summary.generations >= 1
+    assert summary.requests > summary.generations

@@ -1,0 +1,174 @@
+"""The picture of a group: what is in it, how wide it is, that it stays the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+import pytest
+
+from kgroup.broker.groups.answers import HeartbeatAnswered
+from kgroup.broker.groups.codes import ErrorCode
+from kgroup.broker.groups.requests import Heartbeat
+from kgroup.events import Assigned, GenerationDraining, GenerationEnded, GenerationStarted, Joining
+from kgroup.model import Assignment, Cause, End, TopicPartition
+from kgroup.testing.simulation import draw, facts, simulate
+from kgroup.testing.simulation.facts import Fact
+from kgroup.testing.simulation.faults import Freeze, Split
+from kgroup.testing.simulation.timeline import WIDTH, timeline
+from tests.testing.simulation.samples import SMALL, an_outcome, broken
+
+P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
+WHO = {"process": "m1", "life": 1}
+
+
+def generation(begin: float, number: int) -> Iterator[Fact]:
+    """m1 has a generation for ten seconds."""
+    told = {"group_id": "group", "member_id": "m1-1", "generation_id": number, "epoch": number}
+    events = (
+        (0.0, Joining(group_id="group", reason="rebalance")),
+        (1.0, Assigned(assignment=Assignment([P0, P1]), positions={P0: 3, P1: 4}, **told)),
+        (1.0, GenerationStarted(**told)),
+        (9.0, GenerationDraining(end=End(Cause.REBALANCE), deadline=5.0, **told)),
+        (10.0, GenerationEnded(end=End(Cause.REBALANCE), cut_short=False, **told)),
+    )
+    for after, event in events:
+        yield facts.Told(at=begin + after, event=event, **WHO)
+
+
+def line_with(picture: str, words: str) -> str:
+    """The one line of a picture that has these words."""
+    (line,) = [one for one in picture.splitlines() if words in one]
+    return line
+
+
+def test_a_lane_shows_what_its_program_does() -> None:
+    """The mark of a lane follows the program from its start to its end."""
+    fault = Split(at=40.0, seconds=5.0, process="m1", broker="*")
+    seen = (
+        facts.ProcessStarted(at=0.0, group_instance_id=None, **WHO),
+        *generation(10.0, 3),
+        facts.ProcessFrozen(at=30.0, **WHO),
+        facts.ProcessThawed(at=35.0, **WHO),
+        facts.FaultBegan(at=40.0, fault=fault),
+        facts.FaultEnded(at=45.0, fault=fault),
+        facts.ProcessCrashed(at=50.0, **WHO),
+        facts.ProcessStarted(at=60.0, group_instance_id=None, **{**WHO, "life": 2}),
+        facts.ProcessEnded(at=70.0, error="OSError: gone", **{**WHO, "life": 2}),
+    )
+    picture = timeline(an_outcome(seen, [broken(at=80.0)]))
+    lane = picture.splitlines()[0].index("m1")
+
+    def cell(words: str) -> str:
+        return line_with(picture, words)[lane : lane + 9].rstrip()
+
+    assert cell("m1 starts, life 2") == ":start"
+    assert cell("joining: rebalance") == ":joining"
+    assert cell("generation started") == "|3:0-1"
+    assert cell("draining") == "~drains"
+    assert cell("generation ended") == ":ended"
+    assert cell("m1 is frozen") == "#frozen"
+    assert cell("m1 goes on") == ":thawed"
+    assert cell("FAULT: no byte passes") == "/FAULT"
+    assert cell("over: no byte passes") == ":"
+    assert cell("m1 crashes") == " crash"
+    assert cell("m1 fails: OSError: gone") == " end"
+    assert "!!! invariant 4 broken at 80.000 s" in picture
+
+
+def test_the_coordinator_has_a_lane() -> None:
+    """Its lane has the group's state and generation, and what it refuses."""
+    member = facts.MemberSeen(
+        member_id="m1-1", process="m1", group_instance_id=None, assignment=(P0, P1)
+    )
+    changed = facts.GroupChanged(
+        at=1.0,
+        node_id=2,
+        incarnation=0,
+        group_id="group",
+        state="Stable",
+        generation_id=3,
+        leader="m1-1",
+        members=(member,),
+        assigned=True,
+        topics={"orders": 2},
+    )
+    refused = facts.Judged(
+        at=2.0,
+        node_id=2,
+        incarnation=0,
+        api="heartbeat",
+        ticket=-1,
+        process="m1",
+        request=Heartbeat(group_id="group", member_id="m1-1", generation_id=2),
+        response=HeartbeatAnswered(error=ErrorCode.ILLEGAL_GENERATION),
+        state="Stable",
+        group_generation_id=3,
+        is_member=True,
+    )
+    accepted = attrs.evolve(refused, at=3.0, response=HeartbeatAnswered())
+    moved = facts.CoordinatorMoved(
+        at=4.0, node_id=3, incarnation=1, group_id="group", committed={P0: 5}
+    )
+    picture = timeline(an_outcome([changed, refused, accepted, moved], [broken(at=5.0)]))
+    assert "|3 Stable" in line_with(picture, "group is Stable in generation 3 at b2: m1 0-1")
+    assert "b2 refuses heartbeat of m1: ILLEGAL_GENERATION" in picture
+    assert picture.count("heartbeat") == 1
+    assert "|at b3" in line_with(picture, "b3 has loaded group")
+
+
+def test_records_in_a_row_are_one_line() -> None:
+    """What a program processes of a partition one after another is told at once."""
+    seen = [
+        facts.Processed(at=1.0 + offset, partition=P0, offset=offset, **WHO) for offset in range(9)
+    ]
+    seen[5] = attrs.evolve(seen[5], partition=P1)
+    picture = timeline(an_outcome(seen, [broken(at=20.0)]))
+    assert "m1 has processed orders-0 0 to 4" in picture
+    assert "m1 has processed orders-0 6 to 8" in picture
+    assert "m1 has processed orders-1 5\n" in picture
+    assert picture.count("has processed") == 3
+
+
+def test_only_the_stretch_around_the_violation_is_in_full() -> None:
+    """Of a long simulation the details before the violation are shown, and an outline else."""
+    seen: list[Fact] = [facts.ProcessStarted(at=0.0, group_instance_id=None, **WHO)]
+    for number in range(1, 200):
+        seen += generation(number * 20.0, number)
+    picture = timeline(an_outcome(seen, [broken(at=2000.0)]))
+    assert len(picture.splitlines()) < 200
+    assert "in full from here" in picture
+    assert "(generation 99): draining" in picture
+    assert "(generation 86): draining" not in picture
+    assert "(generation 86): generation ended" in picture
+    assert "(generation 5)" not in picture
+    assert "more)" in picture
+
+
+@pytest.mark.parametrize("members", [1, 6, 40])
+def test_it_is_never_too_wide(members: int) -> None:
+    """However many programs there are, no line is wider than a terminal; each lane is one's own."""
+    names = [f"m{number}" for number in range(1, members + 1)]
+    seen = [
+        facts.ProcessStarted(at=1.0, process=name, life=1, group_instance_id=None) for name in names
+    ]
+    seen += [
+        facts.ProcessFrozen(at=2.0, process=name, life=1)  # type: ignore[misc]
+        for name in names[-2:]
+    ]
+    what = "x" * 150 + " and more " * 20
+    picture = timeline(an_outcome(seen, [attrs.evolve(broken(at=9.0), what=what)]))
+    assert max(map(len, picture.splitlines())) <= WIDTH
+    assert names[-1] in picture.splitlines()[0]
+
+
+def test_a_simulation_without_a_violation_has_an_outline() -> None:
+    """The picture of a real simulation is the same each time, and plain ASCII."""
+    plan = attrs.evolve(
+        draw(SMALL, 3), faults=(Freeze(at=40.0, seconds=5.0, process="m1"),), duration=60.0
+    )
+    picture = timeline(simulate(plan))
+    assert timeline(simulate(plan)) == picture
+    assert picture.isascii()
+    assert "FAULT: m1 is frozen for 5.00 s" in picture
+    assert max(map(len, picture.splitlines())) <= WIDTH
