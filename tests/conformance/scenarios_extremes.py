@@ -59,8 +59,9 @@ async def nameless_protocols(g: Group) -> None:
     await m1.sync({m1: ""})
     await g.describe()
     await g.delete_offsets("t1-0")
-    await g.member("m2", protocols={"": b"x", "y": b"z"}).join(3).park()
+    join = await g.member("m2", protocols={"": b"x", "y": b"z"}).join(3).park()
     await m1.join(4)
+    await join.answer()
 
 
 @scenario("limits")
