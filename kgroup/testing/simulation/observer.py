@@ -12,8 +12,7 @@ from typing import Any, Final, final
 
 import trio
 
-from kgroup.broker.groups.answers import Answer, HeartbeatAnswered, Joined
-from kgroup.broker.groups.codes import ErrorCode
+from kgroup.broker.groups.answers import Answer, Joined
 from kgroup.broker.groups.coordinator import Coordinator
 from kgroup.broker.groups.group import Group
 from kgroup.broker.groups.requests import (
@@ -42,7 +41,6 @@ from kgroup.testing.simulation.facts import (
 from kgroup.wire.consumer_protocol import decode_assignment
 
 _CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
-_FINE: Final = HeartbeatAnswered(error=ErrorCode.NONE)
 _ASSIGNED: Final = frozenset({GroupState.STABLE})
 
 
@@ -158,8 +156,6 @@ class CoordinatorObserver:
                 own = answer.response
             else:
                 others.append(answer)
-        if own == _FINE and not others:
-            return  # by far the most of what happens, and nothing of it
         group_id = getattr(request, "group_id", None)
         if others:
             self.answered(node_id, others)
