@@ -107,7 +107,12 @@ async def describe_topic_partitions(call: Call) -> Answer:
 
 def _topic_by_name(call: Call, name: str) -> dict[str, Any]:
     topic = call.cluster.topics.get(name)
-    return _no_topic(name, None, _why_absent(name)) if topic is None else _topic(call, topic)
+    if topic is None:
+        return _no_topic(name, None, _why_absent(name))
+    shown = _topic(call, topic)
+    # Null would be allowed by the schema; Java's admin client fails on it.
+    none_eligible = {"eligible_leader_replicas": (), "last_known_elr": ()}
+    return {**shown, "partitions": [{**one, **none_eligible} for one in shown["partitions"]]}
 
 
 async def find_coordinator(call: Call) -> Answer:

@@ -150,6 +150,9 @@ async def partitions_told(
         response_partition_limit=limit,
         cursor=cursor and {"topic_name": cursor[0], "partition_index": cursor[1]},
     )
+    for topic in answer.topics:
+        for part in topic.partitions:
+            assert (part.eligible_leader_replicas, part.last_known_elr) == ((), ())
     following = answer.next_cursor
     return (
         {one.name: [part.partition_index for part in one.partitions] for one in answer.topics},

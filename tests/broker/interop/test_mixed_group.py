@@ -12,7 +12,7 @@ from kgroup.broker.groups.answers import DescribedGroup
 from tests.behaviour.stage import Stage
 from tests.broker.interop.members import Client, start_member
 from tests.broker.interop.play import PARTITIONS, check_account, played
-from tests.broker.interop.tools import together, tool
+from tests.broker.interop.tools import printed, table, together
 
 OTHERS = ("java", "java-console", "confluent-kafka", "aiokafka", "kafka-python")
 
@@ -35,13 +35,14 @@ async def _next_to_process(here: Stage) -> set[str]:
 
 async def check_the_tools_view(broker: Broker, group: DescribedGroup) -> None:
     """Java's tool tells of every member and partition what the broker knows."""
-    describe = partial(tool, broker, "kafka-consumer-groups", "--describe")
+    describe = partial(printed, broker, "kafka-consumer-groups", "--describe")
     name = ("--group", group.group_id)
-    offsets, members, state = await together(
+    told = await together(
         partial(describe, *name),
         partial(describe, *name, "--members", "--verbose"),
         partial(describe, *name, "--state"),
     )
+    offsets, members, (state,) = map(table, told)
     ids = {one.member_id for one in group.members}
     assert {(row["PARTITION"], row["CONSUMER-ID"] in ids) for row in offsets} == {
         (str(number), True) for number in range(PARTITIONS)
@@ -51,9 +52,13 @@ async def check_the_tools_view(broker: Broker, group: DescribedGroup) -> None:
         (one.member_id, one.client_id, one.client_host) for one in group.members
     }
     assert {row["#PARTITIONS"] for row in members} == {"1"}
-    (row,) = state
-    assert (row["ASSIGNMENT-STRATEGY"], row["STATE"], row["#MEMBERS"]) == ("range", "Stable", "6")
-    assert row["COORDINATOR"] == broker.bootstrap_servers
+    assert state == {
+        "GROUP": group.group_id,
+        "COORDINATOR": broker.bootstrap_servers,
+        "ASSIGNMENT-STRATEGY": "range",
+        "STATE": "Stable",
+        "#MEMBERS": "6",
+    }
 
 
 @pytest.mark.real_kafka

@@ -21,11 +21,6 @@ async def printed(broker: Broker, name: str, *args: str) -> str:
     return (await trio.to_thread.run_sync(run, abandon_on_cancel=True)).stdout
 
 
-async def tool(broker: Broker, name: str, *args: str) -> list[Row]:
-    """Run a tool that prints one table; its rows."""
-    return table(await printed(broker, name, *args))
-
-
 def table(text: str) -> list[Row]:
     """The rows of a table with its titles in the first line that is not empty.
 
@@ -36,14 +31,14 @@ def table(text: str) -> list[Row]:
     return [dict(zip(titles, row, strict=True)) for row in rows]
 
 
-async def together(*works: Callable[[], Awaitable[list[Row]]]) -> list[list[Row]]:
-    """Run several tools at once; their tables, in the order of the arguments."""
-    tables: dict[int, list[Row]] = {}
+async def together(*works: Callable[[], Awaitable[str]]) -> list[str]:
+    """Run several tools at once; what they printed, in the order of the arguments."""
+    texts: dict[int, str] = {}
 
-    async def run(number: int, work: Callable[[], Awaitable[list[Row]]]) -> None:
-        tables[number] = await work()
+    async def run(number: int, work: Callable[[], Awaitable[str]]) -> None:
+        texts[number] = await work()
 
     async with trio.open_nursery() as nursery:
         for number, work in enumerate(works):
             nursery.start_soon(run, number, work)
-    return [tables[number] for number in range(len(works))]
+    return [texts[number] for number in range(len(works))]
