@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, final
 
-from kgroup.broker.groups.requests import JoinGroup, LeaveGroup, SyncGroup
+from kgroup.broker.groups.requests import JoinGroup, LeaveGroup, OffsetCommit, SyncGroup
 from kgroup.testing.simulation.checks.base import Check, Reaction, Violation
-from kgroup.testing.simulation.checks.groups import EMPTY, STABLE
+from kgroup.testing.simulation.checks.groups import EMPTY, STABLE, GroupView
 from kgroup.testing.simulation.checks.views import Kind, Views
 from kgroup.testing.simulation.facts import (
     Answered,
@@ -22,6 +22,8 @@ from kgroup.testing.simulation.faults import BrokerDies
 from kgroup.testing.simulation.plan import Plan
 
 _EPSILON: Final = 1e-6
+_OVERDUE: Final = 1.0
+"""Seconds after which a session that should have ended is one that never does."""
 _SLACK: Final = 30.0
 """Seconds for what a group does beside waiting for its time-outs until it rests: programs that
 start again, connections that are opened, retries."""
@@ -38,7 +40,8 @@ class Answers(Check):
     number: ClassVar[int] = 12
     says: ClassVar[str] = (
         "Every parked request that Kafka would answer is answered within the rebalance time-out,"
-        " and once nothing goes wrong any more the group is stable within a bound."
+        " every session ends, and once nothing goes wrong any more the group is stable within a"
+        " bound."
     )
 
     def __init__(self, plan: Plan, views: Views, found: Callable[[Violation], None]) -> None:
@@ -46,6 +49,7 @@ class Answers(Check):
         self._parked: Final[dict[int, Judged]] = {}
         self._dropped: Final[list[tuple[Judged, float]]] = []
         self._rebalance = self._session = 0.0
+        self._overdue: Final[set[str]] = set()
         self._calm_since: float | None = None
         self._at_rest_since: Final[dict[str, float]] = {}
 
@@ -56,6 +60,7 @@ class Answers(Check):
             "join_group": self._joining,
             "sync_group": self._asked,
             "leave_group": self._asked,
+            "offset_commit": self._committed,
             Answered: self._answered,
             FaultBegan: self._fault,
             CoordinatorMoved: self._moved,
@@ -116,9 +121,35 @@ class Answers(Check):
     def _never_answered(self, parked: Judged, at: float) -> None:
         self.accuse(at, f"{_words(parked)} at {parked.at:.3f} s, is never answered")
 
+    # Sessions.
+
+    def _committed(self, fact: Judged) -> None:
+        request = fact.request
+        assert isinstance(request, OffsetCommit)
+        group = self.views.groups[request.group_id]
+        if group.now is not None and group.now.node_id == fact.node_id:
+            self._look_for_silent(group, fact.at)
+
+    def _look_for_silent(self, group: GroupView, at: float) -> None:
+        """Accuse for every member whose session must have ended."""
+        groups = self.views.groups
+        awake = max(group.loaded_at, group.completed.get(group.generation_id, 0.0))
+        for member_id, member in group.members.items():
+            silent = at - max(awake, groups.heard.get(member_id, awake))
+            session = groups.session_timeouts.get(member_id, silent)
+            known = member_id in self._overdue or member_id in groups.waiting
+            if silent > session + _OVERDUE and not known:
+                self._overdue.add(member_id)
+                self.accuse(
+                    at,
+                    f"{member.process} (member {member_id!r}) is still a member, and silent for"
+                    f" {silent:.3f} s, although its session is of {session:.3f} s",
+                )
+
     # Rest.
 
     def _changed(self, fact: GroupChanged) -> None:
+        self._look_for_silent(self.views.groups[fact.group_id], fact.at)
         if fact.state in (STABLE, EMPTY):
             self._at_rest_since[fact.group_id] = fact.at
         else:

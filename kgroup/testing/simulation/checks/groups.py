@@ -43,6 +43,7 @@ class GroupView:
         completed: for each generation when its members were known.
         assignments: what each member was given in each generation, by (generation, member id).
         applied: the last commit that the coordinator applied, by partition.
+        loaded_at: when its coordinator took it over, 0 if it began there.
         replaced: static members whose instance has another member id now, with when and by whom.
         left: members that have left, or were turned away, by their own requests.
     """
@@ -56,7 +57,8 @@ class GroupView:
     completed: dict[int, float] = attrs.field(factory=dict)
     assignments: dict[tuple[int, str], frozenset[TopicPartition]] = attrs.field(factory=dict)
     applied: dict[TopicPartition, int] = attrs.field(factory=dict)
-    replaced: dict[str, tuple[float, str]] = attrs.field(factory=dict)
+    loaded_at: float = 0.0
+    replaced: dict[str, tuple[float, MemberSeen]] = attrs.field(factory=dict)
     left: set[str] = attrs.field(factory=set)
 
     @property
@@ -85,11 +87,15 @@ class Groups:
 
     def __init__(self) -> None:
         self._groups: defaultdict[str, GroupView] = defaultdict(GroupView)
-        self._parked: dict[int, JoinGroup] = {}
+        self._parked: dict[int, JoinGroup | SyncGroup] = {}
         self.session_timeouts: Final[dict[str, float]] = {}
         self.rebalance_timeouts: Final[dict[str, float]] = {}
         self.renewed: Final[dict[str, float]] = {}
         """When each member's session was renewed last, for certain."""
+        self.heard: Final[dict[str, float]] = {}
+        """When each member's session can have been renewed last."""
+        self.waiting: Final[dict[str, int]] = {}
+        """The ticket of what each member has parked."""
         self.joined: Final[dict[str, float]] = {}
         """When each member asked to join last."""
         self.synced: Final[dict[str, int]] = {}
@@ -143,7 +149,7 @@ class Groups:
     ) -> None:
         gone = [one for name, one in group.members.items() if name not in members]
         instances = {
-            one.group_instance_id: one.member_id
+            one.group_instance_id: one
             for one in members.values()
             if one.group_instance_id is not None
         }
@@ -154,12 +160,13 @@ class Groups:
     def _moved(self, fact: CoordinatorMoved) -> None:
         group = self._groups[fact.group_id]
         group.applied = dict(fact.committed)
+        group.loaded_at = fact.at
 
     def _joining(self, fact: Judged) -> None:
         request = fact.request
         assert isinstance(request, JoinGroup)
+        self._heard(fact, request)
         if fact.response is None:
-            self._parked[fact.ticket] = request
             if request.member_id:
                 self._know(request.member_id, request)
         elif isinstance(fact.response, Joined):
@@ -167,9 +174,20 @@ class Groups:
         if request.member_id:
             self.joined[request.member_id] = fact.at
 
+    def _heard(self, fact: Judged, request: JoinGroup | SyncGroup) -> None:
+        self.heard[request.member_id] = fact.at
+        if fact.response is None:
+            self._parked[fact.ticket] = request
+            self.waiting[request.member_id] = fact.ticket
+
     def _answered(self, fact: Answered) -> None:
         request = self._parked.pop(fact.ticket, None)
-        if request is not None and isinstance(fact.response, Joined):
+        if request is None:
+            return
+        self.heard[request.member_id] = fact.at
+        if self.waiting.get(request.member_id) == fact.ticket:
+            del self.waiting[request.member_id]
+        if isinstance(request, JoinGroup) and isinstance(fact.response, Joined):
             self._told(fact.response, request)
 
     def _told(self, response: Joined, request: JoinGroup) -> None:
@@ -189,6 +207,7 @@ class Groups:
     def _syncing(self, fact: Judged) -> None:
         request, response = fact.request, fact.response
         assert isinstance(request, SyncGroup)
+        self._heard(fact, request)
         if response is None or (isinstance(response, Synced) and response.error is ErrorCode.NONE):
             self.synced[request.member_id] = request.generation_id
 
@@ -214,12 +233,13 @@ class Groups:
         assert isinstance(request, Heartbeat)
         assert isinstance(response, HeartbeatAnswered)
         if response.error in _RENEWS:
-            self.renewed[request.member_id] = fact.at
+            self.renewed[request.member_id] = self.heard[request.member_id] = fact.at
 
     def _committing(self, fact: Judged) -> None:
         request, response = fact.request, fact.response
         assert isinstance(request, OffsetCommit)
         assert isinstance(response, OffsetsCommitted)
+        self.heard[request.member_id] = fact.at
         asked = {TopicPartition(one.topic, one.partition): one.offset for one in request.offsets}
         good = [one for one in response.partitions if one.error is ErrorCode.NONE]
         if len(good) == len(asked):

@@ -9,10 +9,10 @@ from typing import ClassVar, Final, final
 from kgroup.events import Assigned
 from kgroup.model import TopicPartition
 from kgroup.testing.simulation.checks.base import Check, Reaction, Violation
-from kgroup.testing.simulation.checks.groups import PREPARING, GroupView
+from kgroup.testing.simulation.checks.groups import COMPLETING, PREPARING, GroupView
 from kgroup.testing.simulation.checks.programs import Holding
 from kgroup.testing.simulation.checks.views import Kind, Views
-from kgroup.testing.simulation.facts import GroupChanged, HandedOut, Told
+from kgroup.testing.simulation.facts import GroupChanged, HandedOut, Processed, Told
 from kgroup.testing.simulation.plan import Plan
 
 _EPSILON: Final = 1e-6
@@ -32,8 +32,8 @@ class Handovers(Check):
     number: ClassVar[int] = 2
     says: ClassVar[str] = (
         "Nobody is told to own a partition before its old owner has ended its generation or was"
-        " evicted, nobody is evicted within its time-outs, and to whom is evicted, or done,"
-        " nothing is handed out."
+        " evicted, nobody is evicted within its time-outs or taken along without joining, and"
+        " who is evicted, or done, is handed out nothing and works on nothing."
     )
 
     def __init__(self, plan: Plan, views: Views, found: Callable[[Violation], None]) -> None:
@@ -46,6 +46,7 @@ class Handovers(Check):
         return {
             Assigned: self._assigned,
             HandedOut: self._handed_out,
+            Processed: self._processed,
             GroupChanged: self._changed,
         }
 
@@ -72,7 +73,8 @@ class Handovers(Check):
 
     def _still_owns(self, other: Holding, group: GroupView) -> str | None:
         """Why the other still owns what it has, or None if the coordinator went on without it."""
-        if other.member_id not in group.members:
+        member = group.members.get(other.member_id)
+        if member is None:
             return None
         if other.generation_id == group.generation_id:
             return "it is in this very generation"
@@ -111,10 +113,24 @@ class Handovers(Check):
         }
         return next((words for words, holds in faults.items() if holds), None)
 
-    # Who is evicted.
+    def _processed(self, fact: Processed) -> None:
+        held = self.views.programs.life(fact.process, fact.life).groups.get(fact.partition)
+        if held is None or held.stood_still:
+            return  # who has stood still finds out by asking
+        group = self.views.groups[held.group_id]
+        if held.member_id not in group.members and held.member_id not in group.replaced:
+            self.accuse(
+                fact.at,
+                f"{held} processed the record {fact.offset} of {fact.partition} after it had been"
+                " evicted",
+            )
+
+    # Who is evicted, and who is not.
 
     def _changed(self, fact: GroupChanged) -> None:
         group = self.views.groups[fact.group_id]
+        if fact.state == COMPLETING:
+            self._look_for_absent(fact, group)
         if group.before is None:
             return
         for member in group.before.members:
@@ -126,6 +142,18 @@ class Handovers(Check):
                     fact.at,
                     f"{member.process} (member {name!r}) was evicted within its session and"
                     " rebalance time-outs",
+                )
+
+    def _look_for_absent(self, fact: GroupChanged, group: GroupView) -> None:
+        """Only a static member stays in a group whose rebalance it has missed."""
+        prepared = group.prepared[fact.generation_id]
+        for member in fact.members:
+            came = self.views.groups.joined.get(member.member_id, 0.0) >= prepared
+            if not came and member.group_instance_id is None:
+                self.accuse(
+                    fact.at,
+                    f"{member.process} (member {member.member_id!r}) is in generation"
+                    f" {fact.generation_id}, for which it has not joined",
                 )
 
     def _may_evict(self, name: str, group: GroupView, at: float) -> bool:

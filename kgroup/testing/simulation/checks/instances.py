@@ -9,7 +9,7 @@ from typing import ClassVar, Final, final
 from kgroup.broker.groups.answers import HeartbeatAnswered
 from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.requests import Heartbeat
-from kgroup.events import GenerationEnded
+from kgroup.events import GenerationEnded, Joined
 from kgroup.testing.simulation.checks.base import Check, Reaction, Violation
 from kgroup.testing.simulation.checks.programs import Holding
 from kgroup.testing.simulation.checks.views import Kind, Views
@@ -30,7 +30,8 @@ class Instances(Check):
     number: ClassVar[int] = 11
     says: ClassVar[str] = (
         "An instance id has one member; a program whose instance id another one takes up is"
-        " answered nothing good any more, and gets no record once its session is over."
+        " answered nothing good any more, hears of it, does not join again, and gets no record"
+        " once its session is over."
     )
 
     def __init__(self, plan: Plan, views: Views, found: Callable[[Violation], None]) -> None:
@@ -43,6 +44,7 @@ class Instances(Check):
         return {
             GroupChanged: self._changed,
             "heartbeat": self._heartbeat,
+            Joined: self._joined,
             HandedOut: self._handed_out,
             GenerationEnded: self._ended,
             Over: self._over,
@@ -74,6 +76,19 @@ class Instances(Check):
                 f"broker {fact.node_id} answered a heartbeat of {request.member_id!r} well,"
                 " although another member has its instance id",
             )
+
+    def _joined(self, fact: Told) -> None:
+        event = fact.event
+        replaced = self.views.groups[event.group_id].replaced
+        life = self.views.programs.life(fact.process, fact.life)
+        for member_id in sorted(life.member_ids[event.group_id] & replaced.keys()):
+            _, other = replaced[member_id]
+            if other.process != fact.process:
+                self.accuse(
+                    fact.at,
+                    f"{fact.process} has joined again, although {other.process} had taken its"
+                    f" instance id {other.group_instance_id!r} up",
+                )
 
     def _handed_out(self, fact: HandedOut) -> None:
         late = self._late(fact.member_id, fact.at, 0.0)

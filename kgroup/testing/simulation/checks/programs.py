@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, final
 
 import attrs
@@ -51,6 +51,7 @@ class Holding:
         draining: whether it was told that the end has begun.
         ended: the event of its end, if it was told so.
         over: whether it has ended, or its program has.
+        stood_still: whether the program was frozen in it.
         refused: whether any commit of it had no success, or an unknown one.
     """
 
@@ -69,6 +70,7 @@ class Holding:
     draining: bool = False
     ended: GenerationEnded | None = None
     over: bool = False
+    stood_still: bool = False
     refused: bool = False
 
     def __str__(self) -> str:
@@ -92,6 +94,7 @@ class LifeView:
         frozen: whether it stands still.
         thawed_at: when it went on last, 0 if it never stood still.
         holdings: its last generation in each of its groups.
+        member_ids: those that it has had, in each of its groups.
         groups: of which group each partition is to it.
     """
 
@@ -100,6 +103,7 @@ class LifeView:
     frozen: bool = False
     thawed_at: float = 0.0
     holdings: dict[str, Holding] = attrs.field(factory=dict)
+    member_ids: defaultdict[str, set[str]] = attrs.field(factory=lambda: defaultdict(set))
     groups: dict[TopicPartition, Holding] = attrs.field(factory=dict)
 
 
@@ -117,10 +121,6 @@ class Programs:
     def life(self, process: str, life: int) -> LifeView:
         """One life."""
         return self._lives[process, life]
-
-    def lives(self) -> Iterator[tuple[Life, LifeView]]:
-        """All of them."""
-        yield from self._lives.items()
 
     def holding(self, fact: Told | HandedOut, group_id: str, epoch: int) -> Holding | None:
         """The generation that a fact is about, if it is the life's last one in the group."""
@@ -162,7 +162,10 @@ class Programs:
             held.over = True
 
     def _frozen(self, fact: ProcessFrozen) -> None:
-        self._lives[fact.process, fact.life].frozen = True
+        life = self._lives[fact.process, fact.life]
+        life.frozen = True
+        for held in life.holdings.values():
+            held.stood_still = True
 
     def _thawed(self, fact: ProcessThawed) -> None:
         life = self._lives[fact.process, fact.life]
@@ -179,7 +182,9 @@ class Programs:
             fact.at,
             dict(self._groups[event.group_id].applied),
         )
-        self._lives[fact.process, fact.life].holdings[event.group_id] = held
+        life = self._lives[fact.process, fact.life]
+        life.holdings[event.group_id] = held
+        life.member_ids[event.group_id].add(event.member_id)
         self._by_member[event.group_id, event.member_id, event.generation_id] = held
 
     def _assigned(self, fact: Told) -> None:

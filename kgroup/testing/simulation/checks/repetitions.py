@@ -6,11 +6,15 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import ClassVar, Final, final
 
+from kgroup.broker.groups.answers import OffsetsCommitted
+from kgroup.broker.groups.codes import ErrorCode
+from kgroup.broker.groups.requests import OffsetCommit
 from kgroup.events import GenerationEnded
 from kgroup.model import Cause, TopicPartition
 from kgroup.testing.simulation.checks.base import Check, Reaction, Violation
+from kgroup.testing.simulation.checks.groups import PREPARING, STABLE
 from kgroup.testing.simulation.checks.views import Kind, Views
-from kgroup.testing.simulation.facts import HandedOut, Told
+from kgroup.testing.simulation.facts import HandedOut, Judged, Told
 from kgroup.testing.simulation.plan import Plan
 
 _CLEAN: Final = frozenset(
@@ -24,6 +28,16 @@ _CLEAN: Final = frozenset(
 )
 """Ends before which a program has the time to finish and commit what it holds."""
 
+_STALE: Final = frozenset(
+    {
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+    }
+)
+"""Refusals that only who is not current deserves."""
+
 
 @final
 class Repetitions(Check):
@@ -35,7 +49,7 @@ class Repetitions(Check):
     number: ClassVar[int] = 8
     says: ClassVar[str] = (
         "A record is handed out again only from the last acknowledged commit on, and never after"
-        " a clean hand-over of its partition."
+        " a clean hand-over of its partition, for which the commits of a current member are taken."
     )
 
     def __init__(self, plan: Plan, views: Views, found: Callable[[Violation], None]) -> None:
@@ -45,7 +59,11 @@ class Repetitions(Check):
     @property
     def reactions(self) -> Mapping[Kind, Reaction]:
         """See ``Check``."""
-        return {HandedOut: self._handed_out, GenerationEnded: self._ended}
+        return {
+            HandedOut: self._handed_out,
+            GenerationEnded: self._ended,
+            "offset_commit": self._committed,
+        }
 
     def _ended(self, fact: Told) -> None:
         event = fact.event
@@ -56,6 +74,26 @@ class Repetitions(Check):
         given_up = self._given_up[event.group_id]
         for partition, offset in held.processed.items():
             given_up[partition] = max(offset, given_up.get(partition, 0))
+
+    def _committed(self, fact: Judged) -> None:
+        request, response = fact.request, fact.response
+        assert isinstance(request, OffsetCommit)
+        assert isinstance(response, OffsetsCommitted)
+        unjust = [one for one in response.partitions if one.error in _STALE]
+        group = self.views.groups[request.group_id]
+        if (
+            unjust
+            and group.state in (STABLE, PREPARING)
+            and group.generation_id == fact.group_generation_id == request.generation_id
+            and request.member_id in group.members
+            and fact.is_member
+        ):
+            self.accuse(
+                fact.at,
+                f"broker {fact.node_id} refused a commit of {fact.process or request.member_id} in"
+                f" its own generation {request.generation_id} as {unjust[0].error.name}, so that"
+                " what it has processed comes again",
+            )
 
     def _handed_out(self, fact: HandedOut) -> None:
         if fact.member_id in self.views.groups[fact.group_id].replaced:

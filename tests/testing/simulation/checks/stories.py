@@ -82,6 +82,8 @@ PLAN: Final = Plan(
     faults=(),
 )
 
+_STEP: Final = 0.001
+
 Owners = Mapping[str, Sequence[TopicPartition]]
 
 
@@ -116,12 +118,23 @@ class Story:
 
     def note(self, kind: Callable[..., Fact], **fields: Any) -> None:
         """Add a fact."""
-        self.at += 0.001
+        self.at += _STEP
         self.facts.append(kind(at=self.at, **fields))
 
     def wait(self, seconds: float) -> None:
         """Let time pass."""
         self.at += seconds
+
+    def at_once(self) -> None:
+        """Let the next fact be of the same moment as the last."""
+        self.at -= _STEP
+
+    def live(self, *processes: str, seconds: float) -> None:
+        """Let time pass, with heartbeats of these."""
+        for _ in range(int(seconds)):
+            self.wait(1.0)
+            for process in processes:
+                self.heartbeat(process)
 
     # The world.
 
@@ -373,6 +386,7 @@ class Story:
         tickets = {}
         for process in owners:
             tickets[process] = self.ask_to_join(process)
+            self.at_once()
             self.group("PreparingRebalance", {**self.owners, process: self.owners.get(process, ())})
         self.generation_id += 1
         for process, ticket in tickets.items():

@@ -6,7 +6,7 @@ from kgroup.broker.groups.answers import Synced
 from kgroup.testing.simulation.checks.answers import Answers
 from kgroup.testing.simulation.facts import FaultBegan
 from kgroup.testing.simulation.faults import BrokerDies
-from tests.testing.simulation.checks.stories import P0, P1, REBALANCE, pair
+from tests.testing.simulation.checks.stories import P0, P1, REBALANCE, SESSION, pair
 
 
 def test_a_join_that_is_never_answered_breaks_it() -> None:
@@ -67,15 +67,13 @@ def test_silence_that_kafka_keeps_too_is_no_fault() -> None:
     """An older copy of a Join, and what a leaver has parked."""
     story = pair()
     older = story.ask_to_join("a")
-    at = story.at
     story.answer(older, None)
-    story.at = at
+    story.at_once()
     ticket = story.ask_to_join("a")
     story.answer_join(ticket, "a")
     story.sync("b", None, ticket=77)
-    at = story.at
     story.answer(77, None)
-    story.at = at
+    story.at_once()
     story.leave("b")
     story.settle({})
     assert story.broken(Answers) == []
@@ -86,9 +84,8 @@ def test_silence_for_another_reason_breaks_it() -> None:
     for after in ("another member", "a sync", "nothing"):
         story = pair()
         ticket = story.ask_to_join("a")
-        at = story.at
         story.answer(ticket, None)
-        story.at = at
+        story.at_once()
         if after == "another member":
             story.ask_to_join("b")
         elif after == "a sync":
@@ -101,7 +98,7 @@ def test_a_group_that_never_rests_breaks_it() -> None:
     """It is still at it at the end."""
     story = pair()
     story.quiet()
-    story.wait(500.0)
+    story.live("a", "b", seconds=500)
     story.settle({})
     assert story.broken(Answers) == []
     story.group("PreparingRebalance")
@@ -114,12 +111,43 @@ def test_a_group_that_rests_too_late_breaks_it() -> None:
     """All time-outs together have a sum."""
     story = pair()
     story.quiet()
-    story.wait(100.0)
+    story.live("a", "b", seconds=100)
     story.form({"a": [P0], "b": [P1]})
     story.settle({})
     assert story.broken(Answers) == []
-    story.wait(100.0)
+    story.live("a", "b", seconds=100)
     story.form({"a": [P0], "b": [P1]})
     story.settle({})
     (what,) = story.broken(Answers)
-    assert "came to rest only 200." in what
+    assert "came to rest only 20" in what
+
+
+def test_a_member_that_is_silent_and_stays_breaks_it() -> None:
+    """Its session is over; it is told once."""
+    story = pair()
+    story.live("b", seconds=SESSION)
+    story.commit("b", P1, 0)
+    assert story.broken(Answers) == []
+    story.live("b", seconds=2)
+    story.commit("b", P1, 0)
+    story.commit("b", P1, 0)
+    (what,) = story.broken(Answers)
+    assert "a (member 'a-id') is still a member, and silent for 12.0" in what
+
+
+def test_who_waits_and_who_was_taken_over_need_not_be_heard() -> None:
+    """A parked request spares a member, and a failover lets every session begin anew."""
+    story = pair()
+    ticket = story.ask_to_join("a")
+    story.live("b", seconds=SESSION + 5)
+    story.commit("b", P1, 0)
+    story.answer_join(ticket, "a")
+    story.live("b", seconds=SESSION - 1)
+    story.move()
+    story.group("Stable")
+    story.live("b", seconds=SESSION - 1)
+    story.commit("b", P1, 0)
+    assert story.broken(Answers) == []
+    story.live("b", seconds=3)
+    story.commit("b", P1, 0)
+    assert len(story.broken(Answers)) == 1

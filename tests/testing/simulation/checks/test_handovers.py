@@ -5,16 +5,8 @@ from __future__ import annotations
 from kgroup.events import GenerationDraining
 from kgroup.model import Cause, End
 from kgroup.testing.simulation.checks.handovers import Handovers
-from kgroup.testing.simulation.facts import ProcessCrashed
+from kgroup.testing.simulation.facts import ProcessCrashed, ProcessFrozen, ProcessThawed
 from tests.testing.simulation.checks.stories import P0, P1, REBALANCE, SESSION, Story, pair
-
-
-def alive(story: Story, *processes: str, seconds: float) -> None:
-    """Time passes, with heartbeats."""
-    for _ in range(int(seconds)):
-        story.wait(1.0)
-        for process in processes:
-            story.heartbeat(process)
 
 
 def test_a_new_owner_before_the_old_one_has_ended_breaks_it() -> None:
@@ -27,12 +19,15 @@ def test_a_new_owner_before_the_old_one_has_ended_breaks_it() -> None:
     assert "b in generation 2 was told that it owns orders-0" in whats[0]
 
 
-def test_a_rebalance_that_did_not_wait_for_a_member_breaks_it() -> None:
-    """A member may be left out when the rebalance time-out is over, and not before."""
-    story = pair()
+def passed_over(seconds: float) -> Story:
+    """A rebalance that waits so long for a, which is static and does not come."""
+    story = Story()
+    story.instances = {"a": "one"}
+    story.begin("a", "b")
+    story.rebalance({"a": [P0], "b": [P1]})
     story.end("b")
     story.group("PreparingRebalance")
-    story.wait(REBALANCE - 1)
+    story.wait(seconds)
     ticket = story.ask_to_join("b")
     story.generation_id = 2
     story.answer_join(ticket, "b")
@@ -40,23 +35,18 @@ def test_a_rebalance_that_did_not_wait_for_a_member_breaks_it() -> None:
     story.told_joined("b")
     story.group("Stable", {"a": [], "b": [P0, P1]})
     story.told_assigned("b")
-    (what,) = story.broken(Handovers)
+    return story
+
+
+def test_a_rebalance_that_did_not_wait_for_a_member_breaks_it() -> None:
+    """A member may be left out when the rebalance time-out is over, and not before."""
+    (what,) = passed_over(REBALANCE - 1).broken(Handovers)
     assert "it is a member, and was waited for only" in what
 
 
 def test_a_member_that_was_waited_for_in_vain_may_be_passed_over() -> None:
     """A static member stays in the group, and its partitions go to others."""
-    story = pair()
-    story.end("b")
-    story.group("PreparingRebalance")
-    story.wait(REBALANCE + 0.1)
-    ticket = story.ask_to_join("b")
-    story.generation_id = 2
-    story.answer_join(ticket, "b")
-    story.group("CompletingRebalance")
-    story.told_joined("b")
-    story.group("Stable", {"a": [], "b": [P0, P1]})
-    story.told_assigned("b")
+    story = passed_over(REBALANCE + 0.1)
     assert story.broken(Handovers) == []
     story.generation_id = 1
     story.hand_out("a", P0, 0, 1)
@@ -68,7 +58,7 @@ def test_who_has_crashed_need_not_end_first() -> None:
     """Nobody is there any more; the coordinator waits for its session."""
     story = pair()
     story.note(ProcessCrashed, process="a", life=1)
-    alive(story, "b", seconds=SESSION + 1)
+    story.live("b", seconds=SESSION + 1)
     story.end("b")
     story.group("PreparingRebalance", {"b": [P1]})
     story.rebalance({"b": [P0, P1]})
@@ -78,7 +68,7 @@ def test_who_has_crashed_need_not_end_first() -> None:
 def test_an_eviction_within_the_session_breaks_it() -> None:
     """a was heard from just now."""
     story = pair()
-    alive(story, "a", "b", seconds=3)
+    story.live("a", "b", seconds=3)
     story.end("b")
     story.group("PreparingRebalance", {"b": [P1]})
     (what,) = story.broken(Handovers)
@@ -88,9 +78,10 @@ def test_an_eviction_within_the_session_breaks_it() -> None:
 def test_an_eviction_by_a_rebalance_that_has_just_begun_breaks_it() -> None:
     """a still has time to come."""
     story = pair()
-    alive(story, "a", "b", seconds=3)
+    story.live("a", "b", seconds=3)
     story.group("PreparingRebalance")
-    alive(story, "a", "b", seconds=3)
+    story.live("a", "b", seconds=3)
+    story.ask_to_join("b")
     story.generation_id = 2
     story.group("CompletingRebalance", {"b": [P1]})
     assert len(story.broken(Handovers)) == 1
@@ -99,13 +90,14 @@ def test_an_eviction_by_a_rebalance_that_has_just_begun_breaks_it() -> None:
 def test_who_leaves_or_stays_away_may_be_removed() -> None:
     """By its own word, or when the rebalance time-out is over."""
     story = pair()
-    alive(story, "a", "b", seconds=3)
+    story.live("a", "b", seconds=3)
     story.leave("a")
     story.group("PreparingRebalance", {"b": [P1]})
     assert story.broken(Handovers) == []
     story = pair()
     story.group("PreparingRebalance")
-    alive(story, "a", "b", seconds=REBALANCE + 1)
+    story.live("a", "b", seconds=REBALANCE + 1)
+    story.ask_to_join("b")
     story.generation_id = 2
     story.group("CompletingRebalance", {"b": [P1]})
     assert story.broken(Handovers) == []
@@ -114,7 +106,7 @@ def test_who_leaves_or_stays_away_may_be_removed() -> None:
 def test_who_does_not_sync_in_time_may_be_removed_and_nobody_else() -> None:
     """The pending-sync timer runs in a stable group too."""
     story = pair()
-    alive(story, "a", "b", seconds=REBALANCE + 1)
+    story.live("a", "b", seconds=REBALANCE + 1)
     story.group("PreparingRebalance", {"b": [P1]})
     assert len(story.broken(Handovers)) == 1
     unsynced = [one for one in story.facts if getattr(one, "api", "") != "sync_group"]
@@ -125,7 +117,7 @@ def test_who_does_not_sync_in_time_may_be_removed_and_nobody_else() -> None:
 def test_records_for_who_was_evicted_break_it() -> None:
     """It thaws, and its lease was not looked at."""
     story = pair()
-    alive(story, "b", seconds=SESSION + 1)
+    story.live("b", seconds=SESSION + 1)
     story.group("PreparingRebalance", {"b": [P1]})
     story.hand_out("a", P0, 0, 5)
     (what,) = story.broken(Handovers)
@@ -153,3 +145,42 @@ def test_records_of_anothers_partition_break_it() -> None:
     story.epochs["a"] = 7
     story.hand_out("a", P0, 0, 5)
     assert "it was not told of that generation" in story.broken(Handovers)[1]
+
+
+def test_a_member_that_is_taken_along_without_joining_breaks_it() -> None:
+    """Only a static one stays without a word."""
+    story = pair()
+    story.end("a")
+    story.end("b")
+    story.group("PreparingRebalance")
+    story.wait(REBALANCE + 1)
+    story.ask_to_join("b")
+    story.generation_id = 2
+    story.group("CompletingRebalance")
+    (what,) = story.broken(Handovers)
+    assert what == "a (member 'a-id') is in generation 2, for which it has not joined"
+
+
+def test_work_of_who_was_evicted_breaks_it() -> None:
+    """Its tasks should have been cancelled with its lease."""
+    story = pair()
+    story.hand_out("a", P0, 0, 5)
+    story.live("b", seconds=SESSION + 1)
+    story.group("PreparingRebalance", {"b": [P1]})
+    story.process("a", P0, 0, 1)
+    (what,) = story.broken(Handovers)
+    assert what == (
+        "a in generation 1 processed the record 0 of orders-0 after it had been evicted"
+    )
+
+
+def test_who_stood_still_may_go_on_with_what_it_holds() -> None:
+    """Until it has asked, it cannot know."""
+    story = pair()
+    story.hand_out("a", P0, 0, 5)
+    story.note(ProcessFrozen, process="a", life=1)
+    story.live("b", seconds=SESSION + 1)
+    story.group("PreparingRebalance", {"b": [P1]})
+    story.note(ProcessThawed, process="a", life=1)
+    story.process("a", P0, 0, 1)
+    assert story.broken(Handovers) == []

@@ -98,3 +98,14 @@ def test_who_has_crashed_hears_nothing() -> None:
     story.wait(SESSION * 3)
     story.note(Over)
     assert story.broken(Instances) == []
+
+
+def test_who_was_replaced_and_joins_again_breaks_it() -> None:
+    """The two would take the instance id from each other for ever."""
+    story = replaced()
+    story.end("a", Cause.FENCED)
+    story.ids["a"] = "a-second-id"
+    story.group("Stable", {"a": [P0, P1]})
+    story.told_joined("a")
+    (what,) = story.broken(Instances)
+    assert what == ("a has joined again, although twin had taken its instance id 'one' up")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kgroup.broker.groups.codes import ErrorCode
 from kgroup.events import CommitRefused
 from kgroup.model import Cause
 from kgroup.testing.simulation.checks.repetitions import Repetitions
@@ -89,3 +90,17 @@ def test_who_does_not_know_of_its_replacement_may_read_what_the_other_has_commit
     assert story.broken(Repetitions) == []
     story.hand_out("twin", P0, 0, 5)
     assert len(story.broken(Repetitions)) == 1
+
+
+@pytest.mark.parametrize("state", ["Stable", "PreparingRebalance"])
+def test_a_refusal_that_a_current_member_does_not_deserve_breaks_it(state: str) -> None:
+    """What it has done would come again, however well it drains."""
+    story = pair()
+    story.hand_out("a", P0, 0, 5)
+    story.group(state)
+    story.ask_to_commit("a", P0, 5, error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    story.ask_to_commit("a", P0, 5, error=ErrorCode.ILLEGAL_GENERATION, generation_id=7)
+    assert story.broken(Repetitions) == []
+    story.ask_to_commit("a", P0, 5, error=ErrorCode.REBALANCE_IN_PROGRESS)
+    (what,) = story.broken(Repetitions)
+    assert "refused a commit of a in its own generation 1 as REBALANCE_IN_PROGRESS" in what
