@@ -131,7 +131,7 @@ class Cut(Fault):
 @final
 @attrs.frozen(kw_only=True)
 class SlowNetwork(LastingFault):
-    """Bytes between a member and a broker (or all) are under way for longer."""
+    """Bytes between a member and a broker (or all) are under way for up to so much longer."""
 
     process: str
     broker: str
@@ -140,7 +140,7 @@ class SlowNetwork(LastingFault):
     def words(self) -> str:
         """See ``Fault``."""
         return (
-            f"bytes between {self.process} and {self.broker} take {self.delay:.2f} s more"
+            f"bytes between {self.process} and {self.broker} take up to {self.delay:.2f} s more"
             f" for {self.seconds:.2f} s"
         )
 

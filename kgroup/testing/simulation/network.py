@@ -104,7 +104,8 @@ class SimulatedStream(trio.abc.Stream):
             self._closed = True
             self.look()
             self._peer.post(None)
-            self._network.forget(self)
+            if self._peer.closed:
+                self._network.forget(self, self._peer)
         await trio.lowlevel.checkpoint()
 
     # For the network and the other end.
@@ -118,6 +119,11 @@ class SimulatedStream(trio.abc.Stream):
             arrival = max(arrival, self._inbox[-1][0])
         self._inbox.append((arrival, data))
         self.look()
+
+    @property
+    def closed(self) -> bool:
+        """Whether its owner has closed it."""
+        return self._closed
 
     def release(self) -> None:
         """What was held back goes on from now."""
@@ -209,7 +215,10 @@ class Network:
             end.release()
 
     def slow_down(self, route: Route, seconds: float) -> None:
-        """Let bytes be under way for so much longer from now on; 0 for no longer than usual."""
+        """Let bytes be under way for up to so much longer from now on; 0 for not any longer.
+
+        Each piece takes a time of its own, so that one connection overtakes another.
+        """
         if seconds:
             self._slowness[route] = seconds
         else:
@@ -227,16 +236,20 @@ class Network:
 
     def delay(self, route: Route) -> float:
         """How long what is sent now is under way."""
-        return self._latency.draw(self._random) + self._slowness.get(route, 0.0)
+        usual = self._latency.draw(self._random)
+        if route not in self._slowness:
+            return usual
+        return usual + self._random.uniform(0.0, self._slowness[route])
 
     def holds(self, route: Route) -> bool:
         """Whether nothing passes."""
         return route in self._holds
 
-    def forget(self, end: SimulatedStream) -> None:
-        """An end was closed by its owner."""
+    def forget(self, end: SimulatedStream, other: SimulatedStream) -> None:
+        """Both ends of a connection were closed; until then bytes may yet arrive at one of them."""
         ends = self._ends.get(end.route, {})
         ends.pop(end, None)
+        ends.pop(other, None)
 
     def cut_all(self, member: str) -> None:
         """End every connection of a member."""
