@@ -103,5 +103,6 @@ APIS: Final[Mapping[str, Api]] = {
     "list_transactions": Api(0, 2, inspection.list_transactions, _NEWEST),
     "consumer_group_heartbeat": Api(0, 1, disabled.without_new_groups, _NEWEST),
     "consumer_group_describe": Api(0, 1, disabled.without_new_groups, _NEWEST),
+    "list_config_resources": Api(0, 1, configs.list_config_resources, _NEWEST),
     "describe_topic_partitions": Api(0, 0, metadata.describe_topic_partitions, _NEWEST),
 }

@@ -329,6 +329,7 @@ REFUSALS: Final[Mapping[str, Refuse]] = {
         "members": (),
     },
     "leave_group": _top(members=()),
+    "list_config_resources": _top(config_resources=()),
     "list_groups": _top(groups=()),
     "list_offsets": lambda request, code: {"topics": _partitions(request.topics, code)},
     "list_partition_reassignments": _top(error_message=None, topics=()),

@@ -1,4 +1,6 @@
-"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: of topics, and to look at of brokers.
+"""DescribeConfigs, ListConfigResources, AlterConfigs, IncrementalAlterConfigs.
+
+A topic's configs can be looked at and changed, a broker's looked at.
 
 A broker's own settings cannot be changed while it runs; Kafka, too, has such ones, and says so in
 the same words.
@@ -25,7 +27,13 @@ from kgroup.broker.topics import EFFECTIVE_CONFIGS, Topic
 
 TOPIC: Final = 2
 BROKER: Final = 4
+_LOGGER: Final = 8
+_METRICS: Final = 16
+_GROUP: Final = 32
 """Resource types."""
+_KINDS: Final = (TOPIC, BROKER, _LOGGER, _METRICS, _GROUP)
+_LISTED_BEFORE_KINDS: Final = (_METRICS,)
+"""What version 0 of ListConfigResources is about, which has no field for it."""
 _FROM_TOPIC: Final = 1
 _FROM_BROKER: Final = 4
 _FROM_DEFAULT: Final = 5
@@ -203,6 +211,27 @@ def _broker_config(name: str, default: str, given: str | None) -> Config:
     if given is None:
         return Config(default, _FROM_DEFAULT, (default_place,))
     return Config(given, _FROM_BROKER, ((name, given, _FROM_BROKER), default_place))
+
+
+async def list_config_resources(call: Call) -> Answer:
+    """Answer ListConfigResources: topics and brokers have configs; without a kind, all of them."""
+    kinds = tuple(getattr(call.request, "resource_types", _LISTED_BEFORE_KINDS)) or _KINDS
+    if not set(kinds) <= set(_KINDS):
+        return {"error_code": ErrorCode.unsupported_version, "config_resources": ()}
+    brokers = [str(node_id) for node_id in call.cluster.brokers]
+    names = {
+        TOPIC: [topic.name for topic in call.cluster.topics],
+        BROKER: brokers,
+        _LOGGER: brokers,
+    }
+    return {
+        "error_code": ErrorCode.none,
+        "config_resources": [
+            {"resource_name": name, "resource_type": kind}
+            for kind in dict.fromkeys(kinds)
+            for name in names.get(kind, ())
+        ],
+    }
 
 
 # Changing.

@@ -10,16 +10,27 @@ Source: Kafka's ``AclApis``, ``KafkaApis.handleConsumerGroupHeartbeat``.
 
 from __future__ import annotations
 
+from typing import Final
+
 from kio.schema.errors import ErrorCode
 
 from kgroup.broker.answer import Answer
 from kgroup.broker.call import Call
 from kgroup.broker.refusals import REFUSALS
 
+_NO_AUTHORIZER: Final = "No Authorizer is configured on the broker"
+_EACH: Final = {"create_acls": "results", "delete_acls": "filter_results"}
+"""Where the answers are that have one entry for each thing asked."""
+
 
 async def without_authorizer(call: Call) -> Answer:
-    """Refuse a call about ACLs."""
-    return REFUSALS[call.api](call.request, ErrorCode.security_disabled)
+    """Refuse a call about ACLs, in Kafka's words: librdkafka takes no text for no error."""
+    refused = REFUSALS[call.api](call.request, ErrorCode.security_disabled)
+    told = {"error_message": _NO_AUTHORIZER}
+    entries = _EACH.get(call.api)
+    if entries is None:
+        return {**refused, **told}
+    return {entries: [{**one, **told} for one in refused[entries]]}
 
 
 async def without_new_groups(call: Call) -> Answer:

@@ -1,4 +1,4 @@
-"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs."""
+"""DescribeConfigs, ListConfigResources, AlterConfigs, IncrementalAlterConfigs."""
 
 from __future__ import annotations
 
@@ -222,3 +222,21 @@ async def test_all_configs_are_replaced(version: int) -> None:
             )
             assert [int(one.error_code) for one in answer.responses] == codes
             assert topic.configs == after
+
+
+async def test_what_has_configs_is_listed() -> None:
+    """By kind or of every kind; version 0 is about client metrics only, of which there are none."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        for kinds, wanted in (
+            ((), {(2, "t"), (4, "1"), (8, "1")}),
+            ((TOPIC, 32), {(2, "t")}),
+            ((16,), set()),
+        ):
+            answer = await client.ask("list_config_resources", 1, resource_types=kinds)
+            assert int(answer.error_code) == 0
+            found = {(one.resource_type, one.resource_name) for one in answer.config_resources}
+            assert found == wanted
+        answer = await client.ask("list_config_resources", 1, resource_types=(99,))
+        assert int(answer.error_code) == 35
+        assert (await client.ask("list_config_resources", 0)).config_resources == ()

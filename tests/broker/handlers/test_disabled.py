@@ -52,3 +52,14 @@ async def test_it_is_refused(api: str, version: int, fields: dict[str, Any], cod
     async with connected() as (_, client):
         answer = await client.ask(api, version, **fields)
         assert set(errors_in(answer)) == {code}
+
+
+async def test_why_acls_are_refused_is_told() -> None:
+    """Kafka's words stand beside the code, for each thing that was asked."""
+    words = "No Authorizer is configured on the broker"
+    async with connected() as (_, client):
+        assert (await client.ask("describe_acls", 3, **ACL)).error_message == words
+        answer = await client.ask("create_acls", 3, creations=[NEW, NEW])
+        assert [one.error_message for one in answer.results] == [words, words]
+        answer = await client.ask("delete_acls", 3, filters=[ACL])
+        assert [one.error_message for one in answer.filter_results] == [words]
