@@ -21,6 +21,10 @@ _FETCHES_IN_BATCHES_FROM: Final = 8
 _BROKERS_OWN: Final = -0.001
 """The retention time (-1 ms) that leaves it to the broker."""
 _NO_EPOCH: Final = -1
+_ALLOWED: Final = sum(1 << operation for operation in (3, 6, 8, 10, 11))
+"""What everybody may do to a group, as Kafka's ``AclOperation`` numbers it: read, delete,
+describe, describe its configuration, alter that."""
+_NOT_TOLD: Final = -(1 << 31)
 
 
 async def join_group(call: Call) -> Answer | Silence:
@@ -261,6 +265,7 @@ async def describe_groups(call: Call) -> Answer:
         requests.DescribeGroups(version=call.version, group_ids=tuple(call.request.groups)),
         answers.GroupsDescribed,
     )
+    told = getattr(call.request, "include_authorized_operations", False)
     return {
         "groups": [
             {
@@ -281,6 +286,7 @@ async def describe_groups(call: Call) -> Answer:
                     }
                     for member in group.members
                 ],
+                "authorized_operations": _ALLOWED if told and not group.error else _NOT_TOLD,
             }
             for group in answer.groups
         ]

@@ -238,6 +238,24 @@ async def test_groups_are_described_in_every_version(version: int) -> None:
         assert missing.group_state == "Dead"
 
 
+@pytest.mark.parametrize("version", [3, 6])
+async def test_who_asks_is_told_what_may_be_done_to_a_group(version: int) -> None:
+    """Everything, as by a Kafka without an authorizer, but nothing of what is an error."""
+    untold = -(1 << 31)
+    async with connected(**AT_ONCE) as (broker, client):
+        await stable(broker, client)
+        told = []
+        for asked in (True, False):
+            answer = await client.ask(
+                "describe_groups",
+                version,
+                groups=["g", "nobody"],
+                include_authorized_operations=asked,
+            )
+            told.append([group.authorized_operations for group in answer.groups])
+        assert told == [[3400, 3400 if version < 6 else untold], [untold, untold]]
+
+
 @pytest.mark.parametrize("version", range(6))
 async def test_groups_are_listed_in_every_version(version: int) -> None:
     """Name and type of protocol, later the state and the type of group, with filters."""
