@@ -155,8 +155,8 @@ class Connection:
         api_key, version, correlation_id = _PREFIX.unpack_from(frame, _LENGTH.size)
         if api_key == API_KEYS["api_versions"] and not APIS["api_versions"].offers(version):
             offered = APIS["api_versions"]
-            answer = versions.fallback(offered.lowest, offered.highest)
-            return self._encode("api_versions", 0, answer, correlation_id)
+            fallback = versions.fallback(offered.lowest, offered.highest)
+            return self._encode("api_versions", 0, fallback, correlation_id)
         try:
             request = border.decode_request(frame, _LENGTH.size)
         except border.UnknownRequestError as error:
