@@ -170,7 +170,7 @@ class Groups:
             if request.member_id:
                 self._know(request.member_id, request)
         elif isinstance(fact.response, Joined):
-            self._told(fact.response, request)
+            self._told(fact.response, request, fact.at)
         if request.member_id:
             self.joined[request.member_id] = fact.at
 
@@ -188,11 +188,12 @@ class Groups:
         if self.waiting.get(request.member_id) == fact.ticket:
             del self.waiting[request.member_id]
         if isinstance(request, JoinGroup) and isinstance(fact.response, Joined):
-            self._told(fact.response, request)
+            self._told(fact.response, request, fact.at)
 
-    def _told(self, response: Joined, request: JoinGroup) -> None:
+    def _told(self, response: Joined, request: JoinGroup, at: float) -> None:
         if response.error is ErrorCode.NONE:
             self._know(response.member_id, request)
+            self.heard[response.member_id] = at
         elif response.error is ErrorCode.GROUP_MAX_SIZE_REACHED:
             self._groups[request.group_id].left.add(request.member_id)
 

@@ -151,3 +151,17 @@ def test_who_waits_and_who_was_taken_over_need_not_be_heard() -> None:
     story.live("b", seconds=3)
     story.commit("b", P1, 0)
     assert len(story.broken(Answers)) == 1
+
+
+def test_a_member_whose_id_is_new_was_heard_when_it_was_given() -> None:
+    """It asked without one."""
+    story = pair()
+    story.live("a", "b", seconds=SESSION + 5)
+    ticket = story.ask_to_join("c", known=False)
+    story.answer_join(ticket, "c")
+    story.live("a", "b", seconds=SESSION - 1)
+    story.group("Stable", {"a": [P0], "b": [P1], "c": []})
+    assert story.broken(Answers) == []
+    story.live("a", "b", seconds=3)
+    story.commit("b", P1, 0)
+    assert len(story.broken(Answers)) == 1
