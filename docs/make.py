@@ -25,6 +25,7 @@ from kgroup.config import FIELDS
 from kgroup.generation.states import TRANSITIONS, Signal, State
 from kgroup.model import Cause
 from kgroup.recovery import MOVES, OTHERWISE, Fault, Request
+from kgroup.testing.simulation.checks import CHECKS
 
 HERE = Path(__file__).resolve().parent
 MADE = "<!-- made by docs/make.py; edit the code instead -->\n\n"
@@ -254,9 +255,26 @@ def _absent(error: ErrorCode | None) -> str:
     return "the group is made" if error is None else _answer(error)
 
 
+def invariants() -> str:
+    """What every simulation is checked for."""
+    lines = [
+        "# What must hold in every simulation",
+        "",
+        "The simulator ([simulation.md](simulation.md)) looks on at every coordinator, member and",
+        "program, and checks these after each run; a violation is told by its number.",
+        "",
+        "| | invariant |",
+        "| --- | --- |",
+    ]
+    checks = sorted(CHECKS, key=lambda one: one.number)
+    lines += [f"| {one.number} | {_plain(one.says)} |" for one in checks]
+    return "\n".join(lines) + "\n"
+
+
 PAGES = {
     "configuration.md": configuration,
     "coordinator.md": coordinator,
+    "invariants.md": invariants,
     "recovery.md": recovery,
     "states.md": states,
 }

@@ -84,7 +84,7 @@ class ConsumerGroup:
         self._config = config
         self._environment = environment or (surroundings.get() or default_environment)()
         observer = self._environment.observer
-        handlers = [log if observer is None else observer.event]
+        handlers: list[EventHandler] = [log if observer is None else observer.event]
         if on_event is not None:
             handlers.append(on_event)
         self._reporter = Reporter(config.group_id, *handlers)

@@ -1,8 +1,11 @@
-"""The pytest plugin: a real Kafka for tests, which fail where it cannot be had.
+"""The pytest plugin: brokers and simulations for tests.
 
-Fixtures: ``real_kafka``, one broker for all tests of the run, over pytest-xdist's workers too,
-and ``own_kafka``, which starts a broker for one test that stops it, kills it or needs settings
-of its own. A test that asks for one only when it runs carries the mark ``real_kafka``.
+Fixtures: ``embedded_kafka``, an embedded broker for one test, and ``own_embedded_kafka``, which
+starts one with settings or several brokers; ``simulation``, which runs a program through any
+number of simulated faults in virtual time; ``real_kafka``, one broker of Apache Kafka for all
+tests of the run, over pytest-xdist's workers too, and ``own_kafka``, which starts one for a test
+that stops it, kills it or needs settings of its own. A test that asks for a real one only when it
+runs carries the mark ``real_kafka``; such tests fail where it cannot be had.
 
 A project loads it by ``pytest_plugins = ["kgroup.testing.plugin"]`` in its top-level conftest.py.
 It is no entry point, which pytest would load in every run on a machine that has kgroup: importing
@@ -12,7 +15,7 @@ start. What the ``kafka`` extra brings is not imported before a test needs it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,7 +23,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
+    from kgroup.testing.embedded import EmbeddedKafka
     from kgroup.testing.kafka import KafkaAddress, RealKafka
+    from kgroup.testing.simulation import Summary, Worker
 
 OPTION: Final = "--without-real-kafka"
 FIXTURES: Final = frozenset({"real_kafka", "own_kafka"})
@@ -144,3 +149,44 @@ def own_kafka(
             return brokers.enter_context(RealKafka(log_path=log_path, **arguments))
 
         yield start
+
+
+@pytest.fixture
+def own_embedded_kafka() -> Iterator[Callable[..., EmbeddedKafka]]:
+    """Call it, with ``EmbeddedKafka``'s arguments, for a cluster that ends with the test."""
+    from kgroup.testing.embedded import EmbeddedKafka
+
+    with ExitStack() as clusters:
+
+        def start(**arguments: Any) -> EmbeddedKafka:
+            return clusters.enter_context(EmbeddedKafka(**arguments))
+
+        yield start
+
+
+@pytest.fixture
+def embedded_kafka(own_embedded_kafka: Callable[..., EmbeddedKafka]) -> EmbeddedKafka:
+    """An embedded broker on a TCP port, in a thread, for this test alone."""
+    return own_embedded_kafka()
+
+
+@pytest.fixture
+def simulation() -> Callable[..., Summary]:
+    """Call it with a program, an async function that takes a ``Process``, to simulate it.
+
+    Further arguments: ``seeds`` (``range(100)``), ``processes``, and those of ``Scenario``. It
+    returns the figures of all seeds, or raises ``SimulationError`` with the report of the first
+    that fails.
+    """
+    from kgroup.testing.simulation import Scenario, check
+
+    def simulate(
+        worker: Worker,
+        *,
+        seeds: Iterable[int] = range(100),
+        processes: int | None = None,
+        **scenario: Any,
+    ) -> Summary:
+        return check(Scenario(**scenario), seeds, worker, processes=processes)
+
+    return simulate

@@ -1,0 +1,63 @@
+"""The page on simulation: its worker fails as the page says, and the mended one does not."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+import pytest
+
+from kgroup.testing.simulation import Scenario, SimulationError, Worker, check
+
+PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "simulation.md"
+WORKER, TEST = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)[:2]
+FAULT: Final = "                    break  # make way for the next owner\n"
+MENDED: Final = (
+    "                    await generation.commit({partition: message.offset()})\n"
+    "                    return\n"
+)
+LONGEST: Final = 40
+
+Run = Callable[[str], None]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run the page's test with a worker, in this process and for less than the page's time."""
+
+    def simulation(worker: Worker, *, seeds: range, **scenario: Any) -> None:
+        given = Scenario(**scenario, duration=300.0)
+        check(given, seeds[:10], worker, processes=1, most_runs=10)
+
+    def with_worker(source: str) -> None:
+        module = ModuleType("worker")
+        exec(source, vars(module))  # noqa: S102 # the page's own code
+        monkeypatch.setitem(sys.modules, "worker", module)
+        names: dict[str, Any] = {}
+        exec(TEST, names)  # noqa: S102
+        names["test_worker"](simulation)
+
+    return with_worker
+
+
+def test_the_way_is_short() -> None:
+    """From a worker to a test that fails it is less than forty lines."""
+    assert len((WORKER + TEST).splitlines()) < LONGEST
+
+
+def test_the_worker_fails(run: Run) -> None:
+    """The simulator finds that the page's worker commits what it has not processed."""
+    with pytest.raises(SimulationError, match="invariant 7 broken.*nobody has processed") as found:
+        run(WORKER)
+    failure = found.value.failure
+    assert len(failure.shrunk.outcome.plan.faults) < len(failure.outcome.plan.faults)
+
+
+def test_the_mended_worker_does_not(run: Run) -> None:
+    """With what the page says about it the worker passes."""
+    assert FAULT in WORKER
+    run(WORKER.replace(FAULT, MENDED))

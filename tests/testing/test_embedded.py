@@ -1,0 +1,68 @@
+"""The embedded Kafka in a thread: for clients that block, in the process that they are in."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from kgroup.errors import ConfigError, UsageError
+from kgroup.model import TopicPartition
+from kgroup.testing.embedded import EmbeddedKafka
+
+P0 = TopicPartition("orders", 0)
+
+
+def test_a_client_that_blocks(embedded_kafka: EmbeddedKafka) -> None:
+    """A producer and a consumer of the same process use it, and what they did can be looked at."""
+    embedded_kafka.create_topic("orders")
+    assert embedded_kafka.append("orders", 0, [b"first"]) == 0
+    producer = Producer({"bootstrap.servers": embedded_kafka.bootstrap_servers})
+    producer.produce("orders", b"second", partition=0)
+    assert producer.flush(30) == 0
+    consumer = Consumer(
+        {
+            "bootstrap.servers": embedded_kafka.bootstrap_servers,
+            "group.id": "group",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe(["orders"])
+    messages = [consumer.poll(30) for _ in range(2)]
+    assert [one.value() for one in messages if one is not None] == [b"first", b"second"]
+    consumer.commit(asynchronous=False)
+    consumer.close()
+    assert embedded_kafka.committed("group")[P0].offset == 2
+
+
+def test_several_brokers(own_embedded_kafka: type[EmbeddedKafka]) -> None:
+    """A test that wants several brokers, or settings, starts them, and moves what they lead."""
+    kafka = own_embedded_kafka(brokers=2, settings={"num.partitions": 3})
+    assert len(kafka.bootstrap_servers.split(",")) == 2
+    kafka.create_topic("orders")
+    before = kafka.cluster.leader_of(P0)
+    after = next(one for one in kafka.cluster.nodes if one != before)
+    kafka.call(kafka.cluster.move_leader, P0, after)
+    assert kafka.cluster.leader_of(P0) == after
+
+
+def test_its_thread_ends_with_it() -> None:
+    """Leaving the block joins the thread; before and after there is nothing to call."""
+    kafka = EmbeddedKafka()
+    with pytest.raises(UsageError, match="does not run"):
+        kafka.create_topic("orders")
+    with kafka:
+        names = {one.name for one in threading.enumerate()}
+        assert "kgroup-embedded-kafka" in names
+        assert "127.0.0.1" in repr(kafka)
+    assert "kgroup-embedded-kafka" not in {one.name for one in threading.enumerate()}
+    with pytest.raises(UsageError, match="does not run"):
+        _ = kafka.bootstrap_servers
+
+
+def test_what_it_refuses_is_raised_where_it_was_asked_for() -> None:
+    """A wrong setting is the caller's error, not one that a thread prints."""
+    with pytest.raises(ConfigError, match=r"no\.such\.thing"), EmbeddedKafka({"no.such.thing": 1}):
+        pytest.fail("it runs")
