@@ -171,7 +171,7 @@ CLIENT: Final = (
         breaks=11,
         says="A member that is fenced joins again.",
         module="kgroup.recovery",
-        under="Request.HEARTBEAT: {",
+        within="Request.HEARTBEAT: {",
         old="Code.FENCED_INSTANCE_ID: _FENCED,",
         new="Code.FENCED_INSTANCE_ID: _FORGOTTEN,",
     ),

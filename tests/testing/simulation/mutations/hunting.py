@@ -59,7 +59,7 @@ class Hunter:
             HuntError: its line is not there once, or the process was ended.
         """
         change = attrs.asdict(
-            mutation, filter=lambda field, _: field.name in ("module", "old", "new", "under")
+            mutation, filter=lambda field, _: field.name in ("module", "old", "new", "within")
         )
         tried = mutation.seeds if seeds is None else seeds
         return self._ask(change=change, breaks=mutation.breaks, seeds=tried)

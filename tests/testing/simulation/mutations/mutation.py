@@ -24,7 +24,7 @@ class Mutation:
         module: where the line is.
         old: the line, without the spaces around it.
         new: what stands in its place.
-        under: a line above it, where there are several like it: the first one below is meant.
+        within: the first line of the block that it stands in, where others have one like it.
         seed: which one to try first, one that has found it; the others follow in their order.
     """
 
@@ -33,7 +33,7 @@ class Mutation:
     module: str
     old: str
     new: str
-    under: str | None = None
+    within: str | None = None
     seed: int = attrs.field(default=0, validator=validators.in_(SEEDS))
 
     def __str__(self) -> str:

@@ -46,34 +46,45 @@ class ChangeError(Exception):
     """The line is not there, or not only once: the mutation is to be written anew."""
 
 
-def changed(source: str, old: str, new: str, under: str | None) -> str:
+def changed(source: str, old: str, new: str, within: str | None) -> str:
     """A source with one line changed; its indentation stays.
 
     Args:
         source: of a module.
         old: the line, without the spaces around it.
         new: what stands in its place.
-        under: a line above it, or None where there is only one like it.
+        within: the first line of the block that it stands in, or None for the whole module.
 
     Raises:
         ChangeError: there is no such line, or there are several.
     """
     lines = source.splitlines()
-    bare = [line.strip() for line in lines]
-    start = 0
-    if under is not None:
-        start = _only([at for at, line in enumerate(bare) if line == under], under)
-    places = [at for at, line in enumerate(bare) if line == old and at >= start]
-    at = places[0] if under is not None and places else _only(places, old)
-    indent = lines[at][: len(lines[at]) - len(lines[at].lstrip())]
-    lines[at] = indent + new
+    where = range(len(lines)) if within is None else _block(lines, _only(lines, within))
+    at = _only(lines, old, where)
+    lines[at] = " " * _indentation(lines[at]) + new
     return "\n".join([*lines, ""])
 
 
-def _only(places: Sequence[int], line: str) -> int:
+def _block(lines: Sequence[str], first: int) -> range:
+    """The lines of a block: all that are further in than its first, and what closes its brackets."""
+    margin = _indentation(lines[first])
+    for at in range(first + 1, len(lines)):
+        line = lines[at]
+        if line.strip() and _indentation(line) <= margin and not line.lstrip().startswith(")"):
+            return range(first, at)
+    return range(first, len(lines))
+
+
+def _only(lines: Sequence[str], line: str, where: Sequence[int] | None = None) -> int:
+    among = range(len(lines)) if where is None else where
+    places = [at for at in among if lines[at].strip() == line]
     if len(places) != 1:
         raise ChangeError(f"{line!r} is there {len(places)} times, not once")
     return places[0]
+
+
+def _indentation(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 @final
@@ -92,7 +103,7 @@ class _ChangedLoader(SourceFileLoader):
         old, new = change["old"], change["new"]
         assert old is not None
         assert new is not None
-        return self.source_to_code(changed(source, old, new, change["under"]), self.path)
+        return self.source_to_code(changed(source, old, new, change["within"]), self.path)
 
 
 @final

@@ -24,27 +24,40 @@ def test_a_line_is_changed_and_its_indentation_kept() -> None:
     )
 
 
-def test_of_several_lines_the_first_one_under_another_is_changed() -> None:
-    """What stands above a line tells it from others like it."""
-    assert changed(SOURCE, "return 1", "return 2", "def two():") == (
-        "def one():\n    return 1\n\ndef two():\n    return 2\n"
-    )
+@pytest.mark.parametrize(
+    ("within", "rest"),
+    [
+        ("def one():", "    return 2\n\ndef two():\n    return 1\n"),
+        ("def two():", "    return 1\n\ndef two():\n    return 2\n"),
+    ],
+)
+def test_of_several_lines_the_one_in_a_block_is_changed(within: str, rest: str) -> None:
+    """The block that a line stands in tells it from others like it."""
+    assert changed(SOURCE, "return 1", "return 2", within) == f"def one():\n{rest}"
+
+
+def test_a_block_goes_on_after_its_brackets() -> None:
+    """A signature of several lines does not end the block that it begins."""
+    source = "def one(\n    x,\n):\n    return x\n"
+    assert changed(source, "return x", "pass", "def one(") == source.replace("return x", "pass")
 
 
 @pytest.mark.parametrize(
-    ("old", "under", "words"),
+    ("old", "within", "words"),
     [
         ("return 3", None, "'return 3' is there 0 times"),
         ("return 1", None, "'return 1' is there 2 times"),
         ("return 1", "def three():", "'def three\\(\\):' is there 0 times"),
-        ("return 1", "return 1", "'return 1' is there 2 times"),
+        ("return 3", "def two():", "'return 3' is there 0 times"),
         ("def one():", "def two():", "'def one\\(\\):' is there 0 times"),
     ],
 )
-def test_a_line_that_is_not_there_once_is_an_error(old: str, under: str | None, words: str) -> None:
+def test_a_line_that_is_not_there_once_is_an_error(
+    old: str, within: str | None, words: str
+) -> None:
     """A mutation that fits the source no more says so, and changes nothing else."""
     with pytest.raises(ChangeError, match=words):
-        changed(SOURCE, old, "pass", under)
+        changed(SOURCE, old, "pass", within)
 
 
 def mutation(module: str, old: str) -> Mutation:
