@@ -15,12 +15,11 @@ import math
 import os
 from collections import Counter, deque
 from collections.abc import Callable
+from random import Random
 from typing import Final, final
 
 import attrs
 import trio
-
-from kgroup.protocols import Random
 
 Accept = Callable[["SimulatedStream", str], None]
 """Takes a broker's end of a new connection and the name of who opened it."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from random import Random
 from typing import Final, final
 
 import trio
 
 from kgroup.config import GroupConfig
 from kgroup.model import TopicPartition
-from kgroup.protocols import Message, Random
+from kgroup.protocols import Message
 from kgroup.testing.simulation.observer import MemberObserver
 from kgroup.testing.simulation.plan import Plan
 
@@ -62,7 +63,7 @@ class Process:
             "client_id": self.name,
             "group_instance_id": self.group_instance_id,
         }
-        return GroupConfig(**{**given, **self._plan.config, **settings})  # type: ignore[arg-type]
+        return GroupConfig(**{**given, **self._plan.config, **settings})
 
     async def process(self, message: Message) -> None:
         """Work on a record, for as long as the plan has it, and then say that it is done.

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from random import Random
 from typing import Final, final
 
 import attrs
@@ -18,7 +19,7 @@ import trio
 from kgroup.clocks import TrioClock
 from kgroup.config import GroupConfig
 from kgroup.environment import Environment, surroundings
-from kgroup.protocols import Random, RecordSource
+from kgroup.protocols import RecordSource
 from kgroup.records.memory import Log, MemorySource
 from kgroup.testing.simulation import facts
 from kgroup.testing.simulation.freezing import Freezer, owned_by
