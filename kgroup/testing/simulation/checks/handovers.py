@@ -18,6 +18,7 @@ from kgroup.testing.simulation.plan import Plan
 _EPSILON: Final = 1e-6
 """Seconds that two sums of the same times may differ by."""
 
+
 _Log = tuple[str, TopicPartition]
 """A partition, as one group reads it."""
 
@@ -137,6 +138,13 @@ class Handovers(Check):
             name = member.member_id
             if name in group.members or name in group.left or name in group.replaced:
                 continue
+            held = self.views.programs.latest(fact.group_id, name)
+            if group.before.state == PREPARING and held is not None and _outstays(held):
+                self.accuse(
+                    fact.at,
+                    f"{held} was still draining when the group went on without it: its drain must"
+                    " end before the rebalance time-out",
+                )
             if not self._may_evict(name, group, fact.at):
                 self.accuse(
                     fact.at,
@@ -169,3 +177,7 @@ class Handovers(Check):
         completed = group.completed.get(before.generation_id, 0.0)
         synced = groups.synced.get(name) == before.generation_id
         return not synced and at - completed >= patience - _EPSILON
+
+
+def _outstays(held: Holding) -> bool:
+    return held.draining and not held.over and not held.stood_still

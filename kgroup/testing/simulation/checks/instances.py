@@ -60,7 +60,7 @@ class Instances(Check):
                 )
         group = self.views.groups[fact.group_id]
         for member_id in group.replaced:
-            held = self.views.programs.of_member(fact.group_id, member_id, group.generation_id)
+            held = self.views.programs.latest(fact.group_id, member_id)
             if held is not None and not held.over:
                 self._unaware[member_id] = held
 

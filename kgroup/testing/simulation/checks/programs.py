@@ -115,6 +115,7 @@ class Programs:
         self._groups = groups
         self._lives: defaultdict[Life, LifeView] = defaultdict(LifeView)
         self._by_member: dict[tuple[str, str, int], Holding] = {}
+        self._latest: dict[tuple[str, str], Holding] = {}
         self.acknowledged: Final[defaultdict[str, dict[TopicPartition, int]]] = defaultdict(dict)
         """By group, for each partition the highest commit that a program was told of."""
 
@@ -130,6 +131,10 @@ class Programs:
     def of_member(self, group_id: str, member_id: str, generation_id: int) -> Holding | None:
         """The generation that a member has or had."""
         return self._by_member.get((group_id, member_id, generation_id))
+
+    def latest(self, group_id: str, member_id: str) -> Holding | None:
+        """The last generation that a member has or had."""
+        return self._latest.get((group_id, member_id))
 
     @property
     def reactions(self) -> Mapping[type[object] | str, Callable[[Any], None]]:
@@ -186,6 +191,7 @@ class Programs:
         life.holdings[event.group_id] = held
         life.member_ids[event.group_id].add(event.member_id)
         self._by_member[event.group_id, event.member_id, event.generation_id] = held
+        self._latest[event.group_id, event.member_id] = held
 
     def _assigned(self, fact: Told) -> None:
         event = fact.event

@@ -184,3 +184,16 @@ def test_who_stood_still_may_go_on_with_what_it_holds() -> None:
     story.note(ProcessThawed, process="a", life=1)
     story.process("a", P0, 0, 1)
     assert story.broken(Handovers) == []
+
+
+def test_a_drain_that_outlasts_the_rebalance_breaks_it() -> None:
+    """Whoever drains has to be done before the group goes on without it."""
+    story = pair()
+    story.group("PreparingRebalance")
+    story.tell("a", GenerationDraining, end=End(Cause.REBALANCE), deadline=99.0)
+    story.live("a", "b", seconds=REBALANCE + 1)
+    story.ask_to_join("b")
+    story.generation_id = 2
+    story.group("CompletingRebalance", {"b": [P1]})
+    (what,) = story.broken(Handovers)
+    assert what.startswith("a in generation 1 was still draining when the group went on")
