@@ -104,8 +104,6 @@ def _pickled(scenario: Scenario, worker: Worker) -> bytes | None:
 def _result(scenario: Scenario, worker: Worker, position: int, seed: int) -> Result:
     try:
         outcome = simulate(draw(scenario, seed), worker)
-    except UsageError:
-        raise
     except Exception:  # noqa: BLE001 # told, and raised where this seed is run again
         told, summary = traceback.format_exc(), Summary()
     else:

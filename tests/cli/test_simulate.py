@@ -1,0 +1,120 @@
+"""``kgroup simulate``: its options, what it says, its exit status."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from rich.console import Console
+
+from kgroup.cli import main
+from kgroup.cli.simulate import _Display
+from kgroup.testing.simulation import Progress, Scenario, draw, simulate
+from kgroup.testing.simulation import worker as default_worker
+
+LOSSY = "tests.testing.simulation.programs:lossy"
+
+
+@pytest.fixture(autouse=True)
+def _path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command puts the folder where it is run on the path; that stays in these tests."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
+def run(*options: str) -> Result:
+    """The command, in this process."""
+    return CliRunner().invoke(main, ["simulate", "--processes", "1", *options])
+
+
+def test_seeds_that_are_well_are_accounted_for(tmp_path: Path) -> None:
+    """A single seed is told of in figures, its trace is what the seed gives anywhere."""
+    trace = tmp_path / "trace.txt"
+    small = ("--members", "2", "--brokers", "1", "--minutes", "0.5", "--faults-per-hour", "0")
+    result = run("--seeds", "17", *small, "--trace", str(trace))
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith("seed 17: every invariant holds\n  virtual time ")
+    assert re.search(r"records +(\d+) written, \1 processed, 0 processed again", result.output)
+    scenario = Scenario(members=2, brokers=1, duration=30.0, faults_per_hour=0.0)
+    assert trace.read_text(encoding="utf-8") == simulate(draw(scenario, 17)).trace
+
+
+def test_a_failure_is_reported() -> None:
+    """Exit status 1, the report, and in it the command that fails again."""
+    options = ("--members", "1", "--brokers", "1", "--minutes", "0.5", "--faults-per-hour", "0")
+    result = run("--seeds", "5:7", *options, "--worker", LOSSY)
+    assert result.exit_code == 1
+    assert result.output.startswith("seed 5 fails\n    invariant 7 broken at ")
+    command = re.search(r"^ +kgroup simulate (.*)$", result.output, re.MULTILINE)
+    assert command is not None
+    assert run(*command[1].split()).output == result.output
+
+
+def test_options_reach_the_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every option is what it says; hours and minutes add up; ten minutes are the default."""
+    asked: list[tuple[object, ...]] = []
+
+    def check(scenario: Scenario, seeds: range, *rest: object, **more: object) -> object:
+        asked.append((scenario, seeds, *rest, more["processes"], more["keep_going"]))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kgroup.cli.simulate.check", check)
+    assert CliRunner().invoke(main, ["simulate"]).exit_code == 130
+    result = run(
+        *("--seeds", "3:9", "--hours", "2", "--minutes", "10", "--members", "6", "--brokers", "2"),
+        *("--faults-per-hour", "7.5", "--keep-going"),
+    )
+    assert result.exit_code == 130
+    assert "interrupted" in result.output
+    scenario = Scenario(members=6, brokers=2, duration=7800.0, faults_per_hour=7.5)
+    assert asked == [
+        (Scenario(), range(100), default_worker, None, False),
+        (scenario, range(3, 9), default_worker, 1, True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (("--seeds", "x"), "'x' is neither a seed, such as 17, nor FIRST:END"),
+        (("--seeds", "5:5"), "'5:5' has no seed in it"),
+        (("--seeds", "-1"), "'-1' is neither a seed"),
+        (("--worker", "program"), "'program' is not MODULE:FUNCTION"),
+        (("--worker", "nowhere:f"), "'nowhere:f' cannot be imported: No module named 'nowhere'"),
+        (("--worker", "kgroup.model:INT32_MAX"), "not an async function"),
+        (("--worker", "kgroup.model:f"), "cannot be imported"),
+        (("--trace", "t"), "--trace is for a single seed"),
+        (("--members", "0"), "0 is not in the range"),
+    ],
+)
+def test_bad_options_are_refused(options: tuple[str, ...], complaint: str) -> None:
+    """Nothing is run, and the message says what is wrong."""
+    result = run(*options)
+    assert result.exit_code == 2
+    assert complaint in " ".join(result.output.split())
+
+
+def test_a_trace_that_cannot_be_written_is_told_of(tmp_path: Path) -> None:
+    """The message names the file and why."""
+    trace = tmp_path / "nowhere" / "trace"
+    small = ("--members", "1", "--brokers", "1", "--minutes", "0.1")
+    result = run("--seeds", "1", *small, "--trace", str(trace))
+    assert result.exit_code == 1
+    assert f"cannot write {trace}: No such file or directory" in " ".join(result.output.split())
+
+
+def test_a_terminal_shows_how_far_it_is() -> None:
+    """The bar has seeds, their rate, virtual hours a second, failures, and the shrinking."""
+    console = Console(force_terminal=True, width=120, record=True, color_system=None)
+    with _Display(console) as display:
+        display.show(Progress(seeds=3, of=10, failed=(2,)))
+        display._bar.refresh()
+        display.show(Progress(seeds=3, of=10, failed=(2,), shrinking=4))
+        display._bar.refresh()
+    shown = console.export_text()
+    assert "seeds" in shown
+    assert "3/10" in shown
+    assert re.search(r"seeds/s, .* virtual h/s, 1 failed", shown)
+    assert "shrinking (plan 4)" in shown

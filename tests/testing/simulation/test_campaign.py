@@ -1,0 +1,172 @@
+"""Many seeds: which are run where, what ends it, what is left behind."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import multiprocessing
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import attrs
+import pytest
+
+from kgroup.errors import ConfigError, UsageError
+from kgroup.testing.simulation import (
+    Process,
+    Progress,
+    Scenario,
+    SimulationError,
+    check,
+    draw,
+    simulate,
+    worker,
+)
+from tests.testing.simulation.programs import deadly, lossy, lossy_elsewhere
+from tests.testing.simulation.samples import SMALL
+
+LEAN = Path(__file__).parents[2] / "schedules" / "lean"
+CALM = attrs.evolve(SMALL, duration=30.0, faults_per_hour=0.0)
+
+
+@pytest.fixture(autouse=True)
+def _lean(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other processes import no hypothesis, as a user's do not."""
+    monkeypatch.syspath_prepend(LEAN)
+
+
+def test_seeds_that_are_well_give_figures() -> None:
+    """Every seed is run and told of; the figures are the sum of all."""
+    seen: list[Progress] = []
+    summary = check(CALM, range(3), processes=1, on_progress=seen.append)
+    assert [(one.seeds, one.of) for one in seen] == [(1, 3), (2, 3), (3, 3)]
+    assert seen[-1].summary == summary
+    assert summary.seconds >= 3 * CALM.duration
+
+
+def test_the_first_failure_ends_it() -> None:
+    """Without ``keep_going`` no seed is run after one that fails; the failure is shrunk."""
+    started: set[int] = set()
+
+    async def program(process: Process) -> None:
+        started.add(process._plan.seed)
+        await lossy(process)
+
+    seen: list[Progress] = []
+    scenario = attrs.evolve(CALM, members=1)
+    with pytest.raises(SimulationError) as raised:
+        check(scenario, iter(range(5, 8)), program, on_progress=seen.append, most_runs=3)
+    failure = raised.value.failure
+    assert (failure.seed, failure.failed_seeds) == (5, (5,))
+    assert failure.shrunk.runs <= 3
+    assert failure.shrunk.outcome.violations
+    assert (seen[0].seeds, seen[0].of, seen[0].failed) == (1, None, (5,))
+    assert [one.shrinking for one in seen] == list(range(failure.shrunk.runs + 1))
+    assert started == {5}
+
+
+def test_other_processes_run_seeds() -> None:
+    """Several processes run every seed; a failure is the first seed's, and was seen here."""
+    seen: list[Progress] = []
+    with pytest.raises(SimulationError) as raised:
+        check(
+            attrs.evolve(CALM, members=1),
+            range(5, 9),
+            lossy,
+            processes=2,
+            keep_going=True,
+            on_progress=seen.append,
+            most_runs=0,
+        )
+    assert raised.value.failure.failed_seeds == (5, 6, 7, 8)
+    assert raised.value.failure.seed == 5
+    assert seen[-1].seeds == 4
+    assert multiprocessing.active_children() == []
+
+
+def test_an_interruption_ends_all_processes() -> None:
+    """Ctrl-C while others work leaves none of them behind, and is not taken for a failure."""
+
+    def interrupt(_: Progress) -> None:
+        assert multiprocessing.active_children()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        check(CALM, itertools.count(), processes=2, on_progress=interrupt)
+    assert multiprocessing.active_children() == []
+
+
+def test_a_process_that_dies_is_told_of() -> None:
+    """A process that is gone without a result is an error with its status."""
+    with pytest.raises(UsageError, match=r"'kgroup simulation \d' ended with status 3"):
+        check(CALM, range(2), deadly, processes=2)
+    assert multiprocessing.active_children() == []
+
+
+def test_what_fails_only_elsewhere_is_told_of() -> None:
+    """A seed that fails in another process and not in this one is no failure of the group."""
+    with pytest.raises(RuntimeError, match="the program depends on more than its seed"):
+        check(attrs.evolve(CALM, members=1), range(2), lossy_elsewhere, processes=2)
+
+
+@pytest.fixture
+def module_of_this_process() -> Iterator[ModuleType]:
+    """A module that no other process can import."""
+    module = ModuleType("module_of_this_process")
+    sys.modules[module.__name__] = module
+    yield module
+    del sys.modules[module.__name__]
+
+
+def test_a_program_that_others_cannot_import_runs_here(
+    module_of_this_process: ModuleType, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Where other processes cannot import the program, this one runs all seeds."""
+    here: list[str] = []
+
+    async def program(process: Process) -> None:
+        here.append(process.name)
+        await worker(process)
+
+    program.__module__, program.__qualname__ = module_of_this_process.__name__, "program"
+    module_of_this_process.program = program  # type: ignore[attr-defined]
+    check(CALM, range(2), program, processes=2)
+    assert len(here) == 2 * CALM.members
+    assert capfd.readouterr().err == ""
+
+
+def test_a_simulation_that_cannot_be_run_names_its_seed() -> None:
+    """What the simulation itself raises is raised as it is, with the seed in a note."""
+    scenario = attrs.evolve(CALM, broker_settings={"no.such.property": 1})
+    with pytest.raises(ConfigError) as raised:
+        check(scenario, [11], processes=1)
+    assert raised.value.__notes__ == ["This was in the simulation of seed 11."]
+
+
+def test_nothing_of_a_simulation_stays() -> None:
+    """Seed after seed in one process no object is left over, and the collector works again."""
+
+    def objects() -> Counter[str]:
+        gc.collect()
+        names = (f"{type(one).__module__}.{type(one).__name__}" for one in gc.get_objects())
+        return Counter(name for name in names if name.startswith(("kgroup.", "trio.")))
+
+    scenario = Scenario(members=2, duration=20.0, topics={"orders": 1}, faults_per_hour=400.0)
+    check(scenario, range(5), processes=1)
+    before = objects()
+    check(scenario, range(5, 15), processes=1)
+    assert objects() - before == Counter()
+    assert gc.isenabled()
+
+
+def test_an_interrupted_simulation_is_interrupted() -> None:
+    """Ctrl-C within a simulation comes out bare, whatever task it met."""
+
+    async def program(process: Process) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        simulate(draw(CALM, 0), program)
