@@ -280,7 +280,7 @@ class Topics:
     def _log_settings(self, configs: Mapping[str, str]) -> LogSettings:
         for name in configs:
             if name not in EFFECTIVE_CONFIGS and name not in PASSIVE_CONFIGS:
-                raise RefusedError(ErrorCode.invalid_config, f"there is no topic config {name!r}")
+                raise RefusedError(ErrorCode.invalid_config, f"Unknown topic config name: {name}")
         own = self._settings
         properties = {
             EFFECTIVE_CONFIGS[name]: value

@@ -87,40 +87,15 @@ class Member:
             self.values.append(message.value())
             self.consumer.commit(message=message, asynchronous=True)
 
-    @property
-    def partitions(self) -> set[int]:
-        """The partitions that it has been assigned."""
-        return {one.partition for one in self.consumer.assignment()}
-
 
 @contextmanager
 def members(
     servers: str, group: str, topic: str, count: int, **config: Any
 ) -> Iterator[list[Member]]:
-    """So many members of a group; ``static`` gives each an instance id."""
-    static = config.pop("static", False)
-    made = [
-        Member(
-            servers,
-            group,
-            topic,
-            **config,
-            **({"group_instance_id": f"i{number}"} if static else {}),
-        )
-        for number in range(count)
-    ]
+    """So many members of a group."""
+    made = [Member(servers, group, topic, **config) for _ in range(count)]
     try:
         yield made
     finally:
         for member in made:
             member.consumer.close()
-
-
-def poll_all(made: list[Member]) -> Callable[[], None]:
-    """A step: every member polls once."""
-
-    def step() -> None:
-        for member in made:
-            member.poll()
-
-    return step

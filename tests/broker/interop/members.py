@@ -220,6 +220,18 @@ async def _kill(process: trio.Process) -> None:
     process.kill()
 
 
+def refused(*members: ForeignMember) -> dict[int, int]:
+    """From where on a partition may be repeated because a commit of one of these was refused.
+
+    A cooperative member goes on reading in a rebalance that refuses its commits.
+    """
+    offsets: dict[int, int] = {}
+    for member in members:
+        for number, offset in member.refused.items():
+            offsets[number] = min(offset, offsets.get(number, offset))
+    return offsets
+
+
 async def start_member(
     here: Stage,
     client: Client,

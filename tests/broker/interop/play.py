@@ -26,7 +26,7 @@ async def played() -> AsyncIterator[tuple[Broker, Stage, SteadyProducer]]:
         stage(Kafka(EMBEDDED, broker.bootstrap_servers)) as here,
     ):
         await here.create(PARTITIONS)
-        producer = SteadyProducer(here, PARTITIONS, per_second=200)
+        producer = SteadyProducer(here, PARTITIONS, per_second=100)
         producer.start()
         yield broker, here, producer
 

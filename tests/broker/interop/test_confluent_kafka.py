@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import Any
 
 import pytest
@@ -27,7 +26,6 @@ from tests.broker.interop.clients import (
     Member,
     beside,
     members,
-    poll_all,
     produced,
     until,
 )
@@ -53,54 +51,6 @@ async def test_what_is_produced_is_consumed(codec: str, idempotent: bool) -> Non
             with members(broker.bootstrap_servers, "g", "t", 1) as (member,):
                 until(lambda: len(member.values) >= len(VALUES), member.poll, "all records")
                 assert sorted(member.values) == sorted(VALUES)  # type: ignore[type-var]
-
-        await beside(work)
-
-
-@pytest.mark.parametrize(
-    "config",
-    [
-        {"partition_assignment_strategy": "range"},
-        {"partition_assignment_strategy": "cooperative-sticky"},
-        {"partition_assignment_strategy": "roundrobin", "static": True},
-    ],
-    ids=["eager", "cooperative", "static"],
-)
-async def test_a_group_of_three_shares_and_hands_over(config: dict[str, Any]) -> None:
-    """Three members own all partitions apart; when one leaves the others take over, losing none."""
-    async with serve(settings={**AT_ONCE, "group.min.session.timeout.ms": 1000}) as broker:
-        await broker.create_topic("t", 6)
-        servers = broker.bootstrap_servers
-
-        def owned(made: list[Member]) -> bool:
-            shares = [member.partitions for member in made]
-            return all(shares) and sorted(chain(*shares)) == list(range(6))
-
-        def work() -> None:
-            settings = {"session_timeout_ms": 1000, **config}
-            with members(servers, "g", "t", 3, **settings) as made:
-                until(lambda: owned(made), poll_all(made), "three members own six partitions")
-                produced(servers, "t", VALUES)
-                until(
-                    lambda: sum(len(member.values) for member in made) >= len(VALUES),
-                    poll_all(made),
-                    "all records",
-                )
-                gone = made.pop()
-                gone.consumer.close()
-                until(lambda: owned(made), poll_all(made), "two members own six partitions")
-                more = [b"more%d" % number for number in range(100)]
-                produced(servers, "t", more)
-                until(
-                    lambda: (
-                        sum(len(member.values) for member in [*made, gone])
-                        >= len(VALUES) + len(more)
-                    ),
-                    poll_all(made),
-                    "all later records",
-                )
-                seen = [value for member in [*made, gone] for value in member.values]
-                assert set(seen) == {*VALUES, *more}
 
         await beside(work)
 

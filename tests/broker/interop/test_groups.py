@@ -11,6 +11,7 @@ from tests.broker.interop.members import (
     SHORT_SESSION_MS,
     Client,
     ForeignMember,
+    refused,
     start_member,
     until_shared,
 )
@@ -55,10 +56,8 @@ async def test_a_member_joins_one_is_killed_one_leaves(client: Client, tmp_path:
         gone = nodes.pop("c")
         await gone.leave()
         await until_shared(here, nodes, PARTITIONS)
-        # A cooperative member goes on reading while a rebalance refuses its commits.
-        for node in (nodes["a"], gone, dead):
-            for number, offset in node.refused.items():
-                repeatable[number] = min(offset, repeatable.get(number, offset))
+        for number, offset in refused(nodes["a"], gone, dead).items():
+            repeatable[number] = min(offset, repeatable.get(number, offset))
         await check_account(here, await producer.stop(), repeatable)
         await nodes["a"].leave()
         assert await here.committed(PARTITIONS) == await here.ends(PARTITIONS)
@@ -92,7 +91,7 @@ async def test_a_static_member_restarts_without_a_rebalance(client: Client, tmp_
         await until_shared(here, nodes, PARTITIONS)
         (group,) = await broker.groups()
         assert (group.state, len(group.members)) == ("Stable", 3)
-        await check_account(here, await producer.stop(), {})
+        await check_account(here, await producer.stop(), refused(gone, *nodes.values()))
         assert nodes["b"].partitions == owned
         assert {name: nodes[name].revocations for name in ("a", "c")} == before
         for node in nodes.values():
