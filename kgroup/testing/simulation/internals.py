@@ -10,12 +10,14 @@ Source: trio's ``_core/_run.py``, ``_core/_mock_clock.py``.
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import math
 import random
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, final
 
 import trio
 from trio.testing import MockClock
@@ -79,12 +81,36 @@ def deterministic_scheduling(seed: int) -> Iterator[None]:
         generator.setstate(state)
 
 
-def clock_that_jumps(when: Callable[[], bool], look_again: float) -> MockClock:
+@final
+class Calls:
+    """What a clock has to call, and when."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = itertools.count()
+
+    def add(self, at: float, fn: Callable[[], None]) -> None:
+        """Have a function called at a time; those of one time in the order in which they came."""
+        heapq.heappush(self._waiting, (at, next(self._numbers), fn))
+
+    @property
+    def next(self) -> float:
+        """The time of the first; infinity if there is none."""
+        return self._waiting[0][0] if self._waiting else math.inf
+
+    def make(self, until: float) -> None:
+        """Make every call whose time has come."""
+        while self._waiting and self._waiting[0][0] <= until:
+            heapq.heappop(self._waiting)[2]()
+
+
+def clock_that_jumps(when: Callable[[], bool], look_again: float, calls: Calls) -> MockClock:
     """A clock that jumps to the next deadline once every task waits, where ``when`` allows it.
 
     Args:
         when: is asked before each jump.
         look_again: real seconds after which it is asked again.
+        calls: are made on the way, each at its time, between two rounds of trio's loop.
     """
     check()
     clock = MockClock(autojump_threshold=0)
@@ -97,9 +123,11 @@ def clock_that_jumps(when: Callable[[], bool], look_again: float) -> MockClock:
             clock.autojump_threshold = threshold
         if allowed:
             # As MockClock itself does, without all the other statistics of the run.
-            seconds = context.runner.deadlines.next_deadline() - clock.current_time()
-            if 0 < seconds < math.inf:
-                clock.jump(seconds)
+            at = min(context.runner.deadlines.next_deadline(), calls.next)
+            now = clock.current_time()
+            if now < at < math.inf:
+                clock.jump(at - now)
+            calls.make(max(at, now) if at < math.inf else now)
 
     setattr(clock, _AUTOJUMP, jump_if_allowed)
     return clock

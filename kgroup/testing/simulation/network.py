@@ -23,6 +23,8 @@ import trio
 
 Accept = Callable[["SimulatedStream", str], None]
 """Takes a broker's end of a new connection and the name of who opened it."""
+CallAt = Callable[[float, Callable[[], None]], None]
+"""Has a function called at a virtual time; see ``virtual.call_at``."""
 Route = tuple[str, str]
 """(member, broker)."""
 
@@ -51,8 +53,8 @@ class Latency:
 class SimulatedStream(trio.abc.Stream):
     """One end of a connection.
 
-    Its reader sleeps until the next bytes arrive, by trio's own deadlines: a task that delivered
-    them would be woken as well for each message, and messages are what a simulation costs.
+    Its reader is woken by the clock itself as bytes arrive: a task that delivered them, or a scope
+    with a deadline, would cost as much again as the message, and simulations are made of messages.
     """
 
     def __init__(self, network: Network, route: Route) -> None:
@@ -62,7 +64,7 @@ class SimulatedStream(trio.abc.Stream):
         self._peer: SimulatedStream = self
         self._closed = self._broken = False
         self._not_before = 0.0
-        self._reading: trio.CancelScope | None = None
+        self._reader: trio.lowlevel.Task | None = None
 
     @classmethod
     def pair(cls, network: Network, route: Route) -> tuple[SimulatedStream, SimulatedStream]:
@@ -85,15 +87,11 @@ class SimulatedStream(trio.abc.Stream):
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """See ``trio.abc.ReceiveStream``."""
-        if self._reading is not None:
+        if self._reader is not None:
             raise trio.BusyResourceError("another task reads from this connection")
         await trio.lowlevel.checkpoint_if_cancelled()
         while (at := self._readable_at()) > trio.current_time():
-            try:
-                with trio.CancelScope(deadline=at) as self._reading:
-                    await trio.sleep_forever()
-            finally:
-                self._reading = None
+            await self._wait(at)
         self._check()
         return self._take(max_bytes)
 
@@ -136,11 +134,29 @@ class SimulatedStream(trio.abc.Stream):
         self.look()
 
     def look(self) -> None:
-        """What the reader waits for has changed."""
-        if self._reading is not None:
-            self._reading.deadline = self._readable_at()
+        """What the reader waits for has changed, or the time for it has come."""
+        if self._reader is None:
+            return
+        at = self._readable_at()
+        if at <= trio.current_time():
+            reader, self._reader = self._reader, None
+            trio.lowlevel.reschedule(reader)
+        elif at < math.inf:
+            self._network.call_at(at, self.look)
 
     # Within.
+
+    async def _wait(self, at: float) -> None:
+        """Until it may be readable; ``at`` is when that will be as things are."""
+        self._reader = trio.lowlevel.current_task()
+        if at < math.inf:
+            self._network.call_at(at, self.look)
+
+        def abort(_: object) -> trio.lowlevel.Abort:
+            self._reader = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(abort)
 
     def _readable_at(self) -> float:
         """From when on a reader need not wait."""
@@ -171,7 +187,8 @@ class SimulatedStream(trio.abc.Stream):
 class Network:
     """Who can talk to whom, and what is under way."""
 
-    def __init__(self, random: Random, latency: Latency) -> None:
+    def __init__(self, random: Random, latency: Latency, call_at: CallAt) -> None:
+        self.call_at: Final = call_at
         self._random = random
         self._latency = latency
         self._brokers: dict[tuple[str, int], tuple[str, Accept]] = {}

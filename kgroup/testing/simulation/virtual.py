@@ -10,6 +10,7 @@ import gc
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 
 import trio
@@ -28,7 +29,19 @@ _IN_A_THREAD: Final = trio.to_thread.run_sync.__code__
 """What a task stands in while a worker thread works for it."""
 
 
-def _clock() -> MockClock:
+_calls: Final[ContextVar[internals.Calls]] = ContextVar("kgroup_calls_of_the_clock")
+
+
+def call_at(at: float, fn: Callable[[], None]) -> None:
+    """Have a function called at a virtual time, once every task waits; inside of `run_virtual`.
+
+    It must neither raise nor take long; waking tasks is what it is for. It costs far less than a
+    task, or a scope, with a deadline.
+    """
+    _calls.get().add(at, fn)
+
+
+def _clock(calls: internals.Calls) -> MockClock:
     """A clock that jumps when all tasks wait, and for no worker thread."""
     bystanders = {one for one in threading.enumerate() if not one.name.startswith(_IDLE)}
 
@@ -37,7 +50,7 @@ def _clock() -> MockClock:
             return True
         return not any(map(_has_thread, _tasks()))
 
-    return internals.clock_that_jumps(nobody_works, _LOOK_AGAIN)
+    return internals.clock_that_jumps(nobody_works, _LOOK_AGAIN, calls)
 
 
 def run_virtual(seed: int, main: Callable[..., Awaitable[T]], *args: Any) -> T:
@@ -56,14 +69,16 @@ def run_virtual(seed: int, main: Callable[..., Awaitable[T]], *args: Any) -> T:
         KeyboardInterrupt: bare, wherever inside it was raised.
         RuntimeError: called from inside of ``trio.run``; use ``trio.to_thread.run_sync`` there.
     """
+    calls = internals.Calls()
 
     async def guarded() -> T:
+        _calls.set(calls)
         with no_sockets():
             return await main(*args)
 
     with internals.deterministic_scheduling(seed), _without_collector():
         try:
-            return trio.run(guarded, clock=_clock())
+            return trio.run(guarded, clock=_clock(calls))
         except BaseExceptionGroup as errors:
             if errors.subgroup(KeyboardInterrupt) is not None:
                 # Which of its tasks it met is nothing to whoever has interrupted the simulation.

@@ -20,6 +20,7 @@ from kgroup.testing.simulation.observer import CoordinatorObserver, Recorder
 from kgroup.testing.simulation.plan import Plan
 from kgroup.testing.simulation.process import Worker
 from kgroup.testing.simulation.programs import Programs
+from kgroup.testing.simulation.virtual import call_at
 
 _SETTLED: Final = frozenset({"Stable", "Empty"})
 _PATIENCE: Final = 600.0
@@ -40,7 +41,7 @@ class World:
     async def run(self) -> None:
         """Run the plan to its end."""
         plan = self._plan
-        network = Network(self._random("network"), plan.latency)
+        network = Network(self._random("network"), plan.latency, call_at)
         async with (
             in_memory_cluster(
                 brokers=plan.brokers,

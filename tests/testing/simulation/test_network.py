@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from kgroup.testing.simulation.network import Latency, Network, SimulatedStream
+from kgroup.testing.simulation.network import CallAt, Latency, Network, SimulatedStream
 
 ROUTE = ("m1", "b1")
 
@@ -18,8 +18,8 @@ ROUTE = ("m1", "b1")
 class _Wire:
     """A network with one broker that takes every connection."""
 
-    def __init__(self, latency: Latency) -> None:
-        self.network = Network(random.Random(1), latency)
+    def __init__(self, latency: Latency, call_at: CallAt) -> None:
+        self.network = Network(random.Random(1), latency, call_at)
         self.taken: list[tuple[SimulatedStream, str]] = []
         self.network.listen("b1", 9092, "b1", lambda end, who: self.taken.append((end, who)))
         self.plug = self.network.plug_in("m1")
@@ -33,7 +33,14 @@ class _Wire:
 @asynccontextmanager
 async def wire(least: float = 0.1, most: float = 0.1) -> AsyncIterator[_Wire]:
     """A network in operation."""
-    yield _Wire(Latency(least, most))
+    async with trio.open_nursery() as nursery:
+
+        async def call(at: float, fn: Callable[[], None]) -> None:
+            await trio.sleep_until(at)
+            fn()
+
+        yield _Wire(Latency(least, most), lambda at, fn: nursery.start_soon(call, at, fn))
+        nursery.cancel_scope.cancel()
 
 
 async def test_bytes_take_their_time(autojump_clock: MockClock) -> None:

@@ -13,7 +13,7 @@ import trio
 
 from kgroup.errors import UsageError
 from kgroup.testing.simulation import internals
-from kgroup.testing.simulation.virtual import run_virtual
+from kgroup.testing.simulation.virtual import call_at, run_virtual
 
 
 async def _race() -> list[tuple[float, int]]:
@@ -64,8 +64,7 @@ def test_time_waits_for_worker_threads() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(sleeper)
             await trio.to_thread.run_sync(work)
-            at = trio.current_time()
-        return at
+            return trio.current_time()
 
     assert run_virtual(0, main) == 0
     assert order == ["worked", "slept"]
@@ -136,3 +135,27 @@ async def test_a_trio_that_holds_its_tasks_otherwise_is_refused() -> None:
         patch.setattr(internals, "_run_module", lambda: trio)
         with pytest.raises(UsageError, match="frozen"):
             internals.runnable_tasks()
+
+
+def test_calls_are_made_at_their_times() -> None:
+    """The clock makes calls once every task waits, in the order of their times."""
+    made: list[tuple[float, str]] = []
+
+    async def main() -> None:
+        woken = trio.Event()
+        for at, name in ((2.0, "second"), (1.0, "first"), (2.0, "third")):
+            call_at(at, lambda name=name: made.append((trio.current_time(), name)))  # type: ignore[misc]
+        call_at(3.0, woken.set)
+        await woken.wait()
+        made.append((trio.current_time(), "woken"))
+        call_at(0.0, lambda: made.append((trio.current_time(), "late")))
+        await trio.sleep(1)
+
+    run_virtual(0, main)
+    assert made == [
+        (1.0, "first"),
+        (2.0, "second"),
+        (2.0, "third"),
+        (3.0, "woken"),
+        (3.0, "late"),
+    ]
