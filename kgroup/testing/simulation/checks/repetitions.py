@@ -6,13 +6,14 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import ClassVar, Final, final
 
-from kgroup.broker.groups.answers import OffsetsCommitted
+from kgroup.broker.groups.answers import HeartbeatAnswered, OffsetsCommitted
 from kgroup.broker.groups.codes import ErrorCode
-from kgroup.broker.groups.requests import OffsetCommit
-from kgroup.events import GenerationEnded
+from kgroup.broker.groups.requests import Heartbeat, OffsetCommit
+from kgroup.events import GenerationDraining, GenerationEnded
 from kgroup.model import Cause, TopicPartition
 from kgroup.testing.simulation.checks.base import Check, Reaction, Violation
 from kgroup.testing.simulation.checks.groups import PREPARING, STABLE
+from kgroup.testing.simulation.checks.programs import Holding
 from kgroup.testing.simulation.checks.views import Kind, Views
 from kgroup.testing.simulation.facts import HandedOut, Judged, Told
 from kgroup.testing.simulation.plan import Plan
@@ -37,6 +38,8 @@ _STALE: Final = frozenset(
     }
 )
 """Refusals that only who is not current deserves."""
+_EPSILON: Final = 1e-6
+"""Seconds that two sums of the same times may differ by."""
 
 
 @final
@@ -55,31 +58,58 @@ class Repetitions(Check):
     def __init__(self, plan: Plan, views: Views, found: Callable[[Violation], None]) -> None:
         super().__init__(plan, views, found)
         self._given_up: Final[defaultdict[str, dict[TopicPartition, int]]] = defaultdict(dict)
+        self._drains_until: Final[dict[Holding, float]] = {}
+        self._turned_away: Final[set[str]] = set()
 
     @property
     def reactions(self) -> Mapping[Kind, Reaction]:
         """See ``Check``."""
         return {
             HandedOut: self._handed_out,
+            GenerationDraining: self._draining,
             GenerationEnded: self._ended,
+            "heartbeat": self._heartbeat,
             "offset_commit": self._committed,
         }
+
+    def _draining(self, fact: Told) -> None:
+        event = fact.event
+        assert isinstance(event, GenerationDraining)
+        if held := self.views.programs.holding(fact, event.group_id, event.epoch):
+            self._drains_until[held] = fact.at + event.deadline
 
     def _ended(self, fact: Told) -> None:
         event = fact.event
         assert isinstance(event, GenerationEnded)
         held = self.views.programs.holding(fact, event.group_id, event.epoch)
-        if held is None or held.refused or event.cut_short or event.end.cause not in _CLEAN:
+        if held is None or held.refused or self._had_no_time(held, event, fact.at):
             return
         given_up = self._given_up[event.group_id]
         for partition, offset in held.processed.items():
             given_up[partition] = max(offset, given_up.get(partition, 0))
+
+    def _had_no_time(self, held: Holding, event: GenerationEnded, at: float) -> bool:
+        """Whether the program could not commit all that it has done."""
+        if event.end.cause is Cause.MEMBERSHIP_LOST:
+            return held.member_id in self._turned_away
+        if event.end.cause not in _CLEAN:
+            return True
+        return event.cut_short and at >= self._drains_until.get(held, 0.0) - _EPSILON
+
+    def _heartbeat(self, fact: Judged) -> None:
+        request, response = fact.request, fact.response
+        assert isinstance(request, Heartbeat)
+        assert isinstance(response, HeartbeatAnswered)
+        if response.error in _STALE and response.error is not ErrorCode.REBALANCE_IN_PROGRESS:
+            self._turned_away.add(request.member_id)
 
     def _committed(self, fact: Judged) -> None:
         request, response = fact.request, fact.response
         assert isinstance(request, OffsetCommit)
         assert isinstance(response, OffsetsCommitted)
         unjust = [one for one in response.partitions if one.error in _STALE]
+        if unjust:
+            self._turned_away.add(request.member_id)
         group = self.views.groups[request.group_id]
         if (
             unjust

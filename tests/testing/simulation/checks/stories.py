@@ -334,10 +334,18 @@ class Story:
         self.tell(process, Assigned, assignment=Assignment(tuple(own)), positions=starts)
         self.tell(process, GenerationStarted)
 
-    def end(self, process: str, cause: Cause = Cause.REBALANCE, *, cut_short: bool = False) -> None:
-        """A program's generation drains and ends."""
+    def end(
+        self,
+        process: str,
+        cause: Cause = Cause.REBALANCE,
+        *,
+        cut_short: bool = False,
+        took: float = 0.0,
+    ) -> None:
+        """A program's generation drains, for at most a second, and ends."""
         if cause.can_commit:
             self.tell(process, GenerationDraining, end=End(cause), deadline=1.0)
+            self.wait(took)
         self.tell(process, GenerationEnded, end=End(cause), cut_short=cut_short)
 
     def joining(self, process: str) -> None:

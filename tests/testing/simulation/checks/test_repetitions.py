@@ -11,7 +11,14 @@ from kgroup.testing.simulation.checks.repetitions import Repetitions
 from tests.testing.simulation.checks.stories import P0, P1, Story, pair
 
 
-def uncommitted(cause: Cause, *, cut_short: bool = False, refused: bool = False) -> Story:
+def uncommitted(
+    cause: Cause,
+    *,
+    cut_short: bool = False,
+    took: float = 0.0,
+    refused: bool = False,
+    turned_away: bool = False,
+) -> Story:
     """a processes 8 records, commits 5, and its generation ends; b gets what follows."""
     story = pair()
     story.work("a", P0, 0, 5)
@@ -19,7 +26,9 @@ def uncommitted(cause: Cause, *, cut_short: bool = False, refused: bool = False)
     story.process("a", P0, 5, 8)
     if refused:
         story.tell("a", CommitRefused, offsets={P0: 8}, reason="", stale=False)
-    story.end("a", cause, cut_short=cut_short)
+    if turned_away:
+        story.heartbeat("a", ErrorCode.UNKNOWN_MEMBER_ID)
+    story.end("a", cause, cut_short=cut_short, took=took)
     story.end("b")
     story.rebalance({"b": [P0, P1]})
     return story
@@ -59,13 +68,37 @@ def test_a_repetition_after_a_clean_hand_over_breaks_it(cause: Cause) -> None:
 @pytest.mark.parametrize(
     "story",
     [
+        uncommitted(Cause.REBALANCE, cut_short=True),
+        uncommitted(Cause.REBALANCE, cut_short=True, took=0.5),
+        uncommitted(Cause.MEMBERSHIP_LOST),
+    ],
+    ids=["no drain", "half a drain", "membership lost"],
+)
+def test_an_end_that_was_not_forced_breaks_it(story: Story) -> None:
+    """A drain that is cut short has had its time, and who has lost its membership was refused."""
+    story.hand_out("b", P0, 5, 10)
+    (what,) = story.broken(Repetitions)
+    assert "handed over cleanly at 8" in what
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
         uncommitted(Cause.FENCED),
         uncommitted(Cause.COORDINATOR_LOST),
         uncommitted(Cause.TASK_RAISED),
-        uncommitted(Cause.REBALANCE, cut_short=True),
+        uncommitted(Cause.MEMBERSHIP_LOST, turned_away=True),
+        uncommitted(Cause.REBALANCE, cut_short=True, took=1.0),
         uncommitted(Cause.REBALANCE, refused=True),
     ],
-    ids=["fenced", "coordinator lost", "task raised", "cut short", "commit refused"],
+    ids=[
+        "fenced",
+        "coordinator lost",
+        "task raised",
+        "membership lost",
+        "cut short",
+        "commit refused",
+    ],
 )
 def test_what_was_not_handed_over_cleanly_may_come_again(story: Story) -> None:
     """From the last acknowledged commit on, and not from before."""
