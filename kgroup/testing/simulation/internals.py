@@ -115,20 +115,26 @@ def clock_that_jumps(when: Callable[[], bool], look_again: float, calls: Calls) 
     check()
     clock = MockClock(autojump_threshold=0)
     context = _run_module().GLOBAL_RUN_CONTEXT
+    time = 0.0
+
+    def current_time() -> float:
+        return time
 
     def jump_if_allowed() -> None:
+        nonlocal time
         allowed = when()
         threshold = 0.0 if allowed else look_again
         if clock.autojump_threshold != threshold:
             clock.autojump_threshold = threshold
         if allowed:
-            # As MockClock itself does, without all the other statistics of the run.
+            # As MockClock itself does, without all the other statistics of the run, and exactly
+            # to the deadline, not to where the sum of all jumps has come.
             at = min(context.runner.deadlines.next_deadline(), calls.next)
-            now = clock.current_time()
-            if now < at < math.inf:
-                clock.jump(at - now)
-            calls.make(max(at, now) if at < math.inf else now)
+            if time < at < math.inf:
+                time = at
+            calls.make(time)
 
+    clock.current_time = current_time  # type: ignore[method-assign]
     setattr(clock, _AUTOJUMP, jump_if_allowed)
     return clock
 
