@@ -186,6 +186,15 @@ def _split(draw: _Draw) -> Fault:
     )
 
 
+def _stall(draw: _Draw) -> Fault:
+    return faults.Stall(
+        at=draw.at,
+        process=draw.process,
+        broker=EVERYBODY,
+        seconds=draw.seconds(*_SHORT_OR_LONG),
+    )
+
+
 def _cut(draw: _Draw) -> Fault:
     process = draw.chance.choice((EVERYBODY, draw.process))
     return faults.Cut(at=draw.at, process=process, broker=draw.one_or_all_brokers)
@@ -246,6 +255,7 @@ _KINDS: Final[tuple[tuple[Callable[[_Draw], Fault], float], ...]] = (
     (_twin, 1.0),
     (_slow_work, 2.0),
     (_split, 3.0),
+    (_stall, 3.0),
     (_cut, 2.0),
     (_slow_network, 1.0),
     (_broker_stops, 1.0),

@@ -117,6 +117,25 @@ class Split(LastingFault):
 
 @final
 @attrs.frozen(kw_only=True)
+class Stall(LastingFault):
+    """Half of the connections that a member has to a broker (or all) stand still, others do not.
+
+    What was sent in one of them arrives late, when its sender has long gone on in another.
+    """
+
+    process: str
+    broker: str
+
+    def words(self) -> str:
+        """See ``Fault``."""
+        return (
+            f"half of the connections between {self.process} and {self.broker} stand still"
+            f" for {self.seconds:.2f} s"
+        )
+
+
+@final
+@attrs.frozen(kw_only=True)
 class Cut(Fault):
     """The connections between a member and a broker (or all) are reset."""
 

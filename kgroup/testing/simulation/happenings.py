@@ -133,6 +133,15 @@ async def _split(stage: Stage, fault: faults.Split) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
+async def _stall(stage: Stage, fault: faults.Stall) -> AsyncIterator[None]:
+    routes = stage.routes(fault.process, fault.broker)
+    stalled = [end for route in routes for end in stage.network.stall(route)]
+    yield
+    for end in stalled:
+        end.resume()
+
+
+@asynccontextmanager
 async def _cut(stage: Stage, fault: faults.Cut) -> AsyncIterator[None]:
     for route in stage.routes(fault.process, fault.broker):
         stage.network.cut(route)
@@ -237,6 +246,7 @@ HAPPENINGS: Final[dict[type[Fault], Callable[[Stage, Any], AbstractAsyncContextM
     faults.Twin: _twin,
     faults.SlowWork: _slow_work,
     faults.Split: _split,
+    faults.Stall: _stall,
     faults.Cut: _cut,
     faults.SlowNetwork: _slow_network,
     faults.BrokerStops: _broker_stops,

@@ -2,8 +2,9 @@
 
 Everybody on it has a name; a *route* is the pair (member, broker). Bytes are under way for the
 route's latency and arrive in order. While a route is *held* (the network is partitioned, the
-member frozen) what is under way waits, as TCP's retransmissions do, and goes on later; a *cut*
-ends the connections at once and loses what was under way.
+member frozen) what is under way waits, as TCP's retransmissions do, and goes on later; so it
+does in a connection that is *stalled* while others of its route are not. A *cut* ends the
+connections at once and loses what was under way.
 
 INVARIANT: what happens depends on the injected choices, the calls made, and trio's clock alone.
 """
@@ -29,6 +30,8 @@ Route = tuple[str, str]
 """(member, broker)."""
 
 _RESET: Final = "the connection was reset"
+_STALLED: Final = 0.5
+"""The part of a route's connections that a stall concerns."""
 
 
 @final
@@ -64,6 +67,7 @@ class SimulatedStream(trio.abc.Stream):
         self._peer: SimulatedStream = self
         self._closed = self._broken = False
         self._not_before = 0.0
+        self._stalls = 0
         self._reader: trio.lowlevel.Task | None = None
 
     @classmethod
@@ -122,6 +126,16 @@ class SimulatedStream(trio.abc.Stream):
         """Whether its owner has closed it."""
         return self._closed
 
+    def stall(self) -> None:
+        """Nothing arrives until as many `resume`."""
+        self._stalls += 1
+        self.look()
+
+    def resume(self) -> None:
+        """Take one `stall` back."""
+        self._stalls -= 1
+        self.release()
+
     def release(self) -> None:
         """What was held back goes on from now."""
         self._not_before = trio.current_time() + self._network.delay(self.route)
@@ -162,7 +176,7 @@ class SimulatedStream(trio.abc.Stream):
         """From when on a reader need not wait."""
         if self._closed or self._broken:
             return -math.inf
-        if not self._inbox or self._network.holds(self.route):
+        if not self._inbox or self._stalls or self._network.holds(self.route):
             return math.inf
         return max(self._inbox[0][0], self._not_before)
 
@@ -229,6 +243,18 @@ class Network:
         self._released.pop(route).set()
         for end in self._both_ends(route):
             end.release()
+
+    def stall(self, route: Route) -> list[SimulatedStream]:
+        """Let about half of a route's connections stand still; gives the ends to `resume`."""
+        chosen = [
+            end
+            for both in self._ends.get(route, {}).items()
+            if self._random.random() < _STALLED
+            for end in both
+        ]
+        for end in chosen:
+            end.stall()
+        return chosen
 
     def slow_down(self, route: Route, seconds: float) -> None:
         """Let bytes be under way for up to so much longer from now on; 0 for not any longer.

@@ -149,6 +149,27 @@ async def test_what_is_under_way_arrives_after_its_sender_has_closed(
         assert made.network.cut(ROUTE) == 0
 
 
+async def test_a_stalled_connection_stands_still_while_others_go_on(
+    autojump_clock: MockClock,
+) -> None:
+    """About half of a route's connections are stalled, and deliver all once they are resumed."""
+    async with wire() as made:
+        connections = [await made.connect() for _ in range(40)]
+        stalled = made.network.stall(ROUTE)
+        still = [theirs for _, theirs in connections if theirs in stalled]
+        assert len(stalled) == 2 * len(still)
+        assert 5 < len(still) < 35
+        for ours, theirs in connections:
+            await ours.send_all(b"x")
+            with trio.move_on_after(60) as waiting:
+                assert await theirs.receive_some() == b"x"
+            assert waiting.cancelled_caught == (theirs in stalled)
+        for end in stalled:
+            end.resume()
+        for end in still:
+            assert await end.receive_some() == b"x"
+
+
 async def _release_after(network: Network, seconds: float) -> None:
     await trio.sleep(seconds)
     network.release(ROUTE)
