@@ -301,6 +301,7 @@ async def member_cannot_leave_the_common_protocols(g: Group) -> None:
 @scenario("join")
 async def ties_in_the_vote(g: Group) -> None:
     """With a vote each, the order of Java's hash map decides, whoever is asked first."""
+    # Only names of different slots: within one, Kafka's answer is one of chance.
     names = ["range", "roundrobin", "sticky", "cooperative-sticky", "custom", "a"]
     for number, first in enumerate(names):
         for second in names[number + 1 :]:

@@ -10,12 +10,11 @@ import pytest
 from tests.conformance.driver import SCENARIOS, Scenario
 from tests.conformance.golden import BROKERS, KAFKA_ONLY, compare, golden_path, read_golden
 from tests.conformance.player import play_all, tcp, warm_up
-from tests.conformance.suites import SUITES
+from tests.conformance.suites import scenarios_of
 from tests.conformance.wire import Opener
 
 SUITE: Final = "open"
 """The other suites are played on Kafka by ``python -m tests.conformance``."""
-assert SUITE in SUITES
 JOBS: Final = (16, 1, 1)
 """How many scenarios are played at a time: at first many, for they mostly wait. Those that came
 out differently are played again, alone: on a busy machine an answer may come too late to be seen
@@ -42,11 +41,7 @@ async def test_kafka_answers_as_recorded(configuration: str, own_kafka: Callable
     kafka = own_kafka(settings={**BROKERS[configuration], **KAFKA_ONLY})
     open_stream = tcp(kafka.bootstrap_servers)
     await warm_up(open_stream)
-    left = [
-        scenario
-        for scenario in SCENARIOS.values()
-        if scenario.suite == SUITE and scenario.broker == configuration
-    ]
+    left = scenarios_of(SUITE, configuration)
     assert left
     found: dict[str, str] = {}
     for jobs in JOBS:
