@@ -19,7 +19,9 @@ _HOUR: Final = 3600.0
 _CALM: Final = 0.9
 """The part of a plan in which faults begin; the rest sees the end of the last ones."""
 _ONE_IN_THREE: Final = 3
-_LOADS: Final = ((2.0, 10, (0.0, 0.01)), (3.0, 4, (0.01, 0.2)), (5.0, 2, (0.1, 1.0)))
+_SESSIONS: Final = {6.0: (1.0, 2.0), 10.0: (1.0, 3.0), 20.0: (2.0, 3.0), 45.0: (3.0, 3.0)}
+"""Session time-outs, each with the seconds between heartbeats that go with it."""
+_LOADS: Final = ((3.0, 6, (0.0, 0.01)), (4.0, 3, (0.01, 0.2)), (6.0, 2, (0.1, 1.0)))
 """Seconds between writes, records of one write, seconds of work for a record: never more work
 than one member of one partition can do in a third of its time."""
 
@@ -28,12 +30,12 @@ def draw(scenario: Scenario, seed: int) -> Plan:
     """The plan of one seed; the same for the same seed and scenario, wherever it is drawn."""
     chance = random.Random(f"{seed} plan")
     topics = dict(scenario.topics or _topics(chance))
-    session = chance.choice((6.0, 10.0, 20.0, 45.0))
+    session = chance.choice(tuple(_SESSIONS))
     rebalance = chance.choice((5.0, 10.0, 30.0, 60.0))
     config = {
         "session_timeout": session,
         "rebalance_timeout": rebalance,
-        "heartbeat_interval": chance.choice((1.0, 2.0)),
+        "heartbeat_interval": chance.choice(_SESSIONS[session]),
         "drain_timeout": chance.choice((1.0, 5.0, 30.0)),
         "request_timeout": chance.choice((5.0, 10.0)),
         "assignors": chance.choice((["range"], ["roundrobin"], ["range", "roundrobin"])),
