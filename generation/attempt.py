@@ -116,8 +116,7 @@ class Attempt:
     def cut_off(self, error: StaleGenerationError) -> None:
         """The generation has passed: this is the outcome of what is still open."""
         if self._open and self._failure is None:
-            self._setting.refused(numbers(self._open), str(error), True)
-            self._give_up(error)
+            self._give_up(error, stale=True)
 
     def outcome(self, offsets: Positions) -> Exception | None:
         """What came of one caller's offsets: the error to raise, or None where all are in."""
@@ -178,13 +177,14 @@ class Attempt:
         except (BrokerError, TransportError) as error:
             self._give_up(error)
 
-    def _give_up(self, error: Exception) -> None:
+    def _give_up(self, error: Exception, *, stale: bool = False) -> None:
         """Send no more; what was sent before and never answered stays unknown."""
         self._failure = error
         if self._unanswered:
             end = error.end if isinstance(error, StaleGenerationError) else None
             self._failure = unknown_error(self._setting, self._open, end)
             self._failure.__cause__ = error
+        self._setting.refused(numbers(self._open), str(self._failure), stale)
 
     def _failed(self, error: BrokerError | TransportError) -> Move | None:
         move = decide(Request.COMMIT, error)

@@ -134,7 +134,7 @@ async def test_time_up_before_anything_was_sent(autojump_clock: MockClock) -> No
 async def test_an_answer_that_never_came_makes_the_rest_unknown(
     autojump_clock: MockClock, after: list[Reply]
 ) -> None:
-    """Whatever a later attempt says of it, the first may have been applied."""
+    """Whatever a later attempt says of it, the first may have been applied; it is told once."""
     bench = Bench()
     bench.coordinator.replies = [LOST, *after]
     made = attempt(bench, at(p0=1))
@@ -142,6 +142,7 @@ async def test_an_answer_that_never_came_makes_the_rest_unknown(
         await made.run()
     assert isinstance(made.outcome(at(p0=1)), CommitUnknownError)
     assert bench.committed == []
+    assert [offsets for offsets, _, _ in bench.refused] == [{P0: 1}]
 
 
 async def test_cancelled_while_it_waits_for_an_answer(autojump_clock: MockClock) -> None:
