@@ -39,6 +39,21 @@ class ProcessStarted(Fact):
 
 @final
 @attrs.frozen(kw_only=True)
+class GroupOpened(Fact):
+    """A program has entered a group, with these settings of its own; see ``GroupConfig``."""
+
+    process: str
+    life: int
+    group_id: str
+    auto_offset_reset: str
+    drain_timeout: float
+    heartbeat_interval: float
+    partition_watch_interval: float
+    rebalance_timeout: float
+
+
+@final
+@attrs.frozen(kw_only=True)
 class ProcessEnded(Fact):
     """A program has ended by itself, or because it was asked to; ``error`` is what it raised."""
 

@@ -218,6 +218,15 @@ class Programs:
 
     def _environment(self, life: Life) -> Environment:
         def source(config: GroupConfig, on_fault: Callable[..., None]) -> RecordSource:
+            life.observer.note(
+                facts.GroupOpened,
+                group_id=config.group_id,
+                auto_offset_reset=config.auto_offset_reset.value,
+                drain_timeout=config.drain_timeout,
+                heartbeat_interval=config.heartbeat_interval,
+                partition_watch_interval=config.partition_watch_interval,
+                rebalance_timeout=config.rebalance_timeout,
+            )
             return MemorySource(config, on_fault, self._log)
 
         return Environment(

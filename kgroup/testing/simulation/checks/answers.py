@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final, final
 
 from kgroup.broker.groups.requests import JoinGroup, LeaveGroup, OffsetCommit, SyncGroup
 from kgroup.testing.simulation.checks.base import Check, Reaction, Violation
-from kgroup.testing.simulation.checks.groups import EMPTY, STABLE, GroupView
+from kgroup.testing.simulation.checks.groups import COMPLETING, EMPTY, PREPARING, STABLE, GroupView
 from kgroup.testing.simulation.checks.views import Kind, Views
 from kgroup.testing.simulation.facts import (
     Answered,
@@ -22,6 +22,8 @@ from kgroup.testing.simulation.faults import BrokerDies
 from kgroup.testing.simulation.plan import Plan
 
 _EPSILON: Final = 1e-6
+_LIVE: Final = frozenset({STABLE, PREPARING, COMPLETING})
+"""The states in which a coordinator has a group with members."""
 _OVERDUE: Final = 1.0
 """Seconds after which a session that should have ended is one that never does."""
 _SLACK: Final = 30.0
@@ -49,6 +51,9 @@ class Answers(Check):
         self._parked: Final[dict[int, Judged]] = {}
         self._dropped: Final[list[tuple[Judged, float]]] = []
         self._rebalance = self._session = 0.0
+        delay = self.plan.broker_settings.get("group.initial.rebalance.delay.ms", 3000)
+        self._delay = 2 * float(str(delay)) / 1000
+        """Of the first rebalance of an empty group, which one late member may prolong."""
         self._overdue: Final[set[str]] = set()
         self._calm_since: float | None = None
         self._at_rest_since: Final[dict[str, float]] = {}
@@ -94,11 +99,11 @@ class Answers(Check):
             self.accuse(fact.at, f"broker {fact.node_id} answered a request twice, or of nobody")
         elif fact.response is None:
             self._dropped.append((parked, fact.at))
-        elif fact.at - parked.at > self._patience + _EPSILON:
+        elif fact.at - parked.at > self._patience(parked):
             self.accuse(
                 fact.at,
                 f"{_words(parked)} was answered after {fact.at - parked.at:.3f} s, more than the"
-                f" {self._patience:.3f} s that it may be parked",
+                f" {self._patience(parked):.3f} s that it may be parked",
             )
 
     def _fault(self, fact: FaultBegan) -> None:
@@ -112,11 +117,10 @@ class Answers(Check):
         for ticket in left:
             self._never_answered(self._parked.pop(ticket), fact.at)
 
-    @property
-    def _patience(self) -> float:
+    def _patience(self, parked: Judged) -> float:
         """For how long a request may be parked: until the members have joined, or synced."""
-        delay = float(self.plan.broker_settings.get("group.initial.rebalance.delay.ms", 3000))  # type: ignore[arg-type]
-        return self._rebalance + 2 * delay / 1000
+        initial = self._delay if isinstance(parked.request, JoinGroup) else 0.0
+        return self._rebalance + initial + _EPSILON
 
     def _never_answered(self, parked: Judged, at: float) -> None:
         self.accuse(at, f"{_words(parked)} at {parked.at:.3f} s, is never answered")
@@ -127,7 +131,7 @@ class Answers(Check):
         request = fact.request
         assert isinstance(request, OffsetCommit)
         group = self.views.groups[request.group_id]
-        if group.now is not None and group.now.node_id == fact.node_id:
+        if fact.state in _LIVE and group.now is not None and group.now.node_id == fact.node_id:
             self._look_for_silent(group, fact.at)
 
     def _look_for_silent(self, group: GroupView, at: float) -> None:
@@ -163,7 +167,7 @@ class Answers(Check):
             self._never_answered(dropped, at)
         self._dropped.clear()
         for ticket, parked in list(self._parked.items()):
-            if fact.at - parked.at > self._patience + _EPSILON:
+            if fact.at - parked.at > self._patience(parked):
                 self._never_answered(self._parked.pop(ticket), fact.at)
         since = self._at_rest_since.get(fact.group_id)
         if not fact.stable or since is None:
@@ -181,8 +185,8 @@ class Answers(Check):
 
         Members that are gone are noticed, in one rebalance or two; the watcher may bring another.
         """
-        interval = float(self.plan.config.get("partition_watch_interval", 5.0))
-        return 2 * self._session + 3 * self._patience + interval + _SLACK
+        interval = self.views.programs.watch_interval
+        return 2 * self._session + 3 * (self._rebalance + self._delay) + interval + _SLACK
 
 
 def _explains(cause: Any, dropped: Any) -> bool:

@@ -113,7 +113,6 @@ class Assignments(Check):
         now = self.views.groups[fact.group_id].now
         if now is None or not now.assigned:
             return
-        interval = float(self.plan.config.get("partition_watch_interval", 5.0))
-        known_at = fact.at - interval - _WATCHED
+        known_at = fact.at - self.views.programs.watch_interval - _WATCHED
         if self._calm_since < known_at:
             self._look_for_missing(now, fact.at, known_at)

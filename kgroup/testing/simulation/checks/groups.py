@@ -25,7 +25,17 @@ PREPARING: Final = "PreparingRebalance"
 COMPLETING: Final = "CompletingRebalance"
 STABLE: Final = "Stable"
 EMPTY: Final = "Empty"
+DEAD: Final = "Dead"
+"""Of a group that this broker does not have, or not yet."""
 
+STALE: Final = frozenset(
+    {
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.FENCED_INSTANCE_ID,
+    }
+)
+"""What only who is no member, or not in the generation that it names, deserves to hear."""
 _RENEWS: Final = frozenset({ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS})
 
 
@@ -96,6 +106,10 @@ class Groups:
         """When each member's session can have been renewed last."""
         self.waiting: Final[dict[str, int]] = {}
         """The ticket of what each member has parked."""
+        self.beaten: Final[dict[str, float]] = {}
+        """When each member's heartbeat was answered without an error last."""
+        self.turned_away: Final[dict[str, float]] = {}
+        """When each member was told last that it is none, or not in that generation."""
         self.joined: Final[dict[str, float]] = {}
         """When each member asked to join last."""
         self.synced: Final[dict[str, int]] = {}
@@ -137,6 +151,8 @@ class Groups:
             group.completed[fact.generation_id] = fact.at
         members = {member.member_id: member for member in fact.members}
         self._find_replaced(group, members, fact.at)
+        for name in group.replaced.keys() & members.keys():
+            del group.replaced[name]  # what was not written down a failover has lost
         group.members = members
         if fact.assigned:
             for member in fact.members:
@@ -147,6 +163,8 @@ class Groups:
     def _find_replaced(
         self, group: GroupView, members: Mapping[str, MemberSeen], at: float
     ) -> None:
+        for name in members:
+            group.replaced.pop(name, None)  # a failover may bring it back
         gone = [one for name, one in group.members.items() if name not in members]
         instances = {
             one.group_instance_id: one
@@ -233,7 +251,11 @@ class Groups:
         request, response = fact.request, fact.response
         assert isinstance(request, Heartbeat)
         assert isinstance(response, HeartbeatAnswered)
-        if response.error in _RENEWS:
+        if response.error is ErrorCode.NONE:
+            self.beaten[request.member_id] = fact.at
+        if response.error in STALE:
+            self.turned_away[request.member_id] = fact.at
+        elif response.error in _RENEWS:
             self.renewed[request.member_id] = self.heard[request.member_id] = fact.at
 
     def _committing(self, fact: Judged) -> None:
@@ -242,6 +264,8 @@ class Groups:
         assert isinstance(response, OffsetsCommitted)
         self.heard[request.member_id] = fact.at
         asked = {TopicPartition(one.topic, one.partition): one.offset for one in request.offsets}
+        if any(one.error in STALE for one in response.partitions):
+            self.turned_away[request.member_id] = fact.at
         good = [one for one in response.partitions if one.error is ErrorCode.NONE]
         if len(good) == len(asked):
             accepted = asked

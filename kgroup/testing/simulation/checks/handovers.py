@@ -106,7 +106,7 @@ class Handovers(Check):
         group = self.views.groups[fact.group_id]
         known = fact.member_id in group.replaced  # to the coordinator, and not yet to it
         faults = {
-            "it had told that the generation was over": held.draining or held.over,
+            "it had told that the generation was over": held.draining_at is not None or held.over,
             "it does not own it": fact.partition not in held.assignment,
             "it had been evicted": not known and fact.member_id not in group.members,
             f"the group had gone on to generation {group.generation_id}": not known
@@ -180,4 +180,4 @@ class Handovers(Check):
 
 
 def _outstays(held: Holding) -> bool:
-    return held.draining and not held.over and not held.stood_still
+    return held.draining_at is not None and not held.over and not held.stood_still

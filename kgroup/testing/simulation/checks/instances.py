@@ -11,6 +11,7 @@ from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.requests import Heartbeat
 from kgroup.events import GenerationEnded, Joined
 from kgroup.testing.simulation.checks.base import Check, Reaction, Violation
+from kgroup.testing.simulation.checks.groups import DEAD
 from kgroup.testing.simulation.checks.programs import Holding
 from kgroup.testing.simulation.checks.views import Kind, Views
 from kgroup.testing.simulation.facts import GroupChanged, HandedOut, Judged, Over, Told
@@ -59,14 +60,16 @@ class Instances(Check):
                     f"group {fact.group_id} has {count} members with the instance id {name!r}",
                 )
         group = self.views.groups[fact.group_id]
+        for member in fact.members:  # a failover may have lost the replacement
+            self._unaware.pop(member.member_id, None)
         for member_id in group.replaced:
             held = self.views.programs.latest(fact.group_id, member_id)
             if held is not None and not held.over:
                 self._unaware[member_id] = held
 
     def _heartbeat(self, fact: Judged) -> None:
-        if not self._unaware:
-            return
+        if not self._unaware or fact.state == DEAD:
+            return  # a coordinator that is loading answers everybody well, as Kafka's does
         request, response = fact.request, fact.response
         assert isinstance(request, Heartbeat)
         assert isinstance(response, HeartbeatAnswered)

@@ -101,7 +101,8 @@ class Losses(Check):
     def _reset(self, fact: Told) -> None:
         event = fact.event
         assert isinstance(event, OffsetReset)
-        if self.plan.config.get("auto_offset_reset") == "latest":
+        held = self.views.programs.holding(fact, event.group_id, event.epoch)
+        if held and self.views.programs.settings(held).auto_offset_reset == "latest":
             self._log(event.group_id, event.partition).skip_to(event.offset)
 
     def _committed(self, fact: Judged) -> None:

@@ -16,10 +16,13 @@ from kgroup.events import (
     GenerationEnded,
     Joined,
     OffsetReset,
+    RequestFailed,
 )
 from kgroup.model import TopicPartition
+from kgroup.recovery import Request
 from kgroup.testing.simulation.checks.groups import Groups
 from kgroup.testing.simulation.facts import (
+    GroupOpened,
     HandedOut,
     ProcessCrashed,
     Processed,
@@ -48,7 +51,7 @@ class Holding:
         starts: where each partition starts by anything that it was told.
         handed: for each partition the end of what was handed out.
         processed: for each partition the end of what the program has processed.
-        draining: whether it was told that the end has begun.
+        draining_at: when it was told that the end has begun, if it was.
         ended: the event of its end, if it was told so.
         over: whether it has ended, or its program has.
         stood_still: whether the program was frozen in it.
@@ -67,7 +70,7 @@ class Holding:
     starts: dict[TopicPartition, int] = attrs.field(factory=dict)
     handed: dict[TopicPartition, int] = attrs.field(factory=dict)
     processed: dict[TopicPartition, int] = attrs.field(factory=dict)
-    draining: bool = False
+    draining_at: float | None = None
     ended: GenerationEnded | None = None
     over: bool = False
     stood_still: bool = False
@@ -96,6 +99,7 @@ class LifeView:
         holdings: its last generation in each of its groups.
         member_ids: those that it has had, in each of its groups.
         groups: of which group each partition is to it.
+        settings: those of each of its groups.
     """
 
     group_instance_id: str | None = None
@@ -105,6 +109,7 @@ class LifeView:
     holdings: dict[str, Holding] = attrs.field(factory=dict)
     member_ids: defaultdict[str, set[str]] = attrs.field(factory=lambda: defaultdict(set))
     groups: dict[TopicPartition, Holding] = attrs.field(factory=dict)
+    settings: dict[str, GroupOpened] = attrs.field(factory=dict)
 
 
 @final
@@ -118,6 +123,12 @@ class Programs:
         self._latest: dict[tuple[str, str], Holding] = {}
         self.acknowledged: Final[defaultdict[str, dict[TopicPartition, int]]] = defaultdict(dict)
         """By group, for each partition the highest commit that a program was told of."""
+        self.watch_interval = 0.0
+        """The longest ``partition_watch_interval`` of any program."""
+
+    def settings(self, held: Holding) -> GroupOpened:
+        """The settings of the group that a generation is of."""
+        return self._lives[held.life].settings[held.group_id]
 
     def life(self, process: str, life: int) -> LifeView:
         """One life."""
@@ -141,6 +152,7 @@ class Programs:
         """What is done with each kind of fact."""
         return {
             ProcessStarted: self._started,
+            GroupOpened: self._opened,
             ProcessEnded: self._over,
             ProcessCrashed: self._over,
             ProcessFrozen: self._frozen,
@@ -152,6 +164,7 @@ class Programs:
             GenerationEnded: self._ended,
             Committed: self._committed,
             CommitRefused: self._refused,
+            RequestFailed: self._failed,
             HandedOut: self._handed_out,
             Processed: self._processed,
             TopicChanged: self._topic_changed,
@@ -159,6 +172,10 @@ class Programs:
 
     def _started(self, fact: ProcessStarted) -> None:
         self._lives[fact.process, fact.life].group_instance_id = fact.group_instance_id
+
+    def _opened(self, fact: GroupOpened) -> None:
+        self._lives[fact.process, fact.life].settings[fact.group_id] = fact
+        self.watch_interval = max(self.watch_interval, fact.partition_watch_interval)
 
     def _over(self, fact: ProcessEnded | ProcessCrashed) -> None:
         life = self._lives[fact.process, fact.life]
@@ -214,7 +231,7 @@ class Programs:
 
     def _draining(self, fact: Told) -> None:
         if held := self.holding(fact, fact.event.group_id, fact.event.epoch):
-            held.draining = True
+            held.draining_at = fact.at
 
     def _ended(self, fact: Told) -> None:
         event = fact.event
@@ -234,6 +251,12 @@ class Programs:
     def _refused(self, fact: Told) -> None:
         if held := self.holding(fact, fact.event.group_id, fact.event.epoch):
             held.refused = True
+
+    def _failed(self, fact: Told) -> None:
+        event = fact.event
+        assert isinstance(event, RequestFailed)
+        if event.request == Request.COMMIT.value:
+            self._refused(fact)
 
     def _handed_out(self, fact: HandedOut) -> None:
         if held := self.holding(fact, fact.group_id, fact.epoch):

@@ -6,19 +6,27 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import ClassVar, Final, final
 
-from kgroup.broker.groups.answers import HeartbeatAnswered, OffsetsCommitted
+from kgroup.broker.groups.answers import OffsetsCommitted
 from kgroup.broker.groups.codes import ErrorCode
-from kgroup.broker.groups.requests import Heartbeat, OffsetCommit
+from kgroup.broker.groups.requests import OffsetCommit
 from kgroup.events import GenerationDraining, GenerationEnded
 from kgroup.model import Cause, TopicPartition
 from kgroup.testing.simulation.checks.base import Check, Reaction, Violation
-from kgroup.testing.simulation.checks.groups import PREPARING, STABLE
+from kgroup.testing.simulation.checks.groups import PREPARING, STABLE, STALE
 from kgroup.testing.simulation.checks.programs import Holding
 from kgroup.testing.simulation.checks.views import Kind, Views
-from kgroup.testing.simulation.facts import HandedOut, Judged, Told
+from kgroup.testing.simulation.facts import FaultBegan, FaultEnded, HandedOut, Judged, Told
+from kgroup.testing.simulation.faults import (
+    Crash,
+    LeaderMoves,
+    MorePartitions,
+    SlowWork,
+    Stop,
+    Twin,
+)
 from kgroup.testing.simulation.plan import Plan
 
-_CLEAN: Final = frozenset(
+_PLANNED: Final = frozenset(
     {
         Cause.REBALANCE,
         Cause.TASK_RETURNED,
@@ -28,18 +36,13 @@ _CLEAN: Final = frozenset(
     }
 )
 """Ends before which a program has the time to finish and commit what it holds."""
-
-_STALE: Final = frozenset(
-    {
-        ErrorCode.ILLEGAL_GENERATION,
-        ErrorCode.UNKNOWN_MEMBER_ID,
-        ErrorCode.FENCED_INSTANCE_ID,
-        ErrorCode.REBALANCE_IN_PROGRESS,
-    }
-)
-"""Refusals that only who is not current deserves."""
+_REFUSALS: Final = STALE | {ErrorCode.REBALANCE_IN_PROGRESS}
+_MARGIN: Final = 3.0
+"""Seconds that a drain may end before the rebalance time-out, for the Join to arrive in time."""
 _EPSILON: Final = 1e-6
 """Seconds that two sums of the same times may differ by."""
+_HARMLESS: Final = (Crash, Stop, Twin, SlowWork, MorePartitions, LeaderMoves)
+"""Faults that leave heartbeats alone."""
 
 
 @final
@@ -57,9 +60,10 @@ class Repetitions(Check):
 
     def __init__(self, plan: Plan, views: Views, found: Callable[[Violation], None]) -> None:
         super().__init__(plan, views, found)
+        self._loud = 0
+        self._calm_since = 0.0
         self._given_up: Final[defaultdict[str, dict[TopicPartition, int]]] = defaultdict(dict)
         self._drains_until: Final[dict[Holding, float]] = {}
-        self._turned_away: Final[set[str]] = set()
 
     @property
     def reactions(self) -> Mapping[Kind, Reaction]:
@@ -68,8 +72,9 @@ class Repetitions(Check):
             HandedOut: self._handed_out,
             GenerationDraining: self._draining,
             GenerationEnded: self._ended,
-            "heartbeat": self._heartbeat,
             "offset_commit": self._committed,
+            FaultBegan: self._fault_began,
+            FaultEnded: self._fault_ended,
         }
 
     def _draining(self, fact: Told) -> None:
@@ -82,34 +87,55 @@ class Repetitions(Check):
         event = fact.event
         assert isinstance(event, GenerationEnded)
         held = self.views.programs.holding(fact, event.group_id, event.epoch)
-        if held is None or held.refused or self._had_no_time(held, event, fact.at):
+        if held is None or held.refused or not self._had_time(held, event, fact.at):
             return
         given_up = self._given_up[event.group_id]
         for partition, offset in held.processed.items():
             given_up[partition] = max(offset, given_up.get(partition, 0))
 
-    def _had_no_time(self, held: Holding, event: GenerationEnded, at: float) -> bool:
-        """Whether the program could not commit all that it has done."""
-        if event.end.cause is Cause.MEMBERSHIP_LOST:
-            return held.member_id in self._turned_away
-        if event.end.cause not in _CLEAN:
-            return True
-        return event.cut_short and at >= self._drains_until.get(held, 0.0) - _EPSILON
+    def _had_time(self, held: Holding, event: GenerationEnded, at: float) -> bool:
+        """Whether the program should have been able to commit all that it has processed."""
+        cause = event.end.cause
+        if cause is Cause.MEMBERSHIP_LOST:  # which only a refusal brings about
+            away = self.views.groups.turned_away.get(held.member_id, 0.0)
+            return away < held.joined_at and not held.stood_still
+        if cause not in _PLANNED:
+            return False
+        return not event.cut_short or not self._drained(held, at)
 
-    def _heartbeat(self, fact: Judged) -> None:
-        request, response = fact.request, fact.response
-        assert isinstance(request, Heartbeat)
-        assert isinstance(response, HeartbeatAnswered)
-        if response.error in _STALE and response.error is not ErrorCode.REBALANCE_IN_PROGRESS:
-            self._turned_away.add(request.member_id)
+    def _drained(self, held: Holding, at: float) -> bool:
+        """Whether a drain has lasted as long as it was told and must, as far as one can say."""
+        if at < self._drains_until.get(held, 0.0) - _EPSILON:
+            return False
+        beaten = self.views.groups.beaten.get(held.member_id, 0.0)
+        began = held.draining_at
+        settings = self.views.programs.settings(held)
+        unheard = 2 * settings.heartbeat_interval
+        if (
+            began is None
+            or held.stood_still
+            or self._loud
+            or beaten - unheard < max(self._calm_since, held.joined_at)
+            or began - beaten > unheard
+        ):
+            return True
+        most = settings.rebalance_timeout - (began - beaten) - unheard - _MARGIN
+        return at - began >= min(settings.drain_timeout, most)
+
+    def _fault_began(self, fact: FaultBegan) -> None:
+        if not isinstance(fact.fault, _HARMLESS):
+            self._loud += 1
+
+    def _fault_ended(self, fact: FaultEnded) -> None:
+        if not isinstance(fact.fault, _HARMLESS):
+            self._loud -= 1
+            self._calm_since = fact.at
 
     def _committed(self, fact: Judged) -> None:
         request, response = fact.request, fact.response
         assert isinstance(request, OffsetCommit)
         assert isinstance(response, OffsetsCommitted)
-        unjust = [one for one in response.partitions if one.error in _STALE]
-        if unjust:
-            self._turned_away.add(request.member_id)
+        unjust = [one for one in response.partitions if one.error in _REFUSALS]
         group = self.views.groups[request.group_id]
         if (
             unjust

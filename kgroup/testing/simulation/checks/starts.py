@@ -43,13 +43,14 @@ class Starts(Check):
         if held is None:
             return
         now = self.views.groups[event.group_id].applied
+        rule = self.views.programs.settings(held).auto_offset_reset
         for partition in event.assignment:
             start = event.positions.get(partition)
             then = held.committed_then
             if partition in then or partition in now:
                 right = start in (then.get(partition), now.get(partition))
             else:
-                right = not self._from_earliest or start == _LOG_START
+                right = rule != "earliest" or start == _LOG_START
             if not right:
                 self.accuse(
                     fact.at,
@@ -69,7 +70,3 @@ class Starts(Check):
                 f"{held} was told to start {fact.partition} at {start}, and the first record that"
                 f" it got is {fact.first}",
             )
-
-    @property
-    def _from_earliest(self) -> bool:
-        return bool(self.plan.config.get("auto_offset_reset", "earliest") == "earliest")

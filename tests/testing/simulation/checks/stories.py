@@ -46,6 +46,7 @@ from kgroup.testing.simulation.facts import (
     CoordinatorMoved,
     Fact,
     GroupChanged,
+    GroupOpened,
     HandedOut,
     Judged,
     MemberSeen,
@@ -64,6 +65,7 @@ from kgroup.testing.simulation.plan import Plan
 GROUP: Final = "group"
 SESSION: Final = 10.0
 REBALANCE: Final = 20.0
+DRAIN: Final = 8.0
 P0: Final = TopicPartition("orders", 0)
 P1: Final = TopicPartition("orders", 1)
 
@@ -102,6 +104,7 @@ class Story:
         self.at = 1.0
         self.node_id = 1
         self.incarnation = 0
+        self.auto_offset_reset = "earliest"
         self.generation_id = 0
         self.owners: Owners = {}
         self.ids: dict[str, str] = {}
@@ -148,7 +151,22 @@ class Story:
                 life=1,
                 group_instance_id=self.instances.get(process),
             )
+            self.open(process)
         return self
+
+    def open(self, process: str) -> None:
+        """A process enters the group."""
+        self.note(
+            GroupOpened,
+            process=process,
+            life=1,
+            group_id=GROUP,
+            auto_offset_reset=self.auto_offset_reset,
+            drain_timeout=DRAIN,
+            heartbeat_interval=1.0,
+            partition_watch_interval=5.0,
+            rebalance_timeout=REBALANCE,
+        )
 
     def append(self, partition: TopicPartition, first: int, upto: int) -> None:
         """Records are written."""

@@ -109,3 +109,12 @@ def test_who_was_replaced_and_joins_again_breaks_it() -> None:
     story.told_joined("a")
     (what,) = story.broken(Instances)
     assert what == ("a has joined again, although twin had taken its instance id 'one' up")
+
+
+def test_a_replacement_that_a_failover_has_lost_was_none() -> None:
+    """What the coordinator had not written down its successor does not know."""
+    story = replaced()
+    story.group("Stable", {"a": [P0, P1]})
+    story.heartbeat("a")
+    story.hand_out("a", P0, 0, 1)
+    assert story.broken(Instances) == []

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import attrs
-
 from kgroup.events import OffsetReset
 from kgroup.testing.simulation.checks.losses import Losses
-from tests.testing.simulation.checks.stories import P0, P1, PLAN, pair
+from tests.testing.simulation.checks.stories import P0, P1, pair
 
 
 def test_a_commit_before_processing_breaks_it() -> None:
@@ -79,10 +77,11 @@ def test_topics_that_the_group_does_not_read_are_nothing_to_it() -> None:
 
 def test_with_latest_what_was_there_before_is_not_lost() -> None:
     """The program begins where the log ended."""
-    story = pair()
-    story.process("b", P1, 0, 1)
-    story.tell("a", OffsetReset, partition=P0, offset=4, reason="", skipped=False)
-    story.commit("a", P0, 4)
-    assert len(story.broken(Losses)) == 1
-    story.plan = attrs.evolve(PLAN, config={"auto_offset_reset": "latest"})
-    assert story.broken(Losses) == []
+    for rule, faults in (("earliest", 1), ("latest", 0)):
+        story = pair()
+        story.auto_offset_reset = rule
+        story.open("a")
+        story.process("b", P1, 0, 1)
+        story.tell("a", OffsetReset, partition=P0, offset=4, reason="", skipped=False)
+        story.commit("a", P0, 4)
+        assert len(story.broken(Losses)) == faults

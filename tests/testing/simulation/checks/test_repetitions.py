@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from kgroup.broker.groups.codes import ErrorCode
-from kgroup.events import CommitRefused
-from kgroup.model import Cause
+from kgroup.events import CommitRefused, GenerationDraining, GenerationEnded
+from kgroup.model import Cause, End
 from kgroup.testing.simulation.checks.repetitions import Repetitions
-from tests.testing.simulation.checks.stories import P0, P1, Story, pair
+from kgroup.testing.simulation.facts import FaultBegan, FaultEnded
+from kgroup.testing.simulation.faults import Cut
+from tests.testing.simulation.checks.stories import DRAIN, P0, P1, Story, pair
 
 
 def uncommitted(
@@ -137,3 +139,39 @@ def test_a_refusal_that_a_current_member_does_not_deserve_breaks_it(state: str) 
     story.ask_to_commit("a", P0, 5, error=ErrorCode.REBALANCE_IN_PROGRESS)
     (what,) = story.broken(Repetitions)
     assert "refused a commit of a in its own generation 1 as REBALANCE_IN_PROGRESS" in what
+
+
+def told_too_short(*, loud: bool = False, heard: bool = True, took: float = 0.0) -> Story:
+    """a is told a drain of no time, although it was heard just now; b gets the same records."""
+    story = pair()
+    if heard:
+        story.live("a", "b", seconds=4)
+    fault = Cut(at=0.0, process="a", broker="*")
+    if loud:
+        story.note(FaultBegan, fault=fault)
+        story.note(FaultEnded, fault=fault)
+    story.hand_out("a", P0, 0, 5)
+    story.process("a", P0, 0, 3)
+    story.tell("a", GenerationDraining, end=End(Cause.REBALANCE), deadline=0.0)
+    story.wait(took)
+    story.tell("a", GenerationEnded, end=End(Cause.REBALANCE), cut_short=True)
+    story.end("b")
+    story.rebalance({"b": [P0, P1]})
+    story.hand_out("b", P0, 0, 5)
+    return story
+
+
+def test_a_drain_that_is_told_too_short_breaks_it() -> None:
+    """Who was heard a moment ago has its drain time-out, or most of the rebalance time-out."""
+    (what,) = told_too_short().broken(Repetitions)
+    assert "handed over cleanly at 3" in what
+
+
+@pytest.mark.parametrize(
+    "story",
+    [told_too_short(loud=True), told_too_short(heard=False), told_too_short(took=DRAIN)],
+    ids=["a fault just before", "never heard", "long enough"],
+)
+def test_a_drain_that_nobody_can_call_too_short_is_none(story: Story) -> None:
+    """Its heartbeats may have been lost, or it has had its time."""
+    assert story.broken(Repetitions) == []
