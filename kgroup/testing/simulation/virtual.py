@@ -46,7 +46,8 @@ def _clock(calls: internals.Calls) -> MockClock:
     bystanders = {one for one in threading.enumerate() if not one.name.startswith(_IDLE)}
 
     def nobody_works() -> bool:
-        if bystanders.issuperset(threading.enumerate()):
+        # This thread alone, as mostly: asked at every jump, so the cheapest question comes first.
+        if threading.active_count() == 1 or bystanders.issuperset(threading.enumerate()):
             return True
         return not any(map(_has_thread, _tasks()))
 
