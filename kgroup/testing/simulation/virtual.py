@@ -73,10 +73,11 @@ def run_virtual(seed: int, main: Callable[..., Awaitable[T]], *args: Any) -> T:
     calls = internals.Calls()
 
     async def guarded() -> T:
-        _calls.set(calls)
         with no_sockets():
             return await main(*args)
 
+    # Around the run, for what the clock calls is no task's and may ask for another call.
+    token = _calls.set(calls)
     with internals.deterministic_scheduling(seed), _without_collector():
         try:
             return trio.run(guarded, clock=_clock(calls))
@@ -85,6 +86,8 @@ def run_virtual(seed: int, main: Callable[..., Awaitable[T]], *args: Any) -> T:
                 # Which of its tasks it met is nothing to whoever has interrupted the simulation.
                 raise KeyboardInterrupt from errors
             raise
+        finally:
+            _calls.reset(token)
 
 
 @contextmanager

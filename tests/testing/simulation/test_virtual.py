@@ -159,3 +159,15 @@ def test_calls_are_made_at_their_times() -> None:
         (3.0, "woken"),
         (3.0, "late"),
     ]
+
+
+def test_what_the_clock_calls_may_ask_for_another_call() -> None:
+    """It is no task, and knows of the simulation all the same."""
+
+    async def main() -> float:
+        woken = trio.Event()
+        call_at(1.0, lambda: call_at(2.0, woken.set))
+        await woken.wait()
+        return trio.current_time()
+
+    assert run_virtual(0, main) == 2.0
