@@ -13,6 +13,7 @@ from typing import Any, Final, final
 import trio
 
 from kgroup.broker.groups.answers import Answer, Joined
+from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.coordinator import Coordinator
 from kgroup.broker.groups.group import Group
 from kgroup.broker.groups.requests import (
@@ -41,6 +42,8 @@ from kgroup.testing.simulation.facts import (
 from kgroup.wire.consumer_protocol import decode_assignment
 
 _CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
+_GIVEN: Final = frozenset({ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED})
+"""Answers to a Join that give a member its id."""
 _ASSIGNED: Final = frozenset({GroupState.STABLE})
 
 
@@ -111,7 +114,7 @@ class CoordinatorObserver:
         self._recorder = recorder
         self._topics = topics
         self._processes: dict[str, str] = {}
-        self._tickets: dict[Hashable, int] = {}
+        self._tickets: dict[Hashable, tuple[int, str]] = {}
         self._incarnations: dict[str, int] = {}
         self._seen: dict[str, object] = {}
 
@@ -159,20 +162,22 @@ class CoordinatorObserver:
         group_id = getattr(request, "group_id", None)
         if others:
             self.answered(node_id, others)
-        if isinstance(request, JoinGroup) and isinstance(own, Joined) and own.member_id:
-            self._processes.setdefault(own.member_id, _process_of(request.client_host))
+        if isinstance(request, JoinGroup):
+            self._told_its_id(own, _process_of(request.client_host))
+        member_id = getattr(request, "member_id", "")
+        process = self._who(request, member_id)
         number = -1
         if own is None:
-            number = self._tickets[ticket] = len(self._tickets)
+            number = len(self._tickets)
+            self._tickets[ticket] = number, process
         group = None if group_id is None else coordinator.group(group_id)
-        member_id = getattr(request, "member_id", "")
         self._recorder.note(
             Judged,
             node_id=node_id,
             incarnation=self._incarnations.get(group_id or "", 0),
             api=_API[type(request)] if type(request) in _API else _api(type(request)),
             ticket=number,
-            process=self._who(request, member_id),
+            process=process,
             request=request,
             response=own,
             state=GroupState.DEAD.value if group is None else group.state.value,
@@ -187,13 +192,9 @@ class CoordinatorObserver:
         for answer in answers:
             if answer.ticket not in self._tickets:
                 continue
-            response = answer.response
-            self._recorder.note(
-                Answered,
-                node_id=node_id,
-                ticket=self._tickets[answer.ticket],
-                response=response,
-            )
+            number, process = self._tickets[answer.ticket]
+            self._told_its_id(answer.response, process)
+            self._recorder.note(Answered, node_id=node_id, ticket=number, response=answer.response)
 
     def look(self, node_id: int, coordinator: Coordinator, group_id: str) -> None:
         """Note the group if it has changed since it was looked at last."""
@@ -240,6 +241,11 @@ class CoordinatorObserver:
             )
             for member in group.members.values()
         )
+
+    def _told_its_id(self, response: object, process: str) -> None:
+        """A member's id belongs to who was told of it, whoever its instance id was of before."""
+        if isinstance(response, Joined) and response.member_id and response.error in _GIVEN:
+            self._processes[response.member_id] = process
 
     def _who(self, request: Request, member_id: str) -> str:
         if isinstance(request, JoinGroup):

@@ -68,7 +68,7 @@ class GroupView:
     assignments: dict[tuple[int, str], frozenset[TopicPartition]] = attrs.field(factory=dict)
     applied: dict[TopicPartition, int] = attrs.field(factory=dict)
     loaded_at: float = 0.0
-    replaced: dict[str, tuple[float, MemberSeen]] = attrs.field(factory=dict)
+    replaced: dict[str, tuple[float, str]] = attrs.field(factory=dict)
     left: set[str] = attrs.field(factory=set)
 
     @property
@@ -97,7 +97,9 @@ class Groups:
 
     def __init__(self) -> None:
         self._groups: defaultdict[str, GroupView] = defaultdict(GroupView)
-        self._parked: dict[int, JoinGroup | SyncGroup] = {}
+        self._parked: dict[int, Judged] = {}
+        self.owners: Final[dict[str, str]] = {}
+        """The process that was told of each member id."""
         self.session_timeouts: Final[dict[str, float]] = {}
         self.rebalance_timeouts: Final[dict[str, float]] = {}
         self.renewed: Final[dict[str, float]] = {}
@@ -167,7 +169,7 @@ class Groups:
             group.replaced.pop(name, None)  # a failover may bring it back
         gone = [one for name, one in group.members.items() if name not in members]
         instances = {
-            one.group_instance_id: one
+            one.group_instance_id: one.member_id
             for one in members.values()
             if one.group_instance_id is not None
         }
@@ -188,30 +190,35 @@ class Groups:
             if request.member_id:
                 self._know(request.member_id, request)
         elif isinstance(fact.response, Joined):
-            self._told(fact.response, request, fact.at)
+            self._told(fact.response, fact, fact.at)
         if request.member_id:
             self.joined[request.member_id] = fact.at
 
     def _heard(self, fact: Judged, request: JoinGroup | SyncGroup) -> None:
         self.heard[request.member_id] = fact.at
         if fact.response is None:
-            self._parked[fact.ticket] = request
+            self._parked[fact.ticket] = fact
             self.waiting[request.member_id] = fact.ticket
 
     def _answered(self, fact: Answered) -> None:
-        request = self._parked.pop(fact.ticket, None)
-        if request is None:
+        parked = self._parked.pop(fact.ticket, None)
+        if parked is None:
             return
+        request = parked.request
+        assert isinstance(request, JoinGroup | SyncGroup)
         self.heard[request.member_id] = fact.at
         if self.waiting.get(request.member_id) == fact.ticket:
             del self.waiting[request.member_id]
-        if isinstance(request, JoinGroup) and isinstance(fact.response, Joined):
-            self._told(fact.response, request, fact.at)
+        if isinstance(fact.response, Joined):
+            self._told(fact.response, parked, fact.at)
 
-    def _told(self, response: Joined, request: JoinGroup, at: float) -> None:
+    def _told(self, response: Joined, asked: Judged, at: float) -> None:
+        request = asked.request
+        assert isinstance(request, JoinGroup)
         if response.error is ErrorCode.NONE:
             self._know(response.member_id, request)
             self.heard[response.member_id] = at
+            self.owners[response.member_id] = asked.process
         elif response.error is ErrorCode.GROUP_MAX_SIZE_REACHED:
             self._groups[request.group_id].left.add(request.member_id)
 

@@ -82,15 +82,19 @@ class Instances(Check):
 
     def _joined(self, fact: Told) -> None:
         event = fact.event
-        replaced = self.views.groups[event.group_id].replaced
+        groups = self.views.groups
+        replaced = groups[event.group_id].replaced
         life = self.views.programs.life(fact.process, fact.life)
         for member_id in sorted(life.member_ids[event.group_id] & replaced.keys()):
-            _, other = replaced[member_id]
-            if other.process != fact.process:
+            at, successor = replaced[member_id]
+            if member_id == event.member_id and groups.joined.get(member_id, 0.0) < at:
+                continue  # it was replaced before its program heard of its id
+            other = groups.owners.get(successor, fact.process)
+            if other != fact.process:
                 self.accuse(
                     fact.at,
-                    f"{fact.process} has joined again, although {other.process} had taken its"
-                    f" instance id {other.group_instance_id!r} up",
+                    f"{fact.process} has joined again, although {other} had taken its instance id"
+                    f" {life.group_instance_id!r} up",
                 )
 
     def _handed_out(self, fact: HandedOut) -> None:

@@ -18,6 +18,9 @@ def replaced() -> Story:
     story.begin("a")
     story.rebalance({"a": [P0, P1]})
     story.instances["twin"] = "one"
+    ticket = story.ask_to_join("twin", known=False)
+    story.answer_join(ticket, "twin")
+    story.at_once()
     story.group("Stable", {"twin": [P0, P1]})
     story.told_joined("twin")
     story.told_assigned("twin")
@@ -118,3 +121,25 @@ def test_a_replacement_that_a_failover_has_lost_was_none() -> None:
     story.heartbeat("a")
     story.hand_out("a", P0, 0, 1)
     assert story.broken(Instances) == []
+
+
+def test_who_is_replaced_before_it_hears_that_it_is_in_has_joined_only_once() -> None:
+    """The answer to its Join was under way."""
+    story = Story()
+    story.instances = {"a": "one", "twin": "one"}
+    story.begin("a", "twin")
+    story.answer_join(story.ask_to_join("a", known=False), "a")
+    story.group("Stable", {"a": [P0, P1]})
+    story.answer_join(story.ask_to_join("twin", known=False), "twin")
+    story.group("Stable", {"twin": [P0, P1]})
+    story.told_joined("a")
+    assert story.broken(Instances) == []
+
+
+def test_who_joins_again_with_the_id_that_was_replaced_breaks_it() -> None:
+    """The coordinator should have refused it."""
+    story = replaced()
+    story.end("a", Cause.FENCED)
+    story.answer_join(story.ask_to_join("a"), "a")
+    story.told_joined("a")
+    assert len(story.broken(Instances)) == 1
