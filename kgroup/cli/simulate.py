@@ -189,13 +189,16 @@ def _account(seeds: range, summary: Summary, seconds: float) -> list[str]:
     """What is said of seeds that are well."""
     which = f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}"
     hours = summary.seconds / _HOUR
+    programs = f"{summary.starts} starts, {summary.crashes} crashes, {summary.failures} failures"
+    if summary.failure:
+        programs += f" ({summary.failure})"
     records = (
         f"{summary.written} written, {summary.processed} processed,"
         f" {summary.repeated} processed again"
     )
     table = (
         ("virtual time", f"{hours:.2f} h, in {seconds:.1f} s ({_rate(hours, seconds)} h/s)"),
-        ("programs", f"{summary.starts} starts, {summary.crashes} crashes"),
+        ("programs", programs),
         ("generations", f"{summary.generations}"),
         ("faults", ", ".join(f"{name} {number}" for name, number in summary.faults) or "none"),
         ("coordinators", f"asked {summary.requests} times"),

@@ -13,6 +13,7 @@ from typing import Final, final
 
 import attrs
 
+from kgroup.errors import UsageError
 from kgroup.testing.simulation.crew import Result, results
 from kgroup.testing.simulation.drawing import draw
 from kgroup.testing.simulation.plan import Plan, Scenario
@@ -75,7 +76,8 @@ def check(
     Raises:
         SimulationError: an invariant is broken; it has the shortest schedule of faults that still
             breaks it, a picture of the group, and what runs it again.
-        UsageError: trio's internals are not what they were; or the other processes cannot start.
+        UsageError: no program ever came to a generation, so that nothing was seen; or trio's
+            internals are not what they were; or the other processes cannot start.
         RuntimeError: called from inside of ``trio.run``; or a seed fails in another process and
             not in this one: then the program depends on more than its seed.
 
@@ -99,10 +101,23 @@ def check(
     finally:
         found.close()
     if not failed:
+        _refuse_idleness(progress)
         return progress.summary
     failed.sort(key=lambda one: one.position)
     _Failing(scenario, worker, failed, progress, on_progress, most_runs).fail()
     raise AssertionError("a failure is raised")
+
+
+def _refuse_idleness(progress: Progress) -> None:
+    """A program that fails before it joins breaks no invariant: that would pass for a success."""
+    summary = progress.summary
+    if progress.seeds and not summary.generations:
+        failure = f" What a program ended with: {summary.failure}." if summary.failure else ""
+        raise UsageError(
+            f"no group became stable in any of {progress.seeds} simulations, so that no invariant"
+            f" could be broken.{failure} A program opens a ConsumerGroup with process.config() and"
+            " runs until it is closed; is the simulated time long enough for that?"
+        )
 
 
 @final

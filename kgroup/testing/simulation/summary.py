@@ -17,6 +17,7 @@ from kgroup.testing.simulation.facts import (
     Judged,
     ProcessCrashed,
     Processed,
+    ProcessEnded,
     ProcessStarted,
 )
 
@@ -31,6 +32,8 @@ class Summary:
         generations: that became stable: rebalances that came to an end.
         starts: of programs.
         crashes: of programs.
+        failures: how often a program ended with an error.
+        failure: the first of these errors, in words; empty if there is none.
         faults: that happened, by kind, in the kinds' order.
         requests: that coordinators were asked.
         written: records.
@@ -42,6 +45,8 @@ class Summary:
     generations: int = 0
     starts: int = 0
     crashes: int = 0
+    failures: int = 0
+    failure: str = ""
     faults: tuple[tuple[str, int], ...] = ()
     requests: int = 0
     written: int = 0
@@ -57,6 +62,7 @@ class Summary:
         generations = 0
         current: dict[str, int] = {}
         done: set[tuple[TopicPartition, int]] = set()
+        failures: list[str] = []
         written = 0
         for fact in facts:
             at = fact.at
@@ -65,6 +71,8 @@ class Summary:
                 done.add((fact.partition, fact.offset))
             elif isinstance(fact, Appended):
                 written += fact.next_offset - fact.first
+            elif isinstance(fact, ProcessEnded) and fact.error is not None:
+                failures.append(f"{fact.process}: {fact.error}")
             elif isinstance(fact, FaultBegan):
                 faults[type(fact.fault).__name__] += 1
             elif isinstance(fact, GroupChanged) and fact.assigned:
@@ -76,6 +84,8 @@ class Summary:
             generations=generations,
             starts=kinds[ProcessStarted],
             crashes=kinds[ProcessCrashed],
+            failures=len(failures),
+            failure=next(iter(failures), ""),
             faults=tuple(sorted(faults.items())),
             requests=kinds[Judged],
             written=written,
@@ -90,6 +100,8 @@ class Summary:
             generations=self.generations + other.generations,
             starts=self.starts + other.starts,
             crashes=self.crashes + other.crashes,
+            failures=self.failures + other.failures,
+            failure=self.failure or other.failure,
             faults=tuple(
                 sorted((Counter(dict(self.faults)) + Counter(dict(other.faults))).items())
             ),

@@ -146,6 +146,19 @@ def test_a_simulation_that_cannot_be_run_names_its_seed() -> None:
     assert raised.value.__notes__ == ["This was in the simulation of seed 11."]
 
 
+def test_a_program_that_never_joins_is_no_success() -> None:
+    """Where no group came to a generation nothing was checked, which is an error that says why."""
+
+    async def program(process: Process) -> None:
+        raise ValueError("a setting is missing")
+
+    told = (
+        r"no group became stable in any of 2 .* ended with: m\d: ValueError: a setting is missing"
+    )
+    with pytest.raises(UsageError, match=told):
+        check(CALM, range(2), program)
+
+
 def test_nothing_of_a_simulation_stays() -> None:
     """Seed after seed in one process no object is left over, and the collector works again."""
 

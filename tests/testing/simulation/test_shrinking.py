@@ -85,8 +85,10 @@ def test_all_else_stays() -> None:
     plan = a_plan(faults=(freeze(1.0), cut(2.0)))
     run = failing_if(lambda _: True)
     shrunk = shrink(run(plan), run).outcome.plan
-    same = {"duration": plan.duration, "members": plan.members, "faults": plan.faults}
-    assert attrs.evolve(shrunk, **same) == plan
+    changed = {"duration", "members", "faults"}
+    for field in attrs.fields(Plan):
+        if field.name not in changed:
+            assert getattr(shrunk, field.name) == getattr(plan, field.name)
 
 
 def test_another_invariant_does_not_count() -> None:

@@ -53,6 +53,16 @@ def test_figures_add_up() -> None:
     assert one + Summary() == one
 
 
+def test_programs_that_fail_are_counted() -> None:
+    """An error that a program ended with is counted, and the first one is kept."""
+    ended = [
+        facts.ProcessEnded(at=float(life), process="m1", life=life, error=error)
+        for life, error in enumerate((None, "OSError: a", "OSError: b"), 1)
+    ]
+    summary = Summary() + Summary.of(ended)
+    assert (summary.failures, summary.failure) == (2, "m1: OSError: a")
+
+
 def test_a_real_simulation_has_figures() -> None:
     """Of a simulation without faults all records are processed, none twice."""
     summary = Summary.of(simulate(draw(SMALL, 1)).facts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import attrs
 import pytest
@@ -19,12 +20,17 @@ from kgroup.testing.simulation.timeline import WIDTH, timeline
 from tests.testing.simulation.samples import SMALL, an_outcome, broken
 
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
-WHO = {"process": "m1", "life": 1}
+WHO: dict[str, Any] = {"process": "m1", "life": 1}
 
 
 def generation(begin: float, number: int) -> Iterator[Fact]:
     """m1 has a generation for ten seconds."""
-    told = {"group_id": "group", "member_id": "m1-1", "generation_id": number, "epoch": number}
+    told: dict[str, Any] = {
+        "group_id": "group",
+        "member_id": "m1-1",
+        "generation_id": number,
+        "epoch": number,
+    }
     events = (
         (0.0, Joining(group_id="group", reason="rebalance")),
         (1.0, Assigned(assignment=Assignment([P0, P1]), positions={P0: 3, P1: 4}, **told)),
