@@ -251,15 +251,39 @@ class Transactions:
             )
 
     def check_group(
-        self, transactional_id: str, producer_id: int, epoch: int, group_id: str
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        group_id: str,
+        *,
+        shares_log: Callable[[str], bool],
+        is_open: bool,
     ) -> None:
-        """Refuse offsets of a group that is not in the transaction.
+        """Refuse offsets that are in no transaction.
+
+        A transaction holds partitions of the offsets topic, not groups: whoever adds one group
+        adds all that are in its partition. Once a transaction is open there, Kafka asks for no
+        more than an epoch that is not behind.
+
+        Args:
+            transactional_id: as the request says.
+            producer_id: as the request says.
+            epoch: as the request says.
+            group_id: the group.
+            shares_log: whether a group is in the same partition of the offsets topic.
+            is_open: whether a transaction of this producer is open there.
 
         Raises:
             RefusedError: INVALID_PRODUCER_ID_MAPPING, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE.
+
+        Source: KIP-890; Kafka's ``Partition.hasOngoingTransaction``, ``ProducerAppendInfo``.
         """
+        if is_open:
+            self._check_epoch(producer_id, epoch)
+            return
         known = self._to_write(transactional_id, producer_id, epoch)
-        if known.state is not State.ONGOING or group_id not in known.groups:
+        if known.state is not State.ONGOING or not any(map(shares_log, known.groups)):
             raise RefusedError(
                 ErrorCode.invalid_txn_state,
                 f"group {group_id!r} is not part of transaction {transactional_id!r}",
@@ -336,6 +360,14 @@ class Transactions:
             if refusal.code is ErrorCode.producer_fenced:
                 raise RefusedError(ErrorCode.invalid_producer_epoch, refusal.message) from refusal
             raise
+
+    def _check_epoch(self, producer_id: int, epoch: int) -> None:
+        for known in self._by_id.values():
+            if known.producer_id == producer_id and epoch < known.epoch:
+                raise RefusedError(
+                    ErrorCode.invalid_producer_epoch,
+                    f"producer {producer_id} has epoch {known.epoch} by now, not {epoch}",
+                )
 
     @staticmethod
     def _begin(known: Transaction, now: float) -> None:

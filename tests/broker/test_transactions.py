@@ -159,7 +159,20 @@ def test_writing_needs_a_transaction_that_knows(transactions: Transactions) -> N
     """Batches and offsets are taken only for what was added to the open transaction."""
     transactions.init_producer("x", 60)
     transactions.init_producer("x", 60)
-    check, group = transactions.check_partition, transactions.check_group
+    check = transactions.check_partition
+
+    def group(
+        name: str, producer_id: int, epoch: int, group_id: str, *, is_open: bool = False
+    ) -> None:
+        transactions.check_group(
+            name,
+            producer_id,
+            epoch,
+            group_id,
+            shares_log=lambda other: other[0] == group_id[0],
+            is_open=is_open,
+        )
+
     assert code(lambda: check(None, 0, 1, TP)) is (ErrorCode.transactional_id_authorization_failed)
     assert code(lambda: check("x", 0, 1, TP)) is ErrorCode.invalid_txn_state
     assert code(lambda: group("x", 0, 1, "g")) is ErrorCode.invalid_txn_state
@@ -169,6 +182,9 @@ def test_writing_needs_a_transaction_that_knows(transactions: Transactions) -> N
     group("x", 0, 1, "g")
     assert code(lambda: check("x", 0, 1, OTHER)) is ErrorCode.invalid_txn_state
     assert code(lambda: group("x", 0, 1, "h")) is ErrorCode.invalid_txn_state
+    group("x", 0, 1, "g in the same partition of the offsets topic")
+    group("another", 0, 1, "h", is_open=True)
+    assert code(lambda: group("x", 0, 0, "h", is_open=True)) is ErrorCode.invalid_producer_epoch
     assert code(lambda: check("x", 0, 0, TP)) is ErrorCode.invalid_producer_epoch
     assert code(lambda: check("x", 3, 1, TP)) is ErrorCode.invalid_producer_id_mapping
 

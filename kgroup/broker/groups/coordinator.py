@@ -89,6 +89,11 @@ class Coordinator:
         """End a producer's transaction: its pending offsets become committed or vanish."""
         self._registry.store.complete(producer_id, committed=committed)
 
+    def has_transaction(self, producer_id: int, shard: int) -> bool:
+        """Whether a producer's transaction has written offsets of a shard, and is not over."""
+        groups = self._registry.store.written_by(producer_id)
+        return any(self.shard_of(group_id) == shard for group_id in groups)
+
     def shut_down(self) -> None:
         """Answer COORDINATOR_NOT_AVAILABLE from now on. Parked requests stay unanswered."""
         self._registry.shut_down = True

@@ -60,6 +60,10 @@ class OffsetStore:
         """Commit an offset."""
         self._offsets.setdefault(group_id, {})[partition] = record
 
+    def written_by(self, producer_id: int) -> Collection[str]:
+        """The groups of which a producer's open transaction has written offsets."""
+        return self._pending.get(producer_id, {}).keys()
+
     def commit_pending(
         self, producer_id: int, group_id: str, partition: TopicPartition, record: OffsetRecord
     ) -> None:

@@ -147,12 +147,16 @@ async def txn_offset_commit(call: Call) -> Answer:
     """Answer TxnOffsetCommit: the transaction is judged here, the member by the coordinator."""
     request = call.request
     if request.group_id and call.cluster.coordinator_of(request.group_id) is call.node:
+        coordinator = call.node.groups.coordinator
+        shard = coordinator.shard_of(request.group_id)
         try:
             call.node.transactions.check_group(
                 request.transactional_id,
                 request.producer_id,
                 request.producer_epoch,
                 request.group_id,
+                shares_log=lambda group_id: coordinator.shard_of(group_id) == shard,
+                is_open=coordinator.has_transaction(request.producer_id, shard),
             )
         except RefusedError as refusal:
             return {"topics": _all_refused(request, refusal.code)}
