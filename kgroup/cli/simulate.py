@@ -208,7 +208,7 @@ def _account(seeds: range, summary: Summary, seconds: float) -> list[str]:
 
 
 def _rate(number: float, seconds: float) -> str:
-    return f"{number / seconds:.1f}" if seconds else "-"
+    return f"{number / seconds:.2g}" if seconds else "-"
 
 
 @final
