@@ -193,7 +193,7 @@ def _stall(draw: _Draw) -> Fault:
         at=draw.at,
         process=draw.process,
         broker=EVERYBODY,
-        seconds=draw.seconds(*_SHORT_OR_LONG),
+        seconds=draw.seconds(15.0, 30.0),
     )
 
 
@@ -257,7 +257,7 @@ _KINDS: Final[tuple[tuple[Callable[[_Draw], Fault], float], ...]] = (
     (_twin, 1.0),
     (_slow_work, 2.0),
     (_split, 3.0),
-    (_stall, 3.0),
+    (_stall, 4.0),
     (_cut, 2.0),
     (_slow_network, 1.0),
     (_broker_stops, 1.0),
