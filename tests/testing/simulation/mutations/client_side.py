@@ -18,6 +18,7 @@ CLIENT: Final = (
         module="kgroup.assignors.roundrobin",
         old="numbers = range(step, count, len(places))",
         new="numbers = range(step, count - 1, len(places))",
+        seed=4,
     ),
     Mutation(
         breaks=1,
@@ -32,13 +33,7 @@ CLIENT: Final = (
         module="kgroup.lease",
         old="return ends - self._clock.now()",
         new="return self._session_timeout",
-    ),
-    Mutation(
-        breaks=2,
-        says="A drain takes as long as it wants, whatever the rebalance time-out.",
-        module="kgroup.round",
-        old="return min(self._config.drain_timeout, rebalance)",
-        new="return self._config.drain_timeout * 10",
+        seed=3,
     ),
     Mutation(
         breaks=5,
@@ -55,11 +50,19 @@ CLIENT: Final = (
         new='"committed_offset": position.offset + 1,',
     ),
     Mutation(
-        breaks=5,
+        breaks=7,
         says="A batch says that it ends one record further on.",
         module="kgroup.records.queued",
         old="next_offset=queue.position,",
         new="next_offset=queue.position + 1,",
+    ),
+    Mutation(
+        breaks=5,
+        says="In a commit all partitions of a topic get the offset of the first.",
+        module="kgroup.coordinator",
+        old="_commit_partition(number, offsets[TopicPartition(topic, number)], version)",
+        new="_commit_partition(number, offsets[TopicPartition(topic, numbers[0])], version)",
+        seed=31,
     ),
     Mutation(
         breaks=6,
@@ -74,6 +77,7 @@ CLIENT: Final = (
         module="kgroup.records.queued",
         old="if queue is None or not queue.continues_at(offset):",
         new="if queue is None:",
+        seed=1,
     ),
     Mutation(
         breaks=6,
@@ -96,6 +100,7 @@ CLIENT: Final = (
         module=_WORKER,
         old="await generation.commit({partition: message.offset() + 1})",
         new="await generation.commit({partition: batch.next_offset})",
+        seed=6,
     ),
     Mutation(
         breaks=7,
@@ -103,6 +108,7 @@ CLIENT: Final = (
         module="kgroup.generation.streams",
         old="feed.source.seek(feed.epoch, batch.partition, batch.messages[0].offset())",
         new="feed.source.seek(feed.epoch, batch.partition, batch.next_offset)",
+        seed=21,
     ),
     Mutation(
         breaks=7,
@@ -110,6 +116,7 @@ CLIENT: Final = (
         module="kgroup.records.queue",
         old="run.start += room",
         new="run.start += room + (left > room + 1)",
+        seed=3,
     ),
     Mutation(
         breaks=7,
@@ -120,10 +127,11 @@ CLIENT: Final = (
     ),
     Mutation(
         breaks=8,
-        says="The drain is skipped.",
+        says="The drain does not wait for tasks.",
         module="kgroup.generation.lifecycle",
-        old="limit = max(0.0, self._hooks.drain_limit())",
-        new="limit = 0.0",
+        old="while (self._working or self._body is not None) and self.state is State.DRAINING:",
+        new="while self._body is not None and self.state is State.DRAINING:",
+        seed=6,
     ),
     Mutation(
         breaks=8,
@@ -131,6 +139,7 @@ CLIENT: Final = (
         module="kgroup.generation.generation",
         old="if self.state is State.ENDED and self.end is not None:",
         new="if self.end is not None:",
+        seed=6,
     ),
     Mutation(
         breaks=8,
@@ -138,6 +147,7 @@ CLIENT: Final = (
         module=_WORKER,
         old="await generation.commit({partition: message.offset() + 1})",
         new="pass",
+        seed=6,
     ),
     Mutation(
         breaks=8,
@@ -145,6 +155,7 @@ CLIENT: Final = (
         module="kgroup.generation.attempt",
         old="name: self._open.pop(name).offset for name, code in codes.items() if code == _APPLIED",
         new="name: self._open.pop(name).offset for name, code in codes.items()",
+        seed=1,
     ),
     Mutation(
         breaks=10,
@@ -152,6 +163,7 @@ CLIENT: Final = (
         module="kgroup.member",
         old=_TOLD,
         new=f"last.end.can_commit and {_TOLD}",
+        seed=1,
     ),
     Mutation(
         breaks=10,
@@ -166,6 +178,7 @@ CLIENT: Final = (
         module="kgroup.member",
         old=_TOLD,
         new=f"last.handed_over and {_TOLD}",
+        seed=8,
     ),
     Mutation(
         breaks=11,
@@ -174,5 +187,6 @@ CLIENT: Final = (
         within="Request.HEARTBEAT: {",
         old="Code.FENCED_INSTANCE_ID: _FENCED,",
         new="Code.FENCED_INSTANCE_ID: _FORGOTTEN,",
+        seed=3,
     ),
 )

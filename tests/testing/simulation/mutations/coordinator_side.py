@@ -39,6 +39,7 @@ COORDINATOR: Final = (
         module=f"{_GROUPS}.rebalance",
         old="if member.parked_join is None and not member.is_static",
         new="if member.parked_join is None and member.is_new",
+        seed=2,
     ),
     Mutation(
         breaks=3,
@@ -55,6 +56,7 @@ COORDINATOR: Final = (
         within="def _become_empty(turn: Turn) -> None:",
         old="group.generation_id += 1",
         new="group.generation_id = 0",
+        seed=2,
     ),
     Mutation(
         breaks=3,
@@ -70,6 +72,7 @@ COORDINATOR: Final = (
         module=f"{_GROUPS}.conditions",
         old="return bool(turn.event.generation_id != turn.group.generation_id)",
         new="return bool(turn.event.generation_id > turn.group.generation_id)",
+        seed=42,
     ),
     Mutation(
         breaks=4,
@@ -77,6 +80,7 @@ COORDINATOR: Final = (
         module=f"{_GROUPS}.answering",
         old="error = registry.judge(now, request)",
         new="error = ErrorCode.NONE",
+        seed=7,
     ),
     Mutation(
         breaks=4,
@@ -85,14 +89,16 @@ COORDINATOR: Final = (
         old="return run(_JUDGES[type(request)], self._turn(now, request))",
         new="return run(_JUDGES[type(request)], self._turn(now,"
         " attrs.evolve(request, generation_id=self.group.generation_id)))",
+        seed=42,
     ),
     Mutation(
         breaks=4,
-        says="A commit to an empty group is taken whatever generation it names.",
+        says="Who is no member commits as tools do, that name neither member nor generation.",
         module=f"{_GROUPS}.tables",
         within="OFFSET_COMMIT: Final[Table] = (",
-        old="Row({EMPTY}, (if_.has_no_generation,)),",
-        new="Row({EMPTY}),",
+        old="Row(_WITH_MEMBERS, (if_.is_anonymous,), error=ErrorCode.UNKNOWN_MEMBER_ID),  # 25",
+        new="Row(_WITH_MEMBERS, (if_.is_no_member,)),",
+        seed=7,
     ),
     Mutation(
         breaks=6,
@@ -108,6 +114,7 @@ COORDINATOR: Final = (
         within="OFFSET_COMMIT: Final[Table] = (",
         old="Row({COMPLETING}, error=ErrorCode.REBALANCE_IN_PROGRESS),  # 27",
         new="Row({PREPARING, COMPLETING}, error=ErrorCode.REBALANCE_IN_PROGRESS),",
+        seed=1,
     ),
     Mutation(
         breaks=9,
@@ -150,6 +157,7 @@ COORDINATOR: Final = (
         module=f"{_GROUPS}.conditions",
         old="return owner is not None and owner != turn.event.member_id",
         new="return False",
+        seed=3,
     ),
     Mutation(
         breaks=12,
@@ -157,6 +165,7 @@ COORDINATOR: Final = (
         module=f"{_GROUPS}.tables",
         old="Row(_WITH_MEMBERS, (if_.is_spared,)),",
         new="Row(_WITH_MEMBERS),",
+        seed=1,
     ),
     Mutation(
         breaks=12,
@@ -171,6 +180,7 @@ COORDINATOR: Final = (
         module=f"{_GROUPS}.rebalance",
         old="turn.set_timer(TimerKind.JOIN, group.rebalance_timeout)",
         new="turn.cancel_timer(TimerKind.JOIN)",
+        seed=2,
     ),
     Mutation(
         breaks=12,
@@ -193,5 +203,6 @@ COORDINATOR: Final = (
         module=f"{_GROUPS}.tables",
         old="Row(ANY, then=(do.refuse_all_parked, do.bury), to=DEAD),",
         new="Row(ANY, then=(do.bury,), to=DEAD),",
+        seed=1,
     ),
 )

@@ -15,8 +15,13 @@ import attrs
 from tests.testing.simulation.mutations import program
 from tests.testing.simulation.mutations.mutation import Mutation
 
-SCENARIO: Final = {"members": 3, "duration": 120.0, "faults_per_hour": 600.0}
-"""Short, with much trouble; see ``Scenario``."""
+SCENARIO: Final = {
+    "members": 3,
+    "duration": 120.0,
+    "faults_per_hour": 600.0,
+    "config": {"drain_timeout": 1.0, "request_timeout": 10.0},
+}
+"""Short, with much trouble, and drains that end while commits are under way; see ``Scenario``."""
 _NOT_MEASURED: Final = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
 """What would make coverage look on, at lines that are not those of the file."""
 

@@ -66,7 +66,7 @@ def changed(source: str, old: str, new: str, within: str | None) -> str:
 
 
 def _block(lines: Sequence[str], first: int) -> range:
-    """The lines of a block: all that are further in than its first, and what closes its brackets."""
+    """The lines of a block: those further in than its first, and what closes its brackets."""
     margin = _indentation(lines[first])
     for at in range(first + 1, len(lines)):
         line = lines[at]
