@@ -107,7 +107,7 @@ class Endpoint:
         """See ``Broker.accept``."""
         if self._listening is None:
             raise refused_connection(self.host, self.port)
-        self._nursery.start_soon(self._serve_stream, stream, client_host)
+        self._nursery.start_soon(self._serve, self._admitted(stream, client_host))
 
     # Life.
 
@@ -142,22 +142,25 @@ class Endpoint:
         self._listeners = []
 
     async def finish(self, within: float) -> None:
-        """Let requests that are being served be answered, then end every connection.
+        """Let requests that are being served be answered, then end the connections there are.
+
+        Those that come meanwhile, to a broker that has started again, are left alone.
 
         Args:
             within: seconds after which connections are cut in any case.
 
         Cancellation: they are cut at once.
         """
+        ending = tuple(self._connections)
         try:
             with trio.move_on_after(within):
-                for connection in list(self._connections):
+                for connection in ending:
                     connection.finish()
-                while self._connections:
-                    self._ended = trio.Event()
+                while any(connection in self._connections for connection in ending):
                     await self._ended.wait()
         finally:
-            self.cut_connections()
+            for connection in ending:
+                connection.cut()
 
     def cut_connections(self, client_id: str | None = None) -> int:
         """Close connections now, all or those of one client; how many."""
@@ -186,16 +189,24 @@ class Endpoint:
         except OSError:
             await trio.aclose_forcefully(stream)
             return
-        await self._serve_stream(stream, str(address[0]))
+        if self._listening is None:
+            await trio.aclose_forcefully(stream)  # it was accepted in the broker's last moment
+            return
+        await self._serve(self._admitted(stream, str(address[0])))
 
-    async def _serve_stream(self, stream: trio.abc.Stream, host: str) -> None:
+    def _admitted(self, stream: trio.abc.Stream, host: str) -> Connection:
+        """A connection that is known at once: one whose task has not begun can be cut, too."""
         connection = Connection(stream, f"/{host}", self._cluster, self._node, self.faults)
         self._connections[connection] = None
+        return connection
+
+    async def _serve(self, connection: Connection) -> None:
         try:
             await connection.serve()
         finally:
             del self._connections[connection]
-            self._ended.set()
+            ended, self._ended = self._ended, trio.Event()
+            ended.set()
 
 
 def refused_connection(host: str, port: int) -> ConnectionRefusedError:
@@ -211,6 +222,6 @@ async def _open_listeners(host: str, port: int) -> list[trio.SocketListener]:
         # Each address got a port of its own; all are to have the first one's.
         port = listeners[0].socket.getsockname()[1]
         for listener in listeners:
-            await listener.aclose()
+            listener.socket.close()
         listeners = await trio.open_tcp_listeners(port, host=host)
     return listeners

@@ -10,6 +10,8 @@ import trio
 import trio.testing
 
 from kgroup.broker import EmbeddedCluster, in_memory_cluster
+from kgroup.broker.pipe import pipe
+from kgroup.broker.several import STOPPING
 from kgroup.errors import UsageError
 from kgroup.model import TopicPartition
 from tests.broker.clusters import (
@@ -146,3 +148,33 @@ async def test_faults_are_of_one_broker(
     assert cluster.nodes[at].cut_connections() == 1
     assert await here.is_closed()
     assert await beat(there) == NOT_COORDINATOR
+
+
+async def test_a_connection_of_a_killed_brokers_last_moment_is_cut(
+    cluster: EmbeddedCluster, autojump_clock: trio.testing.MockClock
+) -> None:
+    """A connection whose serving has not begun when the broker dies is closed like the others."""
+    stream, theirs = pipe()
+    cluster.nodes[1].accept(theirs, "127.0.0.1")
+    cluster.nodes[1].kill()
+    with trio.fail_after(1):
+        assert await stream.receive_some() == b""
+
+
+async def test_a_stop_that_takes_long_leaves_alone_who_comes_after_the_next_start(
+    cluster: EmbeddedCluster, autojump_clock: trio.testing.MockClock
+) -> None:
+    """A broker that starts while it finishes old connections keeps its new ones."""
+    node = cluster.nodes[1]
+    old = await to(cluster, 1)
+    node.slow(60, times=1)
+    await old.send("heartbeat", 0, group_id="g", generation_id=1, member_id="m")
+    await trio.testing.wait_all_tasks_blocked()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(node.stop)
+        await trio.testing.wait_all_tasks_blocked()
+        await node.start()
+        new = await to(cluster, 1)
+        await trio.sleep(STOPPING + 1)
+        assert await old.is_closed()
+        assert await leaders(new)
