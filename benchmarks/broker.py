@@ -260,13 +260,14 @@ def report(arguments: argparse.Namespace) -> None:
     )
     rounds: dict[str, list[dict[str, dict[str, float]]]] = {EMBEDDED: []}
     with ExitStack() as stack:
+        kafka: Running | None = None
         if arguments.kafka:
             kafka = Running(stack.enter_context(RealKafka()).bootstrap_servers)
             rounds[REAL] = []
         for _ in range(arguments.rounds):
             with embedded() as running:
                 rounds[EMBEDDED].append(measure(running, arguments))
-            if arguments.kafka:
+            if kafka is not None:
                 rounds[REAL].append(measure(kafka, arguments))
     report_records(rounds, arguments.megabytes)
     report_starts(arguments.starts)

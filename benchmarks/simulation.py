@@ -82,9 +82,7 @@ def rebalance_of_100() -> float:
     recorder, _ = run(plan(100, 90.0, faults=(stop,)))
     (began, *_) = (cpu for change, cpu in recorder.changes if change.at >= stop.at)
     ended = next(
-        cpu
-        for change, cpu in recorder.changes
-        if change.at > stop.at and change.state == "Stable"
+        cpu for change, cpu in recorder.changes if change.at > stop.at and change.state == "Stable"
     )
     return ended - began
 

@@ -71,8 +71,8 @@ class ConsumerGroup:
     ) -> None:
         if surroundings.get() is not None:
             raise UsageError(
-                f"group {config.group_id!r}: kgroup.threaded runs on threads in real time and cannot"
-                " be simulated; simulate the same work on kgroup.ConsumerGroup"
+                f"group {config.group_id!r}: kgroup.threaded runs on threads in real time and"
+                " cannot be simulated; simulate the same work on kgroup.ConsumerGroup"
             )
         self._config = config
         self._on_event = on_event

@@ -250,8 +250,9 @@ def _codec(entity_type: Any) -> _Codec:
 
 def _written(*entities: tuple[Writer, Any]) -> bytes:
     parts: list[bytes] = []
+    entity: Any = None
     try:
-        for write, entity in entities:
+        for write, entity in entities:  # told of below
             write(parts, entity)
         return b"".join(parts)
     # The writers check nothing: a wrong value surfaces as whatever it happens to break.

@@ -164,7 +164,7 @@ def _fixed_step(run: list[dataclasses.Field[Any]]) -> Writer:
     types = [_FIXED[field.metadata["kafka_type"]] for field in run]
     pack = struct.Struct(">" + "".join(form for form, _ in types)).pack
     converts = [convert for _, convert in types]
-    get = attrgetter(*[field.name for field in run])
+    get: Any = attrgetter(*[field.name for field in run])
     if len(run) == 1:
         (convert,) = converts
         if convert is None:
@@ -268,7 +268,9 @@ def _nullable_entity(write_entity: Writer) -> Writer:
 
 def _array(write_item: Writer, *, compact: bool, nullable: bool) -> Writer:
     def write(parts: list[bytes], items: Any) -> None:
-        if items is None and nullable:
+        if items is None:
+            if not nullable:
+                raise TypeError("an array is None that cannot be")
             parts.append(_ONE_BYTE[0] if compact else _INT32.pack(-1))
             return
         parts.append(_varint(len(items) + 1) if compact else _INT32.pack(len(items)))
