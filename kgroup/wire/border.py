@@ -252,7 +252,7 @@ def _written(*entities: tuple[Writer, Any]) -> bytes:
     parts: list[bytes] = []
     entity: Any = None
     try:
-        for write, entity in entities:  # told of below
+        for write, entity in entities:
             write(parts, entity)
         return b"".join(parts)
     # The writers check nothing: a wrong value surfaces as whatever it happens to break.
