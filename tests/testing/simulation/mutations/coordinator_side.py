@@ -173,6 +173,7 @@ COORDINATOR: Final = (
         module=f"{_GROUPS}.rebalance",
         old="turn.set_timer(TimerKind.SYNC, group.rebalance_timeout)",
         new="turn.cancel_timer(TimerKind.SYNC)",
+        seed=81,
     ),
     Mutation(
         breaks=12,
