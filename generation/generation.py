@@ -17,6 +17,7 @@ from kgroup.generation.attempt import stale_error
 from kgroup.generation.commits import Committer
 from kgroup.generation.floors import Floors
 from kgroup.generation.lifecycle import Lifecycle
+from kgroup.generation.membership import MembershipView
 from kgroup.generation.states import State
 from kgroup.generation.streams import Feed, RecordStream
 from kgroup.generation.transactions import group_metadata
@@ -32,7 +33,7 @@ MAX_RECORDS: Final = 1000
 
 
 @final
-class Generation:
+class Generation(MembershipView):
     """One generation of a consumer group, as one member has it. Made by `ConsumerGroup`.
 
     Attributes:
@@ -55,10 +56,10 @@ class Generation:
         source: RecordSource,
         feed: Feed,
     ) -> None:
+        super().__init__(membership)
         self.assignment = assignment
         self.positions = positions
         self.ending = lifecycle.ending
-        self._membership = membership
         self._lifecycle = lifecycle
         self._lease = lease
         self._floors = floors
@@ -66,41 +67,6 @@ class Generation:
         self._source = source
         self._feed = feed
         self._streams: set[RecordStream] = set()
-
-    @property
-    def group_id(self) -> str:
-        """The group."""
-        return self._membership.group_id
-
-    @property
-    def member_id(self) -> str:
-        """The id that the coordinator knows this member by."""
-        return self._membership.member_id
-
-    @property
-    def group_instance_id(self) -> str | None:
-        """The static identity, or None."""
-        return self._membership.group_instance_id
-
-    @property
-    def generation_id(self) -> int:
-        """The coordinator's id of the generation; it can repeat, see `epoch`."""
-        return self._membership.generation_id
-
-    @property
-    def epoch(self) -> int:
-        """kgroup's own number of the generation; strictly rising within a ConsumerGroup."""
-        return self._membership.epoch
-
-    @property
-    def leader(self) -> bool:
-        """Whether this member computed the assignment."""
-        return self._membership.leader
-
-    @property
-    def assignor(self) -> str:
-        """The name of the assignor that the group chose."""
-        return self._membership.assignor
 
     @property
     def state(self) -> State:

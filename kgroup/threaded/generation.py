@@ -17,6 +17,7 @@ from kgroup.events import HandlerOutstayed
 from kgroup.generation.generation import MAX_RECORDS
 from kgroup.generation.generation import Generation as TrioGeneration
 from kgroup.generation.lifecycle import inside_of
+from kgroup.generation.membership import MembershipView
 from kgroup.generation.passing import without_own_passing
 from kgroup.generation.states import State
 from kgroup.model import Assignment, End, Offsets, TopicPartition
@@ -32,7 +33,7 @@ T = TypeVar("T")
 
 
 @final
-class Generation:
+class Generation(MembershipView):
     """One generation of a consumer group, as one member has it. Made by `ConsumerGroup`.
 
     Its methods may be called from any thread. What they mean, and what they raise, is said by
@@ -52,6 +53,7 @@ class Generation:
         owner: object,
         tell: Callable[[HandlerOutstayed], None],
     ) -> None:
+        super().__init__(generation._membership)  # noqa: SLF001
         self.assignment: Assignment = generation.assignment
         self.positions: Mapping[TopicPartition, int] = generation.positions
         self.ending = Flag()
@@ -64,41 +66,6 @@ class Generation:
         self.taken_by: int | None = None
         self.named = trio.Event()
         self.over = trio.Event()
-
-    @property
-    def group_id(self) -> str:
-        """The group."""
-        return self._generation.group_id
-
-    @property
-    def member_id(self) -> str:
-        """The id that the coordinator knows this member by."""
-        return self._generation.member_id
-
-    @property
-    def group_instance_id(self) -> str | None:
-        """The static identity, or None."""
-        return self._generation.group_instance_id
-
-    @property
-    def generation_id(self) -> int:
-        """The coordinator's id of the generation; it can repeat, see `epoch`."""
-        return self._generation.generation_id
-
-    @property
-    def epoch(self) -> int:
-        """kgroup's own number of the generation; strictly rising within a ConsumerGroup."""
-        return self._generation.epoch
-
-    @property
-    def leader(self) -> bool:
-        """Whether this member computed the assignment."""
-        return self._generation.leader
-
-    @property
-    def assignor(self) -> str:
-        """The name of the assignor that the group chose."""
-        return self._generation.assignor
 
     @property
     def state(self) -> State:
