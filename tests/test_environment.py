@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import random
+from collections.abc import Callable
+from contextvars import copy_context
 
 import attrs
 import pytest
@@ -10,15 +13,45 @@ from trio.testing import MockClock
 
 from kgroup.clocks import SuspendAwareClock, TrioClock
 from kgroup.config import GroupConfig
-from kgroup.environment import Environment
+from kgroup.environment import Environment, surroundings
+from kgroup.events import Event, GenerationEnded, GenerationStarted
 from kgroup.group import ConsumerGroup, default_environment
+from kgroup.model import Cause, Membership
+from kgroup.protocols import Batch
 from kgroup.records.librdkafka import LibrdkafkaSource
 from kgroup.records.memory import MemorySource
 from kgroup.testing.memory import memory_environment
 from kgroup.wire.streams import open_tcp
-from tests.group.world import world
+from tests.group.world import P0, P1, World, values, world
 
 CONFIG = GroupConfig(group_id="g", bootstrap_servers="localhost:9", topics=["t"])
+
+
+class Onlooker:
+    """An observer that takes note of everything."""
+
+    def __init__(self) -> None:
+        self.shutdowns: list[Callable[[str], None]] = []
+        self.events: list[Event] = []
+        self.batches: list[tuple[Membership, Batch]] = []
+
+    def opened(self, shutdown: Callable[[str], None]) -> None:
+        """See ``Observer``."""
+        self.shutdowns.append(shutdown)
+
+    def event(self, event: Event) -> None:
+        """See ``Observer``."""
+        self.events.append(event)
+
+    def handed_out(self, membership: Membership, batch: Batch) -> None:
+        """See ``Observer``."""
+        self.batches.append((membership, batch))
+
+
+def watched(here: World, onlooker: Onlooker) -> ConsumerGroup:
+    """A group of that world which somebody looks at; it notes its events too."""
+    environment = attrs.evolve(memory_environment(here.broker), observer=onlooker)
+    return ConsumerGroup(here.config(), environment=environment, on_event=here.events.append)
 
 
 def test_the_default_is_the_real_world() -> None:
@@ -53,3 +86,83 @@ def test_it_is_a_value() -> None:
     assert changed.open_stream is open_tcp
     with pytest.raises(TypeError):
         Environment()  # type: ignore[call-arg]
+
+
+def test_surroundings_are_for_groups_that_are_given_no_environment() -> None:
+    """Each such group gets one that is made for it; elsewhere all is as it was."""
+    made = list[Environment]()
+
+    def make() -> Environment:
+        made.append(attrs.evolve(default_environment(), clock=TrioClock()))
+        return made[-1]
+
+    def surrounded() -> None:
+        surroundings.set(make)
+        one, two = ConsumerGroup(CONFIG), ConsumerGroup(CONFIG)
+        assert [one._environment, two._environment] == made
+        given = default_environment()
+        assert ConsumerGroup(CONFIG, environment=given)._environment is given
+        assert len(made) == 2
+
+    copy_context().run(surrounded)
+    assert isinstance(ConsumerGroup(CONFIG)._environment.clock, SuspendAwareClock)
+
+
+async def test_the_observer_is_told_of_events_in_the_logs_place(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is told of each event, the program's own handler too, and nothing is logged."""
+    caplog.set_level(logging.DEBUG, "kgroup")
+    async with world() as here:
+        onlooker = Onlooker()
+        async with watched(here, onlooker) as group:
+            await group.next()
+        assert here.told(GenerationStarted)
+        assert onlooker.events == here.events
+        assert caplog.records == []
+        async with here.group() as group:
+            await group.next()
+        assert [record.args for record in caplog.records] == [
+            (event,) for event in here.events[len(onlooker.events) :]
+        ]
+
+
+async def test_the_observer_can_shut_a_group_down(autojump_clock: MockClock) -> None:
+    """It is told of a group when that is entered; the group then ends as if it did so itself."""
+    async with world() as here:
+        onlooker = Onlooker()
+        unopened = watched(here, onlooker)
+        assert onlooker.shutdowns == []
+        async with unopened as group:
+            (shutdown,) = onlooker.shutdowns
+            generation = await group.next()
+            shutdown("somebody wants it")
+            end = await generation.wait_ended()
+            assert [one async for one in group] == []
+        assert (end.cause, end.detail) == (Cause.CLOSED, "somebody wants it")
+        assert [event.end for event in here.told(GenerationEnded)] == [end]
+        assert len(onlooker.shutdowns) == 1
+
+
+async def test_the_observer_sees_each_batch_before_the_handler(autojump_clock: MockClock) -> None:
+    """With the membership that it is handed out under, and nothing else of it is changed."""
+    async with world(2) as here:
+        await here.append(3)
+        await here.append(3, partition=1)
+        onlooker, got = Onlooker(), list[Batch]()
+        async with watched(here, onlooker) as group:
+            generation = await group.next()
+            async for batch in generation.records(max_records=2):
+                got.append(batch)
+                assert onlooker.batches[-1][1] is batch
+                assert len(onlooker.batches) == len(got)
+                if sum(map(len, got)) == 6:
+                    break
+        assert {membership for membership, _ in onlooker.batches} == {generation._membership}
+        read = {
+            partition: [
+                n for one in got if one.partition == partition for n in values(one.messages)
+            ]
+            for partition in (P0, P1)
+        }
+        assert read == {P0: [0, 1, 2], P1: [0, 1, 2]}

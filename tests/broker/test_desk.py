@@ -12,6 +12,7 @@ from kgroup.broker.desk import Alarm, GroupDesk
 from kgroup.broker.groups import answers, requests
 from kgroup.broker.groups.coordinator import Coordinator
 from kgroup.broker.groups.settings import CoordinatorSettings
+from tests.broker.watching import Onlooker
 
 
 def desk() -> GroupDesk:
@@ -131,3 +132,41 @@ async def test_an_answer_of_another_kind_is_a_defect(
             await trio.testing.wait_all_tasks_blocked()
             await waiting.ask(again, answers.Joined)
         nursery.cancel_scope.cancel()
+
+
+async def test_who_watches_sees_requests_and_what_they_are_answered(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """An answer is seen with the request that gave rise to it, be it another's or its own."""
+    waiting, onlooker = desk(), Onlooker()
+    waiting.watch = onlooker
+    refused = await waiting.ask(join(version=4), answers.Joined)
+    again = join(member_id=refused.member_id)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(waiting.ask_parked, again, answers.Joined)
+        await trio.testing.wait_all_tasks_blocked()
+        leaver = requests.LeavingMember(member_id=refused.member_id, group_instance_id=None)
+        leave = requests.LeaveGroup(group_id="g", version=3, members=(leaver,))
+        await waiting.ask(leave, answers.Left)
+    first, parked, left = onlooker.asked_for
+    assert [request for request, _, _ in onlooker.asked_for] == [join(version=4), again, leave]
+    assert [(one.ticket, one.response) for one in first[2]] == [(first[1], refused)]
+    assert list(parked[2]) == []
+    assert {one.ticket for one in left[2]} == {parked[1], left[1]}
+    assert onlooker.expiries == []
+
+
+async def test_who_watches_sees_what_timers_answer(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """The Join that waited for the initial delay is answered by it, and by nothing else."""
+    waiting, onlooker = desk(), Onlooker()
+    waiting.watch = onlooker
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(waiting.alarm.run)
+        answer = await waiting.ask(join(), answers.Joined)
+        nursery.cancel_scope.cancel()
+    ((_, ticket, at_once),) = onlooker.asked_for
+    assert list(at_once) == []
+    ((told,),) = onlooker.expiries
+    assert (told.ticket, told.response) == (ticket, answer)

@@ -16,6 +16,8 @@ from kgroup.broker.groups.settings import CoordinatorSettings
 from kgroup.broker.placement import NO_LEADER
 from kgroup.broker.shards import HandOver
 from kgroup.model import TopicPartition
+from tests.broker.test_desk import join
+from tests.broker.watching import Onlooker
 
 TP = TopicPartition("t", 0)
 
@@ -129,3 +131,51 @@ def test_shards_are_spread_over_the_brokers() -> None:
     cluster = Cluster(settings, random.Random(1), lambda: 0.0, brokers=2)
     assert [place.leader for place in cluster.shards.places] == [1, 2, 1, 2]
     assert {len(place.replicas) for place in cluster.shards.places} == {2}
+
+
+@pytest.mark.parametrize("answer", [True, False])
+async def test_who_watches_sees_shards_go_and_come(
+    cluster: Cluster, autojump_clock: trio.testing.MockClock, answer: bool
+) -> None:
+    """At the broker that loses or gains them, and who is told so: nobody by one that was killed."""
+    onlookers = {node_id: Onlooker() for node_id in cluster.brokers}
+    for node_id, onlooker in onlookers.items():
+        cluster.brokers[node_id].groups.watch = onlooker
+    led = {
+        node_id: [n for n, place in enumerate(cluster.shards.places) if place.leader == node_id]
+        for node_id in cluster.brokers
+    }
+    node = cluster.coordinator_of("g")
+    assert node is not None
+    here, there = onlookers.pop(node.node_id), next(iter(onlookers.values()))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(node.groups.ask_parked, join(), answers.Joined)
+        await trio.testing.wait_all_tasks_blocked()
+        cluster.shards.load(cluster.lose(node.node_id, answer=answer))
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    ((_, ticket, _),) = here.asked_for
+    ((gone, told),) = here.lost
+    assert sorted(gone) == led[node.node_id]
+    assert [one.ticket for one in told] == ([ticket] if answer else [])
+    assert here.gained == []
+    hand_over = cluster.regain(node.node_id)
+    cluster.shards.begin_loading(hand_over)
+    assert here.gained == []
+    cluster.shards.load(hand_over)
+    assert [sorted(shards) for shards in here.gained] == [led[node.node_id]]
+    assert (there.lost, there.gained) == ([], [])
+
+
+async def test_who_watches_sees_a_shard_move(
+    cluster: Cluster, autojump_clock: trio.testing.MockClock
+) -> None:
+    """One broker gives it up, the other has it once it is loaded."""
+    one, two = Onlooker(), Onlooker()
+    cluster.brokers[1].groups.watch, cluster.brokers[2].groups.watch = one, two
+    shard = next(n for n, place in enumerate(cluster.shards.places) if place.leader == 1)
+    hand_over = cluster.shards.move([shard], lambda place: cluster.fleet.move(place, 2))
+    assert ([list(gone) for gone, _ in one.lost], two.gained) == ([[shard]], [])
+    cluster.shards.load(hand_over)
+    assert [list(shards) for shards in two.gained] == [[shard]]
+    assert (one.gained, two.lost) == ([], [])

@@ -11,8 +11,10 @@ from kgroup.errors import (
 from kgroup.events import (
     RequestFailed,
 )
+from kgroup.testing.simulation import Process, facts, simulate
 from kgroup.threaded import ConsumerGroup
 from tests.brokers import Kafka
+from tests.testing.simulation.samples import a_plan
 from tests.threaded.stage import (
     SOON,
     Stage,
@@ -75,3 +77,18 @@ def test_a_time_out_of_next_loses_nothing(kafka: Kafka) -> None:
             generation = group.next(SOON)
         with pytest.raises(TimeoutError):
             generation.wait_ended(0)
+
+
+def test_it_cannot_be_simulated() -> None:
+    """A program of a simulation is refused at once: its threads would run in real time."""
+
+    async def worker(process: Process) -> None:
+        ConsumerGroup(process.config())
+
+    outcome = simulate(a_plan(duration=1.0), worker)
+    ended = [fact for fact in outcome.facts if isinstance(fact, facts.ProcessEnded)]
+    assert {fact.process for fact in ended} == {"m1", "m2"}
+    for fact in ended:
+        assert fact.error is not None
+        assert fact.error.startswith("UsageError: group 'group': kgroup.threaded runs on threads")
+        assert "simulate the same work on kgroup.ConsumerGroup" in fact.error

@@ -1,0 +1,43 @@
+"""Somebody who looks on as coordinators are asked, come and go, and takes note of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Sequence
+from typing import final
+
+from kgroup.broker.groups.answers import Answer
+from kgroup.broker.groups.requests import Request
+
+
+@final
+class Onlooker:
+    """A ``Watch``.
+
+    Attributes:
+        asked_for: each request with its ticket and the answers that it gave rise to.
+        expiries: what was answered each time that timers were due.
+        lost: the shards given up each time, and who was told so.
+        gained: the shards loaded each time.
+    """
+
+    def __init__(self) -> None:
+        self.asked_for: list[tuple[Request, Hashable, Sequence[Answer]]] = []
+        self.expiries: list[Sequence[Answer]] = []
+        self.lost: list[tuple[Collection[int], Sequence[Answer]]] = []
+        self.gained: list[Collection[int]] = []
+
+    def asked(self, request: Request, ticket: Hashable, answers: Sequence[Answer]) -> None:
+        """See ``Watch``."""
+        self.asked_for.append((request, ticket, answers))
+
+    def expired(self, answers: Sequence[Answer]) -> None:
+        """See ``Watch``."""
+        self.expiries.append(answers)
+
+    def unloaded(self, shards: Collection[int], answers: Sequence[Answer]) -> None:
+        """See ``Watch``."""
+        self.lost.append((shards, answers))
+
+    def loaded(self, shards: Collection[int]) -> None:
+        """See ``Watch``."""
+        self.gained.append(shards)
