@@ -11,15 +11,18 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import itertools
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, partial
 from types import NoneType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 from kio.schema.index import schema_name_map
 from kio.static.primitive import i16
+
+Step = TypeVar("Step")
 
 
 class UnknownErrorCode(int):
@@ -171,6 +174,33 @@ def field_shape(field: dataclasses.Field[Any]) -> FieldShape:
         inner = _without_none(typing.get_args(inner)[0])[1]
     entity = inner if isinstance(inner, type) and dataclasses.is_dataclass(inner) else None
     return FieldShape(is_array, nullable, inner, entity)
+
+
+def field_steps(
+    fields: Iterable[dataclasses.Field[Any]],
+    fixed_types: Collection[str],
+    fixed_step: Callable[[list[dataclasses.Field[Any]]], Step],
+    field_step: Callable[[dataclasses.Field[Any]], Step],
+) -> list[Step]:
+    """One step for each run of neighbouring fields of fixed size, and one for every other field.
+
+    Args:
+        fields: in the order of the wire.
+        fixed_types: kio's names of the types of fixed size.
+        fixed_step: makes the step for such a run.
+        field_step: makes the step for a field that is an array, an entity, or of another type.
+    """
+
+    def is_fixed(field: dataclasses.Field[Any]) -> bool:
+        return field.metadata.get("kafka_type") in fixed_types and not field_shape(field).is_array
+
+    steps: list[Step] = []
+    for fixed, run in itertools.groupby(fields, is_fixed):
+        if fixed:
+            steps.append(fixed_step(list(run)))
+        else:
+            steps += map(field_step, run)
+    return steps
 
 
 def _without_none(annotation: Any) -> tuple[bool, Any]:

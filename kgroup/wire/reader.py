@@ -15,9 +15,8 @@ To be quick, neighbouring fields of fixed size are read as one struct, and so is
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import cache
 from typing import Any, Final
@@ -27,7 +26,7 @@ from kio.serial import readers
 from kio.serial.errors import SerialError
 from kio.static.constants import uuid_zero
 
-from kgroup.wire.build import error_code, field_shape
+from kgroup.wire.build import error_code, field_shape, field_steps
 
 Reader = Callable[[bytes, int], tuple[Any, int]]
 """Takes the bytes and an offset, gives the value and the offset behind it."""
@@ -92,7 +91,12 @@ def entity_reader(entity_type: Any) -> Reader:
     Called with bytes that are no such entity it raises one of `FAULTS`.
     """
     fields = dataclasses.fields(entity_type)
-    steps = _steps(entity_type, [field for field in fields if "tag" not in field.metadata])
+    steps = field_steps(
+        [field for field in fields if "tag" not in field.metadata],
+        _FIXED,
+        _fixed_step,
+        lambda field: _field_step(field.name, _field_reader(entity_type, field)),
+    )
     tagged = {
         field.metadata["tag"]: (field.name, _field_reader(entity_type, field))
         for field in fields
@@ -136,21 +140,6 @@ def _read_varint(data: bytes, offset: int) -> tuple[int, int]:
         return first, offset + 1
     value, size = readers.read_unsigned_varint(data, offset)
     return value, offset + size
-
-
-def _steps(entity_type: Any, fields: Iterable[dataclasses.Field[Any]]) -> list[_Step]:
-    """One step for each run of fixed-size fields, and one for every other field."""
-    steps = []
-    for fixed, run in itertools.groupby(fields, _is_fixed):
-        if fixed:
-            steps.append(_fixed_step(list(run)))
-        else:
-            steps += [_field_step(field.name, _field_reader(entity_type, field)) for field in run]
-    return steps
-
-
-def _is_fixed(field: dataclasses.Field[Any]) -> bool:
-    return field.metadata.get("kafka_type") in _FIXED and not field_shape(field).is_array
 
 
 def _fixed_step(run: list[dataclasses.Field[Any]]) -> _Step:

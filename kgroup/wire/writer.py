@@ -13,9 +13,8 @@ To be quick, neighbouring fields of fixed size are written as one struct.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from operator import attrgetter
@@ -24,7 +23,7 @@ from uuid import UUID
 
 from kio.static.constants import uuid_zero
 
-from kgroup.wire.build import field_shape
+from kgroup.wire.build import field_shape, field_steps
 
 Writer = Callable[[list[bytes], Any], None]
 """Takes the parts written so far and a value, and adds the value's."""
@@ -85,7 +84,12 @@ _THERE, _NOT_THERE = _INT8.pack(1), _INT8.pack(-1)
 def entity_writer(entity_type: Any) -> Writer:
     """The writer of one kio dataclass."""
     fields = dataclasses.fields(entity_type)
-    steps = _steps(entity_type, [field for field in fields if "tag" not in field.metadata])
+    steps = field_steps(
+        [field for field in fields if "tag" not in field.metadata],
+        _FIXED,
+        _fixed_step,
+        lambda field: _field_step(field.name, _field_writer(entity_type, field)),
+    )
     if not entity_type.__flexible__:
         return _all(steps)
     tagged = sorted(
@@ -143,21 +147,6 @@ def _varint(number: int) -> bytes:
         number >>= 7
     digits.append(number)
     return bytes(digits)
-
-
-def _steps(entity_type: Any, fields: Iterable[dataclasses.Field[Any]]) -> list[Writer]:
-    """One step for each run of fixed-size fields, and one for every other field."""
-    steps = []
-    for fixed, run in itertools.groupby(fields, _is_fixed):
-        if fixed:
-            steps.append(_fixed_step(list(run)))
-        else:
-            steps += [_field_step(field.name, _field_writer(entity_type, field)) for field in run]
-    return steps
-
-
-def _is_fixed(field: dataclasses.Field[Any]) -> bool:
-    return field.metadata.get("kafka_type") in _FIXED and not field_shape(field).is_array
 
 
 def _fixed_step(run: list[dataclasses.Field[Any]]) -> Writer:
