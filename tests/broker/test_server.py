@@ -17,7 +17,7 @@ from kgroup.broker import Broker, BrokerSettings, NewRecord, in_memory, serve
 from kgroup.errors import ConfigError, UsageError
 from kgroup.model import OffsetAndMetadata, TopicPartition
 from tests.broker.test_connection import join
-from tests.broker.wire import Client, connected
+from tests.broker.wire import Client, commit, connected
 
 
 @pytest.fixture
@@ -297,15 +297,7 @@ async def test_committed_offsets_can_be_looked_at(broker: Broker) -> None:
     """What a group has committed is there to read, and goes with its topic."""
     await broker.create_topic("t", 2)
     client = await Client.open(broker)
-    part = {"partition_index": 1, "committed_offset": 7, "committed_metadata": "m"}
-    await client.ask(
-        "offset_commit",
-        9,
-        group_id="g",
-        generation_id_or_member_epoch=-1,
-        member_id="",
-        topics=[{"name": "t", "partitions": [part]}],
-    )
+    assert await commit(client, partition=1) == 0
     assert await broker.committed("g") == {TopicPartition("t", 1): OffsetAndMetadata(7, -1, "m")}
     assert await broker.committed("unknown") == {}
     assert [group.state for group in await broker.groups()] == ["Empty"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator
 
 import pytest
 import trio
@@ -23,17 +22,9 @@ from tests.broker.clusters import (
     beat,
     leaders,
     metadata,
-    three_brokers,
     to,
 )
 from tests.broker.test_connection import join
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[EmbeddedCluster]:
-    """Three brokers and a topic with a partition on each, and replicas on all."""
-    async with three_brokers() as made:
-        yield made
 
 
 async def test_what_a_stopped_broker_leads_moves_to_replicas(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -23,18 +22,11 @@ from tests.broker.clusters import (
     T2,
     beat,
     find,
-    three_brokers,
     to,
 )
 from tests.broker.handlers.test_transactions import Producer
 from tests.broker.test_connection import join
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[EmbeddedCluster]:
-    """Three brokers and a topic with a partition on each, and replicas on all."""
-    async with three_brokers() as made:
-        yield made
+from tests.broker.wire import commit
 
 
 @pytest.mark.parametrize("killed", [False, True])
@@ -45,16 +37,7 @@ async def test_a_coordinator_fails_over(
     at = cluster.coordinator_of("g")
     assert at is not None
     client = await to(cluster, at)
-    part = {"partition_index": 1, "committed_offset": 7, "committed_metadata": "m"}
-    await client.ask(
-        "offset_commit",
-        8,
-        group_id="g",
-        generation_id_or_member_epoch=-1,
-        member_id="",
-        group_instance_id=None,
-        topics=[{"name": "t", "partitions": [{**part, "committed_leader_epoch": -1}]}],
-    )
+    assert await commit(client, partition=1) == 0
     first, second = await to(cluster, at), await to(cluster, at)
     await first.ask("join_group", 3, **join())
     await second.send("join_group", 3, **join())
@@ -91,15 +74,7 @@ async def test_a_group_without_a_coordinator_keeps_its_offsets(
         at = cluster.coordinator_of("g")
         assert at is not None
         client = await to(cluster, at)
-        part = {"partition_index": 0, "committed_offset": 7, "committed_metadata": ""}
-        await client.ask(
-            "offset_commit",
-            5,
-            group_id="g",
-            generation_id_or_member_epoch=-1,
-            member_id="",
-            topics=[{"name": name, "partitions": [part]} for name in ("t", "u")],
-        )
+        assert await commit(client, topics=("t", "u")) == 0
         await cluster.nodes[at].stop()
         other = await to(cluster, 3 - at)
         assert await find(other, "g") == (NOT_AVAILABLE, -1)

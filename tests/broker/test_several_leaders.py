@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
-import pytest
 import trio
 import trio.testing
 
@@ -25,17 +23,9 @@ from tests.broker.clusters import (
     find,
     leaders,
     metadata,
-    three_brokers,
     to,
 )
 from tests.broker.made import batch
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[EmbeddedCluster]:
-    """Three brokers and a topic with a partition on each, and replicas on all."""
-    async with three_brokers() as made:
-        yield made
 
 
 async def test_every_broker_tells_of_all(

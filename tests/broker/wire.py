@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -65,6 +65,31 @@ class Client:
             self._bytes += chunk
         taken, self._bytes = self._bytes[:size], self._bytes[size:]
         return taken
+
+
+async def commit(
+    client: Client,
+    version: int = 9,
+    *,
+    topics: Sequence[str] = ("t",),
+    partition: int = 0,
+    epoch: int | None = None,
+    **details: Any,
+) -> int:
+    """Commit offset 7 of a partition of each topic, as nobody, for group g; the first error."""
+    part = {"partition_index": partition, "committed_offset": 7, "committed_metadata": "m"}
+    if epoch is not None:
+        part["committed_leader_epoch"] = epoch
+    answer = await client.ask(
+        "offset_commit",
+        version,
+        group_id="g",
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        topics=[{"name": topic, "partitions": [part]} for topic in topics],
+        **details,
+    )
+    return int(answer.topics[0].partitions[0].error_code)
 
 
 @asynccontextmanager

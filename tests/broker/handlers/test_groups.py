@@ -15,7 +15,7 @@ import trio.testing
 from kgroup.broker import Broker
 from kgroup.model import OffsetAndMetadata, TopicPartition
 from tests.broker.test_connection import join
-from tests.broker.wire import Client, connected
+from tests.broker.wire import Client, commit, connected
 
 AT_ONCE = {"group_initial_rebalance_delay_ms": 0}
 TP = TopicPartition("t", 0)
@@ -46,23 +46,6 @@ async def synced(client: Client, version: int, member: Any) -> Any:
         assignments=[{"member_id": member.member_id, "assignment": b"mine"}],
         **types,
     )
-
-
-async def committed(client: Client, version: int = 9, **details: Any) -> int:
-    """Commit offset 7 of t-0 as nobody; the error."""
-    part = {"partition_index": 0, "committed_offset": 7, "committed_metadata": "m"}
-    if "epoch" in details:
-        part["committed_leader_epoch"] = details.pop("epoch")
-    answer = await client.ask(
-        "offset_commit",
-        version,
-        group_id="g",
-        generation_id_or_member_epoch=-1,
-        member_id="",
-        topics=[{"name": "t", "partitions": [part]}],
-        **details,
-    )
-    return int(answer.topics[0].partitions[0].error_code)
 
 
 @pytest.mark.parametrize("version", range(10))
@@ -150,9 +133,9 @@ async def test_committing_in_every_version(version: int) -> None:
     """The offset is kept with its metadata, and its leader epoch where the version has one."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
-        epoch = {"epoch": 3} if version >= 6 else {}
-        assert await committed(client, version, **epoch) == 0
-        expected = OffsetAndMetadata(7, 3 if version >= 6 else -1, "m")
+        epoch = 3 if version >= 6 else None
+        assert await commit(client, version, epoch=epoch) == 0
+        expected = OffsetAndMetadata(7, -1 if epoch is None else epoch, "m")
         assert await broker.committed("g") == {TP: expected}
 
 
@@ -161,7 +144,7 @@ async def test_a_retention_time_is_heard() -> None:
     async with connected() as (broker, client):
         await broker.create_topic("t")
         for retention in (timedelta(milliseconds=-1), timedelta(hours=1)):
-            assert await committed(client, 4, retention_time=retention) == 0
+            assert await commit(client, 4, retention_time=retention) == 0
 
 
 async def fetched(client: Client, version: int, topics: Any) -> list[Any]:
@@ -183,7 +166,7 @@ async def test_fetching_offsets_in_every_version(version: int) -> None:
     """A committed offset, and -1 for a partition that has none; null asks for all there are."""
     async with connected() as (broker, client):
         await broker.create_topic("t", 2)
-        await committed(client, epoch=3)
+        await commit(client, epoch=3)
         asked = [{"name": "t", "partition_indexes": (0, 1)}]
         found = await fetched(client, version, asked)
         assert [(name, one.partition_index, one.committed_offset) for name, one in found] == [
@@ -202,7 +185,7 @@ async def test_offsets_are_deleted() -> None:
     """OffsetDelete forgets partitions one by one; an unknown group is refused as a whole."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
-        await committed(client)
+        await commit(client)
         for group_id, code in (("g", 0), ("nobody", 69)):
             answer = await client.ask(
                 "offset_delete",
@@ -281,7 +264,7 @@ async def test_groups_are_deleted_in_every_version(version: int) -> None:
     """An empty group goes, a missing one is an error of its own."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
-        await committed(client)
+        await commit(client)
         answer = await client.ask("delete_groups", version, groups_names=["g", "nobody"])
         assert {one.group_id: int(one.error_code) for one in answer.results} == {
             "g": 0,
