@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
+from tests.conformance.clients import Member, Producer
 from tests.conformance.driver import Group, scenario
 from tests.conformance.scenarios_offsets import claims
+
+
+async def commit_as_each(
+    g: Group, producer: Producer, members: Iterable[Member], more: Mapping[str, int] | None = None
+) -> None:
+    """A transaction in which each of them commits another offset of t1-0, and ``more``."""
+    await producer.begin(g)
+    for number, one in enumerate(members):
+        await producer.commit(one, {"t1-0": number, **(more or {})})
+    await producer.end(g, "t1-0", committed=True)
+    await g.fetch(everything=True)
 
 
 @scenario("transactional commit")
@@ -11,11 +25,7 @@ async def claims_in_a_transaction(g: Group) -> None:
     """Who may commit in a stable group; an anonymous commit is taken, as old producers' must be."""
     s1, m2, producer = g.member("s1", instance="i1"), g.member("m2"), g.producer("p1")
     await g.form(s1, m2)
-    await producer.begin(g)
-    for number, one in enumerate(claims(s1, m2)):
-        await producer.commit(one, {"t1-0": number, "nowhere-0": 1})
-    await producer.end(g, "t1-0", committed=True)
-    await g.fetch(everything=True)
+    await commit_as_each(g, producer, claims(s1, m2), more={"nowhere-0": 1})
 
 
 @scenario("transactional commit")
@@ -24,11 +34,7 @@ async def claims_in_a_transaction_while_preparing(g: Group) -> None:
     s1, m2, producer = g.member("s1", instance="i1"), g.member("m2"), g.producer("p1")
     await g.form(s1, m2)
     await s1.join().park()
-    await producer.begin(g)
-    for number, one in enumerate(claims(s1, m2)):
-        await producer.commit(one, {"t1-0": number})
-    await producer.end(g, "t1-0", committed=True)
-    await g.fetch(everything=True)
+    await commit_as_each(g, producer, claims(s1, m2))
 
 
 @scenario("transactional commit")
@@ -36,11 +42,7 @@ async def claims_in_a_transaction_while_completing(g: Group) -> None:
     """Unlike a plain commit, one in a transaction is taken before the assignment is known."""
     s1, m2, producer = g.member("s1", instance="i1"), g.member("m2"), g.producer("p1")
     await g.form(s1, m2, synced=False)
-    await producer.begin(g)
-    for number, one in enumerate(claims(s1, m2)):
-        await producer.commit(one, {"t1-0": number})
-    await producer.end(g, "t1-0", committed=True)
-    await g.fetch(everything=True)
+    await commit_as_each(g, producer, claims(s1, m2))
 
 
 @scenario("transactional commit")
@@ -50,11 +52,7 @@ async def claims_in_a_transaction_of_an_emptied_group(g: Group) -> None:
     await g.form(s1, m2)
     await g.leave(s1, m2)
     await g.state("Empty")
-    await producer.begin(g)
-    for number, one in enumerate(claims(s1, m2)):
-        await producer.commit(one, {"t1-0": number})
-    await producer.end(g, "t1-0", committed=True)
-    await g.fetch(everything=True)
+    await commit_as_each(g, producer, claims(s1, m2))
 
 
 @scenario("transactional commit")
