@@ -445,6 +445,22 @@ def pair() -> Story:
     return story
 
 
+def replaced() -> Story:
+    """a is a static member, and its twin has taken its instance id up."""
+    story = Story()
+    story.instances = {"a": "one"}
+    story.begin("a")
+    story.rebalance({"a": [P0, P1]})
+    story.instances["twin"] = "one"
+    ticket = story.ask_to_join("twin", known=False)
+    story.answer_join(ticket, "twin")
+    story.at_once()
+    story.group("Stable", {"twin": [P0, P1]})
+    story.told_joined("twin")
+    story.told_assigned("twin")
+    return story
+
+
 def whole() -> Story:
     """A story in which every invariant holds: work, a hand-over, a failover, and a good end."""
     story = pair()

@@ -8,23 +8,7 @@ from kgroup.broker.groups.codes import ErrorCode
 from kgroup.model import Cause
 from kgroup.testing.simulation.checks.instances import Instances
 from kgroup.testing.simulation.facts import Over, ProcessCrashed, ProcessFrozen, ProcessThawed
-from tests.testing.simulation.checks.stories import P0, P1, SESSION, Story
-
-
-def replaced() -> Story:
-    """a is a static member, and its twin has taken its instance id up."""
-    story = Story()
-    story.instances = {"a": "one"}
-    story.begin("a")
-    story.rebalance({"a": [P0, P1]})
-    story.instances["twin"] = "one"
-    ticket = story.ask_to_join("twin", known=False)
-    story.answer_join(ticket, "twin")
-    story.at_once()
-    story.group("Stable", {"twin": [P0, P1]})
-    story.told_joined("twin")
-    story.told_assigned("twin")
-    return story
+from tests.testing.simulation.checks.stories import P0, P1, SESSION, Story, replaced
 
 
 def test_two_members_with_one_instance_id_break_it() -> None:

@@ -10,7 +10,7 @@ from kgroup.model import Cause, End
 from kgroup.testing.simulation.checks.repetitions import Repetitions
 from kgroup.testing.simulation.facts import FaultBegan, FaultEnded
 from kgroup.testing.simulation.faults import Cut
-from tests.testing.simulation.checks.stories import DRAIN, P0, P1, Story, pair
+from tests.testing.simulation.checks.stories import DRAIN, P0, P1, Story, pair, replaced
 
 
 def uncommitted(
@@ -112,14 +112,7 @@ def test_what_was_not_handed_over_cleanly_may_come_again(story: Story) -> None:
 
 def test_who_does_not_know_of_its_replacement_may_read_what_the_other_has_committed() -> None:
     """It hears of it with its next heartbeat; invariant 11 says until when."""
-    story = Story()
-    story.instances = {"a": "one"}
-    story.begin("a")
-    story.rebalance({"a": [P0, P1]})
-    story.instances["twin"] = "one"
-    story.group("Stable", {"twin": [P0, P1]})
-    story.told_joined("twin")
-    story.told_assigned("twin")
+    story = replaced()
     story.work("twin", P0, 0, 5)
     story.hand_out("a", P0, 0, 5)
     assert story.broken(Repetitions) == []
