@@ -9,6 +9,7 @@ from contextvars import copy_context
 
 import attrs
 import pytest
+import trio
 from trio.testing import MockClock
 
 from kgroup.clocks import SuspendAwareClock, TrioClock
@@ -137,8 +138,9 @@ async def test_the_observer_can_shut_a_group_down(autojump_clock: MockClock) -> 
             (shutdown,) = onlooker.shutdowns
             generation = await group.next()
             shutdown("somebody wants it")
-            end = await generation.wait_ended()
-            assert [one async for one in group] == []
+            with trio.fail_after(100):
+                end = await generation.wait_ended()
+                assert [one async for one in group] == []
         assert (end.cause, end.detail) == (Cause.CLOSED, "somebody wants it")
         assert [event.end for event in here.told(GenerationEnded)] == [end]
         assert len(onlooker.shutdowns) == 1
