@@ -20,7 +20,8 @@ async def lossy(process: Process) -> None:
 
 
 async def deadly(process: Process) -> None:
-    """A program that takes its whole process with it."""
+    """A program that takes its whole process with it, if that is not the test's own."""
+    assert multiprocessing.parent_process() is not None
     os._exit(3)
 
 

@@ -28,14 +28,18 @@ from kgroup.testing.simulation import (
 from tests.testing.simulation.programs import deadly, lossy, lossy_elsewhere
 from tests.testing.simulation.samples import SMALL
 
-LEAN = Path(__file__).parents[2] / "schedules" / "lean"
+ROOT = Path(__file__).parents[3]
+LEAN = ROOT / "tests" / "schedules" / "lean"
 CALM = attrs.evolve(SMALL, duration=30.0, faults_per_hour=0.0)
 
 
 @pytest.fixture(autouse=True)
 def _lean(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other processes import no hypothesis, as a user's do not."""
-    monkeypatch.syspath_prepend(LEAN)
+    """Other processes import the tests' programs, and no hypothesis, as a user's do not.
+
+    The checkout comes last: where an installed kgroup is tested it is theirs as well.
+    """
+    monkeypatch.setattr(sys, "path", [str(LEAN), *sys.path, str(ROOT)])
 
 
 def test_seeds_that_are_well_give_figures() -> None:
