@@ -1,0 +1,92 @@
+"""The programs of a simulation: unchanged, started again, killed, and what they may not do."""
+
+from __future__ import annotations
+
+import attrs
+import trio
+
+from kgroup.clocks import TrioClock
+from kgroup.group import ConsumerGroup
+from kgroup.testing.simulation import Outcome, Process, Scenario, draw, facts, faults, simulate
+from tests.testing.simulation.samples import a_plan
+
+
+def of(outcome: Outcome, *kinds: type[facts.Fact]) -> list[facts.Fact]:
+    """The facts of some kinds."""
+    return [one for one in outcome.facts if type(one) in kinds]
+
+
+def test_a_program_that_makes_its_groups_itself_lives_in_the_simulation() -> None:
+    """A group that is given no environment gets the simulated network, clock and records."""
+    clocks = []
+
+    async def program(process: Process) -> None:
+        async with ConsumerGroup(process.config()) as group:
+            clocks.append(type(group._environment.clock))
+            async for generation in group:
+                async for batch in generation.records():
+                    for message in batch.messages:
+                        process.processed(message)
+                    await generation.commit({batch.partition: batch.next_offset})
+
+    outcome = simulate(a_plan(), program)
+    assert outcome.violations == ()
+    assert set(clocks) == {TrioClock}
+    (settled,) = of(outcome, facts.Settled)
+    assert isinstance(settled, facts.Settled)
+    assert settled.stable
+    assert settled.committed == {name: end for name, end in settled.ends.items() if end}
+
+
+def test_a_program_that_fails_is_started_again() -> None:
+    """What it raised is told, and after a while it has another life."""
+
+    async def program(process: Process) -> None:
+        await trio.sleep(30)
+        raise LookupError(f"life {process.life} of {process.name}")
+
+    outcome = simulate(attrs.evolve(a_plan(), duration=70.0), program)
+    ended = [one for one in of(outcome, facts.ProcessEnded) if one.process == "m1"]  # type: ignore[attr-defined]
+    assert [one.error for one in ended][:2] == [  # type: ignore[attr-defined]
+        "LookupError: life 1 of m1",
+        "LookupError: life 2 of m1",
+    ]
+
+
+def test_nothing_of_a_crashed_program_counts() -> None:
+    """Its shields reach no broker, and what its tasks do as they end is noted nowhere."""
+
+    async def program(process: Process) -> None:
+        try:
+            async with ConsumerGroup(process.config()) as group:
+                async for _ in group:
+                    pass
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(5)
+
+    crash = faults.Crash(at=40.0, process="m1", seconds=30.0)
+    outcome = simulate(a_plan(faults=(crash,)), program)
+    gone = [
+        one
+        for one in outcome.facts
+        if 40.0 < one.at < 70.0 and getattr(one, "process", None) == "m1"
+    ]
+    assert gone == []
+    requests = [one for one in outcome.facts if isinstance(one, facts.Judged) and one.at > 40.0]
+    assert not any(one.api == "leave_group" and one.at < 70.0 for one in requests)
+
+
+def test_a_program_that_does_not_end_is_killed() -> None:
+    """Asked to end, it has a minute; then it is cut off and cancelled."""
+
+    async def program(process: Process) -> None:
+        async with ConsumerGroup(process.config()) as group:
+            async for _ in group:
+                pass
+        await trio.sleep_forever()
+
+    outcome = simulate(draw(Scenario(members=1, duration=60.0, faults_per_hour=0.0), 1), program)
+    (crashed,) = of(outcome, facts.ProcessCrashed)
+    (over,) = of(outcome, facts.Over)
+    assert over.at == crashed.at > 60.0
