@@ -23,9 +23,11 @@ MEMBERS = "4"
 def begin(hash_seed: str) -> subprocess.Popen[str]:
     """A process that prints traces; in it hypothesis is not there, as with users."""
     path = os.pathsep.join([str(LEAN), *filter(None, [os.environ.get("PYTHONPATH"), *sys.path])])
+    # Coverage would look on for half as long again, at what other tests have covered.
+    environment = {name: os.environ[name] for name in os.environ if "COVERAGE" not in name}
     return subprocess.Popen(
         [sys.executable, "-P", str(HERE / "tracing.py"), *SEEDS, MEMBERS],
-        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path},
+        env={**environment, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
