@@ -31,7 +31,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
 
     def simulation(worker: Worker, *, seeds: range, **scenario: Any) -> None:
         given = Scenario(**scenario, duration=100.0, faults_per_hour=400.0)
-        check(given, seeds[:8], worker, processes=1, most_runs=1)
+        check(given, seeds[:12], worker, processes=1, most_runs=1)
 
     def with_worker(source: str) -> None:
         module = ModuleType("worker")
