@@ -6,6 +6,7 @@ In a terminal the picture is live; elsewhere there are plain lines.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self, final
 
@@ -32,11 +33,12 @@ _STYLES: Final = {
 class Display:
     """A context manager: what it shows live ends with it; what it said stays."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self._console = console
+        self._clock = clock
         self._live = Live(console=console, auto_refresh=False) if console.file.isatty() else None
-        self._began = time.monotonic()
-        self._next = 0.0
+        self._began = clock()
+        self._next = self._began
 
     def __enter__(self) -> Self:
         if self._live is not None:
@@ -55,12 +57,12 @@ class Display:
     def say(self, text: str) -> None:
         """One line, with the time since the beginning."""
         # Not through rich's own wrapping: a line of a log is one line.
-        seconds = time.monotonic() - self._began
+        seconds = self._clock() - self._began
         self._console.print(Text(f"{seconds:5.1f} s  {text}"), soft_wrap=True)
 
     def show(self, watch: Watch, sent: int, lines: int, partitions: int) -> None:
         """The picture of this moment."""
-        now = time.monotonic()
+        now = self._clock()
         if self._live is None or now < self._next:
             return
         self._next = now + _REFRESH

@@ -47,11 +47,16 @@ def test_elsewhere_there_are_plain_lines() -> None:
 
 
 def test_in_a_terminal_there_is_a_picture() -> None:
-    """Each worker with its condition, generation, lines and partitions."""
+    """Each worker with its condition, generation, lines and partitions, ten times a second."""
+    times = iter([0.0, 0.0, 0.05, 0.2])
     ours, theirs = os.openpty()
-    with open(theirs, "w") as terminal, Display(Console(file=terminal, width=80)) as display:  # noqa: PTH123 # a descriptor
+    with (
+        open(theirs, "w") as terminal,  # noqa: PTH123 # a descriptor
+        Display(Console(file=terminal, width=80), times.__next__) as display,
+    ):
         display.show(watch(), 10, 20, 4)
         display.show(watch(), 11, 20, 4)
+        display.show(watch(), 12, 20, 4)
         shown = os.read(ours, 100_000).decode()
     os.close(ours)
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
@@ -61,6 +66,7 @@ def test_in_a_terminal_there_is_a_picture() -> None:
     assert re.search(r"worker-3 +│ killed +│ 5 +│ 21 +│ +│", text), text
     assert "10 of 20" in text
     assert "11 of 20" not in text
+    assert "12 of 20" in text
 
 
 def test_the_account_is_printed_with_its_faults() -> None:
