@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import io
-import os
 import re
-from typing import cast
+from typing import cast, final
 
 import attrs
+import pytest
 from rich.console import Console
 
 from kgroup.cli.demo.display import Display, print_account
@@ -23,6 +23,15 @@ class FakeChild:
     """In place of a process."""
 
     name: str
+
+
+@final
+class Terminal(io.StringIO):
+    """A terminal whose screen is a string."""
+
+    def isatty(self) -> bool:
+        """It is one."""
+        return True
 
 
 def watch() -> Watch:
@@ -46,19 +55,16 @@ def test_elsewhere_there_are_plain_lines() -> None:
     assert re.fullmatch(r" +\d\.\d s  a line .* wide, \[bold\]as it is\n", output.getvalue())
 
 
-def test_in_a_terminal_there_is_a_picture() -> None:
+def test_in_a_terminal_there_is_a_picture(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each worker with its condition, generation, lines and partitions, ten times a second."""
+    monkeypatch.setenv("TERM", "xterm")
     times = iter([0.0, 0.0, 0.05, 0.2])
-    ours, theirs = os.openpty()
-    with (
-        open(theirs, "w") as terminal,  # noqa: PTH123 # a descriptor
-        Display(Console(file=terminal, width=80), times.__next__) as display,
-    ):
+    terminal = Terminal()
+    with Display(Console(file=terminal, width=80), times.__next__) as display:
         display.show(watch(), 10, 20, 4)
         display.show(watch(), 11, 20, 4)
         display.show(watch(), 12, 20, 4)
-        shown = os.read(ours, 100_000).decode()
-    os.close(ours)
+    shown = terminal.getvalue()
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
     assert re.search(r"worker-0 +│ running +│ +│ 0 +│  0  \.  \.  \.", text), text
     assert re.search(r"worker-1 +│ frozen +│ 5 +│ 7 +│  \.  1  \.  \.", text), text
