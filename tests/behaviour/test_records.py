@@ -182,7 +182,9 @@ async def test_a_half_read_queue_survives_a_rebalance(kafka: Kafka) -> None:
                 nursery.start_soon(run)
                 await here.ledger.until(lambda: min(map(len, found.values())) > 20, "nothing read")
                 other = here.start("other")
-                await here.ledger.until(lambda: other.owned() == 1, "not shared")
+                await here.ledger.until(
+                    lambda: other.owned() == len(generations[-1].assignment) == 1, "not shared"
+                )
                 (kept,) = generations[-1].assignment
                 assert generations[-1].assignment.kept == {kept}
                 assert 0 < generations[-1].positions[kept] < count

@@ -170,7 +170,17 @@ def consume_with_kafka_python(topic: str, settings: dict[str, Any]) -> None:
             for record in records:
                 tell_record(partition.partition, record.offset, record.value)
         if found:
-            consumer.commit()
+            offsets = [
+                {"partition": one.partition, "offset": records[-1].offset + 1}
+                for one, records in found.items()
+            ]
+            try:
+                consumer.commit()
+            except kafka.errors.RebalanceInProgressError:
+                # What is kept is committed with the next one.
+                tell("offsets_committed", success=False, offsets=offsets)
+            else:
+                tell("offsets_committed", success=True, offsets=offsets)
     consumer.close()
 
 

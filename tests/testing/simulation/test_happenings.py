@@ -167,7 +167,8 @@ SIGHT: Final[dict[Fault, Callable[[Outcome], bool]]] = {
 def test_a_fault_does_what_it_says(fault: Fault) -> None:
     """The fault is told of as it begins and ends, its effect can be seen, no invariant breaks."""
     outcome = run(fault)
-    told = [(type(one), one.fault) for one in outcome.facts if hasattr(one, "fault")]
+    about_faults = (facts.FaultBegan, facts.FaultEnded)
+    told = [(type(one), one.fault) for one in outcome.facts if isinstance(one, about_faults)]
     assert told == [(facts.FaultBegan, fault), (facts.FaultEnded, fault)]
     assert outcome.violations == ()
     assert SIGHT[fault](outcome), SIGHT[fault].__doc__
