@@ -18,6 +18,7 @@ from typing import Any
 import aiokafka
 import confluent_kafka
 import kafka
+import kafka.errors
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor as AiokafkaRange
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
