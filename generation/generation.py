@@ -18,6 +18,7 @@ from kgroup.generation.commits import Committer
 from kgroup.generation.floors import Floors
 from kgroup.generation.lifecycle import Lifecycle
 from kgroup.generation.membership import MembershipView
+from kgroup.generation.offsets import OffsetStream
 from kgroup.generation.states import State
 from kgroup.generation.streams import Feed, RecordStream
 from kgroup.generation.transactions import group_metadata
@@ -66,7 +67,7 @@ class Generation(MembershipView):
         self._committer = committer
         self._source = source
         self._feed = feed
-        self._streams: set[RecordStream] = set()
+        self._streams: set[RecordStream | OffsetStream] = set()
 
     @property
     def state(self) -> State:
@@ -87,8 +88,8 @@ class Generation(MembershipView):
         return 0.0 if self.state is State.ENDED else max(0.0, self._lease.left)
 
     @property
-    def streams(self) -> Collection[RecordStream]:
-        """The record streams that are open."""
+    def streams(self) -> Collection[RecordStream | OffsetStream]:
+        """The streams of records, and of offsets, that are open."""
         return frozenset(self._streams)
 
     def start_soon(self, fn: Task, *args: Any) -> bool:
@@ -133,17 +134,26 @@ class Generation(MembershipView):
             NotOwnedError: a partition is not of this generation.
             UsageError: another open stream has one of them, or max_records is less than 1.
         """
-        wanted = self._named(partitions)
+        wanted = self._free(partitions)
         if max_records < 1:
             raise UsageError(f"max_records={max_records} is refused: it must be 1 or more")
-        for stream in self._streams:
-            if shared := wanted & stream.partitions:
-                names = ", ".join(map(str, sorted(shared)))
-                raise UsageError(
-                    f"{names}: another record stream of {self._membership} has it already; a"
-                    " partition is read by one stream at a time (close the other one first)"
-                )
         stream = RecordStream(self._feed, wanted, max_records, self._streams.discard)
+        self._streams.add(stream)
+        return stream
+
+    def offsets(
+        self, partitions: TopicPartition | Iterable[TopicPartition] | None = None
+    ) -> OffsetStream:
+        """What there is to read of one owned partition, of several, or of all (the default).
+
+        For a program that reads records by other means, such as ``kgroup.spark``.
+
+        Raises:
+            NotOwnedError: a partition is not of this generation.
+            UsageError: another open stream has one of them.
+        """
+        wanted = self._free(partitions)
+        stream = OffsetStream(self._feed, self._floors, wanted, self._streams.discard)
         self._streams.add(stream)
         return stream
 
@@ -252,6 +262,19 @@ class Generation(MembershipView):
         if self.state is State.ENDED and self.end is not None:
             reason = f"the generation has ended ({self.end})"
             raise stale_error(self._membership, self.end, reason)
+
+    def _free(
+        self, partitions: TopicPartition | Iterable[TopicPartition] | None
+    ) -> frozenset[TopicPartition]:
+        wanted = self._named(partitions)
+        for stream in self._streams:
+            if shared := wanted & stream.partitions:
+                names = ", ".join(map(str, sorted(shared)))
+                raise UsageError(
+                    f"{names}: another stream of {self._membership} has it already; a"
+                    " partition is read by one stream at a time (close the other one first)"
+                )
+        return wanted
 
     def _named(
         self, partitions: TopicPartition | Iterable[TopicPartition] | None

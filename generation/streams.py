@@ -6,8 +6,8 @@ valid lease. What happens at an offset that does not exist is `auto_offset_reset
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
-from typing import final
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Protocol, final
 
 import attrs
 import trio
@@ -15,6 +15,16 @@ import trio
 from kgroup.errors import OffsetOutOfRangeError, StaleGenerationError, UsageError
 from kgroup.model import TopicPartition
 from kgroup.protocols import Batch, Clock, RecordSource
+
+
+class Look(Protocol):
+    """Asks the leaders for offsets, once."""
+
+    async def __call__(
+        self, partitions: Collection[TopicPartition], *, earliest: bool
+    ) -> Mapping[TopicPartition, int]:
+        """The first offset of each log, or the end of what can be read; as far as told."""
+        ...
 
 
 @final
@@ -30,6 +40,7 @@ class Feed:
         lease_confirmed: waits until the lease is valid or the generation is over.
         locate: decides a position that no commit gave, or that does not exist; it may raise
             what the handler is to see.
+        look: asks for the offsets that there are.
         clock: measures how long a batch is held.
         handed_out: looks on as batches are handed out, or None.
     """
@@ -40,6 +51,7 @@ class Feed:
     lease_valid: Callable[[], bool]
     lease_confirmed: Callable[[], Awaitable[None]]
     locate: Callable[[Collection[TopicPartition], OffsetOutOfRangeError | None], Awaitable[None]]
+    look: Look
     clock: Clock
     handed_out: Callable[[Batch], None] | None = None
 

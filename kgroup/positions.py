@@ -19,10 +19,10 @@ import trio
 
 from kgroup.backoff import Backoff
 from kgroup.cluster import EARLIEST, LATEST, Cluster
-from kgroup.errors import BrokerError, NoOffsetError, OffsetOutOfRangeError
+from kgroup.errors import BrokerError, NoOffsetError, OffsetOutOfRangeError, TransportError
 from kgroup.model import Membership, OffsetAndMetadata, OffsetReset, TopicPartition
 from kgroup.protocols import Coordinator
-from kgroup.recovery import Request
+from kgroup.recovery import Request, Then, decide
 from kgroup.retry import Report, until_answered
 
 _TIMESTAMPS: Final = {OffsetReset.EARLIEST: EARLIEST, OffsetReset.LATEST: LATEST}
@@ -121,6 +121,32 @@ class Positions:
         at = f"offset {error.offset}" if error.offset >= 0 else "its position"
         reason = f"{at} is not in the log, so by auto_offset_reset at the {self._reset.value}"
         return Start(found[error.partition], self._reset, reason)
+
+    async def now(
+        self, partitions: Collection[TopicPartition], timestamp: int
+    ) -> Mapping[TopicPartition, int]:
+        """Offsets from the leaders that answer now; the others' partitions are left out.
+
+        Raises:
+            BrokerError: a leader refuses for good.
+
+        Cancellation: nothing changes.
+        """
+        found: dict[TopicPartition, int] = {}
+        try:
+            answers = await self._cluster.list_offsets(sorted(partitions), timestamp)
+        except TransportError as error:
+            self._report(Request.LIST_OFFSETS, error, decide(Request.LIST_OFFSETS, error))
+            return found
+        for name, answer in answers.items():
+            if not isinstance(answer, BrokerError):
+                found[name] = answer
+                continue
+            move = decide(Request.LIST_OFFSETS, answer)
+            if move.then is not Then.RETRY:
+                raise answer
+            self._report(Request.LIST_OFFSETS, answer, move)
+        return found
 
     async def _added_later(
         self, partitions: Collection[TopicPartition]

@@ -295,6 +295,7 @@ class Round:
                 lease_valid=lambda: self._lease.left > 0,
                 lease_confirmed=self._wait_for_lease,
                 locate=partial(self._starts.locate, floors=floors, committer=committer),
+                look=self._starts.look,
                 clock=self._environment.clock,
                 handed_out=None if observer is None else partial(observer.handed_out, membership),
             ),

@@ -7,6 +7,7 @@ from typing import Final, final
 
 import trio
 
+from kgroup.cluster import EARLIEST, LATEST
 from kgroup.errors import (
     CommitFailedError,
     CommitUnknownError,
@@ -116,6 +117,12 @@ class Starts:
             self._seek(name, start.offset)
         self._tell(starts, skipped=error is not None)
         await self._commit(starts, committer)
+
+    async def look(
+        self, partitions: Collection[TopicPartition], *, earliest: bool
+    ) -> Mapping[TopicPartition, int]:
+        """The first offsets, or the ends, as far as leaders tell them now."""
+        return await self._positions.now(partitions, EARLIEST if earliest else LATEST)
 
     def _tell(self, starts: Mapping[TopicPartition, Start], *, skipped: bool) -> None:
         for name, start in sorted(starts.items()):

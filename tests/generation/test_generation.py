@@ -95,7 +95,7 @@ async def test_streams_share_no_partition(autojump_clock: MockClock) -> None:
     one = Made().generation
     first = one.records(P0)
     assert one.streams == {first}
-    with pytest.raises(UsageError, match=r"t-0: another record stream of member 'm-1'"):
+    with pytest.raises(UsageError, match=r"t-0: another stream of member 'm-1'"):
         one.records()
     assert one.records([P1]).partitions == {P1}
     first.close()

@@ -256,11 +256,11 @@ async def test_two_streams_of_one_partition_are_refused(autojump_clock: MockCloc
         await here.append(1)
         generation = await group.next()
         everything = generation.records()
-        with pytest.raises(UsageError, match="topic-0: another record stream"):
+        with pytest.raises(UsageError, match="topic-0: another stream"):
             generation.records(P0)
         everything.close()
         one = generation.records(P0)
-        with pytest.raises(UsageError, match="another record stream"):
+        with pytest.raises(UsageError, match="another stream"):
             generation.records()
         assert values((await anext(one)).messages) == [0]
         generation.records(P1)

@@ -111,7 +111,7 @@ def test_streams_of_partitions(kafka: Kafka) -> None:
         assert str(one) in repr(first)
         others = generation.records(iter([two, three]))
         assert len(read(others, 12)) == 12
-        with pytest.raises(UsageError, match="another record stream"):
+        with pytest.raises(UsageError, match="another stream"):
             generation.records()
         with pytest.raises(NotOwnedError):
             generation.records(here.partition(9))
