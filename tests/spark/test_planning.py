@@ -1,0 +1,243 @@
+"""Plans: fair, within the budget, never stuck, and what they say of what they cannot read."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kgroup.model import TopicPartition
+from kgroup.spark.limits import Budget
+from kgroup.spark.planning import Beyond, Plan, plan
+from kgroup.spark.ranges import OffsetRange
+from kgroup.spark.sizes import LEAST, Seen, Sizes
+
+KNOWN: Final = Sizes()
+NAMES: Final = [TopicPartition("t", number) for number in range(12)]
+P0, P1, P2, P3 = NAMES[:4]
+
+backlogs = st.lists(st.integers(0, 10_000) | st.integers(0, 2**40), max_size=12)
+costs = st.lists(st.integers(LEAST, 5000) | st.integers(LEAST, 2**22), min_size=12, max_size=12)
+budgets = st.builds(
+    Budget,
+    st.none() | st.integers(1, 50) | st.integers(1, 2**41),
+    st.none() | st.integers(1, 5000) | st.integers(1, 2**50),
+)
+
+
+def logs(backlog: list[int]) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """Positions and ends; positions differ so that they are not mistaken for lengths."""
+    positions = {NAMES[number]: 7 * number for number in range(len(backlog))}
+    return positions, {
+        name: positions[name] + new for name, new in zip(positions, backlog, strict=True)
+    }
+
+
+def sized(each: list[int]) -> Sizes:
+    """Estimates of so many bytes an offset, and no bound by what was read before."""
+    wide = 2**45
+    ranges = [OffsetRange("t", number, 0, wide) for number in range(len(each))]
+    return Sizes().after(
+        ranges, {NAMES[number]: Seen(wide, wide * size) for number, size in enumerate(each)}
+    )
+
+
+def taken(planned: Plan) -> dict[TopicPartition, int]:
+    """Offsets by partition."""
+    return {
+        TopicPartition(part.topic, part.partition): part.end - part.start for part in planned.ranges
+    }
+
+
+@pytest.mark.parametrize(
+    ("backlog", "records", "turn", "shares"),
+    [
+        ([5, 5, 5], None, 0, [5, 5, 5]),
+        ([5, 0, 5], 100, 0, [5, 0, 5]),
+        ([2, 100, 100], 22, 0, [2, 10, 10]),
+        ([100, 1, 2], 9, 0, [6, 1, 2]),
+        ([100, 100, 100], 10, 0, [4, 3, 3]),
+        ([100, 100, 100], 10, 1, [3, 4, 3]),
+        ([100, 100, 100], 11, 2, [4, 3, 4]),
+        ([100, 100, 100, 100], 2, 3, [1, 0, 0, 1]),
+        ([0, 100, 100, 100], 1, 0, [0, 1, 0, 0]),
+        ([], 5, 0, []),
+    ],
+)
+def test_small_backlogs_are_taken_whole_and_the_rest_share(
+    backlog: list[int], records: int | None, turn: int, shares: list[int]
+) -> None:
+    """What does not divide goes to those whose turn it is."""
+    positions, ends = logs(backlog)
+    planned = plan(positions, ends, Budget(records), KNOWN, turn)
+    assert [taken(planned).get(name, 0) for name in positions] == shares
+    assert [(part.topic, part.partition, part.start) for part in planned.ranges] == [
+        (name.topic, name.partition, positions[name])
+        for name, share in zip(positions, shares, strict=True)
+        if share
+    ]
+    assert planned.lag == sum(backlog) - sum(shares)
+    assert planned.offsets == sum(shares)
+
+
+def test_large_records_of_one_do_not_take_the_bytes_of_all() -> None:
+    """Each has the same bytes where only bytes are limited."""
+    positions, ends = logs([10**6] * 3)
+    planned = plan(positions, ends, Budget(None, 301_000), sized([100, 1000, 10_000]))
+    assert taken(planned) == {P0: 1004, P1: 100, P2: 10}
+
+
+def test_each_pays_by_what_it_uses_more_of() -> None:
+    """Small records are stopped by their number where large ones are by their bytes."""
+    positions, ends = logs([10**6] * 2)
+    planned = plan(positions, ends, Budget(1000, 1_000_000), sized([100, 10_000]))
+    assert taken(planned) == {P0: 910, P1: 90}
+
+
+def test_a_record_larger_than_the_limit_is_a_batch() -> None:
+    """The group would stand still otherwise; the others wait for their turn."""
+    positions, ends = logs([5, 5])
+    huge = sized([1000, 1000])
+    assert taken(plan(positions, ends, Budget(None, 10), huge, 0)) == {P0: 1}
+    assert taken(plan(positions, ends, Budget(None, 10), huge, 1)) == {P1: 1}
+
+
+def test_large_records_beside_small_ones_have_their_turn() -> None:
+    """A partition whose share is less than one of its records has one when its turn comes."""
+    positions, ends = logs([10**6] * 3)
+    each = sized([900, 100, 100])
+    assert taken(plan(positions, ends, Budget(None, 1000), each, 0)) == {P0: 1, P1: 1}
+    assert P0 not in taken(plan(positions, ends, Budget(None, 1000), each, 1))
+
+
+@pytest.mark.parametrize("budget", [Budget(0), Budget(None, 0), Budget(-3, 10), Budget(5, -1)])
+def test_a_spent_budget_plans_nothing_and_still_tells_the_lag(budget: Budget) -> None:
+    """Waiting for the rate limit is not being done."""
+    assert plan({P0: 3}, {P0: 10}, budget, KNOWN) == Plan((), 7)
+
+
+def test_a_position_past_the_end_is_told() -> None:
+    """It is neither planned nor "nothing new", and takes nothing from the others."""
+    planned = plan({P0: 10, P1: 5, P2: 0}, {P0: 4, P1: 4, P2: 3}, Budget(2), KNOWN, 1)
+    assert planned == Plan((OffsetRange("t", 2, 0, 2),), 1, (Beyond(P0, 10, 4), Beyond(P1, 5, 4)))
+    assert str(planned.beyond[0]) == "t-0 is at 10, but its log ends at 4"
+
+
+def test_ends_that_are_not_known_are_left_for_the_next_plan() -> None:
+    """And ends of partitions that are not owned are nobody's."""
+    assert plan({P0: 1, P1: 1}, {P1: 3, P3: 9}, Budget(), KNOWN) == Plan(
+        (OffsetRange("t", 1, 1, 3),)
+    )
+
+
+def test_nothing_new_is_an_empty_plan() -> None:
+    """No range, no lag, and so no Spark job."""
+    assert plan({P0: 4}, {P0: 4}, Budget(10, 10), KNOWN) == Plan()
+    assert plan({}, {}, Budget(10, 10), KNOWN) == Plan()
+
+
+def test_ranges_are_sorted_by_topic_and_number() -> None:
+    """Whatever the order of the positions, and whoever's turn it is."""
+    names = [TopicPartition("b", 2), TopicPartition("a", 10), TopicPartition("a", 9)]
+    planned = plan(dict.fromkeys(names, 0), dict.fromkeys(names, 1), Budget(), KNOWN, 2)
+    assert [(part.topic, part.partition) for part in planned.ranges] == [
+        ("a", 9),
+        ("a", 10),
+        ("b", 2),
+    ]
+
+
+@given(backlogs, costs, budgets, st.integers(0, 100))
+def test_a_plan_keeps_to_the_budget_and_makes_progress(
+    backlog: list[int], each: list[int], budget: Budget, turn: int
+) -> None:
+    """Never past an end, never more than allowed, never nothing when something is new."""
+    positions, ends = logs(backlog)
+    sizes = sized(each)
+    planned = plan(positions, ends, budget, sizes, turn)
+    for part in planned.ranges:
+        name = TopicPartition(part.topic, part.partition)
+        assert positions[name] == part.start < part.end <= ends[name]
+    assert list(planned.ranges) == sorted(set(planned.ranges))
+    assert planned.offsets + planned.lag == sum(backlog)
+    assert budget.records is None or planned.offsets <= budget.records
+    assert (
+        budget.bytes is None
+        or planned.offsets == 1
+        or sizes.bytes_of(planned.ranges) <= budget.bytes
+    )
+    assert bool(planned.ranges) == any(backlog)
+    assert plan(dict(reversed(positions.items())), ends, budget, sizes, turn) == planned
+
+
+@given(backlogs, st.integers(1, 50) | st.integers(1, 2**41), st.integers(0, 100))
+def test_records_are_shared_by_max_min(backlog: list[int], records: int, turn: int) -> None:
+    """Nobody who has less than it wants has over one less than another; nothing is left over."""
+    positions, ends = logs(backlog)
+    shares = taken(plan(positions, ends, Budget(records), KNOWN, turn))
+    assert sum(shares.values()) == min(records, sum(backlog))
+    wanting = [name for name in positions if shares.get(name, 0) < ends[name] - positions[name]]
+    if wanting:
+        assert max(shares.values()) <= min(shares.get(name, 0) for name in wanting) + 1
+
+
+@given(backlogs, costs, budgets, st.integers(0, 100))
+def test_budgets_are_shared_by_max_min(
+    backlog: list[int], each: list[int], budget: Budget, turn: int
+) -> None:
+    """Nobody who wants more uses less than another, but for what rounding and turns give."""
+    positions, ends = logs(backlog)
+    shares = taken(plan(positions, ends, budget, sized(each), turn))
+
+    def used(name: TopicPartition, offsets: int) -> float:
+        by_number = offsets / budget.records if budget.records else 0.0
+        size = each[NAMES.index(name)]
+        return max(by_number, offsets * size / budget.bytes if budget.bytes else 0.0)
+
+    for name in positions:
+        mine = shares.get(name, 0)
+        if mine < ends[name] - positions[name]:
+            for other, theirs in shares.items():
+                # One offset was handed out, one of mine was rounded away, and so was its weight.
+                least = used(other, theirs - 1) * (1 - 1e-3)
+                assert least <= used(name, mine + 2), (name, other)
+
+
+@given(
+    rounds=st.lists(st.integers(0, 2**12 - 1), min_size=12, max_size=12),
+    each=costs,
+    budget=st.builds(Budget, st.integers(1, 12), st.none() | st.integers(1, 10_000)),
+    starved=st.integers(0, 11),
+    first=st.integers(0, 1000),
+)
+def test_no_partition_starves(
+    rounds: list[int], each: list[int], budget: Budget, starved: int, first: int
+) -> None:
+    """One that has something new is read within 12 plans, whatever the others have each time."""
+    positions = dict.fromkeys(NAMES, 0)
+    served = False
+    for turn, others in enumerate(rounds, first):
+        ends = {name: 100 * (others >> name.partition & 1) for name in NAMES}
+        ends[NAMES[starved]] = 1
+        served |= NAMES[starved] in taken(plan(positions, ends, budget, sized(each), turn))
+    assert served
+
+
+def test_a_few_records_go_round_evenly() -> None:
+    """In as many plans as there are partitions each has had the same."""
+    positions, ends = logs([100] * 12)
+    had = dict.fromkeys(NAMES, 0)
+    for turn in range(12):
+        for name, count in taken(plan(positions, ends, Budget(5), KNOWN, turn)).items():
+            had[name] += count
+    assert had == dict.fromkeys(NAMES, 5)
+
+
+def test_as_many_partitions_as_a_member_may_own() -> None:
+    """Twenty thousand are planned at once: the steps do not grow with backlogs or with pairs."""
+    names = [TopicPartition("t", number) for number in range(20_000)]
+    ends = {name: 2**40 + name.partition for name in names}
+    planned = plan(dict.fromkeys(names, 0), ends, Budget(2**50, 2**60), Sizes())
+    assert len(planned.ranges) == 20_000
