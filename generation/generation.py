@@ -134,9 +134,9 @@ class Generation(MembershipView):
             NotOwnedError: a partition is not of this generation.
             UsageError: another open stream has one of them, or max_records is less than 1.
         """
-        wanted = self._free(partitions)
         if max_records < 1:
             raise UsageError(f"max_records={max_records} is refused: it must be 1 or more")
+        wanted = self._free(partitions)
         stream = RecordStream(self._feed, wanted, max_records, self._streams.discard)
         self._streams.add(stream)
         return stream
