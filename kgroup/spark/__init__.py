@@ -1,0 +1,1 @@
+"""A generation whose partitions Spark reads: micro-batches, offsets committed after the sink."""

@@ -1,0 +1,181 @@
+"""Poisonable job groups of a Spark session whose driver is in this process.
+
+Spark keeps what belongs to a job in local properties of the JVM thread that submits it, and the
+pinned-thread mode gives each Python thread a JVM thread of its own. Read from Spark 4.0 (the same
+in 4.3): ``SparkContext.cancelJobGroupAndFutureJobs``, ``DAGScheduler.handleJobGroupCancelled``,
+``handleJobSubmitted`` and ``handleMapStageSubmitted``, ``TaskSchedulerImpl.killAllTaskAttempts``,
+``TaskSetManager.maybeFinishTaskSet``, ``BasePythonRunner.MonitorThread``.
+
+What counts as running is read from the task scheduler itself, not from the status tracker: that
+one hears of tasks through the listener bus, which is late and under load drops what it should
+tell. A set of tasks stays in the scheduler's pools until the last of its tasks, killed ones
+included, has been reported ended by its executor (or its executor is lost).
+
+INVARIANT: a group is marked here before Spark is told, so that no call starts in between.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar, final
+
+from py4j.clientserver import ClientServer
+from py4j.protocol import Py4JJavaError
+from pyspark import InheritableThread, SparkContext
+from pyspark.sql import SparkSession
+
+from kgroup.errors import UsageError
+from kgroup.spark.poisonable import PoisonedError
+
+T = TypeVar("T")
+
+GROUP_KEY: Final = "spark.jobGroup.id"
+"""The local property that names a job's group; Spark's ``SparkContext.SPARK_JOB_GROUP_ID``."""
+
+KILL_TIMEOUT: Final = "spark.python.task.killTimeout"
+"""Spark's setting: how long a killed task's Python worker may go on, 2 s by default."""
+
+MONITOR_PERIOD: Final = 2.0
+"""Seconds between two looks of Spark's ``MonitorThread`` at whether its task was killed."""
+
+
+@final
+class ClassicJobs:
+    """The jobs of one classic session.
+
+    A killed task whose Python worker is in user code lives until Spark has killed the worker:
+    up to 2 s until it looks, then ``spark.python.task.killTimeout`` (2 s). A task of JVM code
+    ends at its next row. One that does neither by then has its thread interrupted.
+
+    Args:
+        spark: the session.
+
+    Raises:
+        UsageError: the pinned-thread mode is off, or the session was stopped.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        context = spark.sparkContext
+        if not isinstance(SparkContext._gateway, ClientServer):  # noqa: SLF001 # no public way
+            raise UsageError(
+                "PySpark runs with PYSPARK_PIN_THREAD=false: all Python threads then share their"
+                " job groups, and a batch could not be cancelled alone; unset it before the"
+                " SparkContext is made"
+            )
+        self._spark = spark
+        self._context = context
+        self._poisoned: dict[str, float] = {}
+        java = context._jsc.sc()  # noqa: SLF001
+        self._kill_time = 2 * MONITOR_PERIOD + java.conf().getTimeAsMs(KILL_TIMEOUT, "2s") / 1000
+
+    def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
+        """A daemon thread with a JVM thread of its own, not yet started.
+
+        It inherits the local properties (``spark.scheduler.pool``, ...) of the thread that
+        starts it.
+        """
+        return InheritableThread(target=target, name=name, daemon=True)
+
+    def call(self, group: str, description: str, fn: Callable[..., T], *args: Any) -> T:
+        """Call a function in this thread with a job group and a description.
+
+        The group holds every job that the function starts: those of broadcasts and adaptive
+        stages, and of threads that it makes with ``pyspark.InheritableThread``. It does not
+        hold jobs of other threads, of streaming queries, or those started after the function
+        has given itself another job group.
+
+        Whatever the function does to this thread's local properties is undone afterwards.
+
+        Raises:
+            PoisonedError: the group was poisoned; the function was not called.
+        """
+        with self._in_group(group, description):
+            if group in self._poisoned:
+                raise PoisonedError(group)
+            return fn(*args)
+
+    def poison(self, group: str) -> None:
+        """Cancel the group's running jobs and refuse later ones. Idempotent, never undone.
+
+        Returns when Spark's scheduler has done so: tasks may still run, jobs do not. Spark does
+        not refuse map stages, which adaptive execution submits by themselves, so it has to be
+        called again while the function has not returned; from the time on by which Spark has
+        killed all Python workers, each call also interrupts the threads of what still runs.
+
+        Spark remembers the last 1000 poisoned groups
+        (``spark.scheduler.numCancelledJobGroupsToTrack``).
+        """
+        since = self._poisoned.setdefault(group, time.monotonic())
+        if not self._alive():
+            return
+        java = self._context._jsc.sc()  # noqa: SLF001
+        java.cancelJobGroupAndFutureJobs(group)
+        self._wait_until_noted(group)
+        if time.monotonic() - since > self._kill_time:
+            for tasks in self._task_sets(group):
+                for task in str(tasks.runningTasksSet().mkString(",")).split(","):
+                    if task:
+                        java.killTaskAttempt(int(task), True, f"job group {group} was cancelled")
+
+    def running(self, group: str) -> int:
+        """How many tasks of the group still run, killed ones and their Python workers included.
+
+        Tasks of a lost executor do not count: nobody can tell whether they run. Nothing runs
+        for a driver that was stopped.
+        """
+        if not self._alive():
+            return 0
+        return sum(int(tasks.runningTasks()) for tasks in self._task_sets(group))
+
+    def cancelled(self, group: str, error: BaseException) -> bool:
+        """Whether an exception, or what caused it, is Spark's word that the group was cancelled."""
+        seen: BaseException | None = error
+        while seen is not None:
+            if isinstance(seen, PoisonedError):
+                return seen.group == group
+            words = str(seen)
+            if group in words and "cancelled" in words:
+                return True
+            seen = seen.__cause__ or seen.__context__
+        return False
+
+    def _alive(self) -> bool:
+        java = self._context._jsc  # noqa: SLF001
+        return java is not None and not java.sc().isStopped()
+
+    def _wait_until_noted(self, group: str) -> None:
+        """Wait until the scheduler's event loop has come to what was posted to it so far.
+
+        A job of the poisoned group is refused there, in its turn, and leaves no trace.
+        """
+        with self._in_group(group, "told only so as to be refused"):
+            try:
+                self._context._jsc.sc().range(0, 1, 1, 1).count()  # noqa: SLF001
+            except Py4JJavaError as error:
+                if not self.cancelled(group, error):
+                    raise
+
+    @contextmanager
+    def _in_group(self, group: str, description: str) -> Iterator[None]:
+        java = self._context._jsc.sc()  # noqa: SLF001
+        before = java.getLocalProperties().clone()
+        try:
+            # Not to be interrupted at once: HDFS takes an interrupted client for a dead node.
+            self._context.setJobGroup(group, description, interruptOnCancel=False)
+            yield
+        finally:
+            if self._alive():
+                java.setLocalProperties(before)
+
+    def _task_sets(self, group: str) -> Iterator[Any]:
+        pools = [self._context._jsc.sc().taskScheduler().rootPool()]  # noqa: SLF001
+        while pools:
+            entry = pools.pop()
+            members = entry.schedulableQueue()
+            if members is not None:
+                pools.extend(members.toArray())
+            elif entry.taskSet().properties().getProperty(GROUP_KEY) == group:
+                yield entry

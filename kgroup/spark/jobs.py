@@ -1,0 +1,28 @@
+"""Spark jobs that can be cancelled together and then take no further one: what the rest uses.
+
+``poisonable`` says what that is, ``classic`` and ``connect`` do it, ``runner`` runs functions in
+a thread so that they can be cancelled from trio.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kgroup.spark.poisonable import Jobs, PoisonedError
+from kgroup.spark.runner import Outstay, Runner, run_job
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Jobs", "Outstay", "PoisonedError", "Runner", "jobs_of", "run_job"]
+
+
+def jobs_of(spark: SparkSession) -> Jobs:
+    """The jobs of a session, classic or Spark Connect.
+
+    Raises:
+        UsageError: the session cannot keep the jobs of threads apart, or was stopped.
+    """
+    from kgroup.spark.classic import ClassicJobs
+
+    return ClassicJobs(spark)
