@@ -19,7 +19,11 @@ hypothesis.settings.register_profile("suite", max_examples=25, deadline=None)
 hypothesis.settings.load_profile("suite")
 BROKEN = [link for link in LINKS if (ROOT / link).is_file()]
 # From a checkout that is broken nothing of kgroup can be imported.
-pytest_plugins = [] if BROKEN else ["kgroup.testing.plugin", "tests.brokers"]
+pytest_plugins = (
+    []
+    if BROKEN
+    else ["kgroup.testing.plugin", "kgroup.testing.spark_plugin", "tests.brokers"]
+)
 
 
 def pytest_configure() -> None:

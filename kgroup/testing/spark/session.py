@@ -1,0 +1,107 @@
+"""A SparkSession for tests: small, quiet, and ended with its JVM.
+
+INVARIANT: a process has one session at a time, and none but this module's.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from kgroup.errors import UsageError
+from kgroup.testing.spark.home import HOST, SparkHome, variables_set
+from kgroup.testing.spark.java import Java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+QUICK_JAVA: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""Options of a JVM that lives for seconds, on few cores."""
+SETTINGS: Final[Mapping[str, str]] = {
+    "spark.driver.bindAddress": HOST,
+    "spark.driver.host": HOST,
+    "spark.driver.memory": "768m",
+    "spark.executor.memory": "512m",
+    "spark.driver.extraJavaOptions": QUICK_JAVA,
+    "spark.executor.extraJavaOptions": QUICK_JAVA,
+    "spark.sql.session.timeZone": "UTC",
+    # The default of 200 costs a small shuffle seconds.
+    "spark.sql.shuffle.partitions": "2",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""Where a session for tests differs from Spark's defaults."""
+STOP_TIMEOUT: Final = 30.0
+"""Seconds that the JVM gets to end."""
+
+
+@contextmanager
+def session(
+    master: str = "local[2]",
+    *,
+    settings: Mapping[str, object] | None = None,
+    jars: Sequence[Path] = (),
+    app_name: str = "kgroup",
+    java: Java | None = None,
+    log_path: Path | None = None,
+) -> Iterator[SparkSession]:
+    """A session in a JVM of its own, which ends with the ``with`` block or with this process.
+
+    Args:
+        master: ``local[n]``, or the URL of a cluster.
+        settings: Spark's, over those of ``SETTINGS``; true and false in Spark's spelling.
+        jars: for driver and executors.
+        app_name: what Spark calls it.
+        java: what it runs on; ``find_java()`` by default.
+        log_path: where Spark's warnings go; by default a file that is removed with the session.
+
+    Raises:
+        SparkUnavailableError: no PySpark, or no Java for it.
+        UsageError: this process has a session already.
+    """
+    with SparkHome(log_path=log_path, java=java) as home:
+        from pyspark import SparkContext
+        from pyspark.sql import SparkSession
+
+        # Spark would hand out the session that is there, with its own jars and settings.
+        if SparkContext._gateway is not None:  # noqa: SLF001 # no public name says so
+            raise UsageError("this process has a SparkSession; stop it, or use another process")
+        builder = SparkSession.builder.master(master).appName(app_name)
+        own: dict[str, object] = {"spark.sql.warehouse.dir": home.folder / "warehouse"}
+        if jars:
+            own["spark.jars"] = ",".join(map(str, jars))
+        for name, value in {**SETTINGS, **own, **(settings or {})}.items():
+            builder = builder.config(name, _setting(value))
+        try:
+            # What was asked of the JVM when it started stays with it; nothing stays with us.
+            with variables_set(home.environment()):
+                spark = builder.getOrCreate()
+            try:
+                yield spark
+            finally:
+                spark.stop()
+        finally:
+            SparkSession.builder._options.clear()  # noqa: SLF001 # they would be the next one's
+            _end_jvm(SparkContext)
+
+
+def _end_jvm(context: Any) -> None:
+    """End the JVM, which would stay for the next session in this process."""
+    gateway = context._gateway  # noqa: SLF001 # PySpark itself never ends it
+    context._gateway = context._jvm = None  # noqa: SLF001
+    if gateway is None:
+        return
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # this is what it waits for
+    try:
+        gateway.proc.wait(STOP_TIMEOUT)
+    except subprocess.TimeoutExpired:
+        gateway.proc.kill()
+        gateway.proc.wait()
+
+
+def _setting(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
