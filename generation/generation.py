@@ -6,9 +6,9 @@ nothing that belongs to it outlives it. How it came to be, and what comes after,
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 import trio
 
@@ -28,6 +28,8 @@ from kgroup.protocols import RecordSource, Task
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
+
+T = TypeVar("T")
 
 MAX_RECORDS: Final = 1000
 """How many records a batch has at most, unless `records()` is told otherwise."""
@@ -100,6 +102,27 @@ class Generation(MembershipView):
             the next generation comes.
         """
         return self._lifecycle.start_work(fn, args)
+
+    async def run(self, fn: Callable[[], Awaitable[T]]) -> T:
+        """Run a function as work of this generation, from whatever task, and wait for it.
+
+        Unlike a task of `start_soon` it ends nothing when it returns or raises, and it may begin
+        in the drain. The generation's end waits for it, even where the caller is gone.
+
+        Raises:
+            StaleGenerationError: the generation has ended, or ended meanwhile: at the drain's
+                deadline, or at once where membership is lost, the function is cancelled.
+            Exception: what the function raised.
+
+        Cancellation: the function is cancelled, and waited for.
+        """
+        finished = await self._lifecycle.run_within(fn)
+        if finished is None:
+            await trio.lowlevel.checkpoint_if_cancelled()
+            assert self.end is not None  # nothing ends without a cause
+            reason = f"what ran within the generation was cancelled by its end ({self.end})"
+            raise stale_error(self._membership, self.end, reason)
+        return finished.value
 
     async def wait_ended(self) -> End:
         """Wait until every task of the generation has ended; returns why.

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Final, final
+from typing import Any, Final, Generic, TypeVar, final
 
 import attrs
 import trio
@@ -22,6 +22,11 @@ from kgroup.generation.passing import without_own_passing
 from kgroup.generation.states import Life, State
 from kgroup.model import Cause, End
 from kgroup.protocols import Task
+
+T = TypeVar("T")
+
+_PATIENCE: Final = 10.0
+"""Seconds between looks at what was cancelled and still runs."""
 
 inside_of: Final[ContextVar[frozenset[object]]] = ContextVar("kgroup_inside", default=frozenset())
 """The groups of whose generations the current task is work."""
@@ -48,6 +53,26 @@ class Hooks:
     revoked: Callable[[], None]
     lost: Callable[[End], None]
     bound: Callable[[float], None]
+
+
+@final
+@attrs.frozen
+class Finished(Generic[T]):
+    """What a function returned."""
+
+    value: T
+
+
+@final
+@attrs.define(eq=False)
+class _Inner(Generic[T]):
+    """One run of `Lifecycle.run_within`."""
+
+    fn: Callable[[], Awaitable[T]]
+    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    done: trio.Event = attrs.field(factory=trio.Event)
+    finished: Finished[T] | None = None
+    error: Exception | None = None
 
 
 @final
@@ -107,6 +132,39 @@ class Lifecycle:
         self._working += 1
         self._nursery.start_soon(self._work, fn, args, name=fn)
         return True
+
+    async def run_within(self, fn: Callable[[], Awaitable[T]]) -> Finished[T] | None:
+        """Run a function as work that the caller waits for, in whatever task the caller is.
+
+        The generation's end waits for it even if nobody does any more; it may begin in a drain
+        too, and neither its return nor what it raises ends the generation.
+
+        Returns:
+            what it returned; None if the generation ended, before or meanwhile.
+
+        Raises:
+            Exception: what it raised.
+
+        Cancellation: the function is cancelled, and waited for.
+        """
+        if self.state is State.ENDED or self._nursery is None:
+            await trio.lowlevel.checkpoint()
+            return None
+        inner: _Inner[T] = _Inner(fn)
+        self._working += 1
+        self._nursery.start_soon(self._attend, inner, name=fn)
+        try:
+            await inner.done.wait()
+        except trio.Cancelled:
+            inner.scope.cancel()
+            # However long it takes: what it runs may be a thread, which trio waits for as well.
+            while not inner.done.is_set():
+                with trio.move_on_after(_PATIENCE, shield=True):
+                    await inner.done.wait()
+            raise
+        if inner.error is not None:
+            raise inner.error
+        return inner.finished
 
     def start_service(self, fn: Service, *args: Any) -> None:
         """Start a task of kgroup's own, unless the end has begun."""
@@ -183,6 +241,18 @@ class Lifecycle:
             self.end(End(Cause.TASK_RETURNED, f"{_name_of(fn)} returned"))
         finally:
             self._working -= 1
+            self._wake()
+
+    async def _attend(self, inner: _Inner[Any]) -> None:
+        inside_of.set(inside_of.get() | {self._owner})
+        try:
+            with inner.scope:
+                inner.finished = Finished(await inner.fn())
+        except Exception as error:  # noqa: BLE001 # it is the caller's
+            inner.error = error
+        finally:
+            self._working -= 1
+            inner.done.set()
             self._wake()
 
     async def _serve(self, fn: Service, args: tuple[Any, ...]) -> None:

@@ -1,0 +1,88 @@
+"""Work that a caller waits for and that belongs to the generation: ``generation.run``."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from kgroup.errors import StaleGenerationError, UsageError
+from kgroup.generation.states import State
+from tests.group.world import world
+
+
+async def test_it_returns_and_raises_as_the_function_does(autojump_clock: MockClock) -> None:
+    """Its outcome is the caller's, and ends nothing."""
+
+    async def answer() -> int:
+        await trio.sleep(1)
+        return 42
+
+    async def fail() -> None:
+        await trio.sleep(1)
+        raise LookupError("here")
+
+    async with world() as here, here.group() as group:
+        generation = await group.next()
+        assert await generation.run(answer) == 42
+        with pytest.raises(LookupError, match="here"):
+            await generation.run(fail)
+        assert generation.state is State.RUNNING
+
+
+async def test_the_drain_waits_for_it(autojump_clock: MockClock) -> None:
+    """It may begin in a drain, and the drain lasts until it has returned."""
+    async with world() as here, here.group() as group:
+        generation = await group.next()
+        group.shutdown()
+        assert generation.state is State.DRAINING
+        began = trio.current_time()
+        await generation.run(partial(trio.sleep, 3))
+        assert trio.current_time() - began == pytest.approx(3)
+        assert generation.state is State.DRAINING
+
+
+async def test_the_end_waits_for_what_stops_slowly(autojump_clock: MockClock) -> None:
+    """Its caller was cancelled, and waits; so does the generation, past its drain's deadline."""
+    stopped = []
+
+    async def stubborn() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(40)
+            stopped.append(trio.current_time())
+
+    async with world() as here:
+        async with here.group(drain_timeout=1.0) as group:
+            generation = await group.next()
+            with trio.move_on_after(5):
+                await generation.run(stubborn)
+            assert len(stopped) == 1
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(refused, generation, stubborn)
+                await trio.testing.wait_all_tasks_blocked()
+                group.shutdown()
+                group.release()
+        assert len(stopped) == 2
+        assert generation.state is State.ENDED
+        with pytest.raises(StaleGenerationError, match="cancelled by its end"):
+            await generation.run(stubborn)
+        assert len(stopped) == 2
+
+
+async def refused(generation: object, fn: object) -> None:
+    """Run it, and be told that the generation has ended."""
+    with pytest.raises(StaleGenerationError, match="cancelled by its end"):
+        await generation.run(fn)  # type: ignore[attr-defined]
+
+
+async def test_asking_for_the_next_generation_from_within(autojump_clock: MockClock) -> None:
+    """It would wait for itself: that is an error that says so."""
+    async with world() as here, here.group() as group:
+        generation = await group.next()
+        with pytest.raises(UsageError, match="by a task of one of its own"):
+            await generation.run(group.next)
