@@ -24,22 +24,21 @@ from typing import Any, Final, TypeVar, final
 
 from py4j.clientserver import ClientServer
 from py4j.protocol import Py4JJavaError
-from pyspark import InheritableThread, SparkContext
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from kgroup.errors import UsageError
-from kgroup.spark.poisonable import PoisonedError
+from kgroup.spark.poisonable import (
+    KILL_TIMEOUT,
+    KILL_TIMEOUT_DEFAULT,
+    MONITOR_PERIOD,
+    PoisonedError,
+)
 
 T = TypeVar("T")
 
 GROUP_KEY: Final = "spark.jobGroup.id"
 """The local property that names a job's group; Spark's ``SparkContext.SPARK_JOB_GROUP_ID``."""
-
-KILL_TIMEOUT: Final = "spark.python.task.killTimeout"
-"""Spark's setting: how long a killed task's Python worker may go on, 2 s by default."""
-
-MONITOR_PERIOD: Final = 2.0
-"""Seconds between two looks of Spark's ``MonitorThread`` at whether its task was killed."""
 
 
 @final
@@ -65,19 +64,29 @@ class ClassicJobs:
                 " job groups, and a batch could not be cancelled alone; unset it before the"
                 " SparkContext is made"
             )
-        self._spark = spark
+        if context._jsc is None:  # noqa: SLF001
+            raise UsageError("the Spark session was stopped; make a new one")
         self._context = context
         self._poisoned: dict[str, float] = {}
         java = context._jsc.sc()  # noqa: SLF001
-        self._kill_time = 2 * MONITOR_PERIOD + java.conf().getTimeAsMs(KILL_TIMEOUT, "2s") / 1000
+        self._inherited = java.getLocalProperties().clone()
+        self._kill_time = (
+            2 * MONITOR_PERIOD + java.conf().getTimeAsMs(KILL_TIMEOUT, KILL_TIMEOUT_DEFAULT) / 1000
+        )
 
     def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
-        """A daemon thread with a JVM thread of its own, not yet started.
+        """A daemon thread, not yet started; it gets a JVM thread of its own.
 
-        It inherits the local properties (``spark.scheduler.pool``, ...) of the thread that
-        starts it.
+        It has the local properties (``spark.scheduler.pool``, ...) that the thread had which
+        made this object, so that a program's own thread counts and not the event loop's.
         """
-        return InheritableThread(target=target, name=name, daemon=True)
+
+        def inherited() -> None:
+            if self._alive():
+                self._context._jsc.sc().setLocalProperties(self._inherited.clone())  # noqa: SLF001
+            target()
+
+        return threading.Thread(target=inherited, name=name, daemon=True)
 
     def call(self, group: str, description: str, fn: Callable[..., T], *args: Any) -> T:
         """Call a function in this thread with a job group and a description.
@@ -115,10 +124,7 @@ class ClassicJobs:
         java.cancelJobGroupAndFutureJobs(group)
         self._wait_until_noted(group)
         if time.monotonic() - since > self._kill_time:
-            for tasks in self._task_sets(group):
-                for task in str(tasks.runningTasksSet().mkString(",")).split(","):
-                    if task:
-                        java.killTaskAttempt(int(task), True, f"job group {group} was cancelled")
+            self._interrupt(group)
 
     def running(self, group: str) -> int:
         """How many tasks of the group still run, killed ones and their Python workers included.
@@ -145,6 +151,16 @@ class ClassicJobs:
     def _alive(self) -> bool:
         java = self._context._jsc  # noqa: SLF001
         return java is not None and not java.sc().isStopped()
+
+    def _interrupt(self, group: str) -> None:
+        java = self._context._jsc.sc()  # noqa: SLF001
+        for tasks in self._task_sets(group):
+            try:
+                found = str(tasks.runningTasksSet().mkString(","))
+            except Py4JJavaError:
+                continue  # the scheduler was just changing it; there is a next call
+            for task in filter(None, found.split(",")):
+                java.killTaskAttempt(int(task), True, f"job group {group} was cancelled")
 
     def _wait_until_noted(self, group: str) -> None:
         """Wait until the scheduler's event loop has come to what was posted to it so far.
@@ -177,5 +193,7 @@ class ClassicJobs:
             members = entry.schedulableQueue()
             if members is not None:
                 pools.extend(members.toArray())
-            elif entry.taskSet().properties().getProperty(GROUP_KEY) == group:
-                yield entry
+            else:
+                properties = entry.taskSet().properties()
+                if properties is not None and properties.getProperty(GROUP_KEY) == group:
+                    yield entry

@@ -23,6 +23,12 @@ def jobs_of(spark: SparkSession) -> Jobs:
     Raises:
         UsageError: the session cannot keep the jobs of threads apart, or was stopped.
     """
+    # By name: importing the classes of Spark Connect needs packages that a classic program lacks.
+    if type(spark).__module__.startswith("pyspark.sql.connect."):
+        from kgroup.spark.connect import ConnectJobs
+
+        return ConnectJobs(spark)
+
     from kgroup.spark.classic import ClassicJobs
 
     return ClassicJobs(spark)

@@ -8,11 +8,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from kgroup.errors import KgroupError
 
 T = TypeVar("T")
+
+KILL_TIMEOUT: Final = "spark.python.task.killTimeout"
+"""Spark's setting: how long a killed task's Python worker may go on once Spark has looked."""
+
+KILL_TIMEOUT_DEFAULT: Final = "2s"
+
+MONITOR_PERIOD: Final = 2.0
+"""Seconds between two looks of Spark's ``BasePythonRunner.MonitorThread`` at its task."""
 
 
 class PoisonedError(KgroupError):
@@ -36,7 +44,7 @@ class Jobs(Protocol):
     """The jobs of one Spark session, by job group. Safe to use from any thread."""
 
     def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
-        """A thread, not yet started, that inherits what Spark keeps for the starting thread."""
+        """A thread, not yet started, that has what Spark kept for the thread that made this."""
 
     def call(self, group: str, description: str, fn: Callable[..., T], *args: Any) -> T:
         """Call a function in this thread; the jobs that it starts are the group's."""

@@ -42,14 +42,14 @@ class Outstay:
         group: the job group.
         thread: the name of the function's thread.
         stack: where that thread is, or None if the function has returned.
-        tasks: how many tasks of the group still run.
+        tasks: how many tasks of the group still run, or None if Spark has not answered yet.
         seconds: since it was cancelled.
     """
 
     group: str
     thread: str
     stack: str | None
-    tasks: int
+    tasks: int | None
     seconds: float
 
 
@@ -91,12 +91,21 @@ class _Errand(Generic[T]):
 
 
 @final
+class _Left:
+    """What is left of a cancelled function in Spark, as far as it is known."""
+
+    def __init__(self) -> None:
+        self.tasks: int | None = None
+        self.error: Exception | None = None
+
+
+@final
 class Runner:
     """A thread in which Spark actions run one after another, each with its job group.
 
     ``async with Runner(jobs, "kgroup-orders", tell) as runner: await runner.run(...)``. The
-    thread is started by the first `run` and inherits what Spark keeps for the thread of the
-    event loop. Leaving the block ends it, and its twin in the JVM.
+    thread is started by the first `run` and has the local properties (or tags) of the thread
+    that made ``jobs``. Leaving the block ends it, and with it its twin in the JVM.
 
     Args:
         jobs: of the Spark session.
@@ -121,6 +130,7 @@ class Runner:
         self._errands: queue.SimpleQueue[_Errand[Any] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._busy = False
+        self._closed = False
         # Its own, so that a program that has used up trio's threads can still cancel.
         self._limiter = trio.CapacityLimiter(1)
 
@@ -134,9 +144,11 @@ class Runner:
 
         Cancellation: waits all the same; the thread is idle and ends at once.
         """
-        thread, self._thread = self._thread, None
+        self._closed = True
+        self._errands.put(None)
+        thread = self._thread
+        # A second KeyboardInterrupt can break the wait for a function: its thread ends after it.
         if thread is not None and not self._busy:
-            self._errands.put(None)
             with trio.CancelScope(shield=True):
                 await trio.to_thread.run_sync(thread.join, limiter=self._limiter)
         await trio.lowlevel.checkpoint()
@@ -156,8 +168,9 @@ class Runner:
 
         Raises:
             PoisonedError: the group was poisoned before; the function was not called.
-            UsageError: the runner's last function has not returned.
-            Exception: what the function raised.
+            UsageError: another function runs in it, or the block was left.
+            Exception: what the function raised; or, after cancellation, why Spark could not
+                be asked whether the function's tasks have ended.
 
         Cancellation: if the function has returned by then, its result is returned, as
             ``trio.to_thread.run_sync`` does, and the next checkpoint is cancelled. Else its
@@ -169,6 +182,8 @@ class Runner:
         """
         if self._busy:
             raise UsageError(f"thread {self._name} runs a function already; a runner runs one")
+        if self._closed:
+            raise UsageError(f"thread {self._name} has ended: its block was left")
         await trio.lowlevel.checkpoint()
         errand = _Errand(partial(self._jobs.call, group, description, fn, *args))
         thread = self._started()
@@ -192,43 +207,59 @@ class Runner:
         return self._thread
 
     async def _stop(self, group: str, thread: threading.Thread, errand: _Errand[Any]) -> None:
-        began = trio.current_time()
-        patience = self._patience
-        pause = FIRST_LOOK
+        left = _Left()
         # No deadline: a thread cannot be cancelled, and what comes next must not meet it.
         with trio.CancelScope(shield=True):
-            while True:
-                ended = errand.ended  # before looking at its jobs: it starts none afterwards
-                tasks = await trio.to_thread.run_sync(self._press, group, limiter=self._limiter)
-                if ended and not tasks:
-                    return
-                if trio.current_time() - began >= patience:
-                    self._tell(group, thread, errand, tasks, trio.current_time() - began)
-                    patience *= 2
-                if errand.ended:
-                    await trio.sleep(pause)
-                else:
-                    with trio.move_on_after(pause):
-                        await errand.wait()
-                pause = min(2 * pause, LAST_LOOK)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._tell, group, thread, errand, left)
+                await self._end(group, errand, left)
+                nursery.cancel_scope.cancel()
+        if left.error is not None:
+            left.error.add_note(f"nobody knows whether tasks of job group {group!r} still run")
+            raise left.error
+
+    async def _end(self, group: str, errand: _Errand[Any], left: _Left) -> None:
+        pause = FIRST_LOOK
+        while True:
+            ended = errand.ended  # before looking at its jobs: it starts none afterwards
+            try:
+                left.tasks = await trio.to_thread.run_sync(
+                    self._press, group, limiter=self._limiter
+                )
+                left.error = None
+            except Exception as error:  # noqa: BLE001 # Spark may be gone; the function is not
+                left.error = error
+            if ended and (left.error is not None or not left.tasks):
+                return
+            if ended:
+                await trio.sleep(pause)
+            else:
+                with trio.move_on_after(pause):
+                    await errand.wait()
+            pause = min(2 * pause, LAST_LOOK)
 
     def _press(self, group: str) -> int:
         self._jobs.poison(group)
         return self._jobs.running(group)
 
-    def _tell(
-        self,
-        group: str,
-        thread: threading.Thread,
-        errand: _Errand[Any],
-        tasks: int,
-        seconds: float,
+    async def _tell(
+        self, group: str, thread: threading.Thread, errand: _Errand[Any], left: _Left
     ) -> None:
-        frame = None if errand.ended else sys._current_frames().get(thread.ident or 0)  # noqa: SLF001 # the only way
-        stack = "".join(traceback.format_stack(frame)) if frame else None
-        self._outstayed(
-            Outstay(group=group, thread=thread.name, stack=stack, tasks=tasks, seconds=seconds)
-        )
+        seconds = self._patience
+        await trio.sleep(seconds)
+        while True:
+            stack = None if errand.ended else _stack_of(thread)
+            self._outstayed(
+                Outstay(
+                    group=group,
+                    thread=thread.name,
+                    stack=stack,
+                    tasks=left.tasks,
+                    seconds=seconds,
+                )
+            )
+            await trio.sleep(seconds)
+            seconds *= 2
 
 
 async def run_job(
@@ -242,6 +273,11 @@ async def run_job(
     """Run one function as `Runner.run` does, in a thread that ends with it."""
     async with Runner(jobs, f"kgroup-{group}", outstayed) as runner:
         return await runner.run(group, description, fn, *args)
+
+
+def _stack_of(thread: threading.Thread) -> str | None:
+    frame = sys._current_frames().get(thread.ident or 0)  # noqa: SLF001 # the only way
+    return "".join(traceback.format_stack(frame)) if frame else None
 
 
 def _attend(errands: queue.SimpleQueue[_Errand[Any] | None]) -> None:
