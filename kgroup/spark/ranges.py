@@ -1,17 +1,30 @@
-"""Ranges of offsets: what a batch reads, as values.
+"""Ranges of offsets: what a batch reads, as values, and how they are shared out to tasks.
 
-Imported by executors: nothing heavy is imported here.
+Pure. Imported by executors: nothing heavy is imported here.
+
+Left to others: which ranges a batch has (``kgroup.spark.planning``), and reading them
+(``kgroup.spark.reading``).
+
+INVARIANT: splitting and packing lose no offset and give none twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import final
+import hashlib
+import heapq
+import json
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import Final, final
 
 import attrs
 from attrs import validators
 
-from kgroup.model import INT32_MAX, INT64_MAX, topic_fault
+from kgroup.errors import UsageError
+from kgroup.model import INT32_MAX, INT64_MAX, TopicPartition, topic_fault
+
+SMALLEST_PIECE: Final = 1000
+"""Offsets. A smaller range is not split for more tasks: starting one costs more than reading it."""
 
 
 def _topic(_: object, attribute: attrs.Attribute[str], value: object) -> None:
@@ -23,7 +36,12 @@ _Check = Callable[[object, "attrs.Attribute[int]", int], None]
 
 
 def _whole(most: int) -> _Check:
-    return validators.and_(validators.instance_of(int), validators.ge(0), validators.le(most))
+    return validators.and_(
+        validators.instance_of(int),
+        validators.not_(validators.instance_of(bool)),
+        validators.ge(0),
+        validators.le(most),
+    )
 
 
 @final
@@ -40,6 +58,96 @@ class OffsetRange:
     start: int = attrs.field(validator=_whole(INT64_MAX))
     end: int = attrs.field(validator=_whole(INT64_MAX))
 
-    def __attrs_post_init__(self) -> None:
-        if self.end < self.start:
-            raise ValueError(f"end={self.end} is refused: the range starts at {self.start}")
+    @end.validator
+    def _not_before_start(self, _: attrs.Attribute[int], value: int) -> None:
+        if value < self.start:
+            raise ValueError(f"end={value} is refused: the range starts at {self.start}")
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition that it is of."""
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def offsets(self) -> int:
+        """How many offsets it spans: the most records that it can hold."""
+        return self.end - self.start
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}[{self.start}:{self.end}]"
+
+
+def batch_id(group_id: str, ranges: Iterable[OffsetRange]) -> str:
+    """A name for what a batch reads: 32 hexadecimal digits, the same for the same ranges.
+
+    Their order does not matter, and empty ones do not count. A sink that remembers it can tell a
+    batch that it has.
+    """
+    told = [[r.topic, r.partition, r.start, r.end] for r in sorted(ranges) if r.offsets]
+    return hashlib.sha256(json.dumps([group_id, told]).encode()).hexdigest()[:32]
+
+
+def in_order(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
+    """Those that are not empty, sorted.
+
+    Raises:
+        UsageError: two overlap, so that records would come twice.
+    """
+    ordered = tuple(sorted(r for r in ranges if r.offsets))
+    for one, other in pairwise(ordered):
+        if one.topic_partition == other.topic_partition and other.start < one.end:
+            raise UsageError(
+                f"{one} and {other} overlap: their records would be read twice; give each offset"
+                " to one range"
+            )
+    return ordered
+
+
+def split(
+    ranges: Iterable[OffsetRange],
+    *,
+    max_span: int | None = None,
+    parallelism: int | None = None,
+) -> tuple[OffsetRange, ...]:
+    """Cut ranges into pieces of about the same size, so that a hot partition uses many tasks.
+
+    Args:
+        ranges: what is read.
+        max_span: the most offsets of a piece.
+        parallelism: how many tasks can run at once: a range with more than an equal share of all
+            offsets is cut, but to no pieces smaller than ``SMALLEST_PIECE``.
+
+    Returns:
+        The pieces, sorted; none is empty.
+
+    Raises:
+        UsageError: two ranges overlap, or a limit is less than 1.
+    """
+    for name, limit in (("max_span", max_span), ("parallelism", parallelism)):
+        if limit is not None and limit < 1:
+            raise UsageError(f"{name}={limit} is refused: it must be 1 or more, or None")
+    ordered = in_order(ranges)
+    span = INT64_MAX if max_span is None else max_span
+    if parallelism is not None:
+        share = -(-sum(r.offsets for r in ordered) // parallelism)
+        span = min(span, max(share, SMALLEST_PIECE))
+    return tuple(piece for r in ordered for piece in _cut(r, -(-r.offsets // span)))
+
+
+def _cut(whole: OffsetRange, pieces: int) -> Iterable[OffsetRange]:
+    bounds = [whole.start + whole.offsets * number // pieces for number in range(pieces + 1)]
+    return (attrs.evolve(whole, start=a, end=b) for a, b in pairwise(bounds))
+
+
+def pack(pieces: Sequence[OffsetRange], tasks: int) -> tuple[tuple[OffsetRange, ...], ...]:
+    """Share pieces out to at most so many tasks of about the same number of offsets.
+
+    Each task's are sorted; no task is empty.
+    """
+    loads: list[tuple[int, int]] = [(0, number) for number in range(min(tasks, len(pieces)))]
+    shares: list[list[OffsetRange]] = [[] for _ in loads]
+    for piece in sorted(pieces, key=lambda piece: (-piece.offsets, piece)):
+        load, number = loads[0]
+        shares[number].append(piece)
+        heapq.heapreplace(loads, (load + piece.offsets, number))
+    return tuple(tuple(sorted(share)) for share in shares)

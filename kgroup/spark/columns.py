@@ -1,0 +1,209 @@
+"""The columns of Spark's own Kafka source, as a table: name, type, and how it is made of messages.
+
+Each column of a batch is made in a few calls; what is constant in a run of one partition costs
+nothing for each row. A column that is not asked for costs nothing at all.
+
+Source: Spark's ``KafkaRecordToRowConverter``; types are those of its ``kafkaSchema``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, final
+
+import attrs
+import pyarrow
+from confluent_kafka import Message
+
+from kgroup.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+@final
+@attrs.frozen
+class Run:
+    """Messages of one partition with rising offsets.
+
+    Attributes:
+        topic: the topic.
+        partition: the partition's number.
+        messages: at least one.
+        first: the offset of the first.
+        last: the offset of the last.
+    """
+
+    topic: str
+    partition: int
+    messages: Sequence[Message]
+    first: int
+    last: int
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether no offset is left out; proven by rising offsets as many as they span."""
+        return self.last - self.first + 1 == len(self.messages)
+
+
+@final
+@attrs.frozen
+class Column:
+    """A column.
+
+    Attributes:
+        name: Spark's name.
+        spark: Spark's type, as its SQL writes it.
+        arrow: Arrow's type of the same.
+        of_run: makes it of one run.
+    """
+
+    name: str
+    spark: str
+    arrow: pyarrow.DataType
+    of_run: Callable[[Run], pyarrow.Array]
+
+
+def _binary(values: Iterable[bytes | str | None]) -> pyarrow.Array:
+    return pyarrow.array(list(values), _BINARY)
+
+
+def _offsets(run: Run) -> pyarrow.Array:
+    if run.contiguous:
+        return pyarrow.array(range(run.first, run.last + 1), _LONG)
+    return pyarrow.array([message.offset() for message in run.messages], _LONG)
+
+
+def _timestamps(run: Run) -> pyarrow.Array:
+    stamps = [message.timestamp()[1] for message in run.messages]
+    return pyarrow.array(stamps, pyarrow.timestamp("ms", tz="UTC")).cast(_TIMESTAMP)
+
+
+def _timestamp_types(run: Run) -> pyarrow.Array:
+    # librdkafka counts from "not available", Kafka from -1.
+    kinds = [message.timestamp()[0] - 1 for message in run.messages]
+    if kinds.count(kinds[0]) == len(kinds):
+        return pyarrow.repeat(pyarrow.scalar(kinds[0], _INT), len(kinds))
+    return pyarrow.array(kinds, _INT)
+
+
+def _headers(run: Run) -> pyarrow.Array:
+    """Lists of key and value; a record without headers has null, as in Spark."""
+    keys: list[str] = []
+    values: list[bytes | str | None] = []
+    starts: list[int | None] = []
+    for message in run.messages:
+        headers: Any = message.headers()
+        starts.append(len(keys) if headers else None)
+        for key, value in headers or ():
+            keys.append(key)
+            values.append(value)
+    starts.append(len(keys))
+    pairs = pyarrow.StructArray.from_arrays(
+        [pyarrow.array(keys, _STRING), pyarrow.array(values, _BINARY)], fields=list(_HEADER)
+    )
+    return pyarrow.ListArray.from_arrays(pyarrow.array(starts, _INT), pairs, type=_HEADERS)
+
+
+_BINARY: Final = pyarrow.binary()
+_STRING: Final = pyarrow.string()
+_INT: Final = pyarrow.int32()
+_LONG: Final = pyarrow.int64()
+_TIMESTAMP: Final = pyarrow.timestamp("us", tz="UTC")
+_HEADER: Final = pyarrow.struct([("key", _STRING), ("value", _BINARY)])
+_HEADERS: Final = pyarrow.list_(_HEADER)
+
+TABLE: Final[Mapping[str, Column]] = {
+    column.name: column
+    for column in (
+        Column("key", "binary", _BINARY, lambda run: _binary(map(Message.key, run.messages))),
+        Column("value", "binary", _BINARY, lambda run: _binary(map(Message.value, run.messages))),
+        Column(
+            "topic",
+            "string",
+            _STRING,
+            lambda run: pyarrow.repeat(pyarrow.scalar(run.topic, _STRING), len(run.messages)),
+        ),
+        Column(
+            "partition",
+            "int",
+            _INT,
+            lambda run: pyarrow.repeat(pyarrow.scalar(run.partition, _INT), len(run.messages)),
+        ),
+        Column("offset", "bigint", _LONG, _offsets),
+        Column("timestamp", "timestamp", _TIMESTAMP, _timestamps),
+        Column("timestampType", "int", _INT, _timestamp_types),
+        Column("headers", "array<struct<key:string,value:binary>>", _HEADERS, _headers),
+    )
+}
+"""Every column, in the order of Spark's own source."""
+ALL: Final = tuple(TABLE)
+"""The names of all columns."""
+DEFAULT: Final = tuple(name for name in ALL if name != "headers")
+"""What is read unless asked otherwise; Spark's own source gives headers only if asked too."""
+
+
+def checked(columns: Iterable[str]) -> tuple[str, ...]:
+    """The names, in their order.
+
+    Raises:
+        ConfigError: there is none, one is unknown, or one comes twice.
+    """
+    names = (columns,) if isinstance(columns, str) else tuple(columns)
+    if not names or len(set(names)) != len(names) or not set(names) <= set(ALL):
+        allowed = f"it must name columns, each once, of {', '.join(ALL)}"
+        raise ConfigError("columns", names, allowed)
+    return names
+
+
+def ddl(columns: Iterable[str]) -> str:
+    """The schema of some columns as Spark's SQL writes it."""
+    return ", ".join(f"{name} {TABLE[name].spark}" for name in columns)
+
+
+def spark_schema(columns: Iterable[str]) -> StructType:
+    """The schema of some columns as Spark's type."""
+    from pyspark.sql.types import (
+        ArrayType,
+        BinaryType,
+        DataType,
+        IntegerType,
+        LongType,
+        StringType,
+        StructField,
+        StructType,
+        TimestampType,
+    )
+
+    pair = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+    types: dict[str, DataType] = {
+        "binary": BinaryType(),
+        "string": StringType(),
+        "int": IntegerType(),
+        "bigint": LongType(),
+        "timestamp": TimestampType(),
+        TABLE["headers"].spark: ArrayType(pair),
+    }
+    return StructType([StructField(name, types[TABLE[name].spark]) for name in columns])
+
+
+def arrow_schema(columns: Iterable[str]) -> pyarrow.Schema:
+    """The schema of some columns as Arrow's type."""
+    return pyarrow.schema([(name, TABLE[name].arrow) for name in columns])
+
+
+def record_batch(
+    runs: Sequence[Run], columns: Sequence[str], schema: pyarrow.Schema
+) -> pyarrow.RecordBatch:
+    """Runs as one Arrow batch of some columns.
+
+    Args:
+        runs: at least one.
+        columns: their names.
+        schema: ``arrow_schema`` of them, made once.
+    """
+    arrays = []
+    for name in columns:
+        parts = [TABLE[name].of_run(run) for run in runs]
+        arrays.append(parts[0] if len(parts) == 1 else pyarrow.concat_arrays(parts))
+    return pyarrow.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,0 +1,140 @@
+"""Ranges as a DataFrame: how the batch loop reads a batch, and a batch job without a group.
+
+Two ways into Spark, both over ``kgroup.spark.reading``: ``frame`` maps over ids of tasks, which
+Spark plans without starting a Python process, so it is the quick one for small batches;
+``read_ranges`` goes by the data source "kgroup", which needs nothing but its name and options.
+
+Left to others: which ranges (``kgroup.spark.planning``), and running the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, final
+
+import attrs
+import pyarrow
+
+from kgroup.model import TopicPartition
+from kgroup.spark.columns import DEFAULT, checked, ddl
+from kgroup.spark.ranges import OffsetRange, pack, split
+from kgroup.spark.reading import read
+from kgroup.spark.settings import ReaderSettings
+from kgroup.spark.sizes import Seen
+
+if TYPE_CHECKING:
+    from pyspark.accumulators import Accumulator
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@final
+@attrs.frozen
+class ReadTasks:
+    """The function that tasks run: from the ids of tasks to the records of their ranges.
+
+    It is pickled by name: the workers import it from kgroup.
+    """
+
+    tasks: tuple[tuple[OffsetRange, ...], ...]
+    settings: ReaderSettings
+    columns: tuple[str, ...]
+    seen: Any = attrs.field(default=None, repr=False, eq=False)
+
+    @property
+    def __name__(self) -> str:
+        """What the plan shows."""
+        return "kgroup_read"
+
+    def __call__(self, batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+        """Read the ranges of each task whose id comes."""
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from self._read(number)
+
+    def _read(self, number: int) -> Iterator[pyarrow.RecordBatch]:
+        def on_read(brought: Mapping[TopicPartition, Seen]) -> None:
+            if self.seen is not None:
+                self.seen.add({number: brought})
+
+        return read(self.tasks[number], self.settings, self.columns, on_read=on_read)
+
+
+def frame(
+    spark: SparkSession,
+    ranges: Iterable[OffsetRange],
+    settings: ReaderSettings,
+    *,
+    columns: Sequence[str] = DEFAULT,
+    parallelism: int | None = None,
+    seen: Accumulator[Any] | None = None,
+) -> DataFrame:
+    """A DataFrame of the records of ranges, read when an action runs.
+
+    Args:
+        spark: the session.
+        ranges: what is read; split further so that one hot partition uses all cores.
+        settings: how.
+        columns: names of columns of Spark's own Kafka source; others are not read.
+        parallelism: how many tasks read; what Spark can run at once by default.
+        seen: what ``count_seen`` made; is told what each task brought.
+
+    Raises:
+        UsageError: two ranges overlap.
+        ConfigError: an unknown column.
+    """
+    names = checked(columns)
+    slots = parallelism or slots_of(spark)
+    pieces = split(ranges, parallelism=slots)
+    tasks = pack(pieces, slots or len(pieces))
+    if not tasks:
+        return spark.createDataFrame([], ddl(names))
+    fn = ReadTasks(tasks, settings, names, seen)
+    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(fn, ddl(names))
+
+
+def slots_of(spark: SparkSession) -> int | None:
+    """How many tasks this Spark can run at once, or None where it does not tell (Connect)."""
+    context = getattr(spark, "_sc", None)
+    return None if context is None else max(1, int(context.defaultParallelism))
+
+
+def count_seen(spark: SparkSession) -> Accumulator[Any] | None:
+    """What ``frame`` takes as ``seen``, or None where Spark has no accumulators (Connect).
+
+    Make one for each batch. A task that Spark runs twice counts once.
+    """
+    context = getattr(spark, "_sc", None)
+    if context is None:
+        return None
+    found: Accumulator[Any] = context.accumulator({}, LastOfTask())
+    return found
+
+
+@final
+class LastOfTask:
+    """How what tasks tell comes together: the last word of each task counts.
+
+    An ``AccumulatorParam`` by its methods; it travels to workers.
+    """
+
+    def zero(self, value: dict[Any, Any]) -> dict[Any, Any]:  # noqa: ARG002 - Spark's
+        """What a task begins with."""
+        return {}
+
+    def addInPlace(self, value: dict[Any, Any], more: dict[Any, Any]) -> dict[Any, Any]:  # noqa: N802
+        """Both, the second's word over the first's."""
+        return {**value, **more}
+
+
+def seen_in(counted: Accumulator[Any] | None) -> dict[TopicPartition, Seen]:
+    """What each partition brought, of the tasks that have read to their ends.
+
+    Args:
+        counted: what ``count_seen`` made.
+    """
+    total: dict[TopicPartition, Seen] = {}
+    for brought in () if counted is None else counted.value.values():
+        for name, seen in brought.items():
+            before = total.get(name, Seen(0, 0))
+            total[name] = Seen(before.records + seen.records, before.bytes + seen.bytes)
+    return total
