@@ -26,6 +26,7 @@ from kgroup.errors import (
     TransportError,
     UnsupportedVersionError,
 )
+from kgroup.leaders import Leaders, ask_all
 from kgroup.model import Broker, IsolationLevel, TopicInfo, TopicPartition, by_topic
 from kgroup.protocols import Random, StreamOpener
 from kgroup.recovery import Request, Then, broker_error, move_for
@@ -72,6 +73,7 @@ class Cluster:
         self._brokers: dict[int, Broker] = {}
         self._links: dict[tuple[str, int], Link] = {}
         self._bootstrap = [_address(server) for server in config.bootstrap_servers]
+        self._leaders = Leaders()
         self._silent: set[tuple[str, int]] = set()
         """Addresses that did not answer when they were last asked."""
 
@@ -99,7 +101,9 @@ class Cluster:
         answer = await self.ask_any("metadata", lambda _version: _metadata_fields(fields, _version))
         self._check(int(getattr(answer, "error_code", 0)))
         self._learn_brokers(answer)
-        return self._read_topics(answer, frozenset(topics or ()))
+        told = self._read_topics(answer, frozenset(topics or ()))
+        self._leaders.learn(told.topics.keys() | told.missing, told.leaders)
+        return told
 
     async def find_coordinator(self, group_id: str) -> Broker:
         """Ask some broker which one coordinates the group.
@@ -119,29 +123,64 @@ class Cluster:
         return Broker(int(found.node_id), str(found.host), int(found.port))
 
     async def list_offsets(
-        self, partitions: Collection[TopicPartition], timestamp: int
-    ) -> Mapping[TopicPartition, int | BrokerError]:
+        self,
+        partitions: Collection[TopicPartition],
+        timestamp: int,
+        *,
+        isolation_level: IsolationLevel | None = None,
+        remembered: bool = False,
+    ) -> Mapping[TopicPartition, int | BrokerError | TransportError]:
         """The offset at a timestamp, or `EARLIEST`, or `LATEST`, from each partition's leader.
 
-        One request for each leader. A partition without a known leader is answered with
-        LEADER_NOT_AVAILABLE or UNKNOWN_TOPIC_OR_PARTITION.
+        One request for each leader, all at the same time. A partition without a known leader is
+        answered with LEADER_NOT_AVAILABLE or UNKNOWN_TOPIC_OR_PARTITION, those of a leader that
+        did not answer with what went wrong on the way.
+
+        Args:
+            partitions: which ones.
+            timestamp: milliseconds, or `EARLIEST`, or `LATEST`.
+            isolation_level: whether `LATEST` is the last stable offset; the group's by default.
+            remembered: ask the leaders that the last Metadata answer named, for who asks often.
+                Leaders are looked up where none is remembered, and again after one did not
+                answer, or in a way that says who leads has changed (the table's ``find``).
 
         Raises:
-            TransportError: a leader, or while looking for it every broker, did not answer.
+            TransportError: while looking for the leaders no broker answered.
+            BrokerError | UnsupportedVersionError: a leader does not let this client in, or
+                shares no version with it; the other leaders have been waited for.
+
+        Cancellation: requests that were sent break their connections; nothing else.
         """
-        known = await self.metadata({partition.topic for partition in partitions})
-        offsets: dict[TopicPartition, int | BrokerError] = {}
-        by_leader: dict[int, list[TopicPartition]] = {}
+        if not partitions:
+            await trio.lowlevel.checkpoint()
+            return {}
+        missing: Collection[str] = ()
+        lacking = {name for name in partitions if not (remembered and self._leader(name))}
+        if lacking:
+            told = await self.metadata({name.topic for name in lacking})
+            missing = told.missing
+        offsets: dict[TopicPartition, int | BrokerError | TransportError] = {}
+        by_leader: dict[Broker, list[TopicPartition]] = {}
         for wanted in sorted(partitions):
-            leader = known.leaders.get(wanted, -1)
-            if leader in self._brokers:
+            leader = self._leader(wanted)
+            if leader is not None:
                 by_leader.setdefault(leader, []).append(wanted)
             else:
-                absent = wanted.topic in known.missing
+                absent = wanted.topic in missing
                 code = Code.UNKNOWN_TOPIC_OR_PARTITION if absent else Code.LEADER_NOT_AVAILABLE
                 offsets[wanted] = broker_error(Request.LIST_OFFSETS, code, str(wanted))
-        for leader, theirs in by_leader.items():
-            offsets.update(await self._ask_leader(self._brokers[leader], theirs, timestamp))
+        level = self._config.isolation_level if isolation_level is None else isolation_level
+        answers = await ask_all(
+            [
+                partial(self._ask_leader, leader, theirs, timestamp, level)
+                for leader, theirs in by_leader.items()
+            ]
+        )
+        for theirs, answer in zip(by_leader.values(), answers, strict=True):
+            offsets.update(
+                dict.fromkeys(theirs, answer) if isinstance(answer, TransportError) else answer
+            )
+        self._leaders.heed(Request.LIST_OFFSETS, offsets)
         return offsets
 
     async def ask_any(self, api: str, fields: Callable[[int], Mapping[str, Any]]) -> Any:
@@ -179,11 +218,15 @@ class Cluster:
         await trio.lowlevel.checkpoint()
 
     async def _ask_leader(
-        self, leader: Broker, partitions: Collection[TopicPartition], timestamp: int
+        self,
+        leader: Broker,
+        partitions: Collection[TopicPartition],
+        timestamp: int,
+        isolation_level: IsolationLevel,
     ) -> Mapping[TopicPartition, int | BrokerError]:
         fields = {
             "replica_id": _NOT_A_REPLICA,
-            "isolation_level": _ISOLATION[self._config.isolation_level],
+            "isolation_level": _ISOLATION[isolation_level],
             "topics": [
                 {
                     "name": topic,
@@ -269,6 +312,11 @@ class Cluster:
         # A broker that is starting may tell of none; those known before are better than nothing.
         if brokers:
             self._brokers = brokers
+
+    def _leader(self, partition: TopicPartition) -> Broker | None:
+        """The leader, if one is known, and where it is."""
+        node = self._leaders.of(partition)
+        return None if node is None else self._brokers.get(node)
 
     def _addresses(self) -> list[tuple[str, int]]:
         """Known brokers in an order of chance, those with an open connection first.

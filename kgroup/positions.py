@@ -20,7 +20,7 @@ import trio
 from kgroup.backoff import Backoff
 from kgroup.cluster import EARLIEST, LATEST, Cluster
 from kgroup.errors import BrokerError, NoOffsetError, OffsetOutOfRangeError, TransportError
-from kgroup.model import Membership, OffsetAndMetadata, OffsetReset, TopicPartition
+from kgroup.model import IsolationLevel, Membership, OffsetAndMetadata, OffsetReset, TopicPartition
 from kgroup.protocols import Coordinator
 from kgroup.recovery import Request, Then, decide
 from kgroup.retry import Report, until_answered
@@ -123,9 +123,14 @@ class Positions:
         return Start(found[error.partition], self._reset, reason)
 
     async def now(
-        self, partitions: Collection[TopicPartition], timestamp: int
+        self,
+        partitions: Collection[TopicPartition],
+        timestamp: int,
+        isolation_level: IsolationLevel | None = None,
     ) -> Mapping[TopicPartition, int]:
         """Offsets from the leaders that answer now; the others' partitions are left out.
+
+        One request for each leader; Metadata is asked only where who leads is not known any more.
 
         Raises:
             BrokerError: a leader refuses for good.
@@ -134,18 +139,28 @@ class Positions:
         """
         found: dict[TopicPartition, int] = {}
         try:
-            answers = await self._cluster.list_offsets(sorted(partitions), timestamp)
+            answers = await self._cluster.list_offsets(
+                sorted(partitions),
+                timestamp,
+                isolation_level=isolation_level,
+                remembered=True,
+            )
         except TransportError as error:
             self._report(Request.LIST_OFFSETS, error, decide(Request.LIST_OFFSETS, error))
             return found
+        told: set[TransportError] = set()
         for name, answer in answers.items():
-            if not isinstance(answer, BrokerError):
+            if isinstance(answer, int):
                 found[name] = answer
+                continue
+            if answer in told:  # the way to one leader fails once for all of its partitions
                 continue
             move = decide(Request.LIST_OFFSETS, answer)
             if move.then is not Then.RETRY:
                 raise answer
             self._report(Request.LIST_OFFSETS, answer, move)
+            if isinstance(answer, TransportError):
+                told.add(answer)
         return found
 
     async def _added_later(
@@ -179,12 +194,12 @@ class Positions:
             # Sorted, so that the same partitions make the same requests in every run.
             wanted = sorted(set(partitions) - found.keys())
             answers = await self._cluster.list_offsets(wanted, _TIMESTAMPS[rule])
-            failed: BrokerError | None = None
+            failed: BrokerError | TransportError | None = None
             for name, answer in answers.items():
-                if isinstance(answer, BrokerError):
-                    failed = answer
-                else:
+                if isinstance(answer, int):
                     found[name] = answer
+                else:
+                    failed = answer
             if failed is not None:
                 raise failed
 

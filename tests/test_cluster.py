@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -19,7 +20,7 @@ from kgroup.errors import (
     RequestTimeoutError,
     UnsupportedVersionError,
 )
-from kgroup.model import Broker, TopicInfo, TopicPartition
+from kgroup.model import Broker, IsolationLevel, TopicInfo, TopicPartition
 from kgroup.wire.border import RequestFrame
 from kgroup.wire.versions import SPOKEN
 from tests.nodes import SILENCE, Nodes, metadata
@@ -276,7 +277,8 @@ async def test_offsets_in_every_version(
     cluster = nodes.cluster(isolation_level="read_committed")
     assert await cluster.list_offsets({T0, T1, T2}, LATEST) == {T0: 5, T1: 15, T2: 25}
     assert await cluster.list_offsets({T2}, EARLIEST) == {T2: 20}
-    assert nodes.whom("list_offsets") == ["a:1", "b:1", "a:1"]
+    assert sorted(nodes.whom("list_offsets")[:2]) == ["a:1", "b:1"]
+    assert nodes.whom("list_offsets")[2:] == ["a:1"]
     for request in nodes.requests("list_offsets"):
         assert getattr(request, "isolation_level", 1) == 1
         if version >= 10:
@@ -339,8 +341,11 @@ async def test_an_answer_about_other_partitions_is_none(
         return {"topics": [{"name": "t", "partitions": partitions}]}
 
     nodes.add("a:1", metadata=metadata(ALONE, {"t": [1, 1]}), list_offsets=others)
-    with pytest.raises(ProtocolError, match=f"for t-0, t-1 and answered for {answered}$"):
-        await nodes.cluster().list_offsets({T0, T1}, EARLIEST)
+    answers = await nodes.cluster().list_offsets({T0, T1}, EARLIEST)
+    assert answers.keys() == {T0, T1}
+    for answer in answers.values():
+        assert isinstance(answer, ProtocolError)
+        assert str(answer).endswith(f"for t-0, t-1 and answered for {answered}")
 
 
 async def test_a_leader_that_does_not_answer_is_the_caller_s_to_judge(
@@ -358,9 +363,117 @@ async def test_a_leader_that_does_not_answer_is_the_caller_s_to_judge(
     cluster = nodes.cluster(request_timeout=4.0)
     cluster._open_stream = silent
     before = trio.current_time()
-    with pytest.raises(RequestTimeoutError, match="b:1"):
-        await cluster.list_offsets({T0}, EARLIEST)
+    answers = await cluster.list_offsets({T0}, EARLIEST)
+    assert isinstance(answers[T0], RequestTimeoutError)
+    assert "b:1" in str(answers[T0])
     assert trio.current_time() - before == pytest.approx(4)
+
+
+async def test_remembered_leaders_are_asked_once_each_and_nobody_else(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """A hundred partitions of two leaders are two requests, and no Metadata but the first."""
+    nodes = Nodes(nursery)
+    tells = metadata({1: "a:1", 2: "b:1"}, {"t": [1, 2] * 50})
+    for address in ("a:1", "b:1"):
+        nodes.add(address, metadata=tells, list_offsets=offsets_of)
+    cluster = nodes.cluster()
+    names = [TopicPartition("t", number) for number in range(100)]
+    for _ in range(3):
+        answers = await cluster.list_offsets(names, LATEST, remembered=True)
+        assert answers == {name: 10 * name.partition + 5 for name in names}
+    assert sorted(nodes.whom("list_offsets")) == ["a:1"] * 3 + ["b:1"] * 3
+    assert len(nodes.requests("metadata")) == 1
+    await cluster.list_offsets(names, LATEST)
+    assert len(nodes.requests("metadata")) == 2
+    assert await cluster.list_offsets([], LATEST) == {}
+    assert len(nodes.requests("metadata")) == 2
+
+
+async def test_only_topics_whose_leaders_are_unknown_are_asked_about(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """Any Metadata answer is remembered, and so is a topic that was asked for later."""
+    nodes = Nodes(nursery)
+    nodes.add("a:1", metadata=metadata(ALONE, {"t": [1], "u": [1]}), list_offsets=offsets_of)
+    cluster = nodes.cluster()
+    await cluster.metadata({"t"})
+    nodes.asked.clear()
+    await cluster.list_offsets({T0}, LATEST, remembered=True)
+    assert not nodes.requests("metadata")
+    await cluster.list_offsets({T0, TopicPartition("v", 0)}, LATEST, remembered=True)
+    (request,) = nodes.requests("metadata")
+    assert [topic.name for topic in request.topics] == ["v"]
+
+
+async def test_a_leader_that_moved_is_looked_up_for_the_next_question(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """The old one says that it leads no more; the other partitions are asked as before."""
+    nodes = Nodes(nursery)
+    moved = False
+
+    def tells(_: RequestFrame) -> Mapping[str, Any]:
+        return metadata({1: "a:1", 2: "b:1"}, {"t": [2 if moved else 1, 1]})
+
+    def old(request: RequestFrame) -> dict[str, Any]:
+        answer = offsets_of(request)
+        for part in answer["topics"][0]["partitions"]:
+            if moved and part["partition_index"] == 0:
+                part["error_code"] = int(Code.NOT_LEADER_OR_FOLLOWER)
+        return answer
+
+    nodes.add("a:1", metadata=tells, list_offsets=old)
+    nodes.add("b:1", metadata=tells, list_offsets=offsets_of)
+    cluster = nodes.cluster()
+    await cluster.list_offsets({T0, T1}, LATEST, remembered=True)
+    moved = True
+    answers = await cluster.list_offsets({T0, T1}, LATEST, remembered=True)
+    assert isinstance(answers[T0], BrokerError)
+    assert answers[T1] == 15
+    assert len(nodes.requests("metadata")) == 1
+    assert await cluster.list_offsets({T0, T1}, LATEST, remembered=True) == {T0: 5, T1: 15}
+    assert len(nodes.requests("metadata")) == 2
+    assert nodes.whom("list_offsets").count("b:1") == 1
+
+
+async def test_a_leader_that_is_away_keeps_no_other_from_answering(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """Its partitions have the failure, and are looked up for the next question."""
+    nodes = Nodes(nursery)
+    tells = metadata({1: "a:1", 2: "b:1"}, {"t": [1, 2, 2]})
+    nodes.add("a:1", metadata=tells, list_offsets=offsets_of)
+    away = nodes.add("b:1", metadata=tells, list_offsets=lambda _: None)
+    cluster = nodes.cluster()
+    await cluster.metadata({"t"})
+    answers = await cluster.list_offsets({T0, T1, T2}, LATEST, remembered=True)
+    assert answers[T0] == 5
+    assert isinstance(answers[T1], ConnectionLostError)
+    assert answers[T2] is answers[T1]
+    away.answers["list_offsets"] = offsets_of
+    asked = len(nodes.requests("metadata"))
+    assert await cluster.list_offsets({T0}, LATEST, remembered=True) == {T0: 5}
+    assert len(nodes.requests("metadata")) == asked
+    answers = await cluster.list_offsets({T0, T1, T2}, LATEST, remembered=True)
+    assert answers == {T0: 5, T1: 15, T2: 25}
+    assert len(nodes.requests("metadata")) == asked + 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "level"), [(None, 1), ("read_committed", 1), ("read_uncommitted", 0)]
+)
+async def test_the_isolation_level_is_the_group_s_unless_another_is_asked_for(
+    nursery: trio.Nursery, autojump_clock: MockClock, asked: str | None, level: int
+) -> None:
+    """It decides whether the end is the last stable offset."""
+    nodes = Nodes(nursery)
+    nodes.add("a:1", metadata=metadata(ALONE, {"t": [1]}), list_offsets=offsets_of)
+    cluster = nodes.cluster(isolation_level="read_committed")
+    given = None if asked is None else IsolationLevel(asked)
+    await cluster.list_offsets({T0}, LATEST, isolation_level=given)
+    (request,) = nodes.requests("list_offsets")
+    assert request.isolation_level == level
 
 
 async def test_closing_closes_all_and_can_be_cancelled(

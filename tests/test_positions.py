@@ -8,6 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from kgroup.cluster import LATEST
 from kgroup.codes import Code
 from kgroup.errors import (
     AuthorizationError,
@@ -153,3 +154,54 @@ async def test_a_leader_that_refuses_for_good(
     with pytest.raises(AuthorizationError, match="t-0"):
         await it.positions.without_commit([T0, T1])
     assert len(it.nodes.requests("list_offsets")) == 1
+
+
+async def test_offsets_of_now_are_one_request_a_look(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """Who leads is looked up once, however often the ends are asked for."""
+    it = Asked(nursery, OffsetReset.EARLIEST)
+    for _ in range(3):
+        assert await it.positions.now([T2, T0], LATEST) == {T0: 5, T2: 25}
+    assert len(it.nodes.requests("list_offsets")) == 3
+    assert len(it.nodes.requests("metadata")) == 1
+
+
+async def test_offsets_of_now_leave_out_who_does_not_answer(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """The others' are there, and a failure on the way is told once for all of its partitions."""
+    it = Asked(nursery, OffsetReset.EARLIEST)
+    tells = metadata({1: "a:1", 2: "b:1"}, {"t": [1, 2, 2]})
+    it.node.answers["metadata"] = tells
+    away = it.nodes.add("b:1", metadata=tells, list_offsets=lambda _: None)
+    assert await it.positions.now([T0, T1, T2], LATEST) == {T0: 5}
+    assert it.reports == [Request.LIST_OFFSETS]
+    away.answers["list_offsets"] = offsets_of
+    assert await it.positions.now([T0, T1, T2], LATEST) == {T0: 5, T1: 15, T2: 25}
+
+
+async def test_offsets_of_now_are_none_where_nobody_answers(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """It is told, and the caller looks again later."""
+    it = Asked(nursery, OffsetReset.EARLIEST)
+    it.node.up = False
+    assert await it.positions.now([T0, T1], LATEST) == {}
+    assert it.reports == [Request.LIST_OFFSETS]
+
+
+async def test_offsets_of_now_are_refused_for_good(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """No later look would be answered."""
+    it = Asked(nursery, OffsetReset.EARLIEST)
+
+    def refuse(request: RequestFrame) -> dict[str, Any]:
+        offsets = offsets_of(request)
+        offsets["topics"][0]["partitions"][0]["error_code"] = int(Code.TOPIC_AUTHORIZATION_FAILED)
+        return offsets
+
+    it.node.answers["list_offsets"] = refuse
+    with pytest.raises(AuthorizationError, match="t-0"):
+        await it.positions.now([T0, T1], LATEST)

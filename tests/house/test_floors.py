@@ -48,7 +48,7 @@ FLOORS: Final[tuple[tuple[frozenset[str], ...], ...]] = (
         frozenset({"kgroup.reporting"}),
     ),
     # The cluster, and the coordinator as the client sees it.
-    (frozenset({"kgroup.cluster", "kgroup.coordinator"}),),
+    (frozenset({"kgroup.cluster", "kgroup.coordinator", "kgroup.leaders"}),),
     # Live parts; none imports another.
     (
         frozenset({"kgroup.generation"}),
