@@ -3,7 +3,7 @@
 Run by path, as ``python reaper.py FOLDER``, with nothing of kgroup loaded. Every user of the
 broker holds a shared lock on ``FOLDER/guard``; the reaper waits for the exclusive one. The kernel
 drops the lock of a process that dies, by SIGKILL too, so no count has to be kept. Then whatever
-still runs with ``-Dkgroup.folder=FOLDER`` among its arguments is terminated, killed if it does
+still runs with ``kgroup.folder=FOLDER`` at the end of an argument is terminated, killed if it does
 not end, and the folder is removed.
 """
 
@@ -22,9 +22,14 @@ GRACE: Final = 20.0
 """Seconds between asking a process to end and killing it."""
 
 
+def name_of(folder: Path) -> str:
+    """The setting by which the processes of a folder are known, at the end of an argument."""
+    return f"kgroup.folder={folder}"
+
+
 def mark(folder: Path) -> str:
-    """The argument by which the processes of a folder are known."""
-    return f"-Dkgroup.folder={folder}"
+    """The setting as an argument of Java."""
+    return f"-D{name_of(folder)}"
 
 
 def processes_of(folder: Path) -> list[psutil.Process]:
@@ -32,7 +37,7 @@ def processes_of(folder: Path) -> list[psutil.Process]:
     marked = []
     for process in psutil.process_iter():
         try:
-            if mark(folder) in process.cmdline():
+            if any(argument.endswith(name_of(folder)) for argument in process.cmdline()):
                 marked.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue

@@ -1,6 +1,10 @@
 """The pytest plugin of Spark: a session, clusters and a PostgreSQL for tests.
 
-Fixtures: ``spark``, one small session on ``local[2]`` for all tests of a process.
+Fixtures: ``spark``, one small session on ``local[2]`` for all tests of a process;
+``spark_cluster``, a standalone master with two workers for all of them, and
+``own_spark_cluster``, which starts one for a test that kills of it or needs another size;
+``postgres``, one server of PostgreSQL for all. A process has one session: tests on a cluster run
+their drivers as processes of their own.
 
 A project loads it by ``pytest_plugins = ["kgroup.testing.plugin", "kgroup.testing.spark_plugin"]``
 in its top-level conftest.py. What the extras bring is not imported before a test needs it; where
@@ -9,16 +13,20 @@ something is missing the tests that need it fail and say what.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FIXTURES: Final = frozenset({"spark"})
+    from kgroup.testing.postgres import Postgres
+    from kgroup.testing.spark import SparkCluster
+
+FIXTURES: Final = frozenset({"own_spark_cluster", "postgres", "spark", "spark_cluster"})
 LOGS: Final = pytest.StashKey[list[Path]]()
 """Logs of what this process has started."""
 LOG_TAIL: Final = 40
@@ -35,6 +43,17 @@ def needs_spark(item: pytest.Item) -> bool:
     return not FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Download the jars now: later it would count as the time of one test."""
+    if session.config.option.collectonly or not any(map(needs_spark, session.items)):
+        return
+    from kgroup.testing.spark import SparkUnavailableError
+    from kgroup.testing.spark.jars import all_jars
+
+    with suppress(SparkUnavailableError):  # which the fixtures say where it matters
+        all_jars()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item,
@@ -45,7 +64,7 @@ def pytest_runtest_makereport(
         from kgroup.testing.kafka import tail
 
         for log in item.config.stash[LOGS]:
-            report.sections.append((f"Spark's log, {log}", tail(log, LOG_TAIL)))
+            report.sections.append((f"the log {log}", tail(log, LOG_TAIL)))
     return report
 
 
@@ -61,7 +80,56 @@ def spark(
     from kgroup.testing.spark import session
     from kgroup.testing.spark.jars import DELTA_SETTINGS, all_jars
 
-    log_path = tmp_path_factory.mktemp("spark") / "spark.log"
-    pytestconfig.stash[LOGS].append(log_path)
+    log_path = _log(pytestconfig, tmp_path_factory, "spark")
     with session(jars=all_jars(), settings=DELTA_SETTINGS, log_path=log_path) as session_of_all:
         yield session_of_all
+
+
+@pytest.fixture(scope="session")
+def spark_cluster(
+    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkCluster]:
+    """A standalone master and two workers of one core each, for all tests of the process.
+
+    A test neither kills of it nor adds to it (``own_spark_cluster`` is for that), and ends its
+    drivers: one that runs keeps the cores.
+    """
+    from kgroup.testing.spark import SparkCluster
+
+    with SparkCluster(log_path=_log(pytestconfig, tmp_path_factory, "spark-cluster")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def own_spark_cluster(
+    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., SparkCluster]]:
+    """Call it, with ``SparkCluster``'s arguments, for a started one that ends with the test."""
+    from kgroup.testing.spark import SparkCluster
+
+    with ExitStack() as clusters:
+
+        def start(**arguments: Any) -> SparkCluster:
+            log_path = _log(pytestconfig, tmp_path_factory, "own-spark-cluster")
+            clusters.callback(pytestconfig.stash[LOGS].remove, log_path)
+            return clusters.enter_context(SparkCluster(log_path=log_path, **arguments))
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def postgres(
+    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Postgres]:
+    """One PostgreSQL for all tests of the process: a test takes tables of its own names."""
+    from kgroup.testing.postgres import Postgres
+
+    with Postgres(log_path=_log(pytestconfig, tmp_path_factory, "postgres")) as server:
+        yield server
+
+
+def _log(config: pytest.Config, folders: pytest.TempPathFactory, name: str) -> Path:
+    """A file for a log, known from now on."""
+    path = folders.mktemp(name) / f"{name}.log"
+    config.stash[LOGS].append(path)
+    return path

@@ -1,0 +1,212 @@
+"""A PostgreSQL from pip, for tests of sinks: the server that the pgserver wheel brings.
+
+Started without pgserver's own starter, which offers a Unix socket only (JDBC wants TCP) and, run
+by root, makes a user on the machine. It is as quick as it is careless: nothing is synced to disk.
+Linux and macOS.
+
+INVARIANT: while the server runs its guard is held, so that it ends with the process that uses it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, final
+
+from kgroup.errors import KgroupError, UsageError
+from kgroup.testing.guard import Guard
+from kgroup.testing.kafka import LOG_TAIL, PORT_ATTEMPTS, tail
+from kgroup.testing.probe import PAUSE, free_ports
+from kgroup.testing.reaper import name_of
+
+HOST: Final = "127.0.0.1"
+START_TIMEOUT: Final = 60.0
+"""Seconds within which it must accept connections; it takes about one."""
+STOP_TIMEOUT: Final = 30.0
+UNPRIVILEGED: Final = "nobody"
+"""Who runs the server where root runs the tests: PostgreSQL refuses root."""
+SETTINGS: Final = (
+    "fsync=off",
+    "full_page_writes=off",
+    "shared_buffers=16MB",
+    "synchronous_commit=off",
+    "unix_socket_directories=",
+)
+PORT_TAKEN: Final = "Address already in use"
+
+
+@final
+class PostgresUnavailableError(KgroupError):
+    """A PostgreSQL cannot be had here; the message says which step failed and why."""
+
+
+@final
+class Postgres:
+    """A PostgreSQL server with a database and a superuser, both named ``postgres``.
+
+    A context manager that starts and removes it. All calls block.
+
+    Args:
+        log_path: where its log goes; by default a file that is removed with the server.
+    """
+
+    def __init__(self, *, log_path: Path | None = None) -> None:
+        self._given_log = log_path
+        self._guard: Guard | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._port = 0
+
+    def __repr__(self) -> str:
+        return f"<Postgres at {self.url}>" if self._process else "<Postgres, not running>"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def url(self) -> str:
+        """For libpq, as psycopg has it: ``postgresql://...``."""
+        return f"postgresql://postgres@{HOST}:{self._port}/postgres"
+
+    @property
+    def jdbc_url(self) -> str:
+        """For Java: ``jdbc:postgresql://...``."""
+        return f"jdbc:postgresql://{HOST}:{self._port}/postgres?user=postgres"
+
+    def start(self) -> None:
+        """Make a database and start its server, and return when it accepts connections.
+
+        Raises:
+            PostgresUnavailableError: pgserver is not installed, or the server did not come up;
+                the message has the end of its log.
+            UsageError: it runs already.
+        """
+        if self._guard is not None:
+            raise UsageError(f"{self!r} runs already")
+        programs = _programs()
+        folder = Path(tempfile.mkdtemp(prefix="kgroup-postgres-"))
+        log_path = folder / "postgres.log" if self._given_log is None else self._given_log
+        self._guard = Guard.found(folder, log_path)
+        try:
+            data = folder / "data"
+            data.mkdir()
+            who: dict[str, Any] = {"cwd": folder}
+            if os.geteuid() == 0:
+                folder.chmod(0o755)
+                shutil.chown(data, UNPRIVILEGED)
+                entry = pwd.getpwnam(UNPRIVILEGED)
+                who |= {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
+                if not _open_to_all(programs):
+                    # In a home folder, say, which root alone may enter.
+                    programs = _copy(programs, folder / "programs")
+            with log_path.open("ab") as log:
+                self._make_database(programs, data, log_path, who | {"stdout": log, "stderr": log})
+                self._launch(programs, data, log_path, who | {"stdout": log, "stderr": log})
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the server and remove its data; again is nothing."""
+        process, self._process = self._process, None
+        if process is not None:
+            # "Immediate": what it would tidy up is removed.
+            process.send_signal(signal.SIGQUIT)
+            try:
+                process.wait(STOP_TIMEOUT)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        guard, self._guard = self._guard, None
+        if guard is not None:
+            guard.release()
+            guard.wait_until_reaped(STOP_TIMEOUT)
+
+    def _make_database(
+        self, programs: Path, data: Path, log_path: Path, options: dict[str, Any]
+    ) -> None:
+        made = subprocess.run(
+            [
+                *(programs / "initdb", "--pgdata", data, "--username", "postgres"),
+                *("--auth", "trust", "--encoding", "UTF8", "--locale", "C", "--no-sync"),
+            ],
+            stdin=subprocess.DEVNULL,
+            check=False,
+            **options,
+        )
+        if made.returncode != 0:
+            raise _failure(f"could not make a database (exit status {made.returncode})", log_path)
+
+    def _launch(self, programs: Path, data: Path, log_path: Path, options: dict[str, Any]) -> None:
+        for attempt in range(1, PORT_ATTEMPTS + 1):
+            (self._port,) = free_ports(1, HOST)
+            address = ["-h", HOST, "-p", str(self._port)]
+            settings = [part for setting in SETTINGS for part in ("-c", setting)]
+            self._process = subprocess.Popen(
+                [
+                    *(programs / "postgres", "-D", data, *address, *settings),
+                    f"--{name_of(data.parent)}",
+                ],
+                stdin=subprocess.DEVNULL,
+                # A session of its own: Ctrl-C in a terminal is for the tests to act on.
+                start_new_session=True,
+                **options,
+            )
+            if self._ready(data, log_path):
+                return
+            taken = PORT_TAKEN in tail(log_path, LOG_TAIL)
+            if not taken or attempt == PORT_ATTEMPTS:
+                raise _failure(f"ended (exit status {self._process.returncode})", log_path)
+
+    def _ready(self, data: Path, log_path: Path) -> bool:
+        """Whether it came up, waited for; the server writes so as the last line of a file."""
+        deadline = time.monotonic() + START_TIMEOUT
+        while self._process is not None and self._process.poll() is None:
+            if tail(data / "postmaster.pid", 1).strip() == "ready":
+                return True
+            if time.monotonic() > deadline:
+                raise _failure(f"is not ready after {START_TIMEOUT:g} s", log_path)
+            time.sleep(PAUSE)
+        return False
+
+
+def _programs() -> Path:
+    found = importlib.util.find_spec("pgserver")
+    if found is None or found.origin is None:
+        raise PostgresUnavailableError("no PostgreSQL: pip install pgserver")
+    return Path(found.origin).parent / "pginstall" / "bin"
+
+
+def _copy(programs: Path, folder: Path) -> Path:
+    """Copy what the wheel has of PostgreSQL, and the libraries that it has beside its package."""
+    install, site = programs.parent, programs.parents[2]
+    for part in (install, *site.glob("pgserver.libs")):
+        shutil.copytree(part, folder / part.relative_to(site))
+    return folder / programs.relative_to(site)
+
+
+def _open_to_all(folder: Path) -> bool:
+    """Whether anybody may enter the folder and those above it."""
+    return all(each.stat().st_mode & 0o001 for each in (folder, *folder.resolve().parents))
+
+
+def _failure(what: str, log_path: Path) -> PostgresUnavailableError:
+    return PostgresUnavailableError(
+        f"PostgreSQL {what}; its log {log_path} ends with\n{tail(log_path, LOG_TAIL)}"
+    )

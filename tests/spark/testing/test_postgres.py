@@ -1,0 +1,61 @@
+"""A PostgreSQL from pip: it serves psycopg and Spark, and ends with those who use it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+import psycopg
+import pytest
+from pyspark.sql import SparkSession
+
+from kgroup.errors import UsageError
+from kgroup.testing import postgres as module
+from kgroup.testing.postgres import Postgres, PostgresUnavailableError
+
+
+def test_psycopg_and_spark_see_the_same(postgres: Postgres, spark: SparkSession) -> None:
+    """What Spark writes by JDBC is what psycopg reads."""
+    options = {"driver": "org.postgresql.Driver"}
+    spark.range(3).write.jdbc(postgres.jdbc_url, "from_spark", properties=options)
+    with psycopg.connect(postgres.url) as connection:
+        rows = connection.execute("SELECT id FROM from_spark ORDER BY id").fetchall()
+    assert rows == [(0,), (1,), (2,)]
+
+
+def test_it_is_gone_when_it_is_closed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Programs in a folder that is not open to all are copied; all goes with the server."""
+    monkeypatch.setattr(module, "_open_to_all", lambda _: False)
+    with Postgres(log_path=tmp_path / "log") as server:
+        with psycopg.connect(server.url) as connection:
+            (pid,) = connection.execute("SELECT pg_backend_pid()").fetchone() or (0,)
+            (data,) = connection.execute("SHOW data_directory").fetchone() or ("",)
+        with pytest.raises(UsageError, match="runs already"):
+            server.start()
+    assert not psutil.pid_exists(pid)
+    assert not Path(data).parent.exists()
+    server.close()
+    assert repr(server) == "<Postgres, not running>"
+
+
+def test_a_port_that_is_taken_is_left(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where somebody else has got the port in between, another is chosen."""
+    taken = int(postgres.url.rpartition(":")[2].partition("/")[0])
+    offered = iter([[taken], module.free_ports(1)])
+    monkeypatch.setattr(module, "free_ports", lambda *_: next(offered))
+    with Postgres() as server:
+        assert server.url != postgres.url
+
+
+def test_a_server_that_ends_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error has the end of the server's log."""
+    monkeypatch.setattr(module, "SETTINGS", ("shared_buffers=none",))
+    with pytest.raises(PostgresUnavailableError, match=r"invalid value for parameter"):
+        Postgres().start()
+
+
+def test_without_the_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says what to install."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(PostgresUnavailableError, match="pip install pgserver"):
+        Postgres().start()
