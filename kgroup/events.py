@@ -340,6 +340,129 @@ class HandlerOutstayed(Event):
         )
 
 
+@attrs.frozen(kw_only=True)
+class _BatchEvent(Event):
+    """The root of events about a batch that Spark reads.
+
+    Attributes:
+        batch_id: from the group and the ranges.
+        ranges: for each partition the first offset, and the one behind the last.
+    """
+
+    batch_id: str
+    ranges: Mapping[TopicPartition, tuple[int, int]]
+
+    def _which(self) -> str:
+        return f"batch {self.batch_id[:8]}"
+
+    def _whose(self) -> str:
+        return f"{len(self.ranges)} partition{'' if len(self.ranges) == 1 else 's'}"
+
+
+@attrs.frozen(kw_only=True)
+class BatchDone(_BatchEvent):
+    """A batch was run, and its end committed.
+
+    Attributes:
+        rows: records that were read; where nobody counts them, offsets.
+        bytes: of their keys and values, or None where nobody counts.
+        planning: seconds to make the frame.
+        running: seconds of the program's function, with its Spark jobs.
+        committing: seconds of the commit.
+        lag: offsets that were left to read when it was last looked.
+    """
+
+    rows: int
+    bytes: int | None
+    planning: float
+    running: float
+    committing: float
+    lag: int
+
+    @property
+    def rows_per_second(self) -> float:
+        """Rows by all the seconds of the batch."""
+        seconds = self.planning + self.running + self.committing
+        return self.rows / seconds if seconds > 0 else 0.0
+
+    def words(self) -> str:
+        """See ``Event``."""
+        return (
+            f"{self._which()}: {self.rows:,} rows of {self._whose()} in"
+            f" {self.planning + self.running:.2f} s ({self.rows_per_second:,.0f} rows/s), committed"
+            f" in {1000 * self.committing:.0f} ms, lag {self.lag:,}"
+        )
+
+
+@attrs.frozen(kw_only=True)
+class BatchFailed(_BatchEvent):
+    """The program's function, or a job of it, raised; nothing was committed.
+
+    Attributes:
+        running: seconds until then.
+        reason: what was raised.
+    """
+
+    level: ClassVar[int] = logging.WARNING
+    running: float
+    reason: str
+
+    def words(self) -> str:
+        """See ``Event``."""
+        return (
+            f"{self._which()} of {self._whose()} failed after {self.running:.2f} s: {self.reason}"
+        )
+
+
+@attrs.frozen(kw_only=True)
+class BatchCancelled(_BatchEvent):
+    """A batch was cancelled, and its tasks have stopped; nothing was committed.
+
+    Attributes:
+        running: seconds until they had stopped.
+        reason: the end of the generation, or that the program cancelled it.
+    """
+
+    running: float
+    reason: str
+
+    def words(self) -> str:
+        """See ``Event``."""
+        return (
+            f"{self._which()} of {self._whose()} cancelled after {self.running:.2f} s:"
+            f" {self.reason}"
+        )
+
+
+@attrs.frozen(kw_only=True)
+class JobOutstayed(Event):
+    """A cancelled batch still runs: its function, or tasks of its jobs.
+
+    Attributes:
+        job_group: Spark's name for its jobs.
+        thread: the function's.
+        stack: where the thread is, or None if the function has returned.
+        tasks: how many tasks still run; None where Spark does not tell.
+        seconds: since it was cancelled.
+    """
+
+    level: ClassVar[int] = logging.WARNING
+    job_group: str
+    thread: str
+    stack: str | None
+    tasks: int | None
+    seconds: float
+
+    def words(self) -> str:
+        """See ``Event``."""
+        tasks = "" if self.tasks is None else f", {self.tasks} tasks run"
+        stack = "" if self.stack is None else f"; thread {self.thread} is at:\n{self.stack}"
+        return (
+            f"job group {self.job_group} was cancelled {self.seconds:.0f} s ago and goes on"
+            f"{tasks}; the generation's end waits for it{stack}"
+        )
+
+
 def severity(event: Event) -> int:
     """The ``logging`` level of an event."""
     return event.severity if isinstance(event, OffsetReset | GenerationEnded) else event.level

@@ -13,6 +13,9 @@ from kgroup import events
 from kgroup.events import (
     Assigned,
     BackingOff,
+    BatchCancelled,
+    BatchDone,
+    BatchFailed,
     CommitRefused,
     Committed,
     CoordinatorFound,
@@ -21,6 +24,7 @@ from kgroup.events import (
     GenerationEnded,
     GenerationStarted,
     HandlerOutstayed,
+    JobOutstayed,
     Joined,
     Joining,
     Left,
@@ -45,6 +49,51 @@ TOLD: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
         {"node_id": 2, "address": "here:9092"},
         INFO,
         "coordinator is broker 2 at here:9092",
+    ),
+    (
+        BatchDone,
+        {
+            "batch_id": "0123456789abcdef",
+            "ranges": {P0: (0, 10), P1: (5, 12_350)},
+            "rows": 12_345,
+            "bytes": None,
+            "planning": 0.25,
+            "running": 0.75,
+            "committing": 0.004,
+            "lag": 5_000,
+        },
+        INFO,
+        (
+            "batch 01234567: 12,345 rows of 2 partitions in 1.00 s (12,296 rows/s), committed in"
+            " 4 ms, lag 5,000"
+        ),
+    ),
+    (
+        BatchFailed,
+        {"batch_id": "01234567", "ranges": {P0: (0, 9)}, "running": 1.5, "reason": "OSError: no"},
+        WARNING,
+        "batch 01234567 of 1 partition failed after 1.50 s: OSError: no",
+    ),
+    (
+        BatchCancelled,
+        {"batch_id": "01234567", "ranges": {P0: (0, 9)}, "running": 1.5, "reason": "rebalance"},
+        INFO,
+        "batch 01234567 of 1 partition cancelled after 1.50 s: rebalance",
+    ),
+    (
+        JobOutstayed,
+        {"job_group": "g", "thread": "t-1", "stack": "here", "tasks": 2, "seconds": 5.0},
+        WARNING,
+        (
+            "job group g was cancelled 5 s ago and goes on, 2 tasks run; the generation's end waits"
+            " for it; thread t-1 is at:\nhere"
+        ),
+    ),
+    (
+        JobOutstayed,
+        {"job_group": "g", "thread": "t-1", "stack": None, "tasks": None, "seconds": 5.0},
+        WARNING,
+        "job group g was cancelled 5 s ago and goes on; the generation's end waits for it",
     ),
     (Joining, {"reason": "because"}, INFO, "joining: because"),
     (
@@ -167,12 +216,27 @@ TOLD: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
             " asked for until it is gone. It is at:\nhere\nthere"
         ),
     ),
+    (
+        BatchDone,
+        {
+            "batch_id": "3f2a9b77c0ffee",
+            "ranges": {P0: (0, 5)},
+            "rows": 0,
+            "bytes": None,
+            "planning": 0.0,
+            "running": 0.0,
+            "committing": 0.0,
+            "lag": 0,
+        },
+        INFO,
+        "batch 3f2a9b77: 0 rows of 1 partition in 0.00 s (0 rows/s), committed in 0 ms, lag 0",
+    ),
 ]
 
 KINDS: Final = {
     kind
     for _, kind in inspect.getmembers(events, inspect.isclass)
-    if issubclass(kind, Event) and kind is not Event
+    if issubclass(kind, Event) and not kind.__subclasses__()
 }
 
 
@@ -234,6 +298,23 @@ def test_no_event_has_room_for_a_secret() -> None:
         for field in attrs.fields(kind):
             assert "config" not in str(field.type).lower()
             assert not {"password", "secret", "token", "sasl"} & set(field.name.split("_"))
+
+
+def test_rows_a_second_are_of_the_whole_batch() -> None:
+    """With making the frame and the commit; of a batch that took no time there are none."""
+    batch = BatchDone(
+        group_id="g",
+        batch_id="b",
+        ranges={P0: (0, 9)},
+        rows=6,
+        bytes=None,
+        planning=1.0,
+        running=1.5,
+        committing=0.5,
+        lag=0,
+    )
+    assert batch.rows_per_second == 2
+    assert attrs.evolve(batch, planning=0, running=0, committing=0).rows_per_second == 0
 
 
 def test_events_are_values() -> None:
