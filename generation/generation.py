@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 import trio
 
+from kgroup.config import GroupConfig
 from kgroup.errors import UsageError
+from kgroup.events import Event
 from kgroup.generation.attempt import stale_error
 from kgroup.generation.commits import Committer
 from kgroup.generation.floors import Floors
@@ -88,6 +90,11 @@ class Generation(MembershipView):
         A handler looks at it before a side effect that must not happen twice.
         """
         return 0.0 if self.state is State.ENDED else max(0.0, self._lease.left)
+
+    @property
+    def config(self) -> GroupConfig:
+        """The member's settings."""
+        return self._feed.config
 
     @property
     def streams(self) -> Collection[RecordStream | OffsetStream]:
@@ -276,6 +283,10 @@ class Generation(MembershipView):
         self._refuse_if_ended()
         checked = self._floors.check(offsets)
         await self._committer.commit_in_transaction(producer, checked)
+
+    def tell(self, kind: Callable[..., Event], **fields: Any) -> None:
+        """Tell those who listen to the group's events of one about this generation."""
+        self._feed.tell(kind, **fields)
 
     def __repr__(self) -> str:
         why = f": {self.end}" if self.end is not None else ""

@@ -6,14 +6,15 @@ record stream's place: the partitions are its own while it is open, and count as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, final
 
 import trio
 
+from kgroup.config import GroupConfig
 from kgroup.errors import OffsetOutOfRangeError
 from kgroup.generation.floors import Floors
-from kgroup.model import TopicPartition
+from kgroup.model import IsolationLevel, TopicPartition
 
 if TYPE_CHECKING:
     from kgroup.generation.streams import Feed
@@ -40,6 +41,11 @@ class OffsetStream:
         self._closed = False
         self._held_since: float | None = None
         self.partitions = partitions
+
+    @property
+    def config(self) -> GroupConfig:
+        """The member's settings."""
+        return self._feed.config
 
     @property
     def running(self) -> bool:
@@ -95,22 +101,33 @@ class OffsetStream:
         """
         return await self._feed.look(self.partitions, earliest=True)
 
-    async def end(self) -> Mapping[TopicPartition, int]:
+    async def end(
+        self, isolation_level: IsolationLevel | None = None
+    ) -> Mapping[TopicPartition, int]:
         """The offset behind the last record of each partition that can be read now.
 
         Under ``read_committed`` that is the last stable offset. A partition whose leader does not
         answer for now is left out.
 
+        Args:
+            isolation_level: the group's by default.
+
         Raises:
             BrokerError: a leader refuses for good.
         """
-        return await self._feed.look(self.partitions, earliest=False)
+        return await self._feed.look(
+            self.partitions, earliest=False, isolation_level=isolation_level
+        )
 
     async def confirmed(self) -> bool:
         """Wait until the lease is valid; False if nothing new may begin any more."""
         await self._feed.lease_confirmed()
         await trio.lowlevel.checkpoint()
         return self.running and self._feed.lease_valid()
+
+    def serve(self, fn: Callable[[], Awaitable[None]]) -> None:
+        """Start a task that is cancelled when the generation is, unless its end has begun."""
+        self._feed.serve(fn)
 
     def close(self) -> None:
         """Give the partitions up, so that another stream of this generation can have them."""

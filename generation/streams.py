@@ -12,8 +12,9 @@ from typing import Protocol, final
 import attrs
 import trio
 
+from kgroup.config import GroupConfig
 from kgroup.errors import OffsetOutOfRangeError, StaleGenerationError, UsageError
-from kgroup.model import TopicPartition
+from kgroup.model import IsolationLevel, TopicPartition
 from kgroup.protocols import Batch, Clock, RecordSource
 
 
@@ -21,7 +22,11 @@ class Look(Protocol):
     """Asks the leaders for offsets, once."""
 
     async def __call__(
-        self, partitions: Collection[TopicPartition], *, earliest: bool
+        self,
+        partitions: Collection[TopicPartition],
+        *,
+        earliest: bool,
+        isolation_level: IsolationLevel | None = None,
     ) -> Mapping[TopicPartition, int]:
         """The first offset of each log, or the end of what can be read; as far as told."""
         ...
@@ -41,6 +46,9 @@ class Feed:
         locate: decides a position that no commit gave, or that does not exist; it may raise
             what the handler is to see.
         look: asks for the offsets that there are.
+        tell: tells of an event of this generation.
+        serve: starts a task that is cancelled with the generation, unless its end has begun.
+        config: the member's settings.
         clock: measures how long a batch is held.
         handed_out: looks on as batches are handed out, or None.
     """
@@ -52,6 +60,9 @@ class Feed:
     lease_confirmed: Callable[[], Awaitable[None]]
     locate: Callable[[Collection[TopicPartition], OffsetOutOfRangeError | None], Awaitable[None]]
     look: Look
+    tell: Callable[..., None]
+    serve: Callable[[Callable[[], Awaitable[None]]], None]
+    config: GroupConfig
     clock: Clock
     handed_out: Callable[[Batch], None] | None = None
 

@@ -18,7 +18,7 @@ from kgroup.errors import (
 from kgroup.events import OffsetReset
 from kgroup.generation.commits import Committer
 from kgroup.generation.floors import Floors
-from kgroup.model import OffsetAndMetadata, TopicPartition
+from kgroup.model import IsolationLevel, OffsetAndMetadata, TopicPartition
 from kgroup.model import OffsetReset as Rule
 from kgroup.positions import Positions, Start
 from kgroup.reporting import Reporter
@@ -119,10 +119,15 @@ class Starts:
         await self._commit(starts, committer)
 
     async def look(
-        self, partitions: Collection[TopicPartition], *, earliest: bool
+        self,
+        partitions: Collection[TopicPartition],
+        *,
+        earliest: bool,
+        isolation_level: IsolationLevel | None = None,
     ) -> Mapping[TopicPartition, int]:
         """The first offsets, or the ends, as far as leaders tell them now."""
-        return await self._positions.now(partitions, EARLIEST if earliest else LATEST)
+        timestamp = EARLIEST if earliest else LATEST
+        return await self._positions.now(partitions, timestamp, isolation_level)
 
     def _tell(self, starts: Mapping[TopicPartition, Start], *, skipped: bool) -> None:
         for name, start in sorted(starts.items()):

@@ -12,6 +12,7 @@ import trio
 from trio.testing import MockClock
 
 from kgroup.clocks import TrioClock
+from kgroup.config import GroupConfig
 from kgroup.errors import FetchError, OffsetOutOfRangeError, StaleGenerationError, UsageError
 from kgroup.generation.streams import Feed, RecordStream
 from kgroup.model import TopicPartition
@@ -19,6 +20,7 @@ from kgroup.protocols import Batch
 from tests.generation.bench import P0, P1
 
 EPOCH = 3
+CONFIG = GroupConfig(group_id="g", bootstrap_servers="a:1", topics=["t"])
 
 
 @final
@@ -97,6 +99,7 @@ class Around:
         self.located: list[Any] = []
         self.locating: Exception | None = None
         self.closed: list[RecordStream] = []
+        self.told: list[Any] = []
         self.feed = Feed(
             epoch=EPOCH,
             source=self.source,
@@ -105,6 +108,9 @@ class Around:
             lease_confirmed=self._confirm,
             locate=self._locate,
             look=self._look,
+            tell=self.told.append,
+            serve=self.told.append,
+            config=CONFIG,
             clock=TrioClock(),
         )
 
@@ -117,7 +123,11 @@ class Around:
             await self.confirmed.wait()
 
     async def _look(
-        self, partitions: Collection[TopicPartition], *, earliest: bool
+        self,
+        partitions: Collection[TopicPartition],
+        *,
+        earliest: bool,
+        isolation_level: IsolationLevel | None = None,
     ) -> Mapping[TopicPartition, int]:
         await trio.lowlevel.checkpoint()
         return dict.fromkeys(partitions, 0 if earliest else 10)

@@ -1,0 +1,51 @@
+"""What a batch loop needs of Spark: frames over ranges, runs that can be cancelled, what was read.
+
+The protocol is there so that the loop can be tested, and simulated, without Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Protocol, TypeVar, final
+
+import attrs
+
+from kgroup.model import TopicPartition
+from kgroup.spark.ranges import OffsetRange
+from kgroup.spark.sizes import Seen
+
+T = TypeVar("T")
+
+
+@final
+@attrs.frozen
+class Frame:
+    """Ranges as a frame.
+
+    Attributes:
+        df: the DataFrame.
+        seen: what its tasks have read so far, of each partition; None where nobody counts.
+    """
+
+    df: Any
+    seen: Callable[[], Mapping[TopicPartition, Seen] | None]
+
+
+class Engine(Protocol):
+    """Reads ranges as frames, and runs what the program does with them."""
+
+    async def frame(self, ranges: Collection[OffsetRange]) -> Frame:
+        """A frame that reads these ranges when an action needs it; nothing is read yet."""
+        ...
+
+    async def run(self, group: str, description: str, fn: Callable[..., T], *args: Any) -> T:
+        """Call a function in a thread; its jobs are the group's.
+
+        Cancellation: the jobs are cancelled, none starts any more, and it is waited until all
+        of it has stopped.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """End the thread."""
+        ...

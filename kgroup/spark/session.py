@@ -1,0 +1,129 @@
+"""The engine of a real Spark session: frames by ``frames`` or ``jvm``, runs by ``runner``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar, final
+
+import attrs
+import trio
+
+from kgroup.errors import ConfigError
+from kgroup.spark.columns import DEFAULT, checked
+from kgroup.spark.engine import Frame
+from kgroup.spark.frames import count_seen, frame, seen_in
+from kgroup.spark.jobs import Outstay, Runner, jobs_of
+from kgroup.spark.ranges import OffsetRange
+from kgroup.spark.settings import ReaderSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+T = TypeVar("T")
+
+PYTHON: Final = "python"
+JVM: Final = "jvm"
+BACKENDS: Final = (PYTHON, JVM)
+"""Who reads: confluent-kafka in Python workers, or Spark's own Kafka source."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Reading:
+    """How executors read.
+
+    Attributes:
+        settings: of the readers.
+        columns: which columns of Spark's own Kafka source; others are not read.
+        backend: ``"python"`` or ``"jvm"``.
+        parallelism: how many tasks read; what Spark can run at once by default.
+
+    Raises:
+        ConfigError: an unknown column or backend.
+    """
+
+    settings: ReaderSettings
+    columns: Sequence[str] = attrs.field(default=DEFAULT, converter=checked)
+    backend: str = PYTHON
+    parallelism: int | None = None
+
+    @backend.validator
+    def _known(self, attribute: attrs.Attribute[str], value: str) -> None:
+        if value not in BACKENDS:
+            known = " or ".join(map(repr, BACKENDS))
+            raise ConfigError(attribute.name, value, f"it must be {known}")
+
+
+@final
+class SparkEngine:
+    """An ``Engine`` on a session.
+
+    Args:
+        spark: the session.
+        reading: how executors read.
+        name: of the threads in which actions run.
+        outstayed: is told, in the event loop, of what goes on after it was cancelled.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        reading: Reading,
+        name: str,
+        outstayed: Callable[[Outstay], None],
+    ) -> None:
+        self._spark = spark
+        self._reading = reading
+        self._name = name
+        self._outstayed = outstayed
+        self._jobs = jobs_of(spark)
+        self._idle: list[Runner] = []
+        self._made = 0
+
+    async def frame(self, ranges: Collection[OffsetRange]) -> Frame:
+        """A DataFrame over ranges; made in a thread, because the JVM is asked."""
+        return await trio.to_thread.run_sync(partial(self._frame, tuple(ranges)))
+
+    async def run(self, group: str, description: str, fn: Callable[..., T], *args: Any) -> T:
+        """Call a function in a thread that is kept for the next one; see ``Runner.run``."""
+        runner = self._idle.pop() if self._idle else self._another()
+        try:
+            return await runner.run(group, description, fn, *args)
+        finally:
+            self._idle.append(runner)
+
+    async def aclose(self) -> None:
+        """End the threads that are idle; all are, when nothing runs."""
+        idle, self._idle = self._idle, []
+        for runner in idle:
+            await runner.__aexit__()
+        await trio.lowlevel.checkpoint()
+
+    def _another(self) -> Runner:
+        self._made += 1
+        return Runner(self._jobs, f"{self._name}-{self._made}", self._outstayed)
+
+    def _frame(self, ranges: tuple[OffsetRange, ...]) -> Frame:
+        reading = self._reading
+        if reading.backend == JVM:
+            from kgroup.spark.jvm import jvm_frame
+
+            df = jvm_frame(
+                self._spark,
+                ranges,
+                reading.settings,
+                columns=reading.columns,
+                parallelism=reading.parallelism,
+            )
+            return Frame(df, lambda: None)
+        counted = count_seen(self._spark)
+        df = frame(
+            self._spark,
+            ranges,
+            reading.settings,
+            columns=reading.columns,
+            parallelism=reading.parallelism,
+            seen=counted,
+        )
+        return Frame(df, lambda: None if counted is None else seen_in(counted))
