@@ -1,0 +1,120 @@
+"""Rows and lag where a transaction was aborted: rows are what was read, lag is by offsets."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from kgroup.cluster import EARLIEST, LATEST, Cluster
+from kgroup.config import GroupConfig
+from kgroup.model import IsolationLevel, TopicPartition
+from kgroup.spark.limits import Budget
+from kgroup.spark.planning import Plan, plan
+from kgroup.spark.pool import Pool
+from kgroup.spark.reading import read
+from kgroup.spark.settings import ReaderSettings
+from kgroup.spark.sizes import UNKNOWN, Seen, Sizes
+from kgroup.wire.streams import open_tcp
+from tests.brokers import embedded_broker, unique
+
+KEPT, ABORTED, OPEN, VALUE = 7, 20, 3, b"v" * 200
+
+
+@pytest.fixture(scope="module")
+def bootstrap_servers() -> Iterator[str]:
+    """A broker of this module's own."""
+    with embedded_broker() as address:
+        yield address
+
+
+@pytest.fixture
+def partition(bootstrap_servers: str) -> Iterator[TopicPartition]:
+    """A committed transaction, an aborted one, and one that is still open."""
+    name = TopicPartition(unique("counted"), 0)
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    admin.create_topics([NewTopic(name.topic, 1, 1)])[name.topic].result(10)
+    for records, end in ((KEPT, "commit"), (ABORTED, "abort"), (OPEN, "")):
+        producer = Producer(
+            {"bootstrap.servers": bootstrap_servers, "transactional.id": unique("writer")}
+        )
+        producer.init_transactions(10)
+        producer.begin_transaction()
+        for _ in range(records):
+            producer.produce(name.topic, VALUE)
+        assert producer.flush(10) == 0
+        if end == "commit":
+            producer.commit_transaction(10)
+        elif end == "abort":
+            producer.abort_transaction(10)
+    yield name
+    producer.abort_transaction(10)
+
+
+async def ends_of(
+    bootstrap_servers: str, name: TopicPartition, level: IsolationLevel
+) -> Mapping[TopicPartition, int]:
+    """What a leader says of the end."""
+    config = GroupConfig(bootstrap_servers=bootstrap_servers, group_id="g", topics=[name.topic])
+    cluster = Cluster(config, open_tcp, random.Random(1))
+    try:
+        first = await cluster.list_offsets([name], EARLIEST)
+        assert first == {name: 0}
+        ends = await cluster.list_offsets([name], LATEST, isolation_level=level, remembered=True)
+        return {name: end for name, end in ends.items() if isinstance(end, int)}
+    finally:
+        await cluster.aclose()
+
+
+def brought(bootstrap_servers: str, planned: Plan, level: IsolationLevel) -> Seen:
+    """Rows and the bytes of their values, as read."""
+    settings = ReaderSettings(bootstrap_servers=bootstrap_servers, isolation_level=level)
+    pool = Pool()
+    try:
+        batches = list(read(planned.ranges, settings, ("value",), pool=pool))
+    finally:
+        pool.close()
+    values = [value.as_py() for batch in batches for value in batch.column("value")]
+    return Seen(len(values), sum(map(len, values)))
+
+
+@pytest.mark.parametrize(
+    ("level", "rows", "offsets"),
+    [
+        # Each transaction that ended has a marker, which is an offset and no row.
+        (IsolationLevel.READ_COMMITTED, KEPT, KEPT + ABORTED + 2),
+        (IsolationLevel.READ_UNCOMMITTED, KEPT + ABORTED + OPEN, KEPT + ABORTED + OPEN + 2),
+    ],
+)
+async def test_rows_are_what_was_read_and_lag_is_by_offsets(
+    bootstrap_servers: str,
+    partition: TopicPartition,
+    level: IsolationLevel,
+    rows: int,
+    offsets: int,
+) -> None:
+    """A transaction that is open is no lag to those who read only what is committed."""
+    ends = await ends_of(bootstrap_servers, partition, level)
+    assert ends == {partition: offsets}
+    sizes, position, seen, lags = Sizes(), 0, Seen(0, 0), []
+    for turn in range(10):
+        planned = plan({partition: position}, ends, Budget(10, 5 * UNKNOWN), sizes, turn)
+        if not planned.ranges:
+            break
+        here = brought(bootstrap_servers, planned, level)
+        assert here.records <= planned.offsets
+        seen = Seen(seen.records + here.records, seen.bytes + here.bytes)
+        sizes = sizes.after(planned.ranges, {partition: here})
+        position += planned.offsets
+        lags.append(planned.lag)
+    assert seen == Seen(rows, rows * len(VALUE))
+    assert position == offsets
+    assert lags == sorted(lags, reverse=True)
+    assert lags[0] == offsets - 5
+    assert lags[-1] == 0
+    # What was seen of sizes stays within what one record has and its eighth.
+    assert len(VALUE) // 8 <= sizes.offset_bytes(partition) <= len(VALUE)
