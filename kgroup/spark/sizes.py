@@ -71,7 +71,7 @@ class _Estimate:
         share = max(min(1.0, seen.records / offsets), self.share * _SHARE_FALL, _LEAST_SHARE)
         widest = max(self.widest, offsets)
         if not seen.records:
-            unknown = max(LEAST_UNKNOWN, self.unknown // GROWTH)
+            unknown = min(self.unknown, max(LEAST_UNKNOWN, self.unknown // GROWTH))
             return attrs.evolve(self, widest=widest, share=share, unknown=unknown)
         mean = seen.bytes / seen.records
         size = mean if self.size is None else max(mean, self.size * _SIZE_FALL)
@@ -88,23 +88,27 @@ class _Estimate:
         return self.widest * GROWTH if self.widest else INT64_MAX
 
 
-_NOTHING_KNOWN: Final = _Estimate()
-
-
 @final
 @attrs.frozen
 class Sizes:
-    """The estimates of all partitions, as a value; `after` makes the next one."""
+    """The estimates of all partitions, as a value; `after` makes the next one.
+
+    Attributes:
+        unknown: bytes of a record where none was seen. Where rows are never counted (Spark
+            Connect), nothing is ever learnt: give the size of the topic's records, or every batch
+            stays as small as the first.
+    """
 
     _known: Mapping[TopicPartition, _Estimate] = attrs.field(factory=dict)
+    unknown: int = attrs.field(default=UNKNOWN, kw_only=True, validator=validators.ge(LEAST))
 
     def offset_bytes(self, partition: TopicPartition) -> int:
         """The bytes that one more offset of a partition is counted as, at least `LEAST`."""
-        return self._known.get(partition, _NOTHING_KNOWN).offset_bytes
+        return self._of(partition).offset_bytes
 
     def most(self, partition: TopicPartition) -> int:
         """The most offsets that may be planned at once where bytes are limited."""
-        return self._known.get(partition, _NOTHING_KNOWN).most
+        return self._of(partition).most
 
     def bytes_of(self, ranges: Iterable[OffsetRange]) -> int:
         """About how many bytes ranges will bring."""
@@ -123,13 +127,17 @@ class Sizes:
         known = dict(self._known)
         for name, span in offsets.items():
             if name in seen and span:
-                known[name] = known.get(name, _NOTHING_KNOWN).after(span, seen[name])
-        return Sizes(known)
+                known[name] = self._of(name).after(span, seen[name])
+        return attrs.evolve(self, known=known)
 
     def only(self, partitions: Iterable[TopicPartition]) -> Sizes:
         """What is known of some partitions, the others forgotten."""
         kept = set(partitions)
-        return Sizes({name: known for name, known in self._known.items() if name in kept})
+        known = {name: estimate for name, estimate in self._known.items() if name in kept}
+        return attrs.evolve(self, known=known)
+
+    def _of(self, partition: TopicPartition) -> _Estimate:
+        return self._known.get(partition) or _Estimate(unknown=self.unknown)
 
 
 def _name(part: OffsetRange) -> TopicPartition:

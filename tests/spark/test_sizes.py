@@ -27,6 +27,17 @@ def test_an_unknown_partition_is_counted_as_the_largest_records() -> None:
     assert plan({P0: 0}, {P0: 10**6}, Budget(None, 64 * UNKNOWN), Sizes()).offsets == 64
 
 
+def test_records_whose_size_is_known_need_no_slow_start() -> None:
+    """What was given counts until something was seen, and stays when others are forgotten."""
+    sizes = Sizes(unknown=500)
+    assert plan({P0: 0}, {P0: 10**6}, Budget(None, 50_000), sizes).offsets == 100
+    assert read(sizes, 10, 10, 20_000).offset_bytes(P0) == 2000
+    assert read(sizes, 10, 0, 0).offset_bytes(P0) == 500
+    assert read(sizes, 10, 10, 20_000).only([]).offset_bytes(P0) == 500
+    with pytest.raises(ValueError, match="unknown"):
+        Sizes(unknown=LEAST - 1)
+
+
 def test_what_is_learnt_is_each_partition_s_own() -> None:
     """The other one is as unknown as before, and the value that there was is unchanged."""
     before = Sizes()
