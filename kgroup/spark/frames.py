@@ -10,14 +10,16 @@ Left to others: which ranges (``kgroup.spark.planning``), and running the job.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, Literal, final, get_args
 
 import attrs
 import pyarrow
 
+from kgroup.errors import ConfigError
 from kgroup.model import TopicPartition
 from kgroup.spark.columns import DEFAULT, checked, ddl
-from kgroup.spark.ranges import OffsetRange, pack, split
+from kgroup.spark.jvm import jvm_frame
+from kgroup.spark.ranges import OffsetRange, in_order, pack, split
 from kgroup.spark.reading import read
 from kgroup.spark.settings import ReaderSettings
 from kgroup.spark.sizes import Seen
@@ -25,6 +27,10 @@ from kgroup.spark.sizes import Seen
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
     from pyspark.sql import DataFrame, SparkSession
+
+Backend = Literal["python", "jvm"]
+"""What reads: librdkafka in Python workers, or Spark's own source in the JVM."""
+BACKENDS: Final = get_args(Backend)
 
 
 @final
@@ -66,6 +72,8 @@ def frame(
     *,
     columns: Sequence[str] = DEFAULT,
     parallelism: int | None = None,
+    backend: Backend = "python",
+    options: Mapping[str, str] | None = None,
     seen: Accumulator[Any] | None = None,
 ) -> DataFrame:
     """A DataFrame of the records of ranges, read when an action runs.
@@ -76,20 +84,64 @@ def frame(
         settings: how.
         columns: names of columns of Spark's own Kafka source; others are not read.
         parallelism: how many tasks read; what Spark can run at once by default.
-        seen: what ``count_seen`` made; is told what each task brought.
+        backend: ``python``, or ``jvm`` for Spark's own source (see ``kgroup.spark.jvm``).
+        options: of Spark's own source, where that reads.
+        seen: what ``count_seen`` made; is told what each task brought. Spark's own source tells
+            nothing.
 
     Raises:
         UsageError: two ranges overlap.
-        ConfigError: an unknown column.
+        ConfigError: an unknown column or backend; or a setting that the backend cannot use.
     """
     names = checked(columns)
+    if backend not in BACKENDS:
+        raise ConfigError("backend", backend, f"it must be one of {', '.join(BACKENDS)}")
+    if options and backend != "jvm":
+        raise ConfigError("options", tuple(options), "they are for the backend 'jvm' only")
     slots = parallelism or slots_of(spark)
     pieces = split(ranges, parallelism=slots)
     tasks = pack(pieces, slots or len(pieces))
     if not tasks:
         return spark.createDataFrame([], ddl(names))
+    if backend == "jvm":
+        return jvm_frame(spark, pieces, settings, columns=names, parallelism=slots, options=options)
     fn = ReadTasks(tasks, settings, names, seen)
     return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(fn, ddl(names))
+
+
+def read_ranges(
+    spark: SparkSession,
+    ranges: Iterable[OffsetRange],
+    settings: ReaderSettings,
+    *,
+    columns: Sequence[str] = DEFAULT,
+    parallelism: int | None = None,
+) -> DataFrame:
+    """A DataFrame of the records of ranges, for a batch job without a group.
+
+    It goes by the data source "kgroup", which is registered in this session.
+
+    Args:
+        spark: the session.
+        ranges: what is read; split further so that one hot partition uses all cores.
+        settings: how.
+        columns: names of columns of Spark's own Kafka source; others are not read.
+        parallelism: how many tasks read; what Spark can run at once by default.
+
+    Raises:
+        UsageError: two ranges overlap.
+        ConfigError: an unknown column.
+    """
+    from kgroup.spark.source import NAME, KgroupSource, options_of
+
+    told = options_of(
+        in_order(ranges),
+        settings,
+        columns=checked(columns),
+        parallelism=parallelism or slots_of(spark),
+    )
+    spark.dataSource.register(KgroupSource)
+    return spark.read.format(NAME).options(**told).load()
 
 
 def slots_of(spark: SparkSession) -> int | None:

@@ -103,6 +103,25 @@ def in_order(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
     return ordered
 
 
+def merged(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
+    """Ranges with those that touch made one.
+
+    Raises:
+        UsageError: two overlap.
+    """
+    whole: list[OffsetRange] = []
+    for part in in_order(ranges):
+        if (
+            whole
+            and part.start == whole[-1].end
+            and part.topic_partition == whole[-1].topic_partition
+        ):
+            whole[-1] = attrs.evolve(whole[-1], end=part.end)
+        else:
+            whole.append(part)
+    return tuple(whole)
+
+
 def split(
     ranges: Iterable[OffsetRange],
     *,

@@ -31,7 +31,7 @@ from kgroup.records.demultiplex import has_errors, runs
 from kgroup.records.outcomes import Outcome, in_words, outcome_of
 from kgroup.spark.columns import DEFAULT, Run, arrow_schema, checked, record_batch
 from kgroup.spark.pool import POOL, Pool, PooledConsumer
-from kgroup.spark.ranges import OffsetRange, in_order
+from kgroup.spark.ranges import OffsetRange, merged
 from kgroup.spark.settings import ReaderSettings
 from kgroup.spark.sizes import Seen
 
@@ -88,25 +88,6 @@ def read(
         on_read(task.seen())
 
 
-def merged(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
-    """Ranges with those that touch made one.
-
-    Raises:
-        UsageError: two overlap.
-    """
-    whole: list[OffsetRange] = []
-    for part in in_order(ranges):
-        if whole and part.start == whole[-1].end and part.topic_partition == _name(whole[-1]):
-            whole[-1] = attrs.evolve(whole[-1], end=part.end)
-        else:
-            whole.append(part)
-    return tuple(whole)
-
-
-def _name(part: OffsetRange) -> TopicPartition:
-    return part.topic_partition
-
-
 @final
 @attrs.define(eq=False)
 class _Part:
@@ -142,7 +123,9 @@ class _Task:
     ) -> None:
         self.parts: dict[TopicPartition, _Part] = {}
         for part in ranges:
-            self.parts.setdefault(_name(part), _Part(_name(part), [])).ranges.append(part)
+            self.parts.setdefault(
+                part.topic_partition, _Part(part.topic_partition, [])
+            ).ranges.append(part)
         self._all = tuple(self.parts.values())
         self._settings = settings
         self._columns = columns
