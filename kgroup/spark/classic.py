@@ -37,6 +37,11 @@ from kgroup.spark.poisonable import (
 
 T = TypeVar("T")
 
+SETTLE: Final = 0.2
+"""Seconds for which a task counts as running after its end: Spark closes a killed Python worker's
+connection, which ends the task, a moment before its daemon kills the process
+(``PythonWorkerFactory.stopWorker``)."""
+
 GROUP_KEY: Final = "spark.jobGroup.id"
 """The local property that names a job's group; Spark's ``SparkContext.SPARK_JOB_GROUP_ID``."""
 
@@ -47,7 +52,11 @@ class ClassicJobs:
 
     A killed task whose Python worker is in user code lives until Spark has killed the worker:
     up to 2 s until it looks, then ``spark.python.task.killTimeout`` (2 s). A task of JVM code
-    ends at its next row. One that does neither by then has its thread interrupted.
+    ends where it next looks whether it was killed, as most sources do at each row. One that has
+    not by then has its thread interrupted, and one that heeds not even that (generated code in
+    a tight loop, as a range of numbers written row by row) is waited for: only Spark's
+    ``spark.task.reaper.enabled`` with ``spark.task.reaper.killTimeout`` ends it, with its
+    executor.
 
     Args:
         spark: the session.
@@ -69,6 +78,7 @@ class ClassicJobs:
         self._context = context
         self._poisoned: dict[str, float] = {}
         java = context._jsc.sc()  # noqa: SLF001
+        self._last_seen: dict[str, float] = {}
         self._inherited = java.getLocalProperties().clone()
         self._kill_time = (
             2 * MONITOR_PERIOD + java.conf().getTimeAsMs(KILL_TIMEOUT, KILL_TIMEOUT_DEFAULT) / 1000
@@ -134,7 +144,15 @@ class ClassicJobs:
         """
         if not self._alive():
             return 0
-        return sum(int(tasks.runningTasks()) for tasks in self._task_sets(group))
+        count = sum(int(tasks.runningTasks()) for tasks in self._task_sets(group))
+        now = time.monotonic()
+        if count:
+            self._last_seen[group] = now
+        elif now - self._last_seen.get(group, -SETTLE) < SETTLE:
+            return 1
+        else:
+            self._last_seen.pop(group, None)
+        return count
 
     def cancelled(self, group: str, error: BaseException) -> bool:
         """Whether an exception, or what caused it, is Spark's word that the group was cancelled."""

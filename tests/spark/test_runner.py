@@ -1,0 +1,280 @@
+"""Functions in a thread, cancelled from trio: the runner against jobs that need no Spark."""
+
+from __future__ import annotations
+
+import contextvars
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pytest
+import trio
+import trio.testing
+
+from kgroup.errors import UsageError
+from kgroup.spark.poisonable import PoisonedError
+from kgroup.spark.runner import Outstay, Runner, run_job
+
+T = TypeVar("T")
+NUMBER = contextvars.ContextVar("NUMBER", default=0)
+
+
+class JobError(Exception):
+    """What a function sees of a cancelled job."""
+
+
+class FakeJobs:
+    """Jobs as the runner sees them; ``started`` and ``gone`` are the one job's that a test has."""
+
+    def __init__(self) -> None:
+        self.poisoned = threading.Event()
+        self.tasks = 0
+        self.broken: list[Exception] = []
+
+    def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
+        """A plain thread."""
+        return threading.Thread(target=target, name=name, daemon=True)
+
+    def call(self, group: str, description: str, fn: Callable[..., T], *args: Any) -> T:  # noqa: ARG002 # the protocol's
+        """Call it, unless poisoned."""
+        if self.poisoned.is_set():
+            raise PoisonedError(group)
+        return fn(*args)
+
+    def poison(self, group: str) -> None:  # noqa: ARG002 # the protocol's
+        """Let the function know, or fail."""
+        self.poisoned.set()
+        if self.broken:
+            raise self.broken[0]
+
+    def running(self, group: str) -> int:  # noqa: ARG002 # the protocol's
+        """One less at each look."""
+        self.tasks -= 1
+        return max(0, self.tasks + 1)
+
+    def cancelled(self, group: str, error: BaseException) -> bool:  # noqa: ARG002 # the protocol's
+        """A job's failure, or a refusal."""
+        return isinstance(error, JobError | PoisonedError)
+
+
+def nothing_outstays(outstay: Outstay) -> None:
+    """For tests in which nothing may."""
+    raise AssertionError(outstay)
+
+
+async def cancel_once_started(
+    jobs: FakeJobs,
+    body: Callable[[], object],
+    outstayed: Callable[[Outstay], None] = nothing_outstays,
+    *,
+    patience: float = 60.0,
+) -> None:
+    """Run a function in a scope that is cancelled as soon as the function has begun."""
+    begun = trio.Event()
+    token = trio.lowlevel.current_trio_token()
+
+    def fn() -> object:
+        token.run_sync_soon(begun.set)
+        assert jobs.poisoned.wait(60)
+        return body()
+
+    async with (
+        Runner(jobs, "runner", outstayed, patience=patience) as runner,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(runner.run, "g", "words", fn)
+        await begun.wait()
+        nursery.cancel_scope.cancel()
+
+
+async def test_the_event_loop_goes_on_while_a_function_runs() -> None:
+    """A function can wait for what the event loop does meanwhile, and its result comes back."""
+    passed = threading.Event()
+    async with trio.open_nursery() as nursery:
+
+        async def tick() -> None:
+            await trio.lowlevel.checkpoint()
+            passed.set()
+
+        nursery.start_soon(tick)
+        assert await run_job(FakeJobs(), "g", "words", passed.wait, 60, outstayed=nothing_outstays)
+
+
+async def test_runs_share_a_thread_with_the_runners_name_and_the_callers_context() -> None:
+    """One thread of the given name runs all functions, each in the caller's context."""
+    NUMBER.set(7)
+
+    def look() -> tuple[int | None, str, int]:
+        thread = threading.current_thread()
+        return thread.ident, thread.name, NUMBER.get()
+
+    async with Runner(FakeJobs(), "kgroup-orders", nothing_outstays) as runner:
+        first = await runner.run("a", "words", look)
+        assert await runner.run("b", "words", look) == first
+    assert first[1:] == ("kgroup-orders", 7)
+    assert "kgroup-orders" not in {thread.name for thread in threading.enumerate()}
+
+
+async def test_a_functions_exception_is_raised_and_the_runner_goes_on() -> None:
+    """What a function raises comes to who ran it, and the next function runs."""
+    async with Runner(FakeJobs(), "runner", nothing_outstays) as runner:
+        with pytest.raises(ValueError, match="invalid literal"):
+            await runner.run("a", "words", int, "x")
+        assert await runner.run("b", "words", int, "1") == 1
+
+
+async def test_cancelling_waits_for_the_function_and_its_tasks() -> None:
+    """Cancelled comes when the function has returned and no task is left, not before."""
+    jobs = FakeJobs()
+    jobs.tasks = 5
+    ended: list[bool] = []
+
+    def fail() -> None:
+        ended.append(True)
+        raise JobError
+
+    await cancel_once_started(jobs, fail)
+    assert ended
+    assert jobs.tasks < 0  # it was asked until nothing was left
+
+
+async def test_a_function_that_hides_its_jobs_failure_is_cancelled_all_the_same() -> None:
+    """A result that a function returns after its jobs were cancelled is not handed out."""
+    jobs = FakeJobs()
+    handed_out: list[object] = []
+
+    async def collect(runner: Runner) -> None:
+        handed_out.append(await runner.run("g", "words", jobs.poisoned.wait, 60))
+
+    async with (
+        Runner(jobs, "runner", nothing_outstays) as runner,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(collect, runner)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert handed_out == []
+
+
+async def test_an_error_of_the_functions_own_is_not_lost_by_cancelling() -> None:
+    """What a cancelled function raises of its own takes the place of Cancelled."""
+    with pytest.RaisesGroup(pytest.RaisesExc(ValueError, match="disk full")):
+        await cancel_once_started(FakeJobs(), lambda: _raise(ValueError("disk full")))
+
+
+async def test_a_result_that_was_there_before_the_cancellation_is_handed_out() -> None:
+    """A function that has returned when its scope is cancelled gives its result."""
+    jobs = FakeJobs()
+    idle = threading.Event()
+
+    class Watched(queue.SimpleQueue[Any]):
+        asked = 0
+
+        def get(self, *args: Any, **options: Any) -> Any:
+            self.asked += 1
+            if self.asked == 2:
+                idle.set()
+            return super().get(*args, **options)
+
+    async with Runner(jobs, "runner", nothing_outstays) as runner:
+        runner._errands = Watched()
+        token = trio.lowlevel.current_trio_token()
+        with trio.CancelScope() as scope:
+
+            def cancel_when_it_has_returned() -> None:
+                idle.wait()
+                scope.cancel()
+
+            def fn() -> str:
+                token.run_sync_soon(cancel_when_it_has_returned)
+                return "result"
+
+            result = await runner.run("g", "words", fn)
+            assert result == "result"
+            await trio.lowlevel.checkpoint()
+        assert scope.cancelled_caught
+    assert not jobs.poisoned.is_set()
+
+
+async def test_a_function_that_stays_is_told_of_with_its_stack() -> None:
+    """The thread is named with its stack, again and again, until it is gone."""
+    told: list[Outstay] = []
+    enough = threading.Event()
+
+    def tell(outstay: Outstay) -> None:
+        told.append(outstay)
+        if len(told) == 2:
+            enough.set()
+
+    def stubborn() -> None:
+        enough.wait()
+
+    await cancel_once_started(FakeJobs(), stubborn, tell, patience=0.01)
+    assert [outstay.seconds for outstay in told[:2]] == [0.01, 0.02]
+    assert {outstay.thread for outstay in told} == {"runner"}
+    assert told[0].stack is not None
+    assert "enough.wait()" in told[0].stack
+
+
+async def test_tasks_that_stay_after_their_function_are_told_of() -> None:
+    """Once the function has returned there is no stack to show, and its tasks are counted."""
+    told: list[Outstay] = []
+
+    class Endless(FakeJobs):
+        def running(self, group: str) -> int:  # noqa: ARG002 # the protocol's
+            return 0 if told and told[-1].stack is None else 3
+
+    jobs = Endless()
+    await cancel_once_started(jobs, lambda: _raise(JobError()), told.append, patience=0.05)
+    assert told[-1].tasks == 3
+
+
+async def test_spark_out_of_reach_is_an_error_once_the_function_is_gone() -> None:
+    """Where nobody can say whether tasks run, that is raised, after the function has ended."""
+    jobs = FakeJobs()
+    jobs.broken.append(ConnectionError("no JVM"))
+    with pytest.RaisesGroup(pytest.RaisesExc(ConnectionError, match="no JVM")) as raised:
+        await cancel_once_started(jobs, lambda: _raise(JobError()))
+    assert raised.value.exceptions[0].__notes__ == [
+        "nobody knows whether tasks of job group 'g' still run"
+    ]
+
+
+async def test_a_scope_that_is_cancelled_already_starts_nothing() -> None:
+    """Nothing is called where the caller is cancelled before."""
+    called: list[bool] = []
+    async with Runner(FakeJobs(), "runner", nothing_outstays) as runner:
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await runner.run("g", "words", called.append, True)
+    assert called == []
+
+
+async def test_a_runner_runs_one_function_at_a_time_and_none_after_its_block() -> None:
+    """A second function meanwhile, or one after the end, is refused by name."""
+    free = threading.Event()
+    async with (
+        Runner(FakeJobs(), "runner", nothing_outstays) as runner,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(runner.run, "a", "words", free.wait)
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(UsageError, match="runs a function already"):
+            await runner.run("b", "words", int)
+        free.set()
+    with pytest.raises(UsageError, match="its block was left"):
+        await runner.run("c", "words", int)
+
+
+async def test_a_poisoned_group_is_refused() -> None:
+    """Running under a poisoned group says so and calls nothing."""
+    jobs = FakeJobs()
+    jobs.poison("g")
+    with pytest.raises(PoisonedError, match="'g' was cancelled") as raised:
+        await run_job(jobs, "g", "words", int, outstayed=nothing_outstays)
+    assert raised.value.group == "g"
+
+
+def _raise(error: Exception) -> None:
+    raise error
