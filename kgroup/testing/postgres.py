@@ -158,9 +158,9 @@ class Postgres:
             (self._port,) = free_ports(1, HOST)
             address = ["-h", HOST, "-p", str(self._port)]
             settings = [part for setting in SETTINGS for part in ("-c", setting)]
-            self._process = subprocess.Popen(
+            self._process = process = subprocess.Popen[bytes](
                 [
-                    *(programs / "postgres", "-D", data, *address, *settings),
+                    *(str(programs / "postgres"), "-D", str(data), *address, *settings),
                     f"--{name_of(data.parent)}",
                 ],
                 stdin=subprocess.DEVNULL,
@@ -172,7 +172,7 @@ class Postgres:
                 return
             taken = PORT_TAKEN in tail(log_path, LOG_TAIL)
             if not taken or attempt == PORT_ATTEMPTS:
-                raise _failure(f"ended (exit status {self._process.returncode})", log_path)
+                raise _failure(f"ended (exit status {process.returncode})", log_path)
 
     def _ready(self, data: Path, log_path: Path) -> bool:
         """Whether it came up, waited for; the server writes so as the last line of a file."""

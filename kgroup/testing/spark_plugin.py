@@ -14,7 +14,7 @@ something is missing the tests that need it fail and say what.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,11 +24,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kgroup.testing.postgres import Postgres
-    from kgroup.testing.spark import SparkCluster
+    from kgroup.testing.spark import SparkCluster, SparkUnavailableError
 
 FIXTURES: Final = frozenset({"own_spark_cluster", "postgres", "spark", "spark_cluster"})
 LOGS: Final = pytest.StashKey[list[Path]]()
 """Logs of what this process has started."""
+JARS: Final = pytest.StashKey[tuple[list[Path], list["SparkUnavailableError"]]]()
+"""What Spark does not ship, and why some of it cannot be had."""
 LOG_TAIL: Final = 40
 """Lines of the logs that are shown with a failure."""
 
@@ -47,11 +49,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Download the jars now: later it would count as the time of one test."""
     if session.config.option.collectonly or not any(map(needs_spark, session.items)):
         return
-    from kgroup.testing.spark import SparkUnavailableError
     from kgroup.testing.spark.jars import all_jars
 
-    with suppress(SparkUnavailableError):  # which the fixtures say where it matters
-        all_jars()
+    session.config.stash[JARS] = all_jars()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -81,7 +81,10 @@ def spark(
     from kgroup.testing.spark.jars import DELTA_SETTINGS, all_jars
 
     log_path = _log(pytestconfig, tmp_path_factory, "spark")
-    with session(jars=all_jars(), settings=DELTA_SETTINGS, log_path=log_path) as session_of_all:
+    jars, missing = pytestconfig.stash.get(JARS, None) or all_jars()
+    log_path.write_text("".join(f"{error}\n" for error in missing))
+    settings = DELTA_SETTINGS if any("delta-spark" in jar.name for jar in jars) else {}
+    with session(jars=jars, settings=settings, log_path=log_path) as session_of_all:
         yield session_of_all
 
 

@@ -13,6 +13,7 @@ import os
 import subprocess
 import time
 import urllib.request
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -118,7 +119,9 @@ class SparkCluster:
         try:
             self._start_master()
             self._workers = [self._launch_worker() for _ in range(self._count)]
-            self._wait_until_alive(self._count)
+            self._wait_until(
+                lambda: self._state()["aliveworkers"] == self._count, f"{self._count} workers"
+            )
         except BaseException:
             self.close()
             raise
@@ -199,17 +202,21 @@ class SparkCluster:
 
     def _start_master(self) -> None:
         for attempt in range(1, PORT_ATTEMPTS + 1):
-            port, web_port = self._ports = tuple(free_ports(2, HOST))  # type: ignore[assignment]
-            arguments = ["--host", HOST, "--port", str(port), "--webui-port", str(web_port)]
-            self._master = self._launch(MASTER, *arguments)
             try:
-                self._wait_until_alive(0)
+                self._launch_master(*free_ports(2, HOST))
             except SparkUnavailableError:
-                # Somebody else may have been given the port in between.
+                # Somebody else may have been given a port in between.
                 if attempt == PORT_ATTEMPTS or "BindException" not in tail(self.log_path, 1000):
                     raise
             else:
                 return
+
+    def _launch_master(self, port: int, web_port: int) -> None:
+        self._ports = (port, web_port)
+        arguments = ["--host", HOST, "--port", str(port), "--webui-port", str(web_port)]
+        self._master = master = self._launch(MASTER, *arguments)
+        # Not asked by its ports, where somebody else might answer.
+        self._wait_until(lambda: {port, web_port} <= _listening(master.pid), "a master")
 
     def _launch_worker(self) -> subprocess.Popen[bytes]:
         work = ["--work-dir", str(self._running().folder / "work")]
@@ -242,26 +249,27 @@ class SparkCluster:
             state: dict[str, Any] = json.load(answer)
         return state
 
-    def _wait_until_alive(self, workers: int) -> None:
-        self._wait_until(
-            lambda: self._state()["aliveworkers"] == workers, f"a master with {workers} workers"
-        )
-
-    def _wait_until(self, look: Any, what: str) -> None:
+    def _wait_until(self, look: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + START_TIMEOUT
         while True:
-            with suppress(OSError):
+            with suppress(OSError, psutil.Error):
                 if look():
                     return
             processes = [self._master, *self._workers]
-            ended = [process.args for process in processes if process and process.poll()]
+            ended = [process for process in processes if process and process.poll() is not None]
             if ended or time.monotonic() > deadline:
-                why = f"{ended[0]} ended" if ended else f"not there in {START_TIMEOUT:g} s"
+                why = f"one ended with {ended[0].poll()}" if ended else f"{START_TIMEOUT:g} s"
                 raise SparkUnavailableError(
-                    f"Spark's cluster did not come to have {what}: {why}; the log"
+                    f"Spark's cluster did not come to have {what} ({why}); the log"
                     f" {self.log_path} ends with\n{tail(self.log_path, LOG_TAIL)}"
                 )
             time.sleep(PAUSE)
+
+
+def _listening(pid: int) -> set[int]:
+    """The ports that a process listens on."""
+    connections = psutil.Process(pid).net_connections("tcp")
+    return {each.laddr.port for each in connections if each.status == psutil.CONN_LISTEN}
 
 
 def _executors(folder: Path) -> list[psutil.Process]:

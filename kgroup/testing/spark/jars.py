@@ -66,13 +66,20 @@ def postgres_jars() -> list[Path]:
     return _fetch(POSTGRES, "PostgreSQL's JDBC driver")
 
 
-def all_jars() -> list[Path]:
-    """The jars of all three.
+def all_jars() -> tuple[list[Path], list[SparkUnavailableError]]:
+    """The jars of all three, as far as they can be had, and the errors of those that cannot.
 
-    Raises:
-        SparkUnavailableError: as for each.
+    Spark's newest versions are on PyPI before the others have followed; then what needs a jar
+    that is missing fails by itself.
     """
-    return [*kafka_jars(), *delta_jars(), *postgres_jars()]
+    found: list[Path] = []
+    missing: list[SparkUnavailableError] = []
+    for fetch in (kafka_jars, delta_jars, postgres_jars):
+        try:
+            found += fetch()
+        except SparkUnavailableError as error:
+            missing.append(error)
+    return found, missing
 
 
 def spark_folder() -> Path:

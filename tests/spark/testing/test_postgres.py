@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from kgroup.errors import UsageError
 from kgroup.testing import postgres as module
 from kgroup.testing.postgres import Postgres, PostgresUnavailableError
+from kgroup.testing.probe import free_ports
 
 
 def test_psycopg_and_spark_see_the_same(postgres: Postgres, spark: SparkSession) -> None:
@@ -41,7 +42,7 @@ def test_it_is_gone_when_it_is_closed(monkeypatch: pytest.MonkeyPatch, tmp_path:
 def test_a_port_that_is_taken_is_left(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where somebody else has got the port in between, another is chosen."""
     taken = int(postgres.url.rpartition(":")[2].partition("/")[0])
-    offered = iter([[taken], module.free_ports(1)])
+    offered = iter([[taken], free_ports(1)])
     monkeypatch.setattr(module, "free_ports", lambda *_: next(offered))
     with Postgres() as server:
         assert server.url != postgres.url
