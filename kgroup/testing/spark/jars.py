@@ -96,8 +96,12 @@ def spark_folder() -> Path:
 
 def shipped() -> frozenset[str]:
     """The ids of the artifacts that PySpark ships: its jars' names without the versions."""
-    names = (path.stem for path in (spark_folder() / "jars").glob("*.jar"))
-    return frozenset(re.split(r"-(?=\d+\.)", name, maxsplit=1)[0] for name in names)
+    return frozenset(map(artifact_of, (spark_folder() / "jars").glob("*.jar")))
+
+
+def artifact_of(jar: Path) -> str:
+    """The id of a jar's artifact: its name without the version."""
+    return re.split(r"-(?=\d+\.)", jar.stem, maxsplit=1)[0]
 
 
 def _fetch(endpoint: str, what: str) -> list[Path]:
