@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -177,11 +177,11 @@ async def test_a_python_worker_has_stopped_when_the_cancelled_run_raises(
     """Its process, busy in user code that looks at nothing, is gone by then."""
     path = tmp_path / "written"
 
-    def busy(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+    def busy(batches: Iterable[pyarrow.RecordBatch]) -> Iterable[pyarrow.RecordBatch]:
         import time
 
         for batch in batches:
-            while True:
+            while batch is not None:
                 with path.open("a") as file:
                     file.write(f"{os.getpid()}\n")
                 time.sleep(0.05)
