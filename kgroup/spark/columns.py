@@ -9,9 +9,11 @@ Source: Spark's ``KafkaRecordToRowConverter``; types are those of its ``kafkaSch
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
+import numpy
 import pyarrow
 from confluent_kafka import Message
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @final
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Run:
     """Messages of one partition with rising offsets.
 
@@ -39,6 +41,12 @@ class Run:
     messages: Sequence[Message]
     first: int
     last: int
+
+    @cached_property
+    def timestamps(self) -> tuple[Sequence[int], Sequence[int]]:
+        """librdkafka's types, and the milliseconds; two columns are made of them."""
+        kinds, stamps = zip(*map(Message.timestamp, self.messages), strict=True)
+        return kinds, stamps
 
     @property
     def contiguous(self) -> bool:
@@ -70,21 +78,21 @@ def _binary(values: Iterable[bytes | str | None]) -> pyarrow.Array:
 
 def _offsets(run: Run) -> pyarrow.Array:
     if run.contiguous:
-        return pyarrow.array(range(run.first, run.last + 1), _LONG)
+        return pyarrow.array(numpy.arange(run.first, run.last + 1, dtype=numpy.int64))
     return pyarrow.array([message.offset() for message in run.messages], _LONG)
 
 
 def _timestamps(run: Run) -> pyarrow.Array:
-    stamps = [message.timestamp()[1] for message in run.messages]
+    _, stamps = run.timestamps
     return pyarrow.array(stamps, pyarrow.timestamp("ms", tz="UTC")).cast(_TIMESTAMP)
 
 
 def _timestamp_types(run: Run) -> pyarrow.Array:
+    kinds, _ = run.timestamps
     # librdkafka counts from "not available", Kafka from -1.
-    kinds = [message.timestamp()[0] - 1 for message in run.messages]
     if kinds.count(kinds[0]) == len(kinds):
-        return pyarrow.repeat(pyarrow.scalar(kinds[0], _INT), len(kinds))
-    return pyarrow.array(kinds, _INT)
+        return pyarrow.repeat(pyarrow.scalar(kinds[0] - 1, _INT), len(kinds))
+    return pyarrow.array([kind - 1 for kind in kinds], _INT)
 
 
 def _headers(run: Run) -> pyarrow.Array:
