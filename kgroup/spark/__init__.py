@@ -1,1 +1,44 @@
-"""A generation whose partitions Spark reads: micro-batches, offsets committed after the sink."""
+"""A generation whose partitions Spark reads: micro-batches, committed when the sink has them.
+
+``batches`` and ``foreach_batch`` are for programs on trio, those of ``kgroup.spark.threaded`` for
+plain scripts; ``read_ranges`` reads ranges without a group. What executors import of this package
+imports neither an event loop nor the group.
+"""
+
+import typing
+
+import kgroup.lazy
+
+if typing.TYPE_CHECKING:
+    from kgroup.spark.api import batches, foreach_batch
+    from kgroup.spark.batch import Batch, Stage
+    from kgroup.spark.frames import read_ranges
+    from kgroup.spark.loop import Batches
+    from kgroup.spark.ranges import OffsetRange, batch_id
+    from kgroup.spark.settings import ReaderSettings
+
+_HOMES: typing.Final = {
+    "Batch": "kgroup.spark.batch",
+    "Batches": "kgroup.spark.loop",
+    "OffsetRange": "kgroup.spark.ranges",
+    "ReaderSettings": "kgroup.spark.settings",
+    "Stage": "kgroup.spark.batch",
+    "batch_id": "kgroup.spark.ranges",
+    "batches": "kgroup.spark.api",
+    "foreach_batch": "kgroup.spark.api",
+    "read_ranges": "kgroup.spark.frames",
+}
+
+__getattr__, __dir__ = kgroup.lazy.lazily(__name__, _HOMES)
+
+__all__ = (
+    "Batch",
+    "Batches",
+    "OffsetRange",
+    "ReaderSettings",
+    "Stage",
+    "batch_id",
+    "batches",
+    "foreach_batch",
+    "read_ranges",
+)

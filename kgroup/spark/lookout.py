@@ -156,7 +156,7 @@ class Lookout:
         pause = min(LONGEST_PAUSE, self._poll_interval * 2**self._silent)
         if self._new_since is not None:
             pause = min(pause, max(0.001, self._new_since + self._max_wait - now))
-        return max(pause, self._limiter.wait(now))
+        return float(max(pause, self._limiter.wait(now)))
 
     async def _look(self) -> None:
         failure, self._failure = self._failure, None

@@ -35,8 +35,8 @@ _CLOSING: Final = 10.0
 """Seconds that the engine's idle thread may take to end."""
 
 
-def _seconds(least: float) -> Callable[[object, attrs.Attribute[float], float], None]:
-    def check(_: object, attribute: attrs.Attribute[float], value: float) -> None:
+def _seconds(least: float) -> Callable[[object, attrs.Attribute[float], Any], None]:
+    def check(_: object, attribute: attrs.Attribute[float], value: Any) -> None:
         if not isinstance(value, int | float) or isinstance(value, bool) or not value >= least:
             raise ConfigError(attribute.name, value, f"it must be seconds, {least:g} or more")
 
@@ -63,7 +63,7 @@ class Pace:
     in_flight: int = attrs.field(default=1)
 
     @in_flight.validator
-    def _some(self, attribute: attrs.Attribute[int], value: int) -> None:
+    def _some(self, attribute: attrs.Attribute[int], value: Any) -> None:
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise ConfigError(attribute.name, value, "it must be a whole number, 1 or more")
 

@@ -204,6 +204,15 @@ class Generation(MembershipView):
         """
         self._ask(partial(self._generation.commit, dict(offsets)))
 
+    def ask(self, fn: Callable[[TrioGeneration], Awaitable[T]]) -> T:
+        """Await something of the trio generation in the group's thread, for parts of kgroup.
+
+        Raises:
+            StaleGenerationError: the group was closed.
+            Exception: what it raised.
+        """
+        return self._ask(partial(fn, self._generation))
+
     def transaction_metadata(self) -> bytes:
         """What ``Producer.send_offsets_to_transaction`` takes as this generation's identity.
 

@@ -69,12 +69,12 @@ FLOORS: Final[tuple[tuple[frozenset[str], ...], ...]] = (
             }
         ),
     ),
-    # Its threaded twin, Spark, the embedded broker's server.
+    # Its threaded twin, the embedded broker's server; Spark, for both kinds of groups.
     (
         frozenset({"kgroup.threaded"}),
-        frozenset({"kgroup.spark"}),
         frozenset({"kgroup.broker"}),
     ),
+    (frozenset({"kgroup.spark"}),),
     # Testing; the command line, which has the simulator.
     (frozenset({"kgroup.testing"}),),
     (frozenset({"kgroup.cli"}),),
