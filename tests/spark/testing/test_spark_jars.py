@@ -59,9 +59,7 @@ def test_spark_reads_kafka(spark: SparkSession, real_kafka: KafkaAddress) -> Non
 def test_a_spark_without_delta_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """For a Spark that no Delta Lake is known for the error says for which there is one."""
     monkeypatch.setattr(jars, "spark_version", lambda: "4.9.0")
-    with pytest.raises(
-        SparkUnavailableError, match=r"PySpark 4\.9\.0, only for 4\.0, 4\.1"
-    ):
+    with pytest.raises(SparkUnavailableError, match=r"PySpark 4\.9\.0, only for 4\.0, 4\.1"):
         jars.delta_jars()
 
 
