@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import LINKS, ROOT
 
 
@@ -15,6 +17,7 @@ def test_links_lead_to_the_two_packages() -> None:
     assert [(ROOT / link).resolve() for link in LINKS] == [ROOT / Path(link).name for link in LINKS]
 
 
+@pytest.mark.usefixtures("children_with_hypothesis")
 def test_a_checkout_without_links_is_told_so(tmp_path: Path) -> None:
     """Where git has made text files of the links, pytest ends at once and names both."""
     tests = tmp_path / "tests"

@@ -18,7 +18,6 @@ from kgroup.testing.kafka import RealKafka
 from tests.brokers import unique
 from tests.schedules.stage import Account, Restart, Run
 
-LEAN: Final = Path(__file__).resolve().parent / "lean"
 EMBEDDED: Final = range(20)
 REAL: Final = range(100, 103)
 SESSION: Final = 20.0
@@ -28,11 +27,6 @@ SETTINGS: Final = {
     "group.min.session.timeout.ms": "1000",
     "auto.create.topics.enable": "false",
 }
-
-
-@pytest.fixture(autouse=True)
-def _lean_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(LEAN))
 
 
 async def played(

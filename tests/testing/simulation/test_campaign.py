@@ -8,7 +8,6 @@ import multiprocessing
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 
 import attrs
@@ -25,11 +24,10 @@ from kgroup.testing.simulation import (
     simulate,
     worker,
 )
+from tests.conftest import LEAN, ROOT
 from tests.testing.simulation.programs import deadly, lossy, lossy_elsewhere
 from tests.testing.simulation.samples import SMALL
 
-ROOT = Path(__file__).parents[3]
-LEAN = ROOT / "tests" / "schedules" / "lean"
 CALM = attrs.evolve(SMALL, duration=30.0, faults_per_hour=0.0)
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import attrs
 
 from kgroup.testing.simulation import draw, simulate
+from tests.conftest import LEAN
 from tests.testing.simulation.samples import SMALL
 
 HERE = Path(__file__).parent
-LEAN = HERE.parents[1] / "schedules" / "lean"
 HASH_SEEDS = ("0", "1", "random")
 SEEDS = ("0", "6")
 MEMBERS = "4"

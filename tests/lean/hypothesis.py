@@ -1,0 +1,6 @@
+"""Stands before hypothesis on the path of child processes, and is not there.
+
+kio imports hypothesis where it is installed, which takes a process a second that users' have not.
+"""
+
+raise ImportError
