@@ -29,11 +29,8 @@ hypothesis.settings.load_profile("suite")
 os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(ROOT / ".hypothesis"))
 BROKEN = [link for link in LINKS if (ROOT / link).is_file()]
 # From a checkout that is broken nothing of kgroup can be imported.
-pytest_plugins = (
-    []
-    if BROKEN
-    else ["kgroup.testing.plugin", "kgroup.testing.spark_plugin", "tests.brokers"]
-)
+PLUGINS = ["kgroup.testing.plugin", "kgroup.testing.spark_plugin", "tests.brokers"]
+pytest_plugins = [] if BROKEN else [*PLUGINS, "tests.collecting"]
 
 
 def pytest_configure() -> None:

@@ -1,7 +1,8 @@
 """Three hundred seeds of ten virtual minutes find nothing wrong.
 
-They run in processes that coverage does not look at, which would take half as long again, and are
-split so that the processes of the test suite share them. Groups are of all sizes and paces.
+They run in processes that coverage does not look at, which would take half as long again, and one
+after the other, from the suite's beginning (``tests/collecting.py``): they only compute, and beside
+them is time for tests that mostly wait. Groups are of all sizes and paces.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ print(json.dumps([summary.seconds, summary.written, summary.processed, faults]))
 """
 
 
+@pytest.mark.xdist_group("seeds")
 @pytest.mark.parametrize("part", range(PARTS))
 def test_no_seed_breaks_an_invariant(part: int) -> None:
     """Whatever goes wrong in a plan of these seeds, every invariant of the group holds."""
