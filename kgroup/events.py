@@ -389,8 +389,9 @@ class BatchDone(_BatchEvent):
         """See ``Event``."""
         return (
             f"{self._which()}: {self.rows:,} rows of {self._whose()} in"
-            f" {self.planning + self.running:.2f} s ({self.rows_per_second:,.0f} rows/s), committed"
-            f" in {1000 * self.committing:.0f} ms, lag {self.lag:,}"
+            f" {self.planning + self.running + self.committing:.2f} s"
+            f" ({self.rows_per_second:,.0f} rows/s), committed in {1000 * self.committing:.0f} ms,"
+            f" lag {self.lag:,}"
         )
 
 

@@ -16,6 +16,8 @@ from kgroup.spark.settings import ReaderSettings, Value
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from kgroup.spark.jobs import Jobs
+
 
 def batches(
     generation: Generation,
@@ -28,6 +30,7 @@ def batches(
     max_bytes_per_second: float | None = None,
     poll_interval: float = 0.05,
     in_flight: int = 1,
+    record_bytes: int = 1024,
     partitions: TopicPartition | Iterable[TopicPartition] | None = None,
     columns: Iterable[str] | None = None,
     backend: str = "python",
@@ -35,6 +38,7 @@ def batches(
     client: Mapping[str, Value] | None = None,
     secrets: Mapping[str, str] | None = None,
     reader: Mapping[str, Any] | None = None,
+    jobs: Jobs | None = None,
 ) -> Batches:
     """A generation's partitions as Spark micro-batches.
 
@@ -59,6 +63,8 @@ def batches(
         poll_interval: seconds between looks while there is nothing new; each is one small request
             to each leader.
         in_flight: how many batches may be handed out and not yet run.
+        record_bytes: how large a record is taken to be by ``max_bytes`` where nobody counts what
+            was read (Spark Connect, and the ``"jvm"`` backend); elsewhere it is learnt.
         partitions: which of the generation's; all of them by default.
         columns: which columns of Spark's own Kafka source the frames have; what is not named is
             neither read nor shipped. All of them by default.
@@ -69,6 +75,8 @@ def batches(
         secrets: references to those of its settings that are secrets: ``env:NAME``,
             ``file:/path`` or ``call:module:function``, looked up in the executor.
         reader: other fields of ``ReaderSettings``, such as ``no_progress_timeout``.
+        jobs: what ``kgroup.spark.jobs.jobs_of`` gave, in the thread whose local properties
+            (``spark.scheduler.pool``, ...) the batches' jobs have; made in this one by default.
 
     Raises:
         UsageError: another stream of the generation has a partition; the session cannot keep
@@ -77,6 +85,7 @@ def batches(
         ConfigError: a setting is not allowed.
     """
     from kgroup.spark.columns import ALL
+    from kgroup.spark.jobs import jobs_of
     from kgroup.spark.session import Reading, SparkEngine
 
     limits = Limits(
@@ -85,7 +94,12 @@ def batches(
         max_records_per_second=max_records_per_second,
         max_bytes_per_second=max_bytes_per_second,
     )
-    pace = Pace(max_wait=max_wait, poll_interval=poll_interval, in_flight=in_flight)
+    pace = Pace(
+        max_wait=max_wait,
+        poll_interval=poll_interval,
+        in_flight=in_flight,
+        record_bytes=record_bytes,
+    )
     reading = Reading(
         settings=ReaderSettings.from_config(
             generation.config, client=client, secrets=secrets, **(reader or {})
@@ -97,6 +111,7 @@ def batches(
     name = f"kgroup-spark-{generation.group_id}-{generation.epoch}"
     engine = SparkEngine(
         spark,
+        jobs_of(spark) if jobs is None else jobs,
         reading,
         name,
         lambda stay: generation.tell(

@@ -34,6 +34,11 @@ class Frame:
 class Engine(Protocol):
     """Reads ranges as frames, and runs what the program does with them."""
 
+    @property
+    def counts(self) -> bool:
+        """Whether its frames tell what was read."""
+        ...
+
     async def frame(self, ranges: Collection[OffsetRange]) -> Frame:
         """A frame that reads these ranges when an action needs it; nothing is read yet."""
         ...

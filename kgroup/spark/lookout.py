@@ -44,6 +44,7 @@ class Lookout:
         limits: of a batch, and of a second.
         max_wait: seconds for which the first record of a batch may wait for more.
         poll_interval: seconds between looks when there is nothing new.
+        sizes: what is known of the records' sizes.
     """
 
     def __init__(
@@ -54,17 +55,19 @@ class Lookout:
         *,
         max_wait: float,
         poll_interval: float,
+        sizes: Sizes,
     ) -> None:
         self._offsets = offsets
         self._ending = ending
         self._max_wait = max_wait
         self._poll_interval = poll_interval
         self._limiter = RateLimiter(limits, trio.current_time())
-        self._sizes = Sizes()
+        self._sizes = sizes
         self._turn = 0
         self._positions: dict[TopicPartition, int] = {}
         self._ends: Mapping[TopicPartition, int] = {}
         self._looked_for_loss = -LOOK_FOR_LOSS
+        self._began_anew: dict[TopicPartition, int] = {}
         self._beyond_since: dict[TopicPartition, float] = {}
         self._new_since: float | None = None
         self._silent = 0
@@ -96,10 +99,10 @@ class Lookout:
         if not self._positions:
             self._positions = dict(await self._offsets.begin())
         while await self._offsets.confirmed():
+            await self._look_for_loss()
             ready = self._ready()
             if ready is None:
                 await self._look()
-                await self._look_for_loss()
                 ready = self._ready()
             if ready is not None and self._offsets.running:
                 self._take(ready)
@@ -119,12 +122,20 @@ class Lookout:
             self._failure = error
             await trio.sleep_forever()
 
+    def passed(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """What to commit when batches up to these offsets are done.
+
+        Where ``auto_offset_reset`` has moved a position since, that is further on: what is
+        between is gone.
+        """
+        return {name: max(end, self._began_anew.get(name, 0)) for name, end in offsets.items()}
+
     def learn(self, ranges: Iterable[OffsetRange], seen: Mapping[TopicPartition, Seen]) -> None:
         """What reading ranges has brought, for the estimates of those to come."""
-        ranges = tuple(ranges)
-        wrong_by = sum(one.bytes for one in seen.values()) - self._sizes.bytes_of(ranges)
+        told = tuple(part for part in ranges if part.topic_partition in seen)
+        wrong_by = sum(one.bytes for one in seen.values()) - self._sizes.bytes_of(told)
         self._limiter.spend(0, wrong_by, trio.current_time())
-        self._sizes = self._sizes.after(ranges, seen)
+        self._sizes = self._sizes.after(told, seen)
 
     def _ready(self) -> Plan | None:
         """A plan that is worth a batch now."""
@@ -149,7 +160,7 @@ class Lookout:
             planned.offsets, self._sizes.bytes_of(planned.ranges), trio.current_time()
         )
         for part in planned.ranges:
-            self._positions[TopicPartition(part.topic, part.partition)] = part.end
+            self._positions[part.topic_partition] = part.end
 
     def _pause(self) -> float:
         now = trio.current_time()
@@ -185,7 +196,8 @@ class Lookout:
 
     async def _reset(self, name: TopicPartition) -> None:
         self._beyond_since.pop(name, None)
-        self._positions[name] = await self._offsets.reset(name, self._positions[name])
+        position = await self._offsets.reset(name, self._positions[name])
+        self._positions[name] = self._began_anew[name] = position
 
     def _note_beyond(self, beyond: Iterable[Beyond], now: float) -> None:
         found = {one.partition for one in beyond}

@@ -28,6 +28,7 @@ from kgroup.spark.limits import Limits
 from kgroup.spark.lookout import Lookout
 from kgroup.spark.planning import Plan
 from kgroup.spark.ranges import batch_id
+from kgroup.spark.sizes import Sizes
 
 T = TypeVar("T")
 
@@ -53,6 +54,7 @@ class Pace:
             larger; 0 makes a batch as soon as there is something.
         poll_interval: seconds between looks at the ends when there is nothing new.
         in_flight: how many batches may be handed out and not yet run.
+        record_bytes: how large a record is taken to be where nobody counts what was read.
 
     Raises:
         ConfigError: a value is not allowed.
@@ -61,8 +63,10 @@ class Pace:
     max_wait: float = attrs.field(default=0.0, validator=_seconds(0))
     poll_interval: float = attrs.field(default=0.05, validator=_seconds(0.001))
     in_flight: int = attrs.field(default=1)
+    record_bytes: int = attrs.field(default=1024)
 
     @in_flight.validator
+    @record_bytes.validator
     def _some(self, attribute: attrs.Attribute[int], value: Any) -> None:
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise ConfigError(attribute.name, value, "it must be a whole number, 1 or more")
@@ -94,6 +98,7 @@ class Batches:
             limits,
             max_wait=pace.max_wait,
             poll_interval=pace.poll_interval,
+            sizes=Sizes() if engine.counts else Sizes(unknown=pace.record_bytes),
         )
         self._planned: Plan | None = None
         self._open: list[Batch] = []
@@ -186,10 +191,8 @@ class Batches:
                 return
             began = trio.current_time()
             together = (*before, batch)
-            offsets = {}
-            for one in together:
-                offsets.update(one.offsets)
-            await self._generation.commit(offsets)
+            offsets = {name: end for one in together for name, end in one.offsets.items()}
+            await self._generation.commit(self._lookout.passed(offsets))
             for one in before:
                 one.to(Stage.COMMITTED)
             self._open = [one for one in self._open if one not in together]

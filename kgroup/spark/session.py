@@ -13,7 +13,7 @@ from kgroup.errors import ConfigError
 from kgroup.spark.columns import DEFAULT, checked
 from kgroup.spark.engine import Frame
 from kgroup.spark.frames import count_seen, frame, seen_in
-from kgroup.spark.jobs import Outstay, Runner, jobs_of
+from kgroup.spark.jobs import Jobs, Outstay, Runner
 from kgroup.spark.ranges import OffsetRange
 from kgroup.spark.settings import ReaderSettings
 
@@ -45,7 +45,7 @@ class Reading:
 
     settings: ReaderSettings
     columns: Sequence[str] = attrs.field(default=DEFAULT, converter=checked)
-    backend: str = PYTHON
+    backend: str = attrs.field(default=PYTHON)
     parallelism: int | None = None
 
     @backend.validator
@@ -61,6 +61,7 @@ class SparkEngine:
 
     Args:
         spark: the session.
+        jobs: the session's; threads inherit what Spark keeps for the thread that made it.
         reading: how executors read.
         name: of the threads in which actions run.
         outstayed: is told, in the event loop, of what goes on after it was cancelled.
@@ -69,6 +70,7 @@ class SparkEngine:
     def __init__(
         self,
         spark: SparkSession,
+        jobs: Jobs,
         reading: Reading,
         name: str,
         outstayed: Callable[[Outstay], None],
@@ -77,9 +79,15 @@ class SparkEngine:
         self._reading = reading
         self._name = name
         self._outstayed = outstayed
-        self._jobs = jobs_of(spark)
+        self._jobs = jobs
+        self._counts = reading.backend != JVM and count_seen(spark) is not None
         self._idle: list[Runner] = []
         self._made = 0
+
+    @property
+    def counts(self) -> bool:
+        """Whether its frames tell what was read: not over Connect, nor where the JVM reads."""
+        return self._counts
 
     async def frame(self, ranges: Collection[OffsetRange]) -> Frame:
         """A DataFrame over ranges; made in a thread, because the JVM is asked."""

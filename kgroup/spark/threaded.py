@@ -15,6 +15,7 @@ from kgroup.model import TopicPartition
 from kgroup.spark import api
 from kgroup.spark.batch import Batch as TrioBatch
 from kgroup.spark.batch import Stage
+from kgroup.spark.jobs import jobs_of
 from kgroup.spark.loop import Batches as TrioBatches
 from kgroup.spark.ranges import OffsetRange
 from kgroup.threaded.generation import Generation
@@ -176,6 +177,7 @@ def batches(generation: Generation, spark: SparkSession, **settings: Any) -> Bat
         UsageError, NotOwnedError, ConfigError: as ``kgroup.spark.batches``.
         StaleGenerationError: the group was closed.
     """
+    settings = {"jobs": jobs_of(spark), **settings}  # in the thread whose properties they inherit
     return Batches(generation, generation.ask(partial(_made, spark, settings)))
 
 

@@ -39,6 +39,11 @@ class FakeEngine:
         self.running = 0
         self.closed = 0
 
+    @property
+    def counts(self) -> bool:
+        """It does."""
+        return True
+
     async def frame(self, ranges: Collection[OffsetRange]) -> Frame:
         """The ranges themselves; every offset is a record."""
         await trio.lowlevel.checkpoint()
