@@ -262,7 +262,7 @@ def report(arguments: argparse.Namespace) -> None:
     with ExitStack() as stack:
         kafka: Running | None = None
         if arguments.kafka:
-            kafka = Running(stack.enter_context(RealKafka()).bootstrap_servers)
+            kafka = Running(stack.enter_context(RealKafka(java_options=())).bootstrap_servers)
             rounds[REAL] = []
         for _ in range(arguments.rounds):
             with embedded() as running:

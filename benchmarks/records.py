@@ -190,7 +190,7 @@ def main() -> None:
     with ExitStack() as stack:
         servers = arguments.bootstrap_servers
         if servers is None:
-            servers = stack.enter_context(RealKafka()).bootstrap_servers
+            servers = stack.enter_context(RealKafka(java_options=())).bootstrap_servers
         for size in SIZES:
             topic = fill(servers, size, arguments.records, arguments.partitions)
             report(size, measure(servers, topic, arguments))

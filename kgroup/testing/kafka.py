@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, final
@@ -24,7 +24,13 @@ import attrs
 
 from kgroup.errors import ConfigError, UsageError
 from kgroup.testing.guard import Guard, left_running
-from kgroup.testing.java import LOGGING, KafkaUnavailableError, java_command, kafka_class_path
+from kgroup.testing.java import (
+    LOGGING,
+    QUICK,
+    KafkaUnavailableError,
+    java_command,
+    kafka_class_path,
+)
 from kgroup.testing.probe import PAUSE, free_ports, wait_until_open, wait_until_serving
 from kgroup.testing.reaper import mark
 from kgroup.testing.tools import run_tool
@@ -113,6 +119,8 @@ class RealKafka:
         settings: Kafka's broker properties, over those of ``SETTINGS``; values are written with
             ``str``, true and false in Kafka's spelling.
         heap: Java's largest heap.
+        java_options: of Java itself; by default such as suit the short life of a test. Give none
+            to measure how fast a broker is.
         log_path: where its log goes and is kept. By default into a temporary file that is
             removed with the broker, but kept, and named, when it fails or an exception leaves
             the ``with`` block.
@@ -126,12 +134,14 @@ class RealKafka:
         settings: Mapping[str, object] | None = None,
         *,
         heap: str = "512m",
+        java_options: Sequence[str] = QUICK,
         log_path: Path | None = None,
     ) -> None:
         for name in sorted(OWN & set(settings or {})):
             raise ConfigError(name, (settings or {})[name], "RealKafka decides on it; leave it out")
         self._wanted = {**SETTINGS, **{k: _property(v) for k, v in (settings or {}).items()}}
         self._heap = heap
+        self._java_options = tuple(java_options)
         self._given_log = log_path
         self._log_path: Path | None = None
         self._ports: tuple[int, int] | None = None
@@ -336,7 +346,7 @@ class RealKafka:
         self._write_properties()
         # 16 bytes in base64; at random it could begin with "-", which would read as an option.
         cluster_id = base64.urlsafe_b64encode(b"kgroup" + os.urandom(10)).decode().rstrip("=")
-        command = self._java(class_path, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+        command = self._java(class_path)
         config = str(self._properties_file())
         arguments = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", config]
         with self._log_path.open("ab") as log:
@@ -404,8 +414,8 @@ class RealKafka:
             "".join(f"{name}={_escaped(value)}\n" for name, value in sorted(properties.items()))
         )
 
-    def _java(self, class_path: str, *options: str) -> list[str]:
-        marked = [mark(self.folder), *LOGGING, *options]
+    def _java(self, class_path: str) -> list[str]:
+        marked = [mark(self.folder), *LOGGING, *self._java_options]
         return [*java_command(heap=self._heap, options=marked), "-cp", class_path]
 
     def _properties_file(self) -> Path:

@@ -20,7 +20,7 @@ from kgroup.model import TopicPartition
 from kgroup.testing import kafka as module
 from kgroup.testing.admin import create_topic, end_offsets, produce
 from kgroup.testing.guard import Guard
-from kgroup.testing.java import KafkaUnavailableError
+from kgroup.testing.java import QUICK, KafkaUnavailableError
 from kgroup.testing.kafka import KafkaAddress, RealKafka, tail
 from kgroup.testing.probe import free_ports
 from kgroup.testing.reaper import processes_of
@@ -237,6 +237,18 @@ def test_a_broker_that_is_not_ready_in_time(monkeypatch: pytest.MonkeyPatch) -> 
         kafka.start(timeout=2.5)
     assert repr(kafka) == "<RealKafka, not running>"
     kafka.log_path.unlink()
+
+
+@pytest.mark.usefixtures("fake_java")
+def test_options_of_java() -> None:
+    """Those for a short life are given by default, and one's own in their place."""
+    for broker, wanted in (
+        (RealKafka(), QUICK),
+        (RealKafka(java_options=["-Done=1"]), ["-Done=1"]),
+    ):
+        with broker as kafka:
+            given = psutil.Process(kafka.pid).cmdline()
+        assert [one for one in given if one in {*QUICK, "-Done=1"}] == [*wanted]
 
 
 @pytest.mark.usefixtures("fake_java")
