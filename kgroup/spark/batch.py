@@ -60,6 +60,10 @@ class Keeper(Protocol):
         """Run a function as the batch's job."""
         ...
 
+    async def refuse_if_ended(self) -> None:
+        """Raise StaleGenerationError if the generation has ended."""
+        ...
+
     async def commit_batch(self, batch: Batch) -> None:
         """Commit where the batch ends, once those before it are through."""
         ...
@@ -156,6 +160,7 @@ class Batch:
 
         Cancellation: as ``Generation.commit``.
         """
+        await self._keeper.refuse_if_ended()
         self.check("commit")
         await self._keeper.commit_batch(self)
         self.to(Stage.COMMITTED)
@@ -168,6 +173,7 @@ class Batch:
             StaleGenerationError, CommitFailedError, CommitUnknownError: as
                 ``Generation.commit``.
         """
+        await self._keeper.refuse_if_ended()
         self.check("skip")
         await self._keeper.commit_batch(self)
         self.to(Stage.SKIPPED)

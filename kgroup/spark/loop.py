@@ -182,6 +182,10 @@ class Batches:
                 with trio.CancelScope(shield=True, deadline=trio.current_time() + _CLOSING):
                     await self._close_engine()
 
+    async def refuse_if_ended(self) -> None:
+        """Raise StaleGenerationError if the generation has ended."""
+        await self._generation.commit({})
+
     async def commit_batch(self, batch: Batch) -> None:
         """Commit its end, and those of the batches before it that were not; see `Batch.commit`."""
         async with self._committing:

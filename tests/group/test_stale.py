@@ -7,10 +7,13 @@ import trio
 from trio.testing import MockClock
 
 from kgroup.cluster import Cluster
+from kgroup.config import GroupConfig
 from kgroup.coordinator import GroupCoordinator
+from kgroup.environment import Environment
 from kgroup.errors import StaleGenerationError
 from kgroup.events import CommitRefused
 from kgroup.generation.generation import Generation
+from kgroup.group import default_environment
 from kgroup.model import Cause
 from kgroup.testing.memory import memory_environment
 from tests.group.world import P0, World, world
@@ -18,9 +21,16 @@ from tests.group.world import P0, World, world
 
 async def evict(here: World, member_id: str) -> None:
     """Remove a member from the group, as an administrator does."""
-    environment = memory_environment(here.broker)
-    cluster = Cluster(here.config(), environment.open_stream, environment.random)
-    coordinator = GroupCoordinator(cluster, here.config())
+    await evict_by(here.config(), member_id, memory_environment(here.broker))
+
+
+async def evict_by(
+    config: GroupConfig, member_id: str, environment: Environment | None = None
+) -> None:
+    """Remove a member from a group, over TCP unless told otherwise."""
+    environment = environment or default_environment()
+    cluster = Cluster(config, environment.open_stream, environment.random)
+    coordinator = GroupCoordinator(cluster, config)
     await coordinator.leave(member_id, None, "an administrator")
     await coordinator.aclose()
     await cluster.aclose()
