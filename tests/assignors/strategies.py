@@ -14,29 +14,42 @@ RACKS: Final = ("r1", "r2", "r3")
 Group = tuple[dict[str, TopicInfo], tuple[MemberSubscription, ...]]
 """What ``assign`` takes."""
 
+# Made once: hypothesis looks at each strategy that is new to it before it draws.
+_TOPIC_NAMES: Final = st.sets(st.sampled_from(NAMES))
+_COUNTS: Final = st.integers(0, 9)
+_REPLICAS: Final = st.lists(st.sampled_from(RACKS), max_size=3).map(tuple)
+_RACKS: Final = {
+    count: st.just(()) | st.lists(_REPLICAS, min_size=count, max_size=count).map(tuple)
+    for count in range(10)
+}
+_IDS: Final = st.lists(st.text(min_size=1, max_size=3), min_size=1, max_size=8, unique=True)
+_STATIC: Final = st.booleans()
+_SUBSCRIBED: Final = st.lists(st.sampled_from(NAMES)).map(tuple)
+_RACK: Final = st.none() | st.just("") | st.sampled_from(RACKS)
+
 
 @st.composite
 def _topics(draw: st.DrawFn) -> dict[str, TopicInfo]:
     topics = {}
-    for name in draw(st.sets(st.sampled_from(NAMES))):
-        count = draw(st.integers(0, 9))
-        of = st.lists(st.sampled_from(RACKS), max_size=3).map(tuple)
-        racks = draw(st.just(()) | st.lists(of, min_size=count, max_size=count).map(tuple))
-        topics[name] = TopicInfo(name=name, partitions=count, racks=racks)
+    for name in draw(_TOPIC_NAMES):
+        count = draw(_COUNTS)
+        topics[name] = TopicInfo(name=name, partitions=count, racks=draw(_RACKS[count]))
     return topics
+
+
+_TOPICS: Final = _topics()
 
 
 @st.composite
 def groups(draw: st.DrawFn) -> Group:
     """A group: its topics, some of which do not exist, and its members, by member id."""
-    ids = draw(st.lists(st.text(min_size=1, max_size=3), min_size=1, max_size=8, unique=True))
     members = [
         MemberSubscription(
             member_id=member_id,
-            group_instance_id=draw(st.none() | st.just(f"instance-{member_id}")),
-            topics=tuple(draw(st.lists(st.sampled_from(NAMES)))),
-            rack_id=draw(st.none() | st.just("") | st.sampled_from(RACKS)),
+            group_instance_id=f"instance-{member_id}" if draw(_STATIC) else None,
+            topics=draw(_SUBSCRIBED),
+            rack_id=draw(_RACK),
         )
-        for member_id in sorted(ids)
+        for member_id in sorted(draw(_IDS))
     ]
-    return draw(_topics()), tuple(members)
+    return draw(_TOPICS), tuple(members)

@@ -61,9 +61,10 @@ def test_cut_alike(group: Group) -> None:
         name: TopicInfo(name=name, partitions=7, racks=topic.racks[:0])
         for name, topic in topics.items()
     }
+    answer = RangeAssignor().assign(twins, members)
     for member in members:
         numbers = {name: set[int]() for name in twins}
-        for partition in RangeAssignor().assign(twins, members)[member.member_id]:
+        for partition in answer[member.member_id]:
             numbers[partition.topic].add(partition.partition)
         for name, own in numbers.items():
             for other, others in numbers.items():
