@@ -28,7 +28,7 @@ import pyarrow
 from confluent_kafka import KafkaError, Message
 
 from kgroup.errors import FetchError, OffsetOutOfRangeError
-from kgroup.model import TopicPartition
+from kgroup.model import IsolationLevel, TopicPartition
 from kgroup.records.demultiplex import has_errors, runs
 from kgroup.records.outcomes import Outcome, in_words, outcome_of
 from kgroup.spark.columns import DEFAULT, Run, arrow_schema, checked, record_batch
@@ -42,6 +42,8 @@ POLL: Final = 0.1
 cancelled goes on."""
 ASK: Final = 5.0
 """Seconds that a question may take whose answer makes an error clearer."""
+ASK_AFTER: Final = 1.0
+"""Seconds without progress after which it is asked whether the partitions exist."""
 FIRST_RECORDS: Final = 1000
 """Rows of the first batch, whose records' size is not known yet."""
 
@@ -100,7 +102,6 @@ class _Part:
     position: int = 0
     records: int = 0
     bytes: int = 0
-    log_end: int | None = None
     verifying: bool = False
 
     @property
@@ -165,8 +166,11 @@ class _Task:
             if batch is not None:
                 yield batch
                 waits.begin()
-            elif idle and waits.is_over(consumer.positions()):
-                raise self._stuck(consumer)
+            elif idle:
+                if waits.is_over(consumer.positions()):
+                    raise self._stuck(consumer)
+                if waits.is_time_to_ask():
+                    self._refuse_absent(consumer)
 
     def _is_full(self) -> bool:
         return self._rows >= self._target or self._bytes >= self._settings.batch_bytes
@@ -239,17 +243,9 @@ class _Task:
                 raise FetchError(f"nothing can be read: {in_words(error)}")
             return
         if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - a public name
-            part.log_end = _offset_of(message)
-            part.position = max(part.position, part.log_end)
+            part.position = max(part.position, _offset_of(message))
             if part.left <= 0:
                 self._over.append(part)
-        elif error.code() in _GONE and consumer.exists(part.name, ASK) is False:
-            raise FetchError(
-                f"{part.range} cannot be read: the brokers know no partition {part.name}; it was"
-                " deleted after the ranges were planned, or these are other brokers"
-                f" ({', '.join(self._settings.bootstrap_servers)})",
-                part.name,
-            )
         elif outcome_of(error) is Outcome.RESET:
             self._out_of_range(part, error, consumer)
         elif outcome_of(error) is Outcome.FAIL:
@@ -259,6 +255,17 @@ class _Task:
             )
         else:
             consumer.trouble = in_words(error)
+
+    def _refuse_absent(self, consumer: PooledConsumer) -> None:
+        """librdkafka waits for a partition that is not there, often without a word."""
+        for part in self.parts.values():
+            if consumer.exists(part.name, ASK) is False:
+                raise FetchError(
+                    f"{part.range} cannot be read: the brokers know no partition {part.name}; it"
+                    " was deleted after the ranges were planned, or these are other brokers"
+                    f" ({', '.join(self._settings.bootstrap_servers)})",
+                    part.name,
+                )
 
     def _out_of_range(self, part: _Part, error: KafkaError, consumer: PooledConsumer) -> None:
         if not part.verifying:
@@ -282,12 +289,15 @@ class _Task:
         bounds = consumer.bounds(part.name, ASK)
         if bounds is None:
             why = "no broker answers for it"
-        elif bounds[1] < part.range.end:
-            why = f"its log ends at {bounds[1]}: it was cut after the range was planned"
-        elif part.log_end is not None:
-            why = f"a transaction is open at {part.log_end}, and read_committed waits for its end"
-        else:
+        elif bounds[1] >= part.range.end:
             why = f"its log goes from {bounds[0]} to {bounds[1]}"
+        elif self._settings.isolation_level is IsolationLevel.READ_COMMITTED:
+            why = (
+                f"what read_committed may read of its log ends at {bounds[1]}: a transaction is"
+                " open there, or the log was cut after the range was planned"
+            )
+        else:
+            why = f"its log ends at {bounds[1]}: it was cut after the range was planned"
         trouble = f"; the last trouble was {consumer.trouble}" if consumer.trouble else ""
         further = f"; {len(others)} more partitions of this task wait too" if others else ""
         return FetchError(
@@ -328,6 +338,13 @@ class _Patience:
     def begin(self) -> None:
         """Something has moved, or the waiting begins only now."""
         self._since = time.monotonic()
+        self._asked = False
+
+    def is_time_to_ask(self) -> bool:
+        """Whether it has lasted so long that what is wanted may not be there; true once."""
+        due = not self._asked and time.monotonic() - self._since > ASK_AFTER
+        self._asked = self._asked or due
+        return due
 
     def is_over(self, positions: Mapping[TopicPartition, int]) -> bool:
         """Whether it has lasted too long, now that fetching is at these positions."""
@@ -335,16 +352,6 @@ class _Patience:
             self._positions = positions
             self.begin()
         return time.monotonic() - self._since > self._timeout
-
-
-_GONE: Final = frozenset(
-    {
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 - public names, all three
-        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
-    }
-)
-"""What is said of a partition that may be gone, or not yet known everywhere."""
 
 
 def _offset_of(message: Message) -> int:

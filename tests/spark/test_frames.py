@@ -1,0 +1,155 @@
+"""Ranges as DataFrames, held against Spark's own Kafka source row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from pyspark.sql import DataFrame, SparkSession
+
+from kgroup.errors import ConfigError
+from kgroup.model import TopicPartition
+from kgroup.spark.columns import ALL, DEFAULT, spark_schema
+from kgroup.spark.frames import count_seen, frame, read_ranges, seen_in
+from kgroup.spark.ranges import OffsetRange
+from kgroup.spark.settings import ReaderSettings
+from kgroup.spark.sizes import Seen
+from tests.brokers import unique
+
+Read = Callable[..., DataFrame]
+RECORDS = 5000
+
+
+@pytest.fixture(scope="module")
+def topic(real_kafka: Any) -> str:
+    """Two partitions with keys, tombstones and headers, and a transaction that was aborted."""
+    servers = real_kafka.bootstrap_servers
+    name = unique("frames")
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.create_topics([NewTopic(name, 2, 1)])[name].result(30)
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": unique("tx")})
+    producer.init_transactions(30)
+    for first, abort in ((0, False), (2000, True), (4000, False)):
+        producer.begin_transaction()
+        for number in range(first, min(first + 2000, RECORDS)):
+            producer.produce(
+                name,
+                None if number % 7 == 0 else b"%d" % number,
+                None if number % 3 == 0 else b"k%d" % number,
+                partition=number % 2,
+                timestamp=1_600_000_000_001 + number,
+                headers=[("h", b"1"), ("h", None)] if number % 5 == 0 else None,
+            )
+        (producer.abort_transaction if abort else producer.commit_transaction)(30)
+    return name
+
+
+def rows(frame: DataFrame) -> list[Any]:
+    """All of them in order of the log."""
+    return frame.orderBy("partition", "offset").collect()
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_all_ways_give_what_spark_s_own_source_gives(
+    spark: SparkSession, real_kafka: Any, topic: str, isolation: str, zone: str
+) -> None:
+    """Row by row the same, types included, whatever the session's time zone."""
+    how = ReaderSettings(bootstrap_servers=real_kafka.bootstrap_servers, isolation_level=isolation)
+    ranges = [
+        OffsetRange(topic, 0, 0, 100),
+        OffsetRange(topic, 0, 600, 2503),
+        OffsetRange(topic, 1, 5, 2503),
+    ]
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        own = frame(spark, ranges, how, columns=ALL, backend="jvm")
+        wanted = rows(own)
+        mapped = frame(spark, ranges, how, columns=ALL)
+        sourced = read_ranges(spark, ranges, how, columns=ALL)
+        assert len(wanted) > 2000
+        assert rows(mapped) == wanted
+        assert rows(sourced) == wanted
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(before))
+    types = [(field.name, field.dataType.simpleString()) for field in own.schema]
+    for other in (mapped.schema, sourced.schema, spark_schema(ALL)):
+        assert [(field.name, field.dataType.simpleString()) for field in other] == types
+
+
+def test_what_tasks_read_is_counted_once(spark: SparkSession, real_kafka: Any, topic: str) -> None:
+    """Rows and bytes by partition, the same after the frame was used a second time."""
+    how = ReaderSettings(bootstrap_servers=real_kafka.bootstrap_servers)
+    seen = count_seen(spark)
+    ranges = [OffsetRange(topic, 0, 0, 4), OffsetRange(topic, 1, 0, 2)]
+    read = frame(spark, ranges, how, columns=("value",), seen=seen)
+    for _ in range(2):
+        assert read.count() == 6
+        counted = seen_in(seen)
+        assert {name: told.records for name, told in counted.items()} == {
+            TopicPartition(topic, 0): 4,
+            TopicPartition(topic, 1): 2,
+        }
+    assert isinstance(counted[TopicPartition(topic, 0)], Seen)
+    assert seen_in(None) == {}
+
+
+def test_nothing_to_read_is_an_empty_frame(spark: SparkSession) -> None:
+    """Without ranges no broker is asked, and the columns are the same."""
+    how = ReaderSettings(bootstrap_servers="127.0.0.1:1")
+    empty = [OffsetRange("t", 0, 3, 3)]
+    for nothing in (frame(spark, empty, how), read_ranges(spark, empty, how)):
+        assert nothing.columns == list(DEFAULT)
+        assert nothing.collect() == []
+
+
+def test_no_plan_shows_a_secret_or_where_it_is(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``explain`` shows neither settings nor references."""
+    how = ReaderSettings(
+        bootstrap_servers="127.0.0.1:1", secrets={"sasl.password": "env:KGROUP_HIDDEN"}
+    )
+    ranges = [OffsetRange("t", 0, 0, 1)]
+    for read in (frame(spark, ranges, how), read_ranges(spark, ranges, how)):
+        read.explain(extended=True)
+    told = capsys.readouterr().out
+    assert "Physical Plan" in told
+    assert "KGROUP_HIDDEN" not in told
+
+
+def test_a_schema_of_fewer_columns_reads_those(
+    spark: SparkSession, real_kafka: Any, topic: str
+) -> None:
+    """The data source is pruned by the schema it is given, and refuses other types."""
+    read_ranges(spark, [], ReaderSettings(bootstrap_servers="127.0.0.1:1"))  # registers it
+    source = spark.read.format("kgroup").options(
+        **{
+            "kafka.bootstrap.servers": real_kafka.bootstrap_servers,
+            "ranges": f'[["{topic}", 0, 0, 3]]',
+        }
+    )
+    assert source.schema("offset bigint").load().collect() == [(0,), (1,), (2,)]
+    with pytest.raises(Exception, match="as in Spark's own source"):
+        source.schema("offset string").load().collect()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"columns": ("x",)}, "columns"),
+        ({"backend": "x"}, "backend"),
+        ({"options": {"a": "b"}}, "o"),
+    ],
+)
+def test_wrong_arguments_are_refused(
+    spark: SparkSession, arguments: dict[str, Any], named: str
+) -> None:
+    """Before any job runs."""
+    with pytest.raises(ConfigError, match=named):
+        frame(spark, [], ReaderSettings(bootstrap_servers="a:1"), **arguments)
