@@ -30,7 +30,8 @@ def topic(real_kafka: Any) -> str:
     servers = real_kafka.bootstrap_servers
     name = unique("frames")
     admin = AdminClient({"bootstrap.servers": servers})
-    admin.create_topics([NewTopic(name, 2, 1)])[name].result(30)
+    forever = {"retention.ms": "-1"}  # the records are of long ago
+    admin.create_topics([NewTopic(name, 2, 1, config=forever)])[name].result(30)
     producer = Producer({"bootstrap.servers": servers, "transactional.id": unique("tx")})
     producer.init_transactions(30)
     for first, abort in ((0, False), (2000, True), (4000, False)):
@@ -44,6 +45,7 @@ def topic(real_kafka: Any) -> str:
                 timestamp=1_600_000_000_001 + number,
                 headers=[("h", b"1"), ("h", None)] if number % 5 == 0 else None,
             )
+        assert producer.flush(30) == 0  # an abort would drop what was not sent
         (producer.abort_transaction if abort else producer.commit_transaction)(30)
     return name
 
