@@ -1,7 +1,8 @@
 """How a leader divides the partitions of the group's topics among its members.
 
-``range`` and ``roundrobin`` give, member by member, what Kafka's Java assignors of these names
-give, so that in a mixed group it makes no difference who leads. A custom one is any object with a
+``range``, ``roundrobin``, ``sticky`` and ``cooperative-sticky`` give, member by member, what
+Kafka's Java assignors of these names give, so that in a mixed group it makes no difference who
+leads. A custom one is any object with a
 ``name`` and an ``assign`` (``kgroup.protocols.Assignor``); ``check`` looks at what it answers.
 """
 
@@ -11,13 +12,23 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from kgroup.assignors.cooperative import CooperativeStickyAssignor
 from kgroup.assignors.range import RangeAssignor
 from kgroup.assignors.roundrobin import RoundRobinAssignor
+from kgroup.assignors.sticky import StickyAssignor
 from kgroup.errors import UsageError
 from kgroup.protocols import Assignor
 
 BUILTIN: Final[Mapping[str, Assignor]] = MappingProxyType(
-    {assignor.name: assignor for assignor in (RangeAssignor(), RoundRobinAssignor())}
+    {
+        assignor.name: assignor
+        for assignor in (
+            RangeAssignor(),
+            RoundRobinAssignor(),
+            StickyAssignor(),
+            CooperativeStickyAssignor(),
+        )
+    }
 )
 """The assignors that go by name."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from kgroup.layout import Layout
 from kgroup.model import MemberSubscription, TopicInfo
 
 
@@ -45,3 +46,10 @@ def subscribers(
             if topic in places:
                 places[topic].append(place)
     return {topic: found for topic, found in places.items() if found}
+
+
+def lay_out(topics: Mapping[str, TopicInfo], members: Iterable[MemberSubscription]) -> Layout:
+    """The topics that have partitions and subscribers, in Java's order."""
+    wanted = frozenset[str]().union(*{frozenset(member.topics) for member in members})
+    there = [name for name in wanted & topics.keys() if topics[name].partitions > 0]
+    return Layout({name: topics[name].partitions for name in sorted(there, key=java_order)})

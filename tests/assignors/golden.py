@@ -31,12 +31,17 @@ class Line:
         topics: what the assignor was given.
         members: what the assignor was given, sorted by member id.
         answer: Java's, with its hash maps walked in sorted order where that matters.
+        exact: whether it is to be equalled; not where Java's verdict on a partition that two
+            members claim depends on whom it reads first.
+        sizes: how many partitions members get, sorted, in each of Java's answers to this call.
     """
 
     name: str
     topics: dict[str, TopicInfo]
     members: tuple[MemberSubscription, ...]
     answer: Sets
+    exact: bool
+    sizes: frozenset[tuple[int, ...]]
 
 
 def sets(assignments: dict[str, Any]) -> Sets:
@@ -56,11 +61,16 @@ def golden(assignor: str) -> list[Line]:
 
 def _line(call: dict[str, Any]) -> Line:
     members = [_member(member) for member in call["members"]]
+    answer = sets(call["assignment"] if call["deterministic"] else call["if_sorted"])
+    one = [sorted(map(len, answer.values()))]
+    sizes = one if call["deterministic"] else call["variants"]["sizes"]
     return Line(
         name=f"{call['case']}, round {call['round']}",
         topics={name: _topic(name, topic) for name, topic in call["topics"].items()},
         members=tuple(sorted(members, key=lambda member: member.member_id)),
-        answer=sets(call["assignment"] if call["deterministic"] else call["if_sorted"]),
+        answer=answer,
+        exact=call.get("tie") != "claims",
+        sizes=frozenset(map(tuple, sizes)),
     )
 
 

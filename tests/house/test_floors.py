@@ -24,6 +24,7 @@ FLOORS: Final[tuple[tuple[frozenset[str], ...], ...]] = (
                 "kgroup.environment",
                 "kgroup.errors",
                 "kgroup.events",
+                "kgroup.layout",
                 "kgroup.lazy",
                 "kgroup.model",
                 "kgroup.protocols",

@@ -1,0 +1,107 @@
+"""Who owns what before an assignment: members' claims, and who keeps a contested partition.
+
+A claim that nobody contests counts, however old it is. Of several the one of the highest
+generation counts; if two are of that generation, none does, and the partition is in dispute.
+
+Kafka weighs a new claim's generation against a field of the first claimant's subscription that
+sticky members need not fill, so that its verdict can depend on whom it reads first. Here the
+claims' own generations are weighed.
+
+Source: Kafka's ``AbstractStickyAssignor.allSubscriptionsEqual``; KIP-792.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import final
+
+import attrs
+
+from kgroup.assignors.userdata import NO_GENERATION
+from kgroup.layout import Layout, Share
+from kgroup.model import TopicPartition
+
+
+@final
+@attrs.frozen
+class Claim:
+    """What one member says that it owns.
+
+    Attributes:
+        indexes: the partitions that exist.
+        generation: in which generation, or None if it does not tell.
+    """
+
+    indexes: list[int]
+    generation: int | None
+
+    @property
+    def weight(self) -> int:
+        """What counts against another claim."""
+        return NO_GENERATION if self.generation is None else self.generation
+
+
+@final
+@attrs.frozen
+class Ownership:
+    """The claims that count.
+
+    Attributes:
+        owned: for each member what it owns.
+        held: for each index 1 where a member owns it, else 0.
+        disputed: what two members claim with equal right, so that neither owns it.
+    """
+
+    owned: list[list[int]]
+    held: bytearray
+    disputed: frozenset[int]
+
+
+def indexes_of(owned: Iterable[TopicPartition], layout: Layout) -> list[int]:
+    """The indexes of those partitions that exist."""
+    if isinstance(owned, Share) and owned.layout is layout:
+        return list(owned.indexes)
+    spans = {name: layout.span(place) for name, place in layout.places.items()}
+    found = []
+    for partition in owned:
+        span = spans.get(partition.topic)
+        if span is not None and 0 <= partition.partition < len(span):
+            found.append(span.start + partition.partition)
+    return found
+
+
+def settle(layout: Layout, claims: Sequence[Claim]) -> Ownership:
+    """Decide whose claims count."""
+    held = bytearray(len(layout))
+    for claim in claims:
+        for index in claim.indexes:
+            held[index] = 1
+    owned = [claim.indexes for claim in claims]
+    if held.count(1) == sum(map(len, owned)):
+        return Ownership(owned, held, frozenset())
+    owned = [list(dict.fromkeys(indexes)) for indexes in owned]
+    times = Counter(chain.from_iterable(owned))
+    claimants: dict[int, list[int]] = defaultdict(list)
+    for member, indexes in enumerate(owned):
+        for index in indexes:
+            if times[index] > 1:
+                claimants[index].append(member)
+    winners: dict[int, int | None] = {}
+    for index, members in claimants.items():
+        weights = [claims[member].weight for member in members]
+        highest = max(weights)
+        alone = weights.count(highest) == 1
+        winners[index] = members[weights.index(highest)] if alone else None
+    disputed = frozenset(index for index, winner in winners.items() if winner is None)
+    for index in disputed:
+        held[index] = 0
+    return Ownership(
+        [
+            [index for index in indexes if winners.get(index, member) == member]
+            for member, indexes in enumerate(owned)
+        ],
+        held,
+        disputed,
+    )
