@@ -44,6 +44,11 @@ def _whole(most: int) -> _Check:
     )
 
 
+def _not_before_start(part: OffsetRange, _: attrs.Attribute[int], value: int) -> None:
+    if value < part.start:
+        raise ValueError(f"end={value} is refused: the range starts at {part.start}")
+
+
 @final
 @attrs.frozen(order=True)
 class OffsetRange:
@@ -56,12 +61,7 @@ class OffsetRange:
     topic: str = attrs.field(validator=_topic)
     partition: int = attrs.field(validator=_whole(INT32_MAX))
     start: int = attrs.field(validator=_whole(INT64_MAX))
-    end: int = attrs.field(validator=_whole(INT64_MAX))
-
-    @end.validator
-    def _not_before_start(self, _: attrs.Attribute[int], value: int) -> None:
-        if value < self.start:
-            raise ValueError(f"end={value} is refused: the range starts at {self.start}")
+    end: int = attrs.field(validator=[_whole(INT64_MAX), _not_before_start])
 
     @property
     def topic_partition(self) -> TopicPartition:

@@ -70,6 +70,42 @@ def _is_secret(name: str) -> bool:
     return name == CALLBACK or any(word in name for word in SECRET)
 
 
+def _some_servers(_: Any, attribute: attrs.Attribute[Any], value: tuple[str, ...]) -> None:
+    if not value:
+        raise ConfigError(attribute.name, value, "it must name brokers as 'host:port'")
+
+
+def _plain(_: Any, attribute: attrs.Attribute[Any], pairs: tuple[tuple[str, Any], ...]) -> None:
+    for name, value in pairs:
+        if _is_secret(name):
+            raise ConfigError(
+                f"{attribute.name}[{name!r}]",
+                "...",
+                "it may be a secret, which never travels; give a reference to it in secrets,"
+                " such as 'env:NAME' or 'file:/path'",
+            )
+        if name in DECIDED:
+            raise ConfigError(f"{attribute.name}[{name!r}]", value, DECIDED[name])
+        if not isinstance(value, str | int | float | bool):
+            raise ConfigError(f"{attribute.name}[{name!r}]", value, "it must be text or number")
+
+
+def _references(_: Any, __: attrs.Attribute[Any], pairs: tuple[tuple[str, Any], ...]) -> None:
+    for name, reference in pairs:
+        kind, _sep, rest = str(reference).partition(":")
+        if kind not in _LOOKUPS or not rest or (kind == "call" and ":" not in rest):
+            # Not shown: who mistakes this field for the secret itself has put it there.
+            raise ConfigError(
+                f"secrets[{name!r}]",
+                "...",
+                "it must be 'env:NAME', 'file:/path' or 'call:module:function'",
+            )
+        if name in DECIDED:
+            raise ConfigError(f"secrets[{name!r}]", "...", DECIDED[name])
+        if name == CALLBACK and kind != "call":
+            raise ConfigError(f"secrets[{name!r}]", "...", "it must be 'call:module:function'")
+
+
 @final
 @attrs.frozen(kw_only=True)
 class ReaderSettings:
@@ -95,54 +131,22 @@ class ReaderSettings:
         ConfigError: a value is not allowed; it names the field, the value and what is.
     """
 
-    bootstrap_servers: tuple[str, ...] = attrs.field(converter=_servers)
+    bootstrap_servers: tuple[str, ...] = attrs.field(converter=_servers, validator=_some_servers)
     isolation_level: IsolationLevel = attrs.field(
         default=IsolationLevel.READ_UNCOMMITTED, converter=IsolationLevel
     )
-    client: tuple[tuple[str, Value], ...] = attrs.field(default=(), converter=_pairs)
-    secrets: tuple[tuple[str, str], ...] = attrs.field(default=(), converter=_pairs, repr=_names)
+    client: tuple[tuple[str, Value], ...] = attrs.field(
+        default=(), converter=_pairs, validator=_plain
+    )
+    secrets: tuple[tuple[str, str], ...] = attrs.field(
+        default=(), converter=_pairs, validator=_references, repr=_names
+    )
     group_id: str = READER_GROUP
     client_id: str = "kgroup-spark"
     no_progress_timeout: float = attrs.field(default=60.0, validator=_one_or_more(0.001))
     batch_records: int = attrs.field(default=10_000, validator=_one_or_more(1))
     batch_bytes: int = attrs.field(default=4 * 1024 * 1024, validator=_one_or_more(1))
     max_buffered_bytes: int = attrs.field(default=64 * 1024 * 1024, validator=_one_or_more(1024))
-
-    @bootstrap_servers.validator
-    def _some_servers(self, attribute: attrs.Attribute[Any], value: tuple[str, ...]) -> None:
-        if not value:
-            raise ConfigError(attribute.name, value, "it must name brokers as 'host:port'")
-
-    @client.validator
-    def _plain(self, attribute: attrs.Attribute[Any], pairs: tuple[tuple[str, Any], ...]) -> None:
-        for name, value in pairs:
-            if _is_secret(name):
-                raise ConfigError(
-                    f"{attribute.name}[{name!r}]",
-                    "...",
-                    "it may be a secret, which never travels; give a reference to it in secrets,"
-                    " such as 'env:NAME' or 'file:/path'",
-                )
-            if name in DECIDED:
-                raise ConfigError(f"{attribute.name}[{name!r}]", value, DECIDED[name])
-            if not isinstance(value, str | int | float | bool):
-                raise ConfigError(f"{attribute.name}[{name!r}]", value, "it must be text or number")
-
-    @secrets.validator
-    def _references(self, _: attrs.Attribute[Any], pairs: tuple[tuple[str, Any], ...]) -> None:
-        for name, reference in pairs:
-            kind, _sep, rest = str(reference).partition(":")
-            if kind not in _LOOKUPS or not rest or (kind == "call" and ":" not in rest):
-                # Not shown: who mistakes this field for the secret itself has put it there.
-                raise ConfigError(
-                    f"secrets[{name!r}]",
-                    "...",
-                    "it must be 'env:NAME', 'file:/path' or 'call:module:function'",
-                )
-            if name in DECIDED:
-                raise ConfigError(f"secrets[{name!r}]", "...", DECIDED[name])
-            if name == CALLBACK and kind != "call":
-                raise ConfigError(f"secrets[{name!r}]", "...", "it must be 'call:module:function'")
 
     @classmethod
     def from_config(
