@@ -68,6 +68,13 @@ class Topic:
             assert time.monotonic() < deadline, f"committed are only {committed}"
             time.sleep(PAUSE)
 
+    def wait_until_members(self, group_id: str, count: int) -> None:
+        """Wait until a group has so many members."""
+        deadline = time.monotonic() + PATIENCE
+        while len(found := self.members(group_id)) != count:
+            assert time.monotonic() < deadline, f"members are {found}"
+            time.sleep(PAUSE)
+
     def members(self, group_id: str) -> list[str]:
         """The ids of the members that the coordinator has in a group."""
         client = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})

@@ -7,22 +7,39 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self, final
-
-from tests.examples.reader import Reader
+from typing import Final, Protocol, Self, final
 
 SOON: Final = 60.0
 """Seconds after which what is waited for is missed; on a machine at rest nothing takes 5."""
+
+
+class Machine(Protocol):
+    """Where examples run: `Reader` is one."""
+
+    @property
+    def folder(self) -> Path:
+        """The one that they run in."""
+        ...
+
+    @property
+    def python(self) -> Path:
+        """The interpreter."""
+        ...
+
+    def variables(self) -> Mapping[str, str]:
+        """The process environment."""
+        ...
 
 
 @final
 class Worker:
     """A running example, as a context manager that leaves no process behind."""
 
-    def __init__(self, reader: Reader, program: str | Path, *arguments: str) -> None:
+    def __init__(self, reader: Machine, program: str | Path, *arguments: str) -> None:
         self.lines: list[str] = []
         self._new: queue.Queue[str | None] = queue.Queue()
         self._process = subprocess.Popen(
@@ -74,6 +91,18 @@ class Worker:
                 raise AssertionError(f"missed after {SOON:g} s") from None
             assert line is not None, "it ended"
             self.lines.append(line)
+
+    def catch_up(self) -> int:
+        """Read all that it has printed until now; how many lines."""
+        with suppress(queue.Empty):
+            while (line := self._new.get_nowait()) is not None:
+                self.lines.append(line)
+        return len(self.lines)
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
 
     def send(self, number: signal.Signals) -> None:
         """Send it a signal."""
