@@ -13,7 +13,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain, pairwise
-from typing import final, overload
+from typing import Self, final, overload
 
 from kgroup.model import TopicPartition
 
@@ -75,6 +75,14 @@ class Share(Sequence[TopicPartition]):
     def __init__(self, layout: Layout, indexes: Sequence[int]) -> None:
         self.layout = layout
         self.indexes = indexes
+
+    @classmethod
+    def of(cls, layout: Layout, hands: Sequence[Sequence[int]]) -> Self:
+        """The share that these hands make up, none of which has what another has."""
+        some = [hand for hand in hands if hand]
+        if len(some) == 1 and isinstance(some[0], range | array):
+            return cls(layout, some[0])
+        return cls(layout, array("i", sorted(chain.from_iterable(some))))
 
     def runs(self) -> Iterator[tuple[int, Sequence[int]]]:
         """For each topic of which there is a partition its place, and the indexes in it."""

@@ -26,7 +26,7 @@ import attrs
 
 from kgroup.assignors.ownership import Ownership
 from kgroup.assignors.racks import Racks
-from kgroup.layout import Layout
+from kgroup.layout import Layout, Share
 
 _FREE: Final = bytes([1, 0]) + bytes(254)
 """Turns marks of what is held into marks of what is free."""
@@ -35,14 +35,14 @@ _FREE: Final = bytes([1, 0]) + bytes(254)
 @final
 @attrs.frozen
 class Plan:
-    """What an assignment comes to, by index.
+    """What an assignment comes to.
 
     Attributes:
-        shares: for each member its partitions, rising.
-        moving: partitions that another member has to give up first.
+        shares: for each member its partitions.
+        moving: indexes that another member has to give up first.
     """
 
-    shares: list[Sequence[int]]
+    shares: list[Share]
     moving: frozenset[int]
 
 
@@ -156,15 +156,9 @@ class _Quotas:
         for member, index in zip(self._even, free[at:], strict=False):
             self._dealt[member].append((index,))
 
-    def _share(self, member: int) -> Sequence[int]:
-        kept, dealt = self._kept[member], self._dealt[member]
-        if not kept and len(dealt) == 1:
-            return dealt[0]
-        indexes = list(kept)
-        for some in dealt:
-            indexes += some
-        indexes.sort()
-        return array("i", indexes)
+    def _share(self, member: int) -> Share:
+        kept = sorted(self._kept[member])
+        return Share.of(self._layout, [array("i", kept), *self._dealt[member]])
 
     def _moving(self) -> frozenset[int]:
         """What was given up and dealt to another one, or claimed by two and dealt to any."""

@@ -15,9 +15,8 @@ from typing import final
 
 import attrs
 
-from kgroup.assignors.order import lay_out
 from kgroup.assignors.ownership import Claim, indexes_of
-from kgroup.assignors.sticky import by_id, divide, equal
+from kgroup.assignors.sticky import Group
 from kgroup.assignors.userdata import NO_GENERATION, decode_generation, encode_generation
 from kgroup.layout import Share
 from kgroup.model import MemberSubscription, TopicInfo, TopicPartition
@@ -29,24 +28,20 @@ class CooperativeStickyAssignor:
     """Kafka's ``cooperative-sticky``: ``sticky``, without stopping what does not move."""
 
     name: str = attrs.field(default="cooperative-sticky", init=False)
+    cooperative: bool = attrs.field(default=True, init=False)
 
     def assign(
         self, topics: Mapping[str, TopicInfo], members: Sequence[MemberSubscription]
     ) -> dict[str, Share]:
         """See ``Assignor.assign``; a partition that changes owners is in nobody's share yet."""
-        ordered = by_id(members)
-        layout = lay_out(topics, ordered)
+        group = Group.of(topics, members)
         claims = [
-            Claim(indexes_of(member.owned, layout), _generation(member)) for member in ordered
+            Claim(indexes_of(member.owned, group.layout), _generation(member))
+            for member in group.members
         ]
-        plan = divide(topics, ordered, layout, claims)
-        moving = plan.moving
-        if not equal(frozenset(member.topics) for member in ordered):
-            moving = _moving(plan.shares, claims)
-        return {
-            member.member_id: Share(layout, _without(indexes, moving))
-            for member, indexes in zip(ordered, plan.shares, strict=True)
-        }
+        plan = group.divide(claims)
+        moving = plan.moving if group.equal else _moving(plan.shares, claims)
+        return group.named(_without(share, moving) for share in plan.shares)
 
     def user_data(self, _: Iterable[TopicPartition] | None, generation_id: int) -> bytes:
         """What a member sends along when it joins: the generation; see ``StickyAssignor``."""
@@ -60,17 +55,19 @@ def _generation(member: MemberSubscription) -> int | None:
     return decode_generation(member.user_data)
 
 
-def _moving(shares: Sequence[Sequence[int]], claims: Sequence[Claim]) -> frozenset[int]:
+def _moving(shares: Sequence[Share], claims: Sequence[Claim]) -> frozenset[int]:
     """What one member gets that it does not own, and another owns and does not get."""
     added, removed = set[int](), set[int]()
     for share, claim in zip(shares, claims, strict=True):
         owned = set(claim.indexes)
-        added.update(owned.symmetric_difference(share) - owned)
-        removed.update(owned.difference(share))
+        given = set(share.indexes)
+        added |= given - owned
+        removed |= owned - given
     return frozenset(added & removed)
 
 
-def _without(indexes: Sequence[int], moving: frozenset[int]) -> Sequence[int]:
-    if moving.isdisjoint(indexes):
-        return indexes
-    return array("i", [index for index in indexes if index not in moving])
+def _without(share: Share, moving: frozenset[int]) -> Share:
+    if not moving or moving.isdisjoint(share.indexes):
+        return share
+    kept = [index for index in share.indexes if index not in moving]
+    return Share(share.layout, array("i", kept))

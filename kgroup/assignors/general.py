@@ -22,9 +22,10 @@ from heapq import heapify, heapreplace
 from typing import Final, final
 
 from kgroup.assignors.movements import Movements
+from kgroup.assignors.order import subscribers
 from kgroup.assignors.ownership import Claim, Ownership
 from kgroup.assignors.racks import Racks
-from kgroup.layout import Layout
+from kgroup.layout import Layout, Share
 
 _NOBODY: Final = -1
 
@@ -34,24 +35,21 @@ _Topics = Sequence[tuple[int, Sequence[int]]]
 
 def general(
     layout: Layout,
-    subscriptions: Sequence[frozenset[str]],
+    wanted: Sequence[frozenset[str]],
     claims: Sequence[Claim],
     ownership: Ownership,
     racks: Racks | None,
-) -> list[Sequence[int]]:
+) -> list[Share]:
     """Divide the partitions among members, in order of their ids.
 
     Args:
         layout: the topics that somebody subscribes to.
-        subscriptions: what each member subscribes to.
+        wanted: what each member subscribes to.
         claims: what each member says that it owned, and when.
         ownership: which of the claims count.
         racks: the members' and partitions' racks, or None where they make no difference.
-
-    Returns:
-        for each member its partitions, rising.
     """
-    table = _Table(layout, subscriptions)
+    table = _Table(layout, wanted)
     given_up = _keep(table, ownership, racks)
     initial = not any(table.counts)
     new = table.unassigned()
@@ -72,17 +70,15 @@ def general(
 class _Table:
     """Who subscribes to what, and who has what so far."""
 
-    def __init__(self, layout: Layout, subscriptions: Sequence[frozenset[str]]) -> None:
+    def __init__(self, layout: Layout, wanted: Sequence[frozenset[str]]) -> None:
         self.layout = layout
-        self.members = len(subscriptions)
-        self.subscribed = [
-            {layout.places[topic] for topic in topics if topic in layout.places}
-            for topics in subscriptions
-        ]
-        self.subscribers: list[list[int]] = [[] for _ in layout.names]
-        for member, topics in enumerate(self.subscribed):
-            for topic in topics:
-                self.subscribers[topic].append(member)
+        self.members = len(wanted)
+        places = {
+            topics: frozenset(map(layout.places.__getitem__, topics & layout.places.keys()))
+            for topics in set(wanted)
+        }
+        self.subscribed = [places[topics] for topics in wanted]
+        self.subscribers = subscribers(layout, wanted)
         self.order = sorted(
             range(len(layout.names)), key=lambda topic: (len(self.subscribers[topic]), topic)
         )
@@ -125,12 +121,12 @@ class _Table:
         rising = sorted(counts[member] for member in sharing)
         return sum(count * (2 * at - len(rising) + 1) for at, count in enumerate(rising))
 
-    def shares(self) -> list[Sequence[int]]:
-        """For each member its partitions, rising."""
+    def shares(self) -> list[Share]:
+        """For each member its partitions."""
         shares: list[list[int]] = [[] for _ in range(self.members)]
         for index, member in enumerate(self.owner):
             shares[member].append(index)
-        return [array("i", share) for share in shares]
+        return [Share(self.layout, array("i", indexes)) for indexes in shares]
 
 
 def _keep(table: _Table, ownership: Ownership, racks: Racks | None) -> bool:

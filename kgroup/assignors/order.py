@@ -1,4 +1,4 @@
-"""The orders that Kafka's assignors go by.
+"""The orders that Kafka's assignors go by, and who subscribes to what.
 
 INVARIANT: strings sort by UTF-16 code unit, as Java's ``String.compareTo`` has it. Python sorts by
 code point, which differs for characters beyond the basic plane.
@@ -6,7 +6,7 @@ code point, which differs for characters beyond the basic plane.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from kgroup.layout import Layout
 from kgroup.model import MemberSubscription, TopicInfo
@@ -31,25 +31,53 @@ def in_order(members: Iterable[MemberSubscription]) -> list[MemberSubscription]:
     return sorted(members, key=key)
 
 
-def subscribers(
-    topics: Mapping[str, TopicInfo], members: Iterable[MemberSubscription]
-) -> dict[str, list[int]]:
-    """For each topic that has partitions and subscribers, their places among the members.
+def by_id(members: Iterable[MemberSubscription]) -> list[MemberSubscription]:
+    """Members by their ids alone."""
+    return sorted(members, key=lambda member: java_order(member.member_id))
 
-    The topics are in Java's order, the places rise.
+
+def subscriptions(members: Iterable[MemberSubscription]) -> list[frozenset[str]]:
+    """What each member subscribes to; members that subscribe to the same have the same object.
+
+    In most groups all members do, and most often they list it in one order.
     """
-    places: dict[str, list[int]] = {
-        name: [] for name in sorted(topics, key=java_order) if topics[name].partitions > 0
-    }
-    for place, member in enumerate(members):
-        for topic in dict.fromkeys(member.topics):
-            if topic in places:
-                places[topic].append(place)
-    return {topic: found for topic, found in places.items() if found}
+    known: dict[frozenset[str], frozenset[str]] = {}
+    found: list[frozenset[str]] = []
+    before: tuple[str, ...] | None = None
+    for member in members:
+        if member.topics != before:
+            before = member.topics
+            topics = frozenset(before)
+            topics = known.setdefault(topics, topics)
+        found.append(topics)
+    return found
 
 
-def lay_out(topics: Mapping[str, TopicInfo], members: Iterable[MemberSubscription]) -> Layout:
+def lay_out(topics: Mapping[str, TopicInfo], wanted: Iterable[frozenset[str]]) -> Layout:
     """The topics that have partitions and subscribers, in Java's order."""
-    wanted = frozenset[str]().union(*{frozenset(member.topics) for member in members})
-    there = [name for name in wanted & topics.keys() if topics[name].partitions > 0]
+    subscribed = frozenset[str]().union(*set(wanted))
+    there = [name for name in subscribed & topics.keys() if topics[name].partitions > 0]
     return Layout({name: topics[name].partitions for name in sorted(there, key=java_order)})
+
+
+def subscribers(layout: Layout, wanted: Sequence[frozenset[str]]) -> list[Sequence[int]]:
+    """For each topic the places of its subscribers, rising.
+
+    Topics that the very same members subscribe to have the same object.
+    """
+    groups: dict[frozenset[str], list[int]] = {}
+    for place, topics in enumerate(wanted):
+        groups.setdefault(topics, []).append(place)
+    of_topic: list[list[int]] = [[] for _ in layout.names]
+    for number, topics in enumerate(groups):
+        for topic in topics:
+            if topic in layout.places:
+                of_topic[layout.places[topic]].append(number)
+    members = list(groups.values())
+    known: dict[tuple[int, ...], Sequence[int]] = {}
+    found = []
+    for numbers in map(tuple, of_topic):
+        if numbers not in known:
+            known[numbers] = sorted(place for number in numbers for place in members[number])
+        found.append(known[numbers])
+    return found

@@ -8,20 +8,25 @@ With racks (KIP-881) members first get partitions that have a replica in their r
 their share goes; only what is left is given out regardless. A topic qualifies where its members'
 racks meet its partitions' and it makes a difference which partition one reads.
 
+Without racks, topics with the same members and as many partitions are cut in one go: O(members)
+for each such set of topics, plus O(partitions) where the pieces are no even row.
+
 INVARIANT: a member's share never depends on racks, only which partitions make it up.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Final, final
 
 import attrs
 
-from kgroup.assignors.order import in_order, subscribers
-from kgroup.model import MemberSubscription, TopicInfo, TopicPartition
+from kgroup.assignors.order import in_order, lay_out, subscribers, subscriptions
+from kgroup.layout import Layout, Share
+from kgroup.model import MemberSubscription, TopicInfo
 
 _ANY: Final = None
 """The rack of a member that has none: every partition suits it."""
@@ -36,34 +41,82 @@ class RangeAssignor:
 
     def assign(
         self, topics: Mapping[str, TopicInfo], members: Sequence[MemberSubscription]
-    ) -> dict[str, list[TopicPartition]]:
+    ) -> dict[str, Share]:
         """See ``Assignor.assign``."""
         ordered = in_order(members)
+        wanted = subscriptions(ordered)
+        layout = lay_out(topics, wanted)
+        places = subscribers(layout, wanted)
         racks = [member.rack_id or _ANY for member in ordered]
-        cuts = [
-            _Cut(topics[topic], places, [racks[place] for place in places])
-            for topic, places in subscribers(topics, ordered).items()
-        ]
+        pieces: list[list[Sequence[int]]] = [[] for _ in ordered]
+        # Making the cuts looks at every partition; most groups have no racks.
+        cuts = _cuts(topics, layout, places, racks) if any(racks) else []
         if any(cut.by_rack for cut in cuts):
-            for together in _cut_together(cuts):
-                _match_racks(together)
-        ranges: list[list[TopicPartition]] = [[] for _ in ordered]
-        for cut in cuts:
-            cut.give_rest()
-            for member, numbers in cut.given.items():
-                partitions = [TopicPartition(cut.name, number) for number in sorted(numbers)]
-                ranges[cut.places[member]].extend(partitions)
+            _cut_by_rack(cuts, pieces)
+        else:
+            _cut_evenly(layout, places, pieces)
         return {
-            member.member_id: partitions for member, partitions in zip(ordered, ranges, strict=True)
+            member.member_id: Share.of(layout, piece)
+            for member, piece in zip(ordered, pieces, strict=True)
         }
+
+
+def _cut_evenly(
+    layout: Layout, places: Sequence[Sequence[int]], pieces: list[list[Sequence[int]]]
+) -> None:
+    """Cut all topics without regard to racks."""
+    alike: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for topic, members in enumerate(places):
+        alike[len(layout.span(topic)), id(members)].append(topic)
+    for (count, _), together in alike.items():
+        members = places[together[0]]
+        starts = [layout.starts[topic] for topic in together]
+        row = range(starts[0], starts[-1] + 1, count)
+        even = starts == list(row)
+        least, extra = divmod(count, len(members))
+        at = 0
+        for nth, member in enumerate(members[:count]):
+            width = least + (nth < extra)
+            if width == 1 and even:
+                piece: Sequence[int] = range(row.start + at, row.stop + at, count)
+            else:
+                firsts = [start + at for start in starts]
+                lasts = [first + width for first in firsts]
+                piece = array("i", chain.from_iterable(map(range, firsts, lasts)))
+            pieces[member].append(piece)
+            at += width
+
+
+def _cuts(
+    topics: Mapping[str, TopicInfo],
+    layout: Layout,
+    places: Sequence[Sequence[int]],
+    racks: Sequence[str | None],
+) -> list[_Cut]:
+    return [
+        _Cut(topics[name], layout.starts[topic], members, [racks[member] for member in members])
+        for topic, (name, members) in enumerate(zip(layout.names, places, strict=True))
+    ]
+
+
+def _cut_by_rack(cuts: Sequence[_Cut], pieces: list[list[Sequence[int]]]) -> None:
+    """Cut all topics, by rack where that can be."""
+    for together in _cut_together(cuts):
+        _match_racks(together)
+    for cut in cuts:
+        cut.give_rest()
+        for member, numbers in cut.given.items():
+            pieces[cut.places[member]].append([cut.start + number for number in sorted(numbers)])
 
 
 @final
 class _Cut:
     """How one topic is being cut: what each of its members has got, and may still get."""
 
-    def __init__(self, topic: TopicInfo, places: list[int], racks: list[str | None]) -> None:
-        self.name = topic.name
+    def __init__(
+        self, topic: TopicInfo, start: int, places: Sequence[int], racks: list[str | None]
+    ) -> None:
+        self.start = start
         self.count = topic.partitions
         self.places = places
         self.racks = racks

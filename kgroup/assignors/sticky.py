@@ -8,13 +8,13 @@ Source: Kafka's ``StickyAssignor``; KIP-54, KIP-341 (generations), KIP-881 (rack
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import final
+from typing import Self, final
 
 import attrs
 
 from kgroup.assignors.constrained import Plan, constrained
 from kgroup.assignors.general import general
-from kgroup.assignors.order import java_order, lay_out
+from kgroup.assignors.order import by_id, lay_out, subscriptions
 from kgroup.assignors.ownership import Claim, settle
 from kgroup.assignors.racks import Racks
 from kgroup.assignors.userdata import decode_sticky, encode_sticky
@@ -33,15 +33,11 @@ class StickyAssignor:
         self, topics: Mapping[str, TopicInfo], members: Sequence[MemberSubscription]
     ) -> dict[str, Share]:
         """See ``Assignor.assign``."""
-        ordered = by_id(members)
-        layout = lay_out(topics, ordered)
+        group = Group.of(topics, members)
+        layout = group.layout
         spots = {name.encode(): layout.span(place) for name, place in layout.places.items()}
-        claims = [Claim(*decode_sticky(member.user_data, spots)) for member in ordered]
-        shares = divide(topics, ordered, layout, claims).shares
-        return {
-            member.member_id: Share(layout, indexes)
-            for member, indexes in zip(ordered, shares, strict=True)
-        }
+        claims = [Claim(*decode_sticky(member.user_data, spots)) for member in group.members]
+        return group.named(group.divide(claims).shares)
 
     def user_data(self, owned: Iterable[TopicPartition] | None, generation_id: int) -> bytes | None:
         """What a member sends along when it joins.
@@ -53,29 +49,46 @@ class StickyAssignor:
         return None if owned is None else encode_sticky(owned, generation_id)
 
 
-def by_id(members: Iterable[MemberSubscription]) -> list[MemberSubscription]:
-    """Members in the order of their ids; instance ids play no part."""
-    return sorted(members, key=lambda member: java_order(member.member_id))
+@final
+@attrs.frozen
+class Group:
+    """A group as both sticky assignors see it.
 
-
-def divide(
-    topics: Mapping[str, TopicInfo],
-    members: Sequence[MemberSubscription],
-    layout: Layout,
-    claims: Sequence[Claim],
-) -> Plan:
-    """What both sticky assignors do with what their members claim.
-
-    In the plan of unequal subscriptions nothing is moving: what moves there is told by the claims.
+    Attributes:
+        topics: its topics.
+        members: its members in the order of their ids; instance ids play no part.
+        wanted: what each of them subscribes to.
+        layout: the topics that have partitions and subscribers.
     """
-    ownership = settle(layout, claims)
-    racks = Racks.of(layout, topics, members)
-    subscriptions = [frozenset(member.topics) for member in members]
-    if equal(subscriptions):
-        return constrained(layout, ownership, racks)
-    return Plan(general(layout, subscriptions, claims, ownership, racks), frozenset())
 
+    topics: Mapping[str, TopicInfo]
+    members: list[MemberSubscription]
+    wanted: list[frozenset[str]]
+    layout: Layout
 
-def equal(subscriptions: Iterable[frozenset[str]]) -> bool:
-    """Whether all members subscribe to the same topics."""
-    return len(set(subscriptions)) <= 1
+    @classmethod
+    def of(cls, topics: Mapping[str, TopicInfo], members: Iterable[MemberSubscription]) -> Self:
+        """Put what an assignor was given in order."""
+        ordered = by_id(members)
+        wanted = subscriptions(ordered)
+        return cls(topics, ordered, wanted, lay_out(topics, wanted))
+
+    @property
+    def equal(self) -> bool:
+        """Whether all members subscribe to the same topics."""
+        return len(set(self.wanted)) <= 1
+
+    def divide(self, claims: Sequence[Claim]) -> Plan:
+        """What both sticky assignors do with what their members claim.
+
+        In a plan for unequal subscriptions nothing is moving: the claims tell what moves.
+        """
+        ownership = settle(self.layout, claims)
+        racks = Racks.of(self.layout, self.topics, self.members)
+        if self.equal:
+            return constrained(self.layout, ownership, racks)
+        return Plan(general(self.layout, self.wanted, claims, ownership, racks), frozenset())
+
+    def named(self, shares: Iterable[Share]) -> dict[str, Share]:
+        """Shares by member id."""
+        return {member.member_id: share for member, share in zip(self.members, shares, strict=True)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kgroup.assignors.order import in_order, java_order, subscribers
+from kgroup.assignors.order import in_order, java_order, lay_out, subscribers, subscriptions
 from kgroup.model import MemberSubscription, TopicInfo
 
 
@@ -38,4 +38,20 @@ def test_subscribers_counts_each_member_once() -> None:
         "alone": TopicInfo(name="alone", partitions=1),
     }
     members = [MemberSubscription(member_id="m", topics=("t", "t", "empty", "unknown"))]
-    assert subscribers(topics, members) == {"t": [0]}
+    wanted = subscriptions(members)
+    layout = lay_out(topics, wanted)
+    assert layout.names == ("t",)
+    assert subscribers(layout, wanted) == [[0]]
+
+
+def test_equal_subscriptions_are_one_object() -> None:
+    """In whatever order members list their topics, equal subscriptions are compared only once."""
+    listed = (("a", "b"), ("b", "a"), ("b", "a"), ("c",), ("a", "b"))
+    members = [MemberSubscription(member_id=str(at), topics=of) for at, of in enumerate(listed)]
+    wanted = subscriptions(members)
+    assert len({id(topics) for topics in wanted}) == 2
+    layout = lay_out({n: TopicInfo(name=n, partitions=1) for n in "cba"}, wanted)
+    assert layout.names == ("a", "b", "c")
+    found = subscribers(layout, wanted)
+    assert found == [[0, 1, 2, 4], [0, 1, 2, 4], [3]]
+    assert found[0] is found[1]
