@@ -16,8 +16,10 @@ from kgroup.errors import ConfigError
 from kgroup.model import INT32_MAX, IsolationLevel, OffsetReset, text_fault, topic_fault
 from kgroup.protocols import Assignor
 
-BUILTIN_ASSIGNORS: Final = ("range", "roundrobin")
+BUILTIN_ASSIGNORS: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")
 """The assignors that go by name."""
+DEFAULT_ASSIGNORS: Final = ("range", "roundrobin")
+"""What is offered unless said otherwise: eager ones, that every client knows."""
 LONGEST_DURATION: Final = INT32_MAX / 1000
 """Seconds; what an int32 of milliseconds holds on the wire."""
 _LONGEST_INSTANCE: Final = 249
@@ -161,10 +163,22 @@ def _check_assignors(_: GroupConfig, attribute: attrs.Attribute[Any], value: Any
             and assignor.name
         ):
             names.append(assignor.name)
+            _check_traits(attribute.name, assignor)
         else:
             raise ConfigError(attribute.name, assignor, allowed)
     if len(set(names)) != len(names):
         raise ConfigError(attribute.name, value, "an assignor's name must occur once only")
+
+
+def _check_traits(field: str, assignor: Any) -> None:
+    """What a custom assignor may have beside its name and ``assign``."""
+    for name in ("user_data", "on_assignment"):
+        if not callable(getattr(assignor, name, len)):
+            raise ConfigError(field, assignor, f"its {name}, if it has one, must be a method")
+    if not isinstance(getattr(assignor, "cooperative", False), bool):
+        raise ConfigError(
+            field, assignor, "its 'cooperative', if it has one, must be True or False"
+        )
 
 
 def _check_instance(_: GroupConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
@@ -227,10 +241,13 @@ class GroupConfig:
         ),
     )
     assignors: tuple[str | Assignor, ...] = attrs.field(
-        default=BUILTIN_ASSIGNORS,
+        default=DEFAULT_ASSIGNORS,
         converter=_assignors,
         validator=_check_assignors,
-        metadata=_why("In order of preference; the group takes one that all members know."),
+        metadata=_why(
+            "In order of preference; the group takes one that all members know. A member follows"
+            " the cooperative protocol only if all that it offers are cooperative (KIP-429)."
+        ),
     )
     heartbeat_interval: float = attrs.field(
         default=1.0,
@@ -393,6 +410,14 @@ class GroupConfig:
                 self.heartbeat_interval,
                 "it must be at most a third of session_timeout"
                 f" ({self.session_timeout:g} s), so that one lost heartbeat loses no membership",
+            )
+        if self.heartbeat_interval * 2 > self.rebalance_timeout + 1e-9:
+            raise ConfigError(
+                "heartbeat_interval",
+                self.heartbeat_interval,
+                "it must be at most half of rebalance_timeout"
+                f" ({self.rebalance_timeout:g} s), so that a member hears of a rebalance in time to"
+                " finish its work and join",
             )
         if self.offset_retention is not None and self.group_instance_id is not None:
             raise ConfigError(

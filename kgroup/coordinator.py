@@ -18,12 +18,14 @@ from typing import Any, Final, final
 import trio
 
 from kgroup.assignors import resolve
+from kgroup.assignors.traits import cooperate, user_data_of
 from kgroup.cluster import Cluster
 from kgroup.codes import Code
 from kgroup.config import GroupConfig
 from kgroup.errors import ConnectionLostError, MemberIdRequiredError, ProtocolError
 from kgroup.model import (
     Broker,
+    Claim,
     MemberAssignments,
     Membership,
     MemberSubscription,
@@ -31,10 +33,11 @@ from kgroup.model import (
     TopicPartition,
     by_topic,
 )
-from kgroup.protocols import Joined
+from kgroup.protocols import Assignor, Joined
 from kgroup.recovery import Request, broker_error
 from kgroup.wire.border import milliseconds
 from kgroup.wire.consumer_protocol import (
+    HIGHEST,
     decode_assignment,
     decode_subscription,
     encode_assignment,
@@ -50,7 +53,6 @@ UNREADABLE: Final = -1
 _LONGEST_REASON: Final = 255
 _NO_OFFSET: Final = -1
 _LAST_WITH_RETENTION: Final = 4
-_WITH_RACK: Final = 3
 _FIRST_WITH_EPOCH: Final = 6
 
 
@@ -62,6 +64,7 @@ class GroupCoordinator:
         self._cluster = cluster
         self._config = config
         self._assignors = resolve(config.assignors)
+        self._cooperates = cooperate(self._assignors.values())
         self._broker: Broker | None = None
         self._membership: Link | None = None
         self._offsets: Link | None = None
@@ -91,7 +94,9 @@ class GroupCoordinator:
         self._broker = None
         await _close(links)
 
-    async def join(self, member_id: str, topics: Collection[str], reason: str) -> Joined:
+    async def join(
+        self, member_id: str, topics: Collection[str], reason: str, claim: Claim | None = None
+    ) -> Joined:
         """See `Coordinator.join`."""
         config = self._config
         fields = {
@@ -102,7 +107,7 @@ class GroupCoordinator:
             "group_instance_id": config.group_instance_id,
             "protocol_type": PROTOCOL_TYPE,
             "protocols": [
-                {"name": assignor.name, "metadata": self._subscription(topics)}
+                {"name": assignor.name, "metadata": self._subscription(assignor, topics, claim)}
                 for assignor in self._assignors.values()
             ],
         }
@@ -324,12 +329,20 @@ class GroupCoordinator:
             "group_instance_id": membership.group_instance_id,
         }
 
-    def _subscription(self, topics: Collection[str]) -> bytes:
-        # INVARIANT: the same topics give the same bytes. A follower that joins a stable group
-        # again with other bytes would start a rebalance.
+    def _subscription(
+        self, assignor: Assignor, topics: Collection[str], claim: Claim | None
+    ) -> bytes:
+        # INVARIANT: the same topics and claim give the same bytes. A follower that joins a stable
+        # group again with other bytes would start a rebalance.
         rack = self._config.rack_id
+        owns = self._cooperates and claim is not None and not claim.lost
         return encode_subscription(
-            topics=topics, rack_id=rack, version=0 if rack is None else _WITH_RACK
+            topics=topics,
+            user_data=user_data_of(assignor, claim),
+            owned=claim.owned if claim is not None and owns else (),
+            generation_id=claim.generation_id if claim is not None and owns else -1,
+            rack_id=rack,
+            version=HIGHEST if self._cooperates or rack is not None else 0,
         )
 
     def _read_member(self, member: Any) -> MemberSubscription:

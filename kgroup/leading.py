@@ -101,8 +101,10 @@ class Leader:
             checked = compute()
         else:
             checked = await trio.to_thread.run_sync(compute)
-        if checked.unassigned:
-            self.reporter.tell(PartitionsUnassigned, partitions=checked.unassigned)
+        # What waits for its owner to give it up is not forgotten.
+        waiting = {one for member in self.answer.members for one in member.owned}
+        if forgotten := tuple(one for one in checked.unassigned if one not in waiting):
+            self.reporter.tell(PartitionsUnassigned, partitions=forgotten)
         return checked.assignments
 
     def _tell_of_unreadable(self, members: Collection[MemberSubscription]) -> None:

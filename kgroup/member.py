@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, final
 
+import attrs
 import trio
 
 from kgroup.backoff import Backoff
@@ -30,7 +31,7 @@ from kgroup.errors import (
 from kgroup.events import BackingOff, CoordinatorFound, GenerationEnded, Joining, Left
 from kgroup.events import Joined as JoinedEvent
 from kgroup.generation.lifecycle import Lifecycle
-from kgroup.model import Assignment, Cause, End, Membership
+from kgroup.model import Assignment, Cause, Claim, End, Membership
 from kgroup.protocols import Joined, RecordSource
 from kgroup.recovery import MemberId, Request, Then, decide, row_of
 from kgroup.reporting import Reporter
@@ -64,6 +65,7 @@ class Member:
         self._member_id = ""
         self._epoch = 0
         self._previous = Assignment(())
+        self._claim: Claim | None = None
         self._failures = 0
         self._waits = self._new_backoff()
         self._short_lives = self._new_backoff()
@@ -117,6 +119,7 @@ class Member:
             topics=topics,
             joined_at=joined_at,
             previous=self._previous,
+            claim=self._claim,
             owner=self._owner,
             new_backoff=self._new_backoff,
         )
@@ -204,7 +207,9 @@ class Member:
                 self._reporter.about(None, self._member_id)
                 self._reporter.tell(Joining, reason=self._reason)
                 joined_at = self._environment.clock.now()
-                answer = await self._coordinator.join(self._member_id, topics, self._reason)
+                answer = await self._coordinator.join(
+                    self._member_id, topics, self._reason, self._claim
+                )
             except MemberIdRequiredError as error:
                 given += 1
                 self._member_id = error.member_id
@@ -265,6 +270,9 @@ class Member:
     def _over(self, last: Round) -> None:
         if last.lifecycle.was_held:
             self._previous = last.assignment
+        self._claim = last.claim
+        if self._claim is not None and not last.end.can_commit:
+            self._claim = attrs.evolve(self._claim, lost=True)
         self._reporter.tell(GenerationEnded, end=last.end, cut_short=last.lifecycle.cut_short)
 
     def _new_backoff(self) -> Backoff:

@@ -154,6 +154,22 @@ class MemberSubscription:
     version: int = 3
 
 
+@final
+@attrs.frozen
+class Claim:
+    """What a member was assigned last, and may say so when it joins again (KIP-429, KIP-792).
+
+    Attributes:
+        owned: the partitions.
+        generation_id: the coordinator's id of the generation in which it was.
+        lost: whether membership was lost since: the partitions may be others' by now.
+    """
+
+    owned: tuple[TopicPartition, ...]
+    generation_id: int
+    lost: bool = False
+
+
 def _in_order(partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
     return tuple(sorted(set(partitions)))
 

@@ -12,6 +12,7 @@ import attrs
 import trio
 
 from kgroup.model import (
+    Claim,
     MemberAssignments,
     Membership,
     MemberSubscription,
@@ -58,6 +59,18 @@ class StreamOpener(Protocol):
 @runtime_checkable
 class Assignor(Protocol):
     """Divides the partitions of the group's topics among its members, in the leader.
+
+    It may also have, each looked for by name:
+
+    - ``user_data(owned, generation_id) -> bytes | None``: what a member sends along when it joins,
+      for the leader to find in ``MemberSubscription.user_data``; ``owned`` are the partitions that
+      it was assigned last, None if it never was. The same arguments must give the same bytes: a
+      member that says something else starts a rebalance.
+    - ``on_assignment(partitions, generation_id)``: is called in each member that was assigned
+      partitions by this assignor, before its generation is handed over; it must not block.
+    - ``cooperative``, True where a partition that changes owners is first given to nobody, so that
+      its owner can give it up (KIP-429). It counts if all assignors that the member offers have
+      it: what the member owned is then in ``MemberSubscription.owned``.
 
     Source: Kafka's ``ConsumerPartitionAssignor``.
     """
@@ -230,8 +243,16 @@ class Coordinator(Protocol):
         """Ask for the coordinator's address and use it from now on."""
         ...
 
-    async def join(self, member_id: str, topics: Collection[str], reason: str) -> Joined:
+    async def join(
+        self, member_id: str, topics: Collection[str], reason: str, claim: Claim | None = None
+    ) -> Joined:
         """JoinGroup: parked by the coordinator until the group is complete.
+
+        Args:
+            member_id: the member's, or empty.
+            topics: what it subscribes to.
+            reason: for the broker's log.
+            claim: what it was assigned last, for its assignors to tell of.
 
         Raises:
             MemberIdRequiredError: the coordinator gave an id to join again with.

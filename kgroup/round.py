@@ -13,6 +13,8 @@ from typing import Final, TypeVar, final
 import attrs
 import trio
 
+from kgroup.assignors import resolve
+from kgroup.assignors.traits import cooperate, tell_of_assignment
 from kgroup.backoff import Backoff
 from kgroup.cluster import Cluster
 from kgroup.config import GroupConfig
@@ -38,6 +40,7 @@ from kgroup.lease import Lease
 from kgroup.model import (
     Assignment,
     Cause,
+    Claim,
     End,
     MemberAssignments,
     Membership,
@@ -90,6 +93,7 @@ class Round:
         topics: frozenset[str],
         joined_at: float,
         previous: Assignment,
+        claim: Claim | None,
         owner: object,
         new_backoff: Callable[[], Backoff],
     ) -> None:
@@ -102,6 +106,8 @@ class Round:
         self._membership = membership
         self._topics = topics
         self._previous = previous
+        self._assignors = resolve(config.assignors)
+        self.claim = claim
         self._new_backoff = new_backoff
         self._committer: Committer | None = None
         self._confirmed = trio.Event()
@@ -174,6 +180,8 @@ class Round:
         self.lifecycle.start_service(self._keep_membership)
         try:
             generation = await self._prepare()
+        except _GivenUpError as given_up:
+            return End(Cause.REBALANCE, str(given_up))
         except _StepError as step:
             self.failure = (step.request, step.error)
             cause = decide(*self.failure).cause or Cause.MEMBERSHIP_LOST
@@ -200,6 +208,7 @@ class Round:
             assignments = await self._lead()
         mine = await self._step(Request.SYNC, partial(self._sync, assignments))
         self.assignment = Assignment(mine, self._previous)
+        self._assigned()
         positions = await self._step(
             Request.FETCH_OFFSETS, partial(self._starts.before_hand_over, mine)
         )
@@ -219,6 +228,25 @@ class Round:
                 self._reporter.failed,
             )
         return generation
+
+    def _assigned(self) -> None:
+        """Tell the assignor, and join again at once if it is to give something up.
+
+        Nothing of what was owned is in work: every task ended before the Join. Not to have been
+        assigned it is to have given it up, which the next Join says.
+
+        Raises:
+            _GivenUpError: the group waits for what this member owned.
+        """
+        before, membership = self.claim, self._membership
+        mine = self.assignment.partitions
+        self.claim = Claim(mine, membership.generation_id)
+        if (assignor := self._assignors.get(membership.assignor)) is not None:
+            tell_of_assignment(assignor, mine, membership.generation_id)
+        if before is None or before.lost or not cooperate(self._assignors.values()):
+            return
+        if given_up := sorted(set(before.owned).difference(mine)):
+            raise _GivenUpError(f"gave up {', '.join(map(str, given_up))}")
 
     async def _lead(self) -> MemberAssignments:
         """Compute the assignment, and watch what it is computed from."""
@@ -365,6 +393,11 @@ class Round:
         self._confirmed = trio.Event()
         if self._committer is not None:
             self._committer.wake()
+
+
+@final
+class _GivenUpError(Exception):
+    """A partition that the member owned was not assigned to it: the group waits for its Join."""
 
 
 @final

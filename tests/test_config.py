@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kgroup.config import BUILTIN_ASSIGNORS, FIELDS, LONGEST_DURATION, GroupConfig
+from kgroup.config import DEFAULT_ASSIGNORS, FIELDS, LONGEST_DURATION, GroupConfig
 from kgroup.errors import ConfigError, KgroupError, UsageError
 from kgroup.model import INT32_MAX, IsolationLevel, OffsetReset
 
@@ -193,7 +193,7 @@ def test_the_defaults() -> None:
         if name not in REQUIRED
     }
     assert defaults == {
-        "assignors": BUILTIN_ASSIGNORS,
+        "assignors": DEFAULT_ASSIGNORS,
         "heartbeat_interval": 1.0,
         "session_timeout": 30.0,
         "rebalance_timeout": 30.0,
