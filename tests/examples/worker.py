@@ -37,10 +37,20 @@ class Machine(Protocol):
 
 @final
 class Worker:
-    """A running example, as a context manager that leaves no process behind."""
+    """A running example, as a context manager that leaves no process behind.
 
-    def __init__(self, reader: Machine, program: str | Path, *arguments: str) -> None:
+    Args:
+        reader: where it runs.
+        program: the example.
+        arguments: its own.
+        patience: seconds after which what is waited for is missed.
+    """
+
+    def __init__(
+        self, reader: Machine, program: str | Path, *arguments: str, patience: float = SOON
+    ) -> None:
         self.lines: list[str] = []
+        self._patience = patience
         self._new: queue.Queue[str | None] = queue.Queue()
         self._process = subprocess.Popen(
             [reader.python, program, *arguments],
@@ -83,12 +93,12 @@ class Worker:
 
     def until(self, holds: Callable[[list[str]], object]) -> None:
         """Wait until what it has printed so far is what is waited for."""
-        deadline = time.monotonic() + SOON
+        deadline = time.monotonic() + self._patience
         while not holds(self.lines):
             try:
                 line = self._new.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
-                raise AssertionError(f"missed after {SOON:g} s") from None
+                raise AssertionError(f"missed after {self._patience:g} s") from None
             assert line is not None, "it ended"
             self.lines.append(line)
 
@@ -110,8 +120,8 @@ class Worker:
 
     def ended(self) -> int:
         """Wait for its end and for the last of what it printed; its exit status."""
-        self._process.wait(SOON)
-        while (line := self._new.get(timeout=SOON)) is not None:
+        self._process.wait(self._patience)
+        while (line := self._new.get(timeout=self._patience)) is not None:
             self.lines.append(line)
         return self._process.returncode
 

@@ -1,0 +1,147 @@
+"""The examples of exactly once in one driver process that is killed, or frozen, at a step.
+
+    python driver.py STEP ACTION BOOTSTRAP_SERVERS TOPIC EXAMPLE=SINK...
+
+Each example runs as it is, as a group of its own in a thread of its own, all on one session: a JVM
+costs more than all that the test does in it. When every one of them has come to the step the
+process does the action to itself: ``kill``, or ``freeze``, with its JVM. What an example comes to
+is told on standard output, a line each: its name, a colon, the step.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any, Final, final
+
+import psutil
+
+from kgroup import GroupConfig
+from kgroup.spark.threaded import Batch
+from kgroup.testing.spark import session
+from kgroup.testing.spark.jars import DELTA_SETTINGS, delta_jars, postgres_jars
+
+EXAMPLES: Final = Path(__file__).parents[3] / "examples"
+BEFORE: Final = "before the sink"
+BETWEEN: Final = "between sink and commit"
+AFTER: Final = "after the commit"
+REFUSED: Final = "refused"
+KILL, FREEZE = "kill", "freeze"
+SESSION_TIMEOUT: Final = 2.0
+SETTINGS: Final = {
+    **DELTA_SETTINGS,
+    # The default of 50 tasks for a table's few files costs seconds.
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.shuffle.partitions": "1",
+}
+
+
+def load(name: str) -> ModuleType:
+    """An example as a module."""
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def kill() -> None:
+    """End this process as the kernel does when memory is short."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def freeze() -> None:
+    """Stop this process and those that it has started."""
+    for child in psutil.Process().children(recursive=True):
+        child.suspend()
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+@final
+class Steps:
+    """Where the examples are, and what is done when all of them are at one step.
+
+    Attributes:
+        names: which example a group is of.
+    """
+
+    def __init__(self, examples: int, step: str, action: str) -> None:
+        self.names: dict[str, str] = {}
+        self._step = step
+        self._armed = True
+        self._act = {KILL: kill, FREEZE: freeze}[action]
+        self._together = threading.Barrier(examples, self._once)
+
+    def _once(self) -> None:
+        self._armed = False
+        self._act()
+
+    def at(self, batch: Batch, step: str) -> None:
+        """A batch has come so far."""
+        # One write: lines of several threads must not mix.
+        sys.stdout.write(f"{self.names[batch.group_id]}: {step}\n")
+        sys.stdout.flush()
+        if self._armed and step == self._step:
+            self._together.wait()
+
+
+def run(name: str, steps: Steps, *arguments: str) -> None:
+    """Run an example, again where it was refused; what else ends it ends the process."""
+    example: Any = load(name)
+    publish = example.publish
+
+    def published(batch: Batch, *rest: Any) -> None:
+        steps.names[batch.group_id] = name
+        steps.at(batch, BEFORE)
+        try:
+            publish(batch, *rest)
+        except BaseException:
+            steps.at(batch, REFUSED)
+            raise
+        steps.at(batch, BETWEEN)
+
+    example.publish = published
+    example.GroupConfig = partial(
+        GroupConfig, session_timeout=SESSION_TIMEOUT, heartbeat_interval=0.3
+    )
+    # Signals are the main thread's.
+    example.signal = SimpleNamespace(signal=lambda *_: None, SIGTERM=signal.SIGTERM)
+    try:
+        while True:
+            with suppress(example.SinkMovedError):
+                example.main(*arguments)
+    finally:
+        sys.excepthook(*sys.exc_info())
+        os._exit(1)
+
+
+def main(step: str, action: str, servers: str, topic: str, *sinks: str) -> None:
+    """Run them all."""
+    steps = Steps(len(sinks), step, action)
+    commit = Batch.commit
+
+    def committed(self: Batch) -> None:
+        commit(self)
+        steps.at(self, AFTER)
+
+    Batch.commit = committed  # type: ignore[method-assign]
+    with (
+        session(jars=[*delta_jars(), *postgres_jars()], settings=SETTINGS),
+        ThreadPoolExecutor(len(sinks)) as threads,
+    ):
+        for sink in sinks:
+            name, _, place = sink.partition("=")
+            threads.submit(run, name, steps, servers, topic, place)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
