@@ -285,13 +285,20 @@ def test_it_is_a_value() -> None:
     assert attrs.evolve(made, group_id="other").group_id == "other"
 
 
+def test_a_member_hears_of_a_rebalance_in_time() -> None:
+    """An interval over half of the rebalance time-out is refused, whatever the session's is."""
+    assert config(heartbeat_interval=4.0, rebalance_timeout=8.0).heartbeat_interval == 4.0
+    with pytest.raises(ConfigError, match=r"heartbeat_interval.*half of rebalance_timeout \(7 s\)"):
+        config(heartbeat_interval=4.0, rebalance_timeout=7.0)
+
+
 @given(seconds=st.floats() | st.integers())
 def test_every_duration_fits_the_wire(seconds: float) -> None:
     """A duration that is taken is 1 to INT32_MAX milliseconds; every other is a ConfigError."""
     try:
-        made = config(rebalance_timeout=seconds)
+        made = config(rebalance_timeout=seconds, heartbeat_interval=0.001)
     except ConfigError:
-        assert not 0.001 <= seconds <= LONGEST_DURATION
+        assert not 0.002 <= seconds <= LONGEST_DURATION  # twice the heartbeat interval
     else:
         assert 1 <= round(made.rebalance_timeout * 1000) <= INT32_MAX
 
