@@ -411,11 +411,11 @@ class GroupConfig:
                 "it must be at most a third of session_timeout"
                 f" ({self.session_timeout:g} s), so that one lost heartbeat loses no membership",
             )
-        if self.heartbeat_interval * 2 > self.rebalance_timeout + 1e-9:
+        if self.heartbeat_interval * 3 > self.rebalance_timeout * 2 + 1e-9:
             raise ConfigError(
                 "heartbeat_interval",
                 self.heartbeat_interval,
-                "it must be at most half of rebalance_timeout"
+                "it must be at most two thirds of rebalance_timeout"
                 f" ({self.rebalance_timeout:g} s), so that a member hears of a rebalance in time to"
                 " finish its work and join",
             )

@@ -286,10 +286,10 @@ def test_it_is_a_value() -> None:
 
 
 def test_a_member_hears_of_a_rebalance_in_time() -> None:
-    """An interval over half of the rebalance time-out is refused, whatever the session's is."""
-    assert config(heartbeat_interval=4.0, rebalance_timeout=8.0).heartbeat_interval == 4.0
-    with pytest.raises(ConfigError, match=r"heartbeat_interval.*half of rebalance_timeout \(7 s\)"):
-        config(heartbeat_interval=4.0, rebalance_timeout=7.0)
+    """An interval near the rebalance time-out is refused, whatever the session's is."""
+    assert config(heartbeat_interval=4.0, rebalance_timeout=6.0).heartbeat_interval == 4.0
+    with pytest.raises(ConfigError, match=r"two thirds of rebalance_timeout \(5 s\)"):
+        config(heartbeat_interval=4.0, rebalance_timeout=5.0)
 
 
 @given(seconds=st.floats() | st.integers())
@@ -298,7 +298,7 @@ def test_every_duration_fits_the_wire(seconds: float) -> None:
     try:
         made = config(rebalance_timeout=seconds, heartbeat_interval=0.001)
     except ConfigError:
-        assert not 0.002 <= seconds <= LONGEST_DURATION  # twice the heartbeat interval
+        assert not 0.0015 <= seconds <= LONGEST_DURATION  # by the heartbeat interval
     else:
         assert 1 <= round(made.rebalance_timeout * 1000) <= INT32_MAX
 
