@@ -1,0 +1,1 @@
+"""The cells of benchmarks/spark.py, a module each."""

@@ -1,0 +1,229 @@
+"""What the cells share: the Kafka and the Spark they run on, filled topics, spreads and ratios."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, final
+from uuid import uuid4
+
+import attrs
+from confluent_kafka import Producer
+from pyspark.sql import DataFrame, SparkSession
+
+from kgroup import GroupConfig
+from kgroup.events import Event
+from kgroup.testing.admin import create_topic
+from kgroup.threaded import ConsumerGroup, Generation
+
+PARTITIONS: Final = 12
+PATIENCE: Final = 120.0
+"""Seconds after which what should have come will not."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Bench:
+    """Where the cells run.
+
+    Attributes:
+        servers: Kafka's.
+        spark: a session in this process.
+        folder: for what sinks write; removed in the end.
+        rounds: how often each variant is measured; None for what the cell finds right.
+        quick: whether it is only to be seen to run.
+        real: whether Kafka is Apache's.
+    """
+
+    servers: str
+    spark: SparkSession
+    folder: Path
+    rounds: int | None
+    quick: bool
+    real: bool
+
+    def times(self, full: int, quick: int = 2) -> int:
+        """How many rounds."""
+        return self.rounds or (quick if self.quick else full)
+
+    def config(self, topic: str, group_id: str | None = None, **settings: Any) -> GroupConfig:
+        """Of a member of a new group."""
+        return GroupConfig(
+            bootstrap_servers=self.servers,
+            group_id=group_id or f"benchmark-{uuid4().hex[:12]}",
+            topics=[topic],
+            **settings,
+        )
+
+    def topic(self, partitions: int = PARTITIONS) -> str:
+        """A new empty topic."""
+        name = f"benchmark-{uuid4().hex[:12]}"
+        create_topic(self.servers, name, partitions)
+        return name
+
+    def place(self) -> str:
+        """A new folder, not yet there."""
+        return str(self.folder / uuid4().hex)
+
+    @contextmanager
+    def generation(
+        self, config: GroupConfig, on_event: Callable[[Event], None] | None = None
+    ) -> Iterator[Generation]:
+        """The first generation of a member, which then leaves."""
+        with ConsumerGroup(config, on_event=on_event) as group:
+            yield next(group)
+
+    def stream(self, topic: str, **options: object) -> DataFrame:
+        """Spark's own source of a topic, from its beginning."""
+        reader = self.spark.readStream.format("kafka").options(**self.source(topic))
+        return reader.options(**{name: str(value) for name, value in options.items()}).load()
+
+    def source(self, topic: str) -> dict[str, str]:
+        """The options of Spark's own source."""
+        return {
+            "kafka.bootstrap.servers": self.servers,
+            "subscribe": topic,
+            "startingOffsets": "earliest",
+            "includeHeaders": "true",
+        }
+
+
+@final
+class Feed:
+    """Produces few records at a time, each round of them acknowledged."""
+
+    def __init__(self, servers: str, topic: str, size: int = 100) -> None:
+        self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 0})
+        self._topic = topic
+        self._value = os.urandom(size)
+        self._producer.list_topics(topic)
+
+    def send(self, records: int, partitions: int = PARTITIONS) -> None:
+        """Spread over the partitions."""
+        for number in range(records):
+            self._producer.produce(self._topic, self._value, partition=number % partitions)
+        if left := self._producer.flush(PATIENCE):
+            raise SystemExit(f"{left} records were not written")
+
+    @contextmanager
+    def steady(self, records: int, every: float) -> Iterator[None]:
+        """So many records every so many seconds, until the block is left."""
+        over = threading.Event()
+
+        def feed() -> None:
+            while not over.wait(every):
+                self.send(records)
+
+        thread = threading.Thread(target=feed, name="feed")
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+
+def fill(servers: str, topic: str, records: int, size: int) -> None:
+    """Records with a key and a value that is never the same, spread evenly over 12 partitions."""
+    producer = Producer(
+        {
+            "bootstrap.servers": servers,
+            "linger.ms": 50,
+            "batch.size": 500_000,
+            "queue.buffering.max.messages": 200_000,
+        }
+    )
+    pool = os.urandom(size + 65_536)
+    for number in range(records):
+        at = number * 7919 % 65_536
+        while True:
+            try:
+                producer.produce(
+                    topic,
+                    pool[at : at + size],
+                    key=b"%012d" % number,
+                    partition=number % PARTITIONS,
+                )
+                break
+            except BufferError:
+                producer.poll(0.05)
+        if number % 10_000 == 0:
+            producer.poll(0)
+    if left := producer.flush(PATIENCE):
+        raise SystemExit(f"{left} records were not written")
+
+
+@final
+class Marks:
+    """Things that happen in other threads, with their times; can be waited for."""
+
+    def __init__(self) -> None:
+        self._marks: list[tuple[float, Mapping[str, Any]]] = []
+        self._changed = threading.Condition()
+
+    def add(self, **what: Any) -> None:
+        """It has just happened."""
+        with self._changed:
+            self._marks.append((time.perf_counter(), what))
+            self._changed.notify_all()
+
+    def wait(self, wanted: Callable[[Mapping[str, Any]], bool]) -> tuple[float, Mapping[str, Any]]:
+        """The first that is wanted, when it is there."""
+
+        def found() -> tuple[float, Mapping[str, Any]] | None:
+            return next((mark for mark in self._marks if wanted(mark[1])), None)
+
+        with self._changed:
+            mark = self._changed.wait_for(found, PATIENCE)
+        if mark is None:
+            raise SystemExit(f"it did not happen in {PATIENCE:g} s; what did: {self._marks[-5:]}")
+        return mark
+
+    def total(self, name: str) -> int:
+        """The sum of a figure over all marks."""
+        with self._changed:
+            return sum(what.get(name, 0) for _, what in self._marks)
+
+    def wait_total(self, name: str, least: int) -> float:
+        """When the sum of a figure had come so far."""
+        deadline = time.monotonic() + PATIENCE
+        with self._changed:
+            while True:
+                so_far = 0
+                for at, what in self._marks:
+                    so_far += what.get(name, 0)
+                    if so_far >= least:
+                        return at
+                if not self._changed.wait(deadline - time.monotonic()):
+                    raise SystemExit(f"{so_far} of {least} {name} in {PATIENCE:g} s")
+
+
+def spread(values: Sequence[float], form: str = ".2f") -> str:
+    """Median, lowest and highest."""
+    median = format(statistics.median(values), form)
+    return f"{median} ({min(values):{form}} to {max(values):{form}})"
+
+
+def ratio(ours: Sequence[float], theirs: Sequence[float]) -> str:
+    """Round by round."""
+    return spread([mine / other for mine, other in zip(ours, theirs, strict=True)])
+
+
+def load() -> str:
+    """The load average of the last minute, and the cores."""
+    return f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+
+
+def title(text: str) -> None:
+    """Begin a cell's output."""
+    print(f"\n== {text}; {load()}", flush=True)
+
+
+def line(text: str) -> None:
+    """One line of it."""
+    print(f"  {text}", flush=True)
