@@ -1,0 +1,90 @@
+"""A Spark driver of a group, for tests to strike: it says what it does, line by line.
+
+Run as ``python driver.py SERVERS TOPIC GROUP FOLDER NAME``. Its sink is plain: each attempt of a
+batch writes files of its own, in a folder named by the driver and by the attempt. A batch takes its
+tasks a while, in many short pauses, so that none of them is over when a frozen one is
+woken.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from kgroup.config import GroupConfig
+from kgroup.errors import StaleGenerationError
+from kgroup.events import BatchCancelled, Event
+from kgroup.spark.threaded import Batch, batches
+from kgroup.threaded import ConsumerGroup
+
+if TYPE_CHECKING:
+    import pyarrow
+
+WORK: Final = 0.6
+"""Seconds that a task works on a batch."""
+BREATH: Final = 1.0
+"""Seconds between a batch's end in the sink and its commit."""
+STEP: Final = 0.05
+
+
+def worked(parts: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+    """Work, in an executor, that takes its time."""
+    yield from parts
+    for _ in range(int(WORK / STEP)):
+        time.sleep(STEP)
+
+
+def write(df: DataFrame, batch: Batch, place: str) -> None:
+    """Write the batch."""
+    say("began", *batch.ranges)
+    rows = df.select("partition", "offset").mapInArrow(worked, "partition int, offset long")
+    rows.write.json(place)
+
+
+def say(*words: object) -> None:
+    """A line for the test."""
+    sys.stdout.write(" ".join(map(str, words)) + "\n")
+    sys.stdout.flush()
+
+
+def told(event: Event) -> None:
+    """A line for each batch that was cancelled."""
+    if isinstance(event, BatchCancelled):
+        say("cancelled", event)
+
+
+def main(servers: str, topic: str, group_id: str, folder: str, name: str) -> None:
+    """Be a member of the group until SIGTERM."""
+    spark = SparkSession.builder.appName(name).getOrCreate()
+    config = GroupConfig(
+        bootstrap_servers=servers,
+        group_id=group_id,
+        topics=[topic],
+        client_id=name,
+        session_timeout=6.0,
+    )
+    with ConsumerGroup(config, on_event=told) as group:
+        signal.signal(signal.SIGTERM, lambda *_: group.shutdown())
+        for generation in group:
+            say("generation", *sorted(map(str, generation.assignment)))
+            with generation.scope():
+                for batch in batches(generation, spark):
+                    attempt = f"driver={name}/attempt={generation.epoch}-{batch.number}"
+                    batch.run(write, batch, f"{folder}/{attempt}")
+                    say("written", *batch.ranges)
+                    time.sleep(BREATH)
+                    try:
+                        batch.commit()
+                    except StaleGenerationError as error:
+                        say("refused", *batch.ranges, type(error).__name__)
+                        raise
+                    say("committed", *batch.ranges)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,212 @@
+"""Drivers of one group on one topic: they share it, and one is stopped, one frozen, one killed.
+
+Their sink is plain, so that what is written twice can be seen. Nothing may be lost, and only what
+was in the hands of the frozen one or the killed one, not committed, may be there twice.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self, final
+
+import psutil
+import pytest
+from confluent_kafka import KafkaError, Message, Producer
+
+from kgroup.testing.tools import run_tool
+from tests.brokers import REAL, Kafka, unique
+from tests.conftest import ROOT
+from tests.examples.topic import Topic
+from tests.examples.worker import Worker
+from tests.spark.machine import SparkMachine, spark_machine
+
+DRIVER: Final = ROOT / "tests" / "spark" / "driver.py"
+PARTITIONS: Final = 4
+BEAT: Final = 0.2
+"""Seconds between a record for each partition and the next ones."""
+
+Place = tuple[int, int]
+"""Partition and offset of a record."""
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@final
+class Produced:
+    """A producer that goes on in a thread until the block is left."""
+
+    def __init__(self, topic: Topic) -> None:
+        self._topic = topic
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._error: KafkaError | None = None
+        self.places: set[Place] = set()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+        assert self._error is None
+
+    def _run(self) -> None:
+        producer = Producer({"bootstrap.servers": self._topic.bootstrap_servers})
+        while not self._over.wait(BEAT):
+            for partition in range(PARTITIONS):
+                producer.produce(
+                    self._topic.name, b"record", partition=partition, on_delivery=self._placed
+                )
+            producer.poll(0)
+        producer.flush(30)
+
+    def _placed(self, error: KafkaError | None, message: Message) -> None:
+        partition, offset = message.partition(), message.offset()
+        if error is not None or partition is None or offset is None:
+            self._error = error
+        else:
+            self.places.add((partition, offset))
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[SparkMachine]:
+    """Where drivers run."""
+    with spark_machine() as machine:
+        yield machine
+
+
+def places(line: str) -> set[Place]:
+    """The records of the ranges that a driver's line tells."""
+    found = re.findall(r"-(\d+)\[(\d+):(\d+)\]", line)
+    return {(int(part), at) for part, first, end in found for at in range(int(first), int(end))}
+
+
+def all_places(lines: list[str], what: str) -> list[Place]:
+    """The records of all lines of one kind."""
+    return list(chain.from_iterable(places(line) for line in lines if line.startswith(what)))
+
+
+def following(driver: Worker, what: str) -> str:
+    """The next line of a kind that a driver prints."""
+    seen = driver.catch_up()
+    driver.until(lambda lines: any(line.startswith(what) for line in lines[seen:]))
+    return next(line for line in driver.lines[seen:] if line.startswith(what))
+
+
+def has(driver: Worker, partitions: int) -> None:
+    """Wait until a driver's generation has so many partitions."""
+
+    def so(lines: list[str]) -> bool:
+        handed = [line for line in lines if line.startswith("generation")]
+        return bool(handed) and len(handed[-1].split()) == 1 + partitions
+
+    driver.until(so)
+
+
+@contextmanager
+def frozen(driver: Worker) -> Iterator[None]:
+    """A driver stands still, with its JVM and its Python workers."""
+    process = psutil.Process(driver.pid)
+    process.suspend()
+    children = process.children(recursive=True)
+    for child in children:
+        child.suspend()
+    try:
+        yield
+    finally:
+        for one in *reversed(children), process:
+            one.resume()
+
+
+def check_described(topic: Topic, group_id: str, *drivers: str) -> None:
+    """Kafka's own tool has each driver as an owner, and the lag of each partition."""
+    tool = run_tool(
+        topic.bootstrap_servers, "kafka-consumer-groups", "--describe", f"--group={group_id}"
+    )
+    header, *rows = (line.split() for line in tool.stdout.splitlines() if line.strip())
+    lag, owner = header.index("LAG"), header.index("CLIENT-ID")
+    assert {row[owner] for row in rows} == set(drivers), tool.stdout
+    assert len(rows) == PARTITIONS
+    assert all(row[lag].isdigit() for row in rows), tool.stdout
+
+
+def sink(folder: Path) -> dict[str, list[Place]]:
+    """What each driver has written."""
+    written: dict[str, list[Place]] = {}
+    for file in folder.glob("driver=*/attempt=*/part-*.json"):
+        rows = map(json.loads, file.read_text().splitlines())
+        name = file.parts[-3].removeprefix("driver=")
+        written.setdefault(name, []).extend((row["partition"], row["offset"]) for row in rows)
+    return written
+
+
+def test_drivers_come_and_go(kafka: Kafka, machine: SparkMachine, tmp_path: Path) -> None:
+    """Nothing is lost; only what was struck before its commit is there twice."""
+    topic = Topic.create(kafka, PARTITIONS)
+    group_id = unique("drivers")
+
+    def driver(name: str) -> Worker:
+        place = (topic.bootstrap_servers, topic.name, group_id, str(tmp_path), name)
+        return Worker(machine, DRIVER, *place)
+
+    # In the middle of the work, or when the sink has it and before the commit: both are struck so.
+    frozen_at, killed_at = ("began", "written") if kafka.kind == REAL else ("written", "began")
+    with driver("stops") as stops, driver("freezes") as freezes:
+        with Produced(topic) as produced:
+            has(stops, 2)
+            has(freezes, 2)
+            with driver("dies") as dies:
+                following(stops, "committed")
+                following(freezes, "committed")
+                if kafka.kind == REAL:
+                    check_described(topic, group_id, "stops", "freezes")
+                last = places(following(stops, "began"))
+                stops.send(signal.SIGTERM)
+                assert stops.ended() == 0
+                has(dies, 2)
+                in_frozen_hands = places(following(freezes, frozen_at))
+                with frozen(freezes):
+                    has(dies, PARTITIONS)
+                    following(dies, "committed")
+                woken = following(freezes, "cancelled" if frozen_at == "began" else "refused")
+                has(freezes, 2)
+                in_killed_hands = places(following(dies, killed_at))
+                dies.send(signal.SIGKILL)
+                dies.ended()
+            has(freezes, PARTITIONS)
+        topic.wait_until_committed(group_id)
+        freezes.send(signal.SIGTERM)
+        assert freezes.ended() == 0
+
+    # The one that was stopped has finished what it had in hand.
+    assert last <= set(all_places(stops.lines, "committed"))
+    assert all_places(stops.lines, "began") == all_places(stops.lines, "committed")
+    # A batch whose job was cancelled is nowhere; one that was refused had been written.
+    written = sink(tmp_path)
+    by_frozen = in_frozen_hands if frozen_at == "written" else set()
+    if frozen_at == "written":
+        assert places(woken) == in_frozen_hands
+    committed = all_places(freezes.lines, "committed")
+    assert sorted(written["freezes"]) == sorted([*committed, *by_frozen])
+    # All that was produced is there, and twice is only what was struck.
+    counted = Counter(chain.from_iterable(written.values()))
+    assert counted.keys() == produced.places
+    twice = {place for place, times in counted.items() if times > 1}
+    assert twice <= by_frozen | in_killed_hands
+    assert max(counted.values()) <= 2
+    assert twice >= by_frozen | (in_killed_hands if killed_at == "written" else set())
