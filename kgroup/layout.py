@@ -12,10 +12,27 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, chain, pairwise
-from typing import Self, final, overload
+from itertools import accumulate, chain, compress, pairwise
+from typing import Final, Self, final, overload
 
 from kgroup.model import TopicPartition
+
+_UNMARKED: Final = bytes([1, 0]) + bytes(254)
+"""Turns each mark into its opposite."""
+
+
+def mark(marks: bytearray, indexes: Sequence[int]) -> None:
+    """Set the marks (0 or 1, by index) of these to 1."""
+    if isinstance(indexes, range):
+        marks[indexes.start : indexes.stop : indexes.step] = b"\1" * len(indexes)
+    else:
+        for index in indexes:
+            marks[index] = 1
+
+
+def unmarked(marks: bytearray) -> list[int]:
+    """The indexes whose mark is 0, rising."""
+    return list(compress(range(len(marks)), marks.translate(_UNMARKED)))
 
 
 @final
@@ -28,13 +45,14 @@ class Layout:
         places: for each topic its place among the names.
     """
 
-    __slots__ = ("_numbers", "names", "places", "starts")
+    __slots__ = ("__weakref__", "_numbers", "_topics", "names", "places", "starts")
 
     def __init__(self, counts: Mapping[str, int]) -> None:
         self.names = tuple(counts)
         self.starts = [0, *accumulate(counts[name] for name in self.names)]
         self.places = {name: place for place, name in enumerate(self.names)}
         self._numbers: array[int] | None = None
+        self._topics: array[int] | None = None
 
     def __len__(self) -> int:
         return self.starts[-1]
@@ -52,13 +70,28 @@ class Layout:
         place = self.place_of(index)
         return TopicPartition(self.names[place], index - self.starts[place])
 
-    def by_number(self, indexes: Iterable[int]) -> list[int]:
-        """Indexes in order of their partition's number, then topic."""
+    @property
+    def number_of(self) -> Sequence[int]:
+        """For each index the partition's number; made when it is first asked for."""
         if self._numbers is None:
             spans = (range(after - start) for start, after in pairwise(self.starts))
             self._numbers = array("i", chain.from_iterable(spans))
+        return self._numbers
+
+    @property
+    def topic_of(self) -> Sequence[int]:
+        """For each index the place of its topic; made when it is first asked for."""
+        if self._topics is None:
+            topics = array("i")
+            for place in range(len(self.names)):
+                topics += array("i", [place]) * len(self.span(place))
+            self._topics = topics
+        return self._topics
+
+    def by_number(self, indexes: Iterable[int]) -> list[int]:
+        """Indexes in order of their partition's number, then topic."""
         # The indexes of equal numbers stay in their order, which is that of the topics.
-        return sorted(sorted(indexes), key=self._numbers.__getitem__)
+        return sorted(sorted(indexes), key=self.number_of.__getitem__)
 
 
 @final

@@ -19,17 +19,13 @@ from array import array
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
-from itertools import compress
-from typing import Final, final
+from typing import final
 
 import attrs
 
 from kgroup.assignors.ownership import Ownership
 from kgroup.assignors.racks import Racks
-from kgroup.layout import Layout, Share
-
-_FREE: Final = bytes([1, 0]) + bytes(254)
-"""Turns marks of what is held into marks of what is free."""
+from kgroup.layout import Layout, Share, unmarked
 
 
 @final
@@ -132,11 +128,7 @@ class _Quotas:
 
     def _free(self) -> Sequence[int]:
         """What nobody has, in order."""
-        held = self._ownership.held
-        line = range(len(self._layout))
-        if not any(self._counts):
-            return line
-        return list(compress(line, held.translate(_FREE)))
+        return unmarked(self._ownership.held) if any(self._counts) else range(len(self._layout))
 
     def _deal(self, free: Sequence[int]) -> None:
         """Deal in turn: to those below the smaller quota, then one each to those that are at it."""

@@ -36,8 +36,10 @@ class CooperativeStickyAssignor:
         """See ``Assignor.assign``; a partition that changes owners is in nobody's share yet."""
         group = Group.of(topics, members)
         claims = [
-            Claim(indexes_of(member.owned, group.layout), _generation(member))
-            for member in group.members
+            Claim(owned, _generation(member))
+            for member, owned in zip(
+                group.members, indexes_of(group.members, group.layout), strict=True
+            )
         ]
         plan = group.divide(claims)
         moving = plan.moving if group.equal else _moving(plan.shares, claims)

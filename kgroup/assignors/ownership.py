@@ -13,15 +13,15 @@ Source: Kafka's ``AbstractStickyAssignor.allSubscriptionsEqual``; KIP-792.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import final
 
 import attrs
 
 from kgroup.assignors.userdata import NO_GENERATION
-from kgroup.layout import Layout, Share
-from kgroup.model import TopicPartition
+from kgroup.layout import Layout, mark
+from kgroup.model import MemberSubscription
 
 
 @final
@@ -59,25 +59,27 @@ class Ownership:
     disputed: frozenset[int]
 
 
-def indexes_of(owned: Iterable[TopicPartition], layout: Layout) -> list[int]:
-    """The indexes of those partitions that exist."""
-    if isinstance(owned, Share) and owned.layout is layout:
-        return list(owned.indexes)
-    spans = {name: layout.span(place) for name, place in layout.places.items()}
-    found = []
-    for partition in owned:
-        span = spans.get(partition.topic)
-        if span is not None and 0 <= partition.partition < len(span):
-            found.append(span.start + partition.partition)
-    return found
+def indexes_of(members: Iterable[MemberSubscription], layout: Layout) -> Iterator[list[int]]:
+    """For each member the indexes of those of its owned partitions that exist."""
+    spots = {
+        name: (layout.starts[place], len(layout.span(place)))
+        for name, place in layout.places.items()
+    }
+    nowhere = (0, 0)
+    for member in members:
+        found = []
+        for partition in member.owned:
+            start, count = spots.get(partition.topic, nowhere)
+            if 0 <= partition.partition < count:
+                found.append(start + partition.partition)
+        yield found
 
 
 def settle(layout: Layout, claims: Sequence[Claim]) -> Ownership:
     """Decide whose claims count."""
     held = bytearray(len(layout))
     for claim in claims:
-        for index in claim.indexes:
-            held[index] = 1
+        mark(held, claim.indexes)
     owned = [claim.indexes for claim in claims]
     if held.count(1) == sum(map(len, owned)):
         return Ownership(owned, held, frozenset())

@@ -20,6 +20,7 @@ from kgroup.assignors.racks import Racks
 from kgroup.assignors.userdata import decode_sticky, encode_sticky
 from kgroup.layout import Layout, Share
 from kgroup.model import MemberSubscription, TopicInfo, TopicPartition
+from kgroup.packed import heads
 
 
 @final
@@ -34,9 +35,8 @@ class StickyAssignor:
     ) -> dict[str, Share]:
         """See ``Assignor.assign``."""
         group = Group.of(topics, members)
-        layout = group.layout
-        spots = {name.encode(): layout.span(place) for name, place in layout.places.items()}
-        claims = [Claim(*decode_sticky(member.user_data, spots)) for member in group.members]
+        known = heads(group.layout)
+        claims = [Claim(*decode_sticky(member.user_data, known)) for member in group.members]
         return group.named(group.divide(claims).shares)
 
     def user_data(self, owned: Iterable[TopicPartition] | None, generation_id: int) -> bytes | None:

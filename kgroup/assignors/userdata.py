@@ -13,41 +13,24 @@ Source: Kafka's ``StickyAssignor`` (``STICKY_ASSIGNOR_USER_DATA_V0``, ``V1``) an
 from __future__ import annotations
 
 import struct
-import sys
-from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
-from kgroup.model import TopicPartition, by_topic
+from kgroup.model import TopicPartition
+from kgroup.packed import Heads, indexes, pack
 
 NO_GENERATION: Final = -1
 """The generation of a member that was in none."""
 
-_LENGTH: Final = struct.Struct(">h")
 _INT: Final = struct.Struct(">i")
-_ONE: Final = struct.Struct(">ii")
-_SWAP: Final = sys.byteorder == "little"
-
-Spots = Mapping[bytes, range]
-"""For each topic's name in UTF-8 the indexes of its partitions."""
 
 
 def encode_sticky(owned: Iterable[TopicPartition], generation_id: int) -> bytes:
     """What ``sticky`` sends: version 1, partitions by topic and the generation."""
-    topics = by_topic(owned)
-    pieces = [_INT.pack(len(topics))]
-    for topic, numbers in topics.items():
-        name = topic.encode()
-        pieces += (
-            _LENGTH.pack(len(name)),
-            name,
-            struct.pack(f">i{len(numbers)}i", len(numbers), *numbers),
-        )
-    pieces.append(_INT.pack(generation_id))
-    return b"".join(pieces)
+    return pack(owned) + _INT.pack(generation_id)
 
 
-def decode_sticky(data: bytes | None, spots: Spots) -> tuple[list[int], int | None]:
+def decode_sticky(data: bytes | None, known: Heads) -> tuple[list[int], int | None]:
     """The indexes of what a member says it owned, and the generation, None where it tells none.
 
     Partitions that do not exist are left out.
@@ -55,39 +38,10 @@ def decode_sticky(data: bytes | None, spots: Spots) -> tuple[list[int], int | No
     if not data:
         return [], None
     try:
-        return _read_owned(data, spots)
+        owned, at = indexes(data, 0, known)
     except (IndexError, struct.error, ValueError):
         return [], NO_GENERATION
-
-
-def _read_owned(data: bytes, spots: Spots) -> tuple[list[int], int | None]:
-    indexes: list[int] = []
-    (topics,) = _INT.unpack_from(data)
-    if not 0 <= topics <= len(data):
-        raise ValueError(topics)
-    at = _INT.size
-    for _ in range(topics):
-        name_at = at + _LENGTH.size
-        count_at = name_at + (data[at] << 8 | data[at + 1])
-        (count,) = _INT.unpack_from(data, count_at)
-        numbers_at = count_at + _INT.size
-        at = numbers_at + count * _INT.size
-        if count < 0 or at > len(data) or data[name_at - _LENGTH.size] > 127:
-            raise ValueError(count)
-        spot = spots.get(data[name_at:count_at])
-        if spot is None:
-            continue
-        if count == 1:
-            (number,) = _INT.unpack_from(data, numbers_at)
-            if 0 <= number < len(spot):
-                indexes.append(spot.start + number)
-            continue
-        numbers = array("i", data[numbers_at:at])
-        if _SWAP:
-            numbers.byteswap()
-        indexes.extend([spot.start + number for number in numbers if 0 <= number < len(spot)])
-    generation = _INT.unpack_from(data, at)[0] if len(data) - at >= _INT.size else None
-    return indexes, generation
+    return owned, _INT.unpack_from(data, at)[0] if len(data) - at >= _INT.size else None
 
 
 def encode_generation(generation_id: int) -> bytes:

@@ -19,12 +19,14 @@ from kio.static.constants import EntityType
 
 from kgroup.errors import ProtocolError
 from kgroup.model import MemberSubscription, TopicPartition, by_topic
+from kgroup.packed import pack
 from kgroup.wire.border import decode_data, encode_data
 
 HIGHEST: Final = 3
 """The newest version of both blobs."""
 
 _VERSION: Final = struct.Struct(">h")
+_LENGTH: Final = struct.Struct(">i")
 _SUBSCRIPTION: Final[tuple[Any, ...]] = tuple(
     load_entity_schema("consumer_protocol_subscription", version, EntityType.data)
     for version in range(HIGHEST + 1)
@@ -95,8 +97,8 @@ def encode_assignment(
 
     All versions have the same fields. Version 0 is what every client of whatever age can read.
     """
-    fields = {"assigned_partitions": _grouped(partitions), "user_data": user_data}
-    return _VERSION.pack(version) + encode_data(_ASSIGNMENT[version], fields)
+    data = _LENGTH.pack(-1) if user_data is None else _LENGTH.pack(len(user_data)) + user_data
+    return _VERSION.pack(version) + pack(partitions) + data
 
 
 def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:

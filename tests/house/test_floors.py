@@ -27,6 +27,7 @@ FLOORS: Final[tuple[tuple[frozenset[str], ...], ...]] = (
                 "kgroup.layout",
                 "kgroup.lazy",
                 "kgroup.model",
+                "kgroup.packed",
                 "kgroup.protocols",
             }
         ),

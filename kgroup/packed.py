@@ -1,0 +1,149 @@
+"""Partitions by topic as Kafka's blobs carry them: an ARRAY of a STRING and an ARRAY of INT32.
+
+Assignments, the owned partitions of subscriptions and the sticky assignor's user data all have
+this shape. A leader of a large group writes and reads a million of them, most of them alone in
+their topic, so both are made of few steps for each.
+
+Source: Kafka's protocol guide (ARRAY, STRING, INT32); ConsumerProtocolAssignment.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from kgroup.layout import Layout, Share
+from kgroup.model import LONGEST_TEXT, TopicPartition, by_topic
+
+_LENGTH: Final = struct.Struct(">h")
+_INT: Final = struct.Struct(">i")
+_TWO: Final = struct.Struct(">ii")
+_SWAP: Final = sys.byteorder == "little"
+_BEFORE: Final = WeakKeyDictionary[Layout, list[bytes]]()
+"""See ``_alone``; thousands of members' shares are packed by one layout."""
+
+Heads = Mapping[bytes, tuple[int, int]]
+"""For each topic's name, with its length before it, where it starts and how many it has."""
+
+
+def head(topic: str) -> bytes:
+    """A topic's name as a STRING."""
+    name = topic.encode()
+    return _LENGTH.pack(len(name)) + name
+
+
+def heads(layout: Layout) -> Heads:
+    """By what to know the topics of a layout."""
+    return {
+        head(name): (layout.starts[place], len(layout.span(place)))
+        for name, place in layout.places.items()
+    }
+
+
+def pack(partitions: Iterable[TopicPartition]) -> bytes:
+    """The partitions by topic, topics and numbers rising."""
+    if isinstance(partitions, Share):
+        return _pack_share(partitions)
+    topics = by_topic(partitions)
+    pieces = [_INT.pack(len(topics))]
+    for topic, numbers in topics.items():
+        pieces += head(topic), _INT.pack(len(numbers)), _ints(numbers)
+    return b"".join(pieces)
+
+
+def _pack_share(share: Share) -> bytes:
+    layout = share.layout
+    topics = list(map(layout.topic_of.__getitem__, share.indexes))
+    numbers = _ints(map(layout.number_of.__getitem__, share.indexes))
+    counts = Counter(topics)
+    pieces: Iterable[bytes]
+    if len(counts) == len(topics):
+        alone = map(_alone(layout).__getitem__, topics)
+        each = struct.unpack("4s" * len(topics), numbers)
+        pieces = chain.from_iterable(zip(alone, each, strict=True))
+    else:
+        pieces = _pieces(layout, counts, numbers)
+    return _INT.pack(len(counts)) + b"".join(pieces)
+
+
+def _pieces(layout: Layout, counts: Mapping[int, int], numbers: bytes) -> Iterator[bytes]:
+    alone, names = _alone(layout), layout.names
+    at = 0
+    for topic, count in counts.items():
+        after = at + count * _INT.size
+        if count == 1:
+            yield alone[topic]
+        else:
+            yield head(names[topic])
+            yield _INT.pack(count)
+        yield numbers[at:after]
+        at = after
+
+
+def _alone(layout: Layout) -> list[bytes]:
+    """For each topic what stands before the number of a partition that is alone in it."""
+    if layout not in _BEFORE:
+        _BEFORE[layout] = [head(name) + _INT.pack(1) for name in layout.names]
+    return _BEFORE[layout]
+
+
+def indexes(data: bytes, at: int, known: Heads) -> tuple[list[int], int]:
+    """The indexes of those partitions in a blob that exist, and where the blob goes on.
+
+    Raises:
+        ValueError | IndexError | struct.error: the bytes are not of this shape.
+    """
+    found: list[int] = []
+    (topics,) = _INT.unpack_from(data, at)
+    at += _INT.size
+    if not 0 <= topics <= len(data):
+        raise ValueError(f"an array of {topics} items in {len(data)} bytes")
+    # An empty array can be the last there is; then this is read instead of a number after it.
+    data += bytes(_INT.size)
+    width = 0
+    for _ in range(topics):
+        # Most names are as long as the one before.
+        spot = known.get(data[at : at + width])
+        if spot is None:
+            length = data[at] << 8 | data[at + 1]
+            if length > LONGEST_TEXT:
+                raise ValueError("null where a topic must be")
+            width = _LENGTH.size + length
+            spot = known.get(data[at : at + width])
+        count, number = _TWO.unpack_from(data, at + width)
+        at += width + _INT.size
+        if count == 1:
+            at += _INT.size
+            if spot is not None and 0 <= number < spot[1]:
+                found.append(spot[0] + number)
+            continue
+        numbers = data[at : at + count * _INT.size]
+        if count < 0:
+            raise ValueError("null where an array must be")
+        at += len(numbers)
+        if spot is not None and numbers:
+            first, size = spot
+            found += [first + number for number in _from_ints(numbers) if 0 <= number < size]
+    if at > len(data) - _INT.size:
+        raise ValueError("the bytes end too early")
+    return found, at
+
+
+def _ints(numbers: Iterable[int]) -> bytes:
+    packed = array("i", numbers)
+    if _SWAP:
+        packed.byteswap()
+    return packed.tobytes()
+
+
+def _from_ints(packed: bytes) -> array[int]:
+    numbers = array("i", packed)
+    if _SWAP:
+        numbers.byteswap()
+    return numbers
