@@ -1,0 +1,25 @@
+"""A batch as a driver holds it, without one."""
+
+from __future__ import annotations
+
+from typing import Self, final
+
+import attrs
+
+from kgroup.spark.ranges import OffsetRange
+
+
+@final
+@attrs.frozen
+class Held:
+    """What the examples use of a batch."""
+
+    ranges: tuple[OffsetRange, ...]
+    group_id: str = "group"
+    id: str = "a-batch"
+    number: int = 1
+
+    @classmethod
+    def of(cls, partition: int, start: int, end: int) -> Self:
+        """One range of a partition of ``lines``."""
+        return cls((OffsetRange("lines", partition, start, end),))

@@ -1,0 +1,59 @@
+"""What the manifests refuse, and what they do not, in the example of plain Parquet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.spark.examples.driver import load
+from tests.spark.examples.held import Held
+
+
+@pytest.fixture
+def example() -> Any:
+    """A module of this test's own."""
+    return load("spark_parquet_manifest")
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> str:
+    """A sink in which nothing is."""
+    (tmp_path / "manifests").mkdir()
+    return str(tmp_path)
+
+
+def test_only_what_begins_at_the_sinks_end_is_published(example: Any, base: str) -> None:
+    """A longer range of the same start, and one that starts within what is there, are not."""
+    example.publish(Held.of(0, 0, 10), ["data/a"], base)
+    for start, end in ((0, 10), (0, 15), (5, 15), (11, 15)):
+        with pytest.raises(example.SinkMovedError, match=f"lines-0\\[{start}:{end}\\]"):
+            example.publish(Held.of(0, start, end), ["data/never"], base)
+    example.publish(Held.of(0, 10, 15), ["data/b"], base)
+    assert example.published(base) == [f"{base}/data/a", f"{base}/data/b"]
+    assert example.last(base)["offsets"] == {"lines-0": 15}
+
+
+@pytest.mark.parametrize(("other", "refused"), [(0, True), (1, False)])
+def test_what_another_driver_publishes_meanwhile_matters_where_it_is_the_same_partition(
+    example: Any, base: str, monkeypatch: pytest.MonkeyPatch, other: int, refused: bool
+) -> None:
+    """Of two that make the same manifest one looks again: drivers do not disturb each other."""
+    create = example.create
+
+    def late(*args: Any) -> bool:
+        monkeypatch.setattr(example, "create", create)
+        example.publish(Held.of(other, 0, 15), ["data/other"], base)
+        made: bool = create(*args)
+        return made
+
+    monkeypatch.setattr(example, "create", late)
+    if refused:
+        with pytest.raises(example.SinkMovedError):
+            example.publish(Held.of(0, 0, 10), ["data/late"], base)
+    else:
+        example.publish(Held.of(0, 0, 10), ["data/late"], base)
+    files = ["data/other"] if refused else ["data/other", "data/late"]
+    assert [name for entry in example.manifests(base) for name in entry["files"]] == files
+    assert [entry["number"] for entry in example.manifests(base)] == [*range(1, len(files) + 1)]
