@@ -13,12 +13,13 @@ object store the same is a conditional write: If-None-Match on S3 and Azure, ifG
 on Google's; on HDFS a rename. Nothing else changes.
 """
 
+import itertools
 import json
 import os
 import signal
 import sys
-import tempfile
 import uuid
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,9 +38,18 @@ class SinkMovedError(Exception):
     """The sink is not where the batch starts: another driver has written, or records are lost."""
 
 
-def manifests(base: str) -> list[dict[str, Any]]:
+def manifest(base: str, number: int) -> Path:
+    """Where a manifest is."""
+    return Path(base, "manifests", f"{number:020d}.json")
+
+
+def manifests(base: str) -> Iterator[dict[str, Any]]:
     """What was published, in order."""
-    return [json.loads(path.read_text()) for path in sorted(Path(base, "manifests").glob("*.json"))]
+    for number in itertools.count(1):
+        try:
+            yield json.loads(manifest(base, number).read_text())
+        except FileNotFoundError:
+            return
 
 
 def published(base: str) -> list[str]:
@@ -74,7 +84,7 @@ def write(df: DataFrame, batch: Batch, base: str) -> None:
 
 
 def publish(batch: Batch, files: list[str], base: str) -> None:
-    """Make the files visible with the next manifest; it is the fence.
+    """Make the files visible by the next manifest; it is the fence.
 
     Raises:
         SinkMovedError: the sink is elsewhere; nothing was published.
@@ -84,7 +94,9 @@ def publish(batch: Batch, files: list[str], base: str) -> None:
         for part in batch.ranges:
             reached = before["offsets"].get(str(part.topic_partition), part.start)
             if reached != part.start:
-                raise SinkMovedError(f"{batch}: the sink is at {reached}, and {part} is not")
+                raise SinkMovedError(
+                    f"{batch}: the sink is at {reached}, not at the start of {part}"
+                )
         ends = {str(part.topic_partition): part.end for part in batch.ranges}
         entry = {
             "number": before["number"] + 1,
@@ -92,22 +104,25 @@ def publish(batch: Batch, files: list[str], base: str) -> None:
             "batch": batch.id,
             "files": files,
         }
-        if create(Path(base, "manifests", f"{entry['number']:020d}.json"), json.dumps(entry)):
+        if create(manifest(base, before["number"] + 1), json.dumps(entry)):
             return
         # Another driver has published: other partitions, or these, which the next look tells.
 
 
 def create(path: Path, text: str) -> bool:
     """Make a file with all of its text at once; False if there is one already."""
-    with tempfile.NamedTemporaryFile("w", dir=path.parent) as draft:
-        draft.write(text)
-        draft.flush()
-        os.fsync(draft.fileno())
-        try:
-            path.hardlink_to(draft.name)
-        except FileExistsError:
-            return False
-        return True
+    draft = path.with_name(f"draft-{uuid.uuid4().hex}")
+    try:
+        with draft.open("x") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        path.hardlink_to(draft)
+    except FileExistsError:
+        return False
+    finally:
+        draft.unlink(missing_ok=True)
+    return True
 
 
 def main(servers: str, topic: str, base: str) -> None:
