@@ -15,6 +15,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -120,7 +121,7 @@ def run(name: str, steps: Steps, *arguments: str) -> None:
             with suppress(example.SinkMovedError):
                 example.main(*arguments)
     finally:
-        sys.excepthook(*sys.exc_info())
+        traceback.print_exc()
         os._exit(1)
 
 
