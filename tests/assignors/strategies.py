@@ -2,54 +2,108 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
+import attrs
 from hypothesis import strategies as st
 
-from kgroup.model import MemberSubscription, TopicInfo
+from kgroup.assignors.sticky import StickyAssignor
+from kgroup.model import MemberSubscription, TopicInfo, TopicPartition
 
 NAMES: Final = ("a", "b", "c", "d")
 RACKS: Final = ("r1", "r2", "r3")
 
-Group = tuple[dict[str, TopicInfo], tuple[MemberSubscription, ...]]
+Members = tuple[MemberSubscription, ...]
+Group = tuple[dict[str, TopicInfo], Members]
 """What ``assign`` takes."""
-
-# Made once: hypothesis looks at each strategy that is new to it before it draws.
-_TOPIC_NAMES: Final = st.sets(st.sampled_from(NAMES))
-_COUNTS: Final = st.integers(0, 9)
-_REPLICAS: Final = st.lists(st.sampled_from(RACKS), max_size=3).map(tuple)
-_RACKS: Final = {
-    count: st.just(()) | st.lists(_REPLICAS, min_size=count, max_size=count).map(tuple)
-    for count in range(10)
-}
-_IDS: Final = st.lists(st.text(min_size=1, max_size=3), min_size=1, max_size=8, unique=True)
-_STATIC: Final = st.booleans()
-_SUBSCRIBED: Final = st.lists(st.sampled_from(NAMES)).map(tuple)
-_RACK: Final = st.none() | st.just("") | st.sampled_from(RACKS)
 
 
 @st.composite
 def _topics(draw: st.DrawFn) -> dict[str, TopicInfo]:
     topics = {}
-    for name in draw(_TOPIC_NAMES):
-        count = draw(_COUNTS)
-        topics[name] = TopicInfo(name=name, partitions=count, racks=draw(_RACKS[count]))
+    for name in draw(st.sets(st.sampled_from(NAMES))):
+        count = draw(st.integers(0, 9))
+        of = st.lists(st.sampled_from(RACKS), max_size=3).map(tuple)
+        racks = draw(st.just(()) | st.lists(of, min_size=count, max_size=count).map(tuple))
+        topics[name] = TopicInfo(name=name, partitions=count, racks=racks)
     return topics
-
-
-_TOPICS: Final = _topics()
 
 
 @st.composite
 def groups(draw: st.DrawFn) -> Group:
     """A group: its topics, some of which do not exist, and its members, by member id."""
+    ids = draw(st.lists(st.text(min_size=1, max_size=3), min_size=1, max_size=8, unique=True))
     members = [
         MemberSubscription(
             member_id=member_id,
-            group_instance_id=f"instance-{member_id}" if draw(_STATIC) else None,
-            topics=draw(_SUBSCRIBED),
-            rack_id=draw(_RACK),
+            group_instance_id=draw(st.none() | st.just(f"instance-{member_id}")),
+            topics=tuple(draw(st.lists(st.sampled_from(NAMES)))),
+            rack_id=draw(st.none() | st.just("") | st.sampled_from(RACKS)),
         )
-        for member_id in sorted(draw(_IDS))
+        for member_id in sorted(ids)
     ]
-    return draw(_TOPICS), tuple(members)
+    return draw(_topics()), tuple(members)
+
+
+@st.composite
+def claiming(draw: st.DrawFn) -> Group:
+    """A group whose members claim anything: what others claim, what is not there, twice."""
+    topics, members = draw(groups())
+    if draw(st.booleans()):
+        members = alike(members)
+    partitions = st.builds(TopicPartition, st.sampled_from((*NAMES, "gone")), st.integers(-1, 11))
+    return topics, owning(
+        [
+            attrs.evolve(
+                member,
+                owned=tuple(draw(st.lists(partitions, max_size=12))),
+                generation_id=draw(st.integers(-1, 3)),
+            )
+            for member in members
+        ]
+    )
+
+
+@st.composite
+def owned_once(draw: st.DrawFn, *, equal: bool, most: int = 9) -> Group:
+    """A small group without racks, in which a partition has one owner at most."""
+    names = NAMES[: draw(st.integers(1, 2 if equal else 3))]
+    count = draw(st.integers(1, 4 if equal else 3))
+    topics: dict[str, TopicInfo] = {}
+    for name in names:
+        room = most - sum(topic.partitions for topic in topics.values())
+        topics[name] = TopicInfo(name=name, partitions=draw(st.integers(0, min(5, room))))
+    members = []
+    for number in range(count):
+        subscribed = names if equal else tuple(draw(st.sets(st.sampled_from(names))))
+        members.append(MemberSubscription(member_id=f"m{number}", topics=subscribed))
+    owners = {
+        TopicPartition(name, number): draw(st.integers(-1, count - 1))
+        for name, topic in topics.items()
+        for number in range(topic.partitions)
+    }
+    return topics, owning(
+        [
+            attrs.evolve(
+                member,
+                owned=tuple(p for p, owner in owners.items() if owner == number),
+                generation_id=3,
+            )
+            for number, member in enumerate(members)
+        ]
+    )
+
+
+def alike(members: Sequence[MemberSubscription]) -> Members:
+    """The same members, all of them subscribed to what the first one is."""
+    return tuple(attrs.evolve(member, topics=members[0].topics) for member in members)
+
+
+def owning(members: Sequence[MemberSubscription]) -> Members:
+    """The same members, what they own put into the user data of ``sticky`` too."""
+    encode = StickyAssignor().user_data
+    return tuple(
+        attrs.evolve(member, user_data=encode(member.owned, member.generation_id))
+        for member in members
+    )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -35,6 +38,39 @@ class OneTakesAll:
         return given
 
 
+ANSWERS: Final = """
+from random import Random
+from kgroup.assignors import BUILTIN
+from kgroup.model import MemberSubscription, TopicInfo, TopicPartition
+
+random = Random(20)
+names = [f"topic-{number}" for number in range(12)]
+racks = [f"rack-{number}" for number in range(4)]
+topics = {
+    name: TopicInfo(
+        name=name,
+        partitions=9,
+        racks=tuple(tuple(random.sample(racks, 2)) for _ in range(9)),
+    )
+    for name in names
+}
+every = [TopicPartition(name, number) for name in names for number in range(9)]
+for listed in (12, 7):
+    members = [
+        MemberSubscription(
+            member_id=f"member-{number}",
+            topics=tuple(random.sample(names, listed)),
+            owned=tuple(random.sample(every, 15)),
+            generation_id=random.randrange(3),
+            rack_id=random.choice(racks),
+        )
+        for number in range(10)
+    ]
+    for assignor in BUILTIN.values():
+        answer = assignor.assign(topics, members)
+        print({member: [str(one) for one in share] for member, share in answer.items()})
+"""
+"""A program that prints what every built-in assignor answers in two groups."""
 MEMBERS: Final = [MemberSubscription(member_id=m, topics=("t",)) for m in ("m1", "m2")]
 
 
@@ -69,3 +105,26 @@ def test_names_must_be_known_and_differ(given: list[str | Assignor]) -> None:
     """An unknown name, or one name for two assignors, is refused."""
     with pytest.raises(UsageError, match="range"):
         resolve(given)
+
+
+def test_hash_seeds_do_not_matter() -> None:
+    """Processes whose hashes of strings differ give the same answers."""
+    told = set()
+    for seed in ("1", "2", "3"):
+        ended = subprocess.run(
+            [sys.executable, "-c", ANSWERS],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        told.add(ended.stdout)
+    assert len(told) == 1
+    assert all("topic-11-8" in line for line in told.pop().splitlines()[:3])
+
+
+def test_assignors_load_no_numpy() -> None:
+    """Who needs no assignment of a million partitions pays for none."""
+    code = "import kgroup.assignors, sys; print('numpy' in sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout == "False\n"
