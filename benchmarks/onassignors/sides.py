@@ -1,0 +1,96 @@
+"""Both sides as processes that are asked in turn, and the compiler that makes Java's."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, final
+
+import attrs
+
+from kgroup.testing.java import jars, java_command, kafka_class_path
+
+ECJ: Final = "org.eclipse.jdt:ecj:3.45.0"
+"""Eclipse's compiler: the Java runtime from pip has none."""
+LANGUAGE: Final = "17"
+HEAP: Final = "4g"
+_SOURCE: Final = Path(__file__).resolve().parent / "JavaSide.java"
+
+Answer = dict[str, Any]
+"""What one run tells; see side.py."""
+
+
+@final
+@attrs.frozen
+class Side:
+    """A running side."""
+
+    name: str
+    process: subprocess.Popen[str]
+
+    def ask(self, assignor: str, path: Path, runs: int = 1) -> list[Answer]:
+        """Have an assignor run so many times on a case.
+
+        Raises:
+            RuntimeError: the process has ended.
+        """
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{assignor} {runs} {path}\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(
+                f"{self.name} ended with {self.process.wait()}; see its errors above"
+            )
+        answers: list[Answer] = json.loads(line)
+        return answers
+
+    def warm_up(self, assignor: str, path: Path, seconds: float) -> int:
+        """Have it run until it has worked for so long; how often it did."""
+        runs, worked = 0, 0.0
+        while worked < seconds:
+            (answer,) = self.ask(assignor, path)
+            worked += sum(part["wall"] for part in answer.values() if isinstance(part, dict))
+            runs += 1
+        return runs
+
+
+@contextmanager
+def started(name: str, command: Sequence[str]) -> Iterator[Side]:
+    """Run a side; its standard input is closed at the end, at which it ends."""
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield Side(name, process)
+        finally:
+            process.kill()
+
+
+def python_command() -> list[str]:
+    """What runs kgroup's side."""
+    return [sys.executable, "-m", "benchmarks.onassignors.side"]
+
+
+def java_side_command(classes: Path) -> list[str]:
+    """Compile Java's side into a folder; what runs it, with the JIT that a consumer has.
+
+    Raises:
+        KafkaUnavailableError: there is no Java, or no jars.
+        subprocess.CalledProcessError: it does not compile.
+    """
+    (ecj,) = jars([ECJ], "Eclipse's compiler")
+    kafka = kafka_class_path()
+    # Not --release: for that the runtime lacks the descriptions of older ones.
+    compile_it = ["-jar", str(ecj), "-source", LANGUAGE, "-target", LANGUAGE, "-nowarn"]
+    compile_it += ["-cp", kafka, "-d", str(classes), str(_SOURCE)]
+    subprocess.run([*java_command(), *compile_it], check=True, stdout=sys.stderr)
+    class_path = os.pathsep.join([str(classes), kafka])
+    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+    return [*java_command(heap=HEAP, options=[quiet]), "-cp", class_path, "JavaSide"]
