@@ -18,7 +18,7 @@ import trio
 from rich.console import Console
 
 from kgroup.cli.demo.account import Account
-from kgroup.cli.demo.conductor import Plan
+from kgroup.cli.demo.conductor import DRIVERS, WORKERS, Plan
 from kgroup.cli.demo.display import Display, print_account
 from kgroup.cli.demo.performance import perform
 from kgroup.cli.demo.text import lines_of, own_sources
@@ -50,10 +50,8 @@ _SIGNALLED: Final = 128
 )
 @click.option(
     "--workers",
-    type=click.IntRange(3, 50),
-    default=3,
-    show_default=True,
-    help="How many workers begin.",
+    type=click.IntRange(2, 50),
+    help="How many workers begin.  [default: 3; of Spark drivers 2]",
 )
 @click.option(
     "--partitions",
@@ -62,27 +60,43 @@ _SIGNALLED: Final = 128
     show_default=True,
     help="How many partitions the topic begins with.",
 )
+@click.option(
+    "--spark",
+    is_flag=True,
+    help="The workers are Spark drivers; needs kgroup's extras kafka and spark, and Java.",
+)
 @click.option("--json", "as_json", is_flag=True, help="End with the account as one line of JSON.")
 def demo(
     files: Sequence[Path],
     number: int,
     bootstrap_servers: str | None,
-    workers: int,
+    workers: int | None,
     partitions: int,
     *,
+    spark: bool,
     as_json: bool,
 ) -> None:
     """Show a group at work, and account for every line.
 
     Workers count the words of real text while one is added, one stopped, one killed, one frozen
-    and woken, and partitions are added. The exit status is 1 where the account is wrong.
+    and woken, and partitions are added (not with Spark). The exit status is 1 where the account is
+    wrong.
     """
+    if spark:
+        look_for_spark()
+    fewest = 2 if spark else 3
+    if workers is not None and workers < fewest:
+        raise click.BadParameter(f"it takes {fewest} or more", param_hint="--workers")
     try:
         lines = lines_of(files or own_sources(), number)
     except (OSError, ValueError) as error:
         raise click.ClickException(f"{error}; name text files with --file") from error
     plan = Plan(
-        lines=lines, workers=workers, partitions=partitions, bootstrap_servers=bootstrap_servers
+        lines=lines,
+        workers=workers or fewest,
+        partitions=partitions,
+        bootstrap_servers=bootstrap_servers,
+        crew=DRIVERS if spark else WORKERS,
     )
     console = Console(highlight=False)
     folder = Path(tempfile.mkdtemp(prefix="kgroup-demo-"))
@@ -100,6 +114,24 @@ def demo(
         click.echo(json.dumps(attrs.asdict(account)))
     if account.faults:
         sys.exit(1)
+
+
+def look_for_spark() -> None:
+    """Refuse now what drivers would only find out later.
+
+    Raises:
+        ClickException: PySpark, or Java for it, or what else drivers need is not there.
+    """
+    try:
+        import pyarrow  # noqa: F401
+
+        from kgroup.testing.spark.java import SparkUnavailableError, find_java
+    except ImportError as error:
+        raise click.ClickException(f"{error}; pip install 'kgroup[kafka,spark]'") from error
+    try:
+        find_java()
+    except SparkUnavailableError as error:
+        raise click.ClickException(str(error)) from error
 
 
 async def _perform(plan: Plan, folder: Path, console: Console) -> Account:

@@ -27,13 +27,32 @@ from kgroup.cli.demo.worker import Task
 
 SESSION_TIMEOUT: Final = 6.0
 """Seconds; the shortest that brokers allow unless they are told otherwise."""
-IN_TIME: Final = 45.0
-"""Seconds within which an event has to come about."""
 STALLED: Final = 30.0
 """Seconds without progress after which lines that are still missing are lost."""
 _LOOK: Final = 0.03
 _HEADROOM: Final = 2.0
 """How much faster than lines come workers can go, so that they catch up after a hand-over."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Crew:
+    """Those who do the work.
+
+    Attributes:
+        name: what one of them is called.
+        module: of its process.
+        in_time: seconds within which an event has to come about.
+    """
+
+    name: str
+    module: str
+    in_time: float
+
+
+WORKERS: Final = Crew(name="worker", module="kgroup.cli.demo.worker", in_time=45.0)
+DRIVERS: Final = Crew(name="driver", module="kgroup.cli.demo.driver", in_time=90.0)
+"""Spark drivers, whose JVMs take a while to start."""
 
 
 @final
@@ -46,12 +65,14 @@ class Plan:
         workers: how many begin.
         partitions: how many the topic begins with.
         bootstrap_servers: another cluster; None for the demo's own.
+        crew: who works.
     """
 
     lines: Sequence[str]
     workers: int
     partitions: int
     bootstrap_servers: str | None
+    crew: Crew = WORKERS
 
 
 @final
@@ -124,7 +145,8 @@ class Conductor:
 
     async def start_worker(self) -> Worker:
         """Start one more worker."""
-        name = f"worker-{len(self.watch.workers) + 1}"
+        crew = self._plan.crew
+        name = f"{crew.name}-{len(self.watch.workers) + 1}"
         journal = self._folder / f"{name}.journal"
         task = Task(
             name=name,
@@ -135,9 +157,7 @@ class Conductor:
             seconds_per_line=self._seconds_per_line(),
             journal=str(journal),
         )
-        child = await self._children.start(
-            name, "kgroup.cli.demo.worker", json.dumps(attrs.asdict(task))
-        )
+        child = await self._children.start(name, crew.module, json.dumps(attrs.asdict(task)))
         worker = Worker(child=child, journal=JournalReader(journal))
         self.watch.workers.append(worker)
         return worker
@@ -191,12 +211,20 @@ class Conductor:
         self.say(f"the topic has {self.partitions} partitions now")
 
     async def one_halfway(self) -> Worker:
-        """Wait for a worker that has processed a part of a batch; it is the one to strike."""
-        await self.until(
-            lambda: any(worker.halfway for worker in self.watch.running),
-            "no worker had a batch half done",
-        )
-        return next(worker for worker in self.watch.running if worker.halfway)
+        """Wait for a worker that has processed a part of a batch; it is the one to strike.
+
+        Nobody is struck twice: it could not be told which blow excuses what.
+        """
+
+        def halfway() -> Worker | None:
+            struck = self.freeze.worker if self.freeze is not None else None
+            running = (worker for worker in self.watch.running if worker.name != struck)
+            return next((worker for worker in running if worker.halfway), None)
+
+        await self.until(lambda: halfway() is not None, "no worker had a batch half done")
+        worker = halfway()
+        assert worker is not None  # nothing was read since
+        return worker
 
     async def settled(self, seconds: float = 1.0) -> None:
         """Wait until the running workers share all partitions in one generation; work goes on."""
@@ -239,13 +267,14 @@ class Conductor:
         self._display.say(f"  {text}")
 
     async def until(
-        self, holds: Callable[[], bool], otherwise: str, seconds: float = IN_TIME
+        self, holds: Callable[[], bool], otherwise: str, seconds: float | None = None
     ) -> None:
-        """Wait for something, and meanwhile keep everything going.
+        """Wait for something, the crew's time by default, and meanwhile keep everything going.
 
         Raises:
             DemoError: it did not happen in time, or a worker ended by itself.
         """
+        seconds = self._plan.crew.in_time if seconds is None else seconds
         deadline = trio.current_time() + seconds
         while True:
             self._keep_going()

@@ -24,7 +24,7 @@ import attrs
 from kgroup.errors import StaleGenerationError
 from kgroup.events import Event, GenerationEnded
 from kgroup.generation.generation import Generation
-from kgroup.protocols import Batch, Message
+from kgroup.model import TopicPartition
 
 
 @attrs.frozen(kw_only=True)
@@ -143,37 +143,36 @@ class Journal:
         numbers = [partition.partition for partition in generation.assignment]
         self._write(Started.kind, generation, partitions=numbers)
 
-    def received(self, generation: Generation, batch: Batch) -> None:
-        """A batch is in hand."""
+    def received(
+        self, generation: Generation, partition: TopicPartition, first: int, after: int
+    ) -> None:
+        """A batch is in hand: the offsets from ``first`` up to, not including, ``after``."""
         self._write(
-            Received.kind,
-            generation,
-            partition=batch.partition.partition,
-            first=batch.messages[0].offset(),
-            next=batch.next_offset,
+            Received.kind, generation, partition=partition.partition, first=first, next=after
         )
 
-    def processed(self, generation: Generation, message: Message, words: Mapping[str, int]) -> None:
+    def processed(
+        self, generation: Generation, partition: int, offset: int, words: Mapping[str, int]
+    ) -> None:
         """The words of a record were counted."""
-        self._write(
-            Processed.kind,
-            generation,
-            partition=message.partition(),
-            offset=message.offset(),
-            words=words,
-        )
+        self._write(Processed.kind, generation, partition=partition, offset=offset, words=words)
 
     @contextmanager
-    def committing(self, generation: Generation, batch: Batch) -> Iterator[None]:
+    def committing(
+        self, generation: Generation, offsets: Mapping[TopicPartition, int]
+    ) -> Iterator[None]:
         """Around the commit of a batch: writes that it begins, and what came of it."""
-        what = {"partition": batch.partition.partition, "next": batch.next_offset}
-        self._write(Committing.kind, generation, **what)
+        what = [{"partition": name.partition, "next": at} for name, at in offsets.items()]
+        for one in what:
+            self._write(Committing.kind, generation, **one)
         try:
             yield
         except StaleGenerationError as error:
-            self._write(Refused.kind, generation, **what, why=str(error))
+            for one in what:
+                self._write(Refused.kind, generation, **one, why=str(error))
             raise
-        self._write(Committed.kind, generation, **what)
+        for one in what:
+            self._write(Committed.kind, generation, **one)
 
     def event(self, event: Event) -> None:
         """Of what the group tells, the journal has the ends of generations."""

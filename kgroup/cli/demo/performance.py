@@ -23,7 +23,7 @@ from kgroup.cli.demo.display import Display
 from kgroup.cli.demo.feed import Feed
 from kgroup.cli.demo.processes import children
 from kgroup.cli.demo.reckoning import Evidence, account_of
-from kgroup.cli.demo.schedule import SECONDS, STAGES
+from kgroup.cli.demo.schedule import SCHEDULES, seconds_of
 from kgroup.cli.demo.trouble import DemoError
 
 
@@ -87,12 +87,19 @@ class _Performance:
 
     async def _conduct(self, cluster: DemoCluster) -> None:
         self._feed = Feed(cluster.bootstrap_servers, cluster.topic, self._plan.lines)
+        stages = SCHEDULES[self._plan.crew]
         async with children(self._folder) as workers:
             conductor = self._conductor = Conductor(
-                self._plan, self._folder, cluster, self._feed, workers, self._display, SECONDS
+                self._plan,
+                self._folder,
+                cluster,
+                self._feed,
+                workers,
+                self._display,
+                seconds_of(stages),
             )
             # Where it broke off too, what the account calls produced has to be complete.
-            for step in partial(conductor.run, STAGES), self._feed.flush:
+            for step in partial(conductor.run, stages), self._feed.flush:
                 try:
                     await step()
                 except DemoError as error:

@@ -24,7 +24,7 @@ from kgroup.cli.demo.trouble import DemoError
 PATIENCE: Final = 8.0
 """Seconds that a process gets to end by itself."""
 _DECORATION: Final = " |+-"
-_FREEZE: Final = 'kill -STOP "$1" || exit; echo frozen; read -r _; kill -CONT "$1"'
+_FREEZE: Final = 'kill -s STOP -- "-$1" || exit; echo frozen; read -r _; kill -s CONT -- "-$1"'
 
 
 @final
@@ -69,6 +69,8 @@ class Child:
 
     async def freeze(self) -> None:
         """Stop it where it stands (SIGSTOP), until `wake` or the end of the demo.
+
+        What it has started in its process group stands still with it, as a driver's JVM does.
 
         Raises:
             DemoError: it is not there to be stopped.

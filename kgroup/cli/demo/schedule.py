@@ -6,9 +6,10 @@ with it and have worked on for a while.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from kgroup.cli.demo.conductor import Conductor, Stage
+from kgroup.cli.demo.conductor import DRIVERS, WORKERS, Conductor, Crew, Stage
 
 
 async def workers_begin(conductor: Conductor) -> None:
@@ -64,4 +65,21 @@ STAGES: Final = (
     Stage("A worker is frozen past its session, and woken.", 11.0, one_is_frozen),
     Stage("The rest of the lines.", 3.0, lines_end),
 )
-SECONDS: Final = sum(stage.seconds for stage in STAGES)
+SPARK_STAGES: Final = (
+    Stage("The first Spark drivers join.", 9.0, workers_begin),
+    Stage("A driver is added.", 7.0, one_joins),
+    Stage("A driver is stopped gracefully.", 3.0, one_stops),
+    Stage("A driver is frozen past its session, and woken.", 12.0, one_is_frozen),
+    Stage("A driver is killed.", 9.0, one_is_killed),
+    Stage("The rest of the lines.", 3.0, lines_end),
+)
+"""Fewer come and go: each brings a JVM."""
+SCHEDULES: Final[Mapping[Crew, Sequence[Stage]]] = {WORKERS: STAGES, DRIVERS: SPARK_STAGES}
+
+
+def seconds_of(stages: Sequence[Stage]) -> float:
+    """How long they take on a machine at rest."""
+    return sum(stage.seconds for stage in stages)
+
+
+SECONDS: Final = seconds_of(STAGES)

@@ -57,9 +57,9 @@ class Task:
     journal: str
 
 
-async def work(task: Task, journal: Journal) -> None:
-    """Join the group, and in each generation count the words of every partition's lines."""
-    config = GroupConfig(
+def config_of(task: Task) -> GroupConfig:
+    """The settings of a member that has this task."""
+    return GroupConfig(
         bootstrap_servers=task.bootstrap_servers,
         group_id=task.group_id,
         topics=[task.topic],
@@ -67,8 +67,12 @@ async def work(task: Task, journal: Journal) -> None:
         session_timeout=task.session_timeout,
         partition_watch_interval=1.0,
     )
+
+
+async def work(task: Task, journal: Journal) -> None:
+    """Join the group, and in each generation count the words of every partition's lines."""
     async with (
-        ConsumerGroup(config, on_event=journal.event) as group,
+        ConsumerGroup(config_of(task), on_event=journal.event) as group,
         trio.open_nursery() as nursery,
     ):
         nursery.start_soon(close_when_told, group)
@@ -84,14 +88,16 @@ async def count_words(
 ) -> None:
     """Count the words of one partition's lines, and commit batch by batch."""
     async for batch in generation.records(partition, max_records=BATCH):
-        journal.received(generation, batch)
+        first, after = batch.messages[0].offset(), batch.next_offset
+        journal.received(generation, partition, first, after)
         middle = len(batch) // 2
         for half in batch.messages[:middle], batch.messages[middle:]:
             await trio.sleep(len(half) * task.seconds_per_line)
             for message in half:
-                journal.processed(generation, message, words_of(text_of(message.value())))
-        with journal.committing(generation, batch):
-            await commit(generation, partition, batch.next_offset)
+                words = words_of(text_of(message.value()))
+                journal.processed(generation, partition.partition, message.offset(), words)
+        with journal.committing(generation, {partition: after}):
+            await commit(generation, partition, after)
 
 
 async def commit(generation: Generation, partition: TopicPartition, offset: int) -> None:
@@ -133,12 +139,17 @@ async def close_at_end_of_input(group: ConsumerGroup) -> None:
     group.shutdown("the demo is over")
 
 
-def main() -> None:
-    """Do the task that the command line has."""
+def told() -> Task:
+    """The task that the command line has; the log is on standard error."""
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
     )
-    task = Task(**json.loads(sys.argv[1]))
+    return Task(**json.loads(sys.argv[1]))
+
+
+def main() -> None:
+    """Do the task that the command line has."""
+    task = told()
     with Journal(Path(task.journal)) as journal:
         trio.run(partial(work, task, journal))
 

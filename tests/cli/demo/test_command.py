@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import attrs
@@ -14,9 +16,10 @@ from click.testing import CliRunner, Result
 
 from kgroup.cli.demo import command
 from kgroup.cli.demo.account import Account
-from kgroup.cli.demo.conductor import Plan
+from kgroup.cli.demo.conductor import DRIVERS, Plan
 from kgroup.cli.demo.display import Display
 from kgroup.cli.demo.reckoning import account_of
+from kgroup.testing.spark import java
 from tests.cli.demo.story import told
 
 RIGHT = account_of(told().evidence())
@@ -83,6 +86,38 @@ def test_the_options(run: Run, plans: list[Plan], tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     lines = ["a", "b"] * 500
     assert plans == [Plan(lines=lines, workers=4, partitions=9, bootstrap_servers="h:1")]
+
+
+def test_with_spark_the_workers_are_two_drivers(
+    run: Run, plans: list[Plan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By default; what they need was looked for first."""
+    monkeypatch.setattr(command, "look_for_spark", lambda: None)
+    assert run(RIGHT, "--spark").exit_code == 0
+    assert run(RIGHT, "--spark", "--workers=1").exit_code == 2
+    (plan,) = plans
+    assert (plan.workers, plan.crew) == (2, DRIVERS)
+
+
+@pytest.mark.parametrize("missing", ["pyarrow", "pyspark", "psutil", "Java"])
+def test_what_spark_needs_and_is_not_there_is_named(
+    run: Run, plans: list[Plan], monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    """Before anything is started; the error says what to do."""
+    # This test must not depend on what is installed: what is not missing is there, or looks so.
+    for name in "pyarrow", "pyspark":
+        monkeypatch.setitem(sys.modules, name, SimpleNamespace(__version__="4.0.0"))
+    if missing == "Java":
+        monkeypatch.setattr(java, "_candidates", lambda *, installed: iter(()))
+    else:
+        monkeypatch.setitem(sys.modules, missing, None)
+        for name in [name for name in sys.modules if name.startswith("kgroup.testing.spark")]:
+            monkeypatch.delitem(sys.modules, name)
+    result = run(RIGHT, "--spark")
+    assert result.exit_code == 1
+    assert missing in result.output
+    assert "install" in result.output
+    assert plans == []
 
 
 def test_json_is_the_last_line(run: Run) -> None:

@@ -24,7 +24,6 @@ from kgroup.errors import StaleGenerationError
 from kgroup.events import GenerationEnded, GenerationStarted
 from kgroup.generation.generation import Generation
 from kgroup.model import Assignment, Cause, End, TopicPartition
-from kgroup.protocols import Batch, Message
 
 PARTITION = TopicPartition("t", 3)
 
@@ -38,24 +37,7 @@ class FakeGeneration:
     assignment: Assignment = Assignment([PARTITION, TopicPartition("t", 5)])
 
 
-@attrs.frozen
-class FakeMessage:
-    """What a journal looks at in a message."""
-
-    at: int
-
-    def partition(self) -> int:
-        """The partition's number."""
-        return PARTITION.partition
-
-    def offset(self) -> int:
-        """The offset."""
-        return self.at
-
-
 GENERATION = cast("Generation", FakeGeneration())
-MESSAGES = [cast("Message", FakeMessage(offset)) for offset in (10, 12)]
-BATCH = Batch(partition=PARTITION, messages=MESSAGES, next_offset=13, epoch=2)
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
@@ -65,13 +47,13 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     end = End(Cause.CLOSED, "enough")
     with Journal(path) as journal:
         journal.started(GENERATION)
-        journal.received(GENERATION, BATCH)
-        journal.processed(GENERATION, MESSAGES[1], {"é": 2})
-        with journal.committing(GENERATION, BATCH):
+        journal.received(GENERATION, PARTITION, 10, 13)
+        journal.processed(GENERATION, 3, 12, {"é": 2})
+        with journal.committing(GENERATION, {PARTITION: 13}):
             pass
         with (
             pytest.raises(StaleGenerationError, match="passed"),
-            journal.committing(GENERATION, BATCH),
+            journal.committing(GENERATION, {PARTITION: 13}),
         ):
             raise StaleGenerationError("it has passed")
         journal.event(GenerationStarted(group_id="g"))
@@ -102,7 +84,7 @@ def test_a_commit_whose_outcome_is_unknown_has_none(tmp_path: Path) -> None:
     with (
         Journal(path) as journal,
         pytest.raises(TimeoutError),
-        journal.committing(GENERATION, BATCH),
+        journal.committing(GENERATION, {PARTITION: 13}),
     ):
         raise TimeoutError
     assert [entry.kind for entry in JournalReader(path).new_entries()] == ["committing"]
@@ -113,7 +95,7 @@ def test_a_line_that_is_not_whole_waits(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     with Journal(path) as journal:
         journal.started(GENERATION)
-        journal.received(GENERATION, BATCH)
+        journal.received(GENERATION, PARTITION, 10, 13)
     whole = path.read_bytes()
     reader = JournalReader(path)
     read = []
