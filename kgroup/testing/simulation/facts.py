@@ -189,6 +189,7 @@ class GroupChanged(Fact):
     Attributes:
         assigned: whether the members' assignments are those of this generation.
         topics: what its members subscribe to, with the partitions that each has in the cluster.
+        assignor: the one that the group has chosen, or None.
     """
 
     node_id: int
@@ -200,6 +201,7 @@ class GroupChanged(Fact):
     members: tuple[MemberSeen, ...]
     assigned: bool
     topics: Mapping[str, int]
+    assignor: str | None = None
 
 
 @final

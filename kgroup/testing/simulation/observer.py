@@ -222,6 +222,7 @@ class CoordinatorObserver:
             members=self._members(group),
             assigned=group.state in _ASSIGNED,
             topics={name: self._topics(name) or 0 for name in sorted(group.topics or ())},
+            assignor=group.protocol_name,
         )
 
     def look_at_all(self, node_id: int, coordinator: Coordinator) -> None:

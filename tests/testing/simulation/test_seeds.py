@@ -21,11 +21,21 @@ SHAPES: Final = (
     {"members": 2, "config": {"session_timeout": 10.0, "heartbeat_interval": 3.0}},
     {
         "members": 3,
-        "config": {"session_timeout": 30.0, "heartbeat_interval": 10.0, "rebalance_timeout": 30.0},
+        "config": {
+            "session_timeout": 30.0,
+            "heartbeat_interval": 10.0,
+            "rebalance_timeout": 30.0,
+            "assignors": ["cooperative-sticky"],
+        },
     },
     {
         "members": 4,
-        "config": {"session_timeout": 45.0, "heartbeat_interval": 15.0, "rebalance_timeout": 60.0},
+        "config": {
+            "session_timeout": 45.0,
+            "heartbeat_interval": 15.0,
+            "rebalance_timeout": 60.0,
+            "assignors": ["sticky"],
+        },
     },
 )
 MINUTES: Final = 10

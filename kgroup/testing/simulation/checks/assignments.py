@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import ClassVar, final
+from typing import ClassVar, Final, final
+
+import attrs
 
 from kgroup.events import Assigned
 from kgroup.model import TopicPartition
@@ -14,11 +16,34 @@ from kgroup.testing.simulation.facts import GroupChanged, Quiet, Settled, Told, 
 
 _WATCHED: float = 60.0
 """Seconds beside the watch interval in which a calm group takes new partitions in."""
+_COOPERATIVE: Final = frozenset({"cooperative-sticky"})
+
+
+@final
+@attrs.define
+class _Owned:
+    """What had an owner in a group's last two generations."""
+
+    generation_id: int = -1
+    now: frozenset[TopicPartition] = frozenset()
+    before: frozenset[TopicPartition] = frozenset()
+
+    def owned_before(
+        self, generation_id: int, owned: frozenset[TopicPartition]
+    ) -> frozenset[TopicPartition]:
+        """What had an owner in the generation before this one, of which it notes the owned."""
+        if generation_id != self.generation_id:
+            self.generation_id, self.before = generation_id, self.now
+        self.now = owned
+        return self.before
 
 
 @final
 class Assignments(Check):
     """Looks at every assignment that a coordinator has, and at what members are told of it.
+
+    A cooperative assignor first gives what changes owners to nobody (KIP-429): such a partition
+    had an owner in the generation before.
 
     The leader computes from what it saw after its Join was answered, so a partition that was
     added later may be missing, until the leader's watcher has had its time.
@@ -27,16 +52,19 @@ class Assignments(Check):
     number: ClassVar[int] = 1
     says: ClassVar[str] = (
         "Within a coordinator's incarnation and a generation no partition has two owners, every"
-        " partition of the subscribed topics has one, and members are told of just their own."
+        " partition of the subscribed topics has one (but for one generation while a cooperative"
+        " owner gives it up), and members are told of just their own."
     )
 
     _added: dict[TopicPartition, float]
     _calm_since = 0.0
+    _owned: defaultdict[str, _Owned]
 
     @property
     def reactions(self) -> Mapping[Kind, Reaction]:
         """See ``Check``."""
         self._added = {}
+        self._owned = defaultdict(_Owned)
         return {
             TopicChanged: self._topic_changed,
             GroupChanged: self._changed,
@@ -73,11 +101,20 @@ class Assignments(Check):
                     f" {fact.generation_id}",
                 )
         group = self.views.groups[fact.group_id]
-        self._look_for_missing(fact, fact.at, group.completed.get(fact.generation_id, fact.at))
+        before = self._owned[fact.group_id].owned_before(fact.generation_id, frozenset(owners))
+        moving = before if fact.assignor in _COOPERATIVE else frozenset[TopicPartition]()
+        known_at = group.completed.get(fact.generation_id, fact.at)
+        self._look_for_missing(fact, fact.at, known_at, moving)
 
-    def _look_for_missing(self, group: GroupChanged, at: float, known_at: float) -> None:
+    def _look_for_missing(
+        self,
+        group: GroupChanged,
+        at: float,
+        known_at: float,
+        moving: frozenset[TopicPartition] = frozenset(),
+    ) -> None:
         """Accuse for every partition that was there before ``known_at`` and has no owner."""
-        owned = {partition for member in group.members for partition in member.assignment}
+        owned = {partition for member in group.members for partition in member.assignment} | moving
         for partition, added in self._added.items():
             if partition.topic in group.topics and added < known_at and partition not in owned:
                 self.accuse(

@@ -108,6 +108,7 @@ class Story:
         self.generation_id = 0
         self.owners: Owners = {}
         self.ids: dict[str, str] = {}
+        self.assignor = "range"
         self.instances: dict[str, str] = {}
         self.committed: dict[TopicPartition, int] = {}
         self.epochs: Counter[str] = Counter()
@@ -225,6 +226,7 @@ class Story:
             members=members,
             assigned=state == "Stable",
             topics=topics or {"orders": 2},
+            assignor=self.assignor,
         )
 
     def judge(

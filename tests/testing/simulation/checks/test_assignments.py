@@ -26,6 +26,29 @@ def test_a_partition_without_an_owner_breaks_it() -> None:
     assert "orders-1, there since 1.001 s, has no owner in generation 1" in what
 
 
+def test_what_a_cooperative_owner_gives_up_may_wait_for_one_generation() -> None:
+    """It had an owner before, and has one after; what never had one is missed at once."""
+    story = Story().begin("a", "b")
+    story.assignor = "cooperative-sticky"
+    story.form({"a": [P0, P1]})
+    story.form({"a": [P0], "b": []})
+    story.form({"a": [P0], "b": [P1]})
+    assert story.broken(Assignments) == []
+    story.form({"a": [P0], "b": []})
+    story.form({"a": [P0], "b": []})
+    (what,) = story.broken(Assignments)
+    assert "orders-1, there since 1.001 s, has no owner in generation 5" in what
+
+
+def test_an_eager_group_leaves_nothing_out() -> None:
+    """What has changed owners in one generation has its new one in it."""
+    story = Story().begin("a", "b")
+    story.form({"a": [P0, P1]})
+    story.form({"a": [P0], "b": []})
+    (what,) = story.broken(Assignments)
+    assert "orders-1, there since 1.001 s, has no owner in generation 2" in what
+
+
 def test_a_partition_that_does_not_exist_breaks_it() -> None:
     """Nobody can own what is not there."""
     story = Story().begin("a", partitions=1)
