@@ -20,12 +20,14 @@ from kgroup.testing.kafka import RealKafka
 
 LOGGED: Final = "-Dorg.slf4j.simpleLogger.log.kafka.request.logger=debug"
 REQUEST: Final = re.compile(r'"requestApiKeyName":"(\w+)"')
+QUIET: Final = {"log_level": 0}
+"""The cell's Kafka ends before the idle consumers of Spark's Python workers do."""
 SETTLED: Final = 2.0
 """Seconds after the last batch from which it counts as waiting."""
 VARIANTS: Final[dict[str, Running]] = {
     "readStream + foreachBatch": spark_running,
-    "kgroup": kgroup_running,
-    "kgroup, poll_interval=1": partial(kgroup_running, poll_interval=1.0),
+    "kgroup": partial(kgroup_running, client=QUIET),
+    "kgroup, poll_interval=1": partial(kgroup_running, client=QUIET, poll_interval=1.0),
 }
 
 
@@ -46,7 +48,7 @@ def cpu_seconds() -> float:
 def jobs(bench: Bench) -> int:
     """How many jobs this Spark has had."""
     java: Any = bench.spark.sparkContext._jsc  # noqa: SLF001 # the tracker forgets old ones
-    return int(java.sc().dagScheduler().nextJobId().get())
+    return int(java.sc().dagScheduler().nextJobId())
 
 
 def measure(bench: Bench) -> None:

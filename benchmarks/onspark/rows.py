@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from benchmarks.onspark.bench import PARTITIONS, Bench, fill, line, load, ratio, spread, title
 from kgroup.spark.threaded import batches
 
-RECORDS: Final = {100: 1_800_000, 1000: 480_000}
+RECORDS: Final = {100: 1_200_000, 1000: 360_000}
 QUICK: Final = {100: 120_000, 1000: 60_000}
 BATCHES: Final = 8
 """How many the loop makes of a topic."""
@@ -90,10 +90,6 @@ ONCE: Final[dict[str, tuple[Variant, str | None]]] = {
     "Spark's own, value only": (partial(spark_once, columns=["value"]), None),
     "kgroup, python, value only": (
         partial(kgroup_once, columns=["value"]),
-        "Spark's own, value only",
-    ),
-    "kgroup, jvm, value only": (
-        partial(kgroup_once, columns=["value"], backend="jvm"),
         "Spark's own, value only",
     ),
 }

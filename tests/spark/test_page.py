@@ -1,0 +1,114 @@
+"""The programs of docs/spark.md, run as they stand but for the names of broker and folder."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+import trio
+
+from kgroup.group import ConsumerGroup
+from kgroup.testing.embedded import EmbeddedKafka
+from tests.conftest import ROOT
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SOON: Final = 60.0
+PAGE: Final = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
+PROGRAMS: Final = re.findall(r"^```python\n(.+?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+GROUPS: Final = [text for text in PROGRAMS if "ConsumerGroup" in text]
+RECORDS: Final = 100
+
+
+def named(text: str) -> str:
+    """What a program is called: by the first function that it calls of kgroup.spark."""
+    found = re.search(r"(await|read_ranges|ReaderSettings|foreach_batch|batch\.run)", text)
+    return found[1] if found else "?"
+
+
+@pytest.fixture
+def kafka(embedded_kafka: EmbeddedKafka) -> EmbeddedKafka:
+    """With the topic of the page."""
+    embedded_kafka.create_topic("orders", 2)
+    for partition in range(2):
+        embedded_kafka.append("orders", partition, [b"%d" % n for n in range(RECORDS)])
+    return embedded_kafka
+
+
+def run(text: str, kafka: EmbeddedKafka, folder: Path) -> None:
+    """Run a program here."""
+    text = text.replace("localhost:9092", kafka.bootstrap_servers)
+    text = text.replace("/data/orders", str(folder))
+    exec(compile(text, "docs/spark.md", "exec"), {})  # noqa: S102 # our own text
+
+
+@pytest.mark.parametrize("text", GROUPS, ids=named)
+def test_a_program_with_a_group_runs(
+    spark: SparkSession,
+    kafka: EmbeddedKafka,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+) -> None:
+    """It commits everything, and a shutdown ends it."""
+    made: list[tuple[ConsumerGroup, trio.lowlevel.TrioToken]] = []
+    enter = ConsumerGroup.__aenter__
+
+    async def entered(group: ConsumerGroup) -> ConsumerGroup:
+        made.append((group, trio.lowlevel.current_trio_token()))
+        return await enter(group)
+
+    def end_it() -> None:
+        deadline = time.monotonic() + SOON
+        while time.monotonic() < deadline and _committed(kafka) < 2 * RECORDS:
+            time.sleep(0.05)
+        for group, token in made:
+            trio.from_thread.run_sync(group.shutdown, trio_token=token)
+
+    monkeypatch.setattr(ConsumerGroup, "__aenter__", entered)
+    watch = threading.Thread(target=end_it)
+    watch.start()
+    run(text, kafka, tmp_path)
+    watch.join()
+    assert _committed(kafka) == 2 * RECORDS
+
+
+def test_the_other_programs_run(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ranges are read without a group; a secret is refused, and not shown."""
+    for text in PROGRAMS:
+        if text not in GROUPS:
+            run(text, kafka, tmp_path)
+    told = capsys.readouterr().out
+    assert told.startswith(f"{RECORDS}\n")
+    assert "it may be a secret" in told
+    assert "hunter2" not in told
+
+
+def test_every_setting_is_on_the_page() -> None:
+    """The table of settings has all of ``batches``, and no other."""
+    import inspect
+
+    from kgroup.spark import batches
+
+    settings = set(inspect.signature(batches).parameters) - {"generation", "spark"}
+    (table,) = re.findall(r"## Settings of `batches`\n\n(.+?)\n\n", PAGE, re.DOTALL)
+    rows = table.splitlines()[2:]
+    told = [name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+    assert sorted(told) == sorted(settings)
+
+
+def _committed(kafka: EmbeddedKafka) -> int:
+    return sum(at.offset for at in kafka.committed("lake").values())
+
+
+def test_there_are_programs() -> None:
+    """None of the tests above is empty."""
+    assert len(GROUPS) == 3
+    assert len(PROGRAMS) == 5
