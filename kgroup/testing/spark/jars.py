@@ -23,8 +23,10 @@ DELTA: Final[Mapping[tuple[int, int], str]] = {
 DELTA_SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    # A test's table is small: by default every look at one is a job of fifty tasks.
+    "spark.databricks.delta.snapshotPartitions": "1",
 }
-"""What a session needs beside the jars."""
+"""What a session needs beside the jars, and what makes its tests quick."""
 POSTGRES: Final = "org.postgresql:postgresql:42.7.8"
 
 
