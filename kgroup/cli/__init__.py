@@ -34,6 +34,9 @@ class Subcommand:
 
 
 SUBCOMMANDS: Final = {
+    "assign": Subcommand(
+        "kgroup.cli.assign.command:assign", "Show what each assignor would make of a group."
+    ),
     "broker": Subcommand("kgroup.cli.broker:broker", "Run the embedded broker."),
     "demo": Subcommand("kgroup.cli.demo.command:demo", "Show a group at work, and account for it."),
     "simulate": Subcommand(

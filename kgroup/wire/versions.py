@@ -51,6 +51,7 @@ SPOKEN: Final[Mapping[str, Spoken]] = {
     "offset_commit": Spoken(2, 9, "the first by group coordinators", "v10 names topics by id only"),
     "offset_fetch": Spoken(7, 9, "require_stable, KIP-447", "v10 names topics by id only"),
     "list_offsets": Spoken(1, 10, "one offset a partition", "a time-out, KIP-1075"),
+    "describe_groups": Spoken(0, 6, "state and members", "an error where none is, KIP-1043"),
     "sasl_handshake": Spoken(1, 1, "authentication in framed requests", "there is no later one"),
     "sasl_authenticate": Spoken(0, 2, "the first", "flexible, KIP-482"),
 }

@@ -1,0 +1,113 @@
+"""A running group as its coordinator and the cluster tell of it: members, claims, topics, racks.
+
+It is only looked at: no member notices.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kgroup.cli.assign.fields import Group
+from kgroup.cluster import Cluster
+from kgroup.codes import Code, code_name
+from kgroup.config import GroupConfig
+from kgroup.coordinator import PROTOCOL_TYPE
+from kgroup.environment import Environment
+from kgroup.errors import UsageError
+from kgroup.model import Claim, MemberSubscription
+from kgroup.wire.consumer_protocol import decode_assignment, decode_subscription
+
+_STABLE: Final = "Stable"
+_AUTHORIZED_OPERATIONS: Final = 3
+"""The first version of DescribeGroups that can be asked for them (KIP-430)."""
+
+
+async def look(bootstrap_servers: str, group_id: str, environment: Environment) -> Group:
+    """Ask for a group's members, for what each was assigned, and for their topics.
+
+    Which generation it is no broker tells, so all claims count alike.
+
+    Raises:
+        ConfigError: the servers or the group's id are no such thing.
+        UsageError: there is no such group of consumers, or it is not settled.
+        BrokerError | TransportError | UnsupportedVersionError: it cannot be asked.
+
+    Cancellation: connections are closed.
+    """
+    config = GroupConfig(
+        bootstrap_servers=bootstrap_servers,
+        group_id=group_id,
+        topics=(re.compile(".*"),),
+    )
+    cluster = Cluster(config, environment.open_stream, environment.random)
+    try:
+        described = await _describe(cluster, config)
+        members, claims = read_members(described)
+        wanted = frozenset[str]().union(*(member.topics for member in members))
+        told = await cluster.metadata(wanted) if wanted else None
+        return Group(topics=told.topics if told else {}, members=members, claims=claims)
+    finally:
+        await cluster.aclose()
+
+
+async def _describe(cluster: Cluster, config: GroupConfig) -> Any:
+    found = await cluster.find_coordinator(config.group_id)
+    link = cluster.link(found.host, found.port)
+
+    def fields(version: int) -> Mapping[str, Any]:
+        asked: dict[str, Any] = {"groups": [config.group_id]}
+        if version >= _AUTHORIZED_OPERATIONS:
+            asked["include_authorized_operations"] = False
+        return asked
+
+    try:
+        answer = await link.ask("describe_groups", fields, timeout=config.request_timeout)
+    finally:
+        await link.aclose()
+    return answer.groups[0]
+
+
+def read_members(described: Any) -> tuple[tuple[MemberSubscription, ...], dict[str, Claim]]:
+    """The members of a group that is described, sorted by id, and what they were assigned.
+
+    Args:
+        described: a group of a DescribeGroups answer.
+
+    Raises:
+        UsageError: it is no settled group of consumers; the text says what it is.
+        ProtocolError: a member's bytes cannot be read.
+    """
+    group = f"group {str(described.group_id)!r}"
+    code, state = int(described.error_code), str(described.group_state)
+    if code not in (Code.NONE, Code.GROUP_ID_NOT_FOUND):
+        raise UsageError(f"{group} cannot be described: {code_name(code)}")
+    if code or state == "Dead":
+        raise UsageError(
+            f"{group} is not there, or is no group of the classic protocol (KIP-848 groups are"
+            " divided by the broker)"
+        )
+    if described.protocol_type not in ("", PROTOCOL_TYPE):
+        raise UsageError(f"{group} is one of {described.protocol_type!r}, not of consumers")
+    if not described.members:
+        raise UsageError(f"{group} has no members ({state})")
+    if state != _STABLE:
+        raise UsageError(f"{group} is rebalancing ({state}): ask again when it has settled")
+    members = sorted(
+        (
+            decode_subscription(
+                bytes(member.member_metadata),
+                member_id=str(member.member_id),
+                group_instance_id=getattr(member, "group_instance_id", None),
+            )
+            for member in described.members
+        ),
+        key=lambda member: member.member_id,
+    )
+    claims = {
+        str(member.member_id): Claim(owned, -1)
+        for member in described.members
+        if (owned := decode_assignment(bytes(member.member_assignment)))
+    }
+    return tuple(members), claims

@@ -1,0 +1,150 @@
+"""A group as JSON: what each field becomes, and what is refused where."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from typing import Any
+
+import pytest
+
+from kgroup.cli.assign.fields import WrongInputError, read_group, read_json
+from kgroup.model import Claim, MemberSubscription, TopicInfo, TopicPartition
+from tests.cli.assign.groups import ORDERS, member, owning
+
+O1 = TopicPartition("orders", 1)
+
+
+def test_every_field_is_read() -> None:
+    """What a line says of a topic and a member is what an assignor is given."""
+    racks = {"0": ["east", "west"], "1": []}
+    full = member(
+        "m",
+        "orders",
+        group_instance_id="i",
+        owned=[["orders", 1]],
+        generation_id=7,
+        rack_id="east",
+        user_data_b64=base64.b64encode(b"data").decode(),
+        user_data=None,
+        version=2,
+    )
+    group = read_group(
+        {"topics": {"orders": {"partitions": 2, "racks": racks}}, "members": [full], "case": 1}
+    )
+    assert group.topics == {
+        "orders": TopicInfo(name="orders", partitions=2, racks=(("east", "west"), ()))
+    }
+    assert group.members == (
+        MemberSubscription(
+            member_id="m",
+            group_instance_id="i",
+            topics=("orders",),
+            owned=(O1,),
+            generation_id=7,
+            rack_id="east",
+            user_data=b"data",
+            version=2,
+        ),
+    )
+    assert group.claims == {"m": Claim((O1,), 7)}
+
+
+def test_what_is_left_out_is_nothing() -> None:
+    """A member needs an id and topics; members come out sorted."""
+    group = read_group({"topics": ORDERS, "members": [member("b", "orders"), member("a")]})
+    assert group.members == (
+        MemberSubscription(member_id="a"),
+        MemberSubscription(member_id="b", topics=("orders",)),
+    )
+    assert group.claims == {}
+
+
+def test_a_sticky_member_owns_what_its_user_data_says() -> None:
+    """A recorded eager member tells what it owned in its user data alone."""
+    told = member("a", "orders", user_data={"owned": [["orders", 1]], "generation": None})
+    group = read_group({"topics": ORDERS, "members": [told]})
+    assert group.claims == {"a": Claim((O1,), -1)}
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (b"{", "it is no JSON: "),
+        (b'"\xff"', "it is no JSON: "),
+        (b"[" * 100_000, "it is no JSON: "),
+        (b"[1]", "it is an array of 1, not an object"),
+        (b'{"a": NaN}', "NaN is no JSON"),
+        (b'{"b": {"a": 1, "a": 2}}', 'the name "a" is twice in one object'),
+    ],
+)
+def test_what_is_no_object_is_refused(text: bytes, fault: str) -> None:
+    """A text that is no JSON, or ambiguous, is one error."""
+    with pytest.raises(WrongInputError, match=re.escape(fault)):
+        read_json(text)
+
+
+@pytest.mark.parametrize("name", ["topics", "members"])
+def test_both_fields_must_be_there(name: str) -> None:
+    """A group without topics, or without members, says so by empty ones."""
+    fields: dict[str, Any] = {"topics": {}, "members": []}
+    read_group(fields)
+    del fields[name]
+    with pytest.raises(WrongInputError, match=f"it has no '{name}'"):
+        read_group(fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "fault"),
+    [
+        ({"topics": []}, "topics is an array of 0, not an object"),
+        ({"topics": {"t": 3}}, "topics.t is 3, not an object"),
+        ({"topics": {"t": {}}}, "topics.t has no 'partitions'"),
+        ({"topics": {"t": {"partitions": -1}}}, "topics.t.partitions is -1, not a whole number"),
+        ({"topics": {"t": {"partitions": True}}}, "topics.t.partitions is true, not a whole"),
+        (
+            {"topics": {t: {"partitions": 2**31 - 1} for t in "ab"}},
+            "topics have 4294967294 partitions",
+        ),
+        (
+            {"topics": {"t": {"partitions": 1, "racks": {}}}},
+            "topics.t.racks has 0 partitions, not 1",
+        ),
+        (
+            {"topics": {"t": {"partitions": 1, "racks": {"1": []}}}},
+            "topics.t.racks has no '0'",
+        ),
+        (
+            {"topics": {"t": {"partitions": 1, "racks": {"0": [None]}}}},
+            "topics.t.racks.0[0] is null, not a string",
+        ),
+        ({"members": {}}, "members is an object of 0, not an array"),
+        ({"members": ["a"]}, 'members[0] is "a", not an object'),
+        ({"members": [{"topics": []}]}, "members[0] has no 'member_id'"),
+        ({"members": [{"member_id": "a"}]}, "members[0] has no 'topics'"),
+        ({"members": [member("a"), member("a")]}, "members[1].member_id 'a' is there twice"),
+        ({"members": [member("\ud800")]}, "cannot be encoded in UTF-8"),
+        ({"members": [member("a", "t" * 40_000)]}, "more than 32767"),
+        ({"members": [member("a", owned=[["t"]])]}, "members[0].owned[0] is an array of 1, not"),
+        ({"members": [member("a", owned=[["t", -1]])]}, "members[0].owned[0][1] is -1, not"),
+        ({"members": [member("a", owned=[[0, 0]])]}, "members[0].owned[0][0] is 0, not a string"),
+        ({"members": [member("a", version=4)]}, "members[0].version is 4, not"),
+        ({"members": [member("a", generation_id=2**31)]}, "members[0].generation_id is 2147483648"),
+        ({"members": [member("a", user_data_b64="?")]}, "members[0].user_data_b64 is no base64"),
+        (
+            {"members": [member("a", user_data={"owned": 3})]},
+            "members[0].user_data.owned is 3, not an array",
+        ),
+    ],
+)
+def test_a_wrong_field_is_named(fields: dict[str, Any], fault: str) -> None:
+    """Each error says where the field is, what is there, and what belongs there."""
+    with pytest.raises(WrongInputError, match=re.escape(fault)):
+        read_group({"topics": {}, "members": [], **fields})
+
+
+def test_a_file_is_read_as_a_line_is() -> None:
+    """What was written as JSON comes back as the same group."""
+    fields = {"topics": ORDERS, "members": [owning("a", "orders", 0, 1)]}
+    assert read_group(read_json(json.dumps(fields))) == read_group(fields)

@@ -1,0 +1,106 @@
+"""Recorded calls, answered line by line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Mapping, Sequence
+from itertools import islice
+
+import pytest
+
+from kgroup.assignors import BUILTIN
+from kgroup.cli.assign.fields import WrongInputError
+from kgroup.cli.assign.lines import answer_each, answer_line
+from kgroup.model import MemberSubscription, TopicInfo, TopicPartition
+from tests.assignors.golden import FILE
+from tests.cli.assign.groups import line, member
+
+
+class Twice:
+    """Gives the first partition to every member."""
+
+    name = "twice"
+
+    def assign(
+        self, _: Mapping[str, TopicInfo], members: Sequence[MemberSubscription]
+    ) -> dict[str, list[TopicPartition]]:
+        """A wrong assignment of two or more members."""
+        return {one.member_id: [TopicPartition("orders", 0)] for one in members}
+
+
+def test_the_assignment_is_added() -> None:
+    """The line comes back with every field as it was, and every member in the assignment."""
+    given = line(case="c", assignment={"x": []}, members=[member("b", "orders"), member("a")])
+    answered = json.loads(answer_line(given))
+    assert answered == {
+        **json.loads(given),
+        "assignment": {"a": [], "b": [["orders", number] for number in range(4)]},
+    }
+
+
+@pytest.mark.parametrize("name", BUILTIN)
+def test_recorded_lines_come_back_as_they_are(name: str) -> None:
+    """Of the first deterministic lines of each assignor every field is Java's, in its order.
+
+    Order within a member's partitions is the only difference.
+    """
+
+    def shape(text: bytes | str) -> str:
+        fields = json.loads(text)
+        for partitions in fields["assignment"].values():
+            partitions.sort()
+        return json.dumps(fields, separators=(",", ":"))
+
+    with gzip.open(FILE) as file:
+        mark = f'"assignor":"{name}"'.encode()
+        lines = (one for one in file if mark in one and b'"deterministic":true' in one)
+        for one in islice(lines, 25):
+            assert shape(answer_line(one)) == shape(one)
+
+
+def test_another_assignor_can_be_asked() -> None:
+    """The one that is given is asked whatever the line names, and the line then names it."""
+    answered = json.loads(answer_line(line("none"), BUILTIN["roundrobin"]))
+    assert answered["assignor"] == "roundrobin"
+    assert answered["assignment"]["a"] == [["orders", 0], ["orders", 2]]
+
+
+@pytest.mark.parametrize("name", ["mine", None, ["range"]])
+def test_an_unknown_assignor_is_refused(name: str) -> None:
+    """The error says which there are."""
+    with pytest.raises(WrongInputError, match="assignor is .*, not one of range, roundrobin"):
+        answer_line(line(name))
+
+
+def test_a_line_in_a_line_out() -> None:
+    """Each line is answered before the next is read."""
+    seen: list[str] = []
+    lines = iter([line("range"), line("sticky"), b""])
+
+    def read() -> bytes:
+        seen.append("read")
+        return next(lines)
+
+    assert answer_each(read, lambda answer: seen.append(json.loads(answer)["assignor"]), print)
+    assert seen == ["read", "range", "read", "sticky", "read"]
+
+
+def test_a_wrong_line_is_told_with_its_number() -> None:
+    """The lines after it are answered all the same."""
+    lines = iter([line(), b"\n", line(members=3), line(), b""])
+    answers: list[str] = []
+    faults: list[str] = []
+    assert not answer_each(lines.__next__, answers.append, faults.append)
+    assert len(answers) == 2
+    assert [fault.partition(": ")[0] for fault in faults] == ["line 2", "line 3"]
+    assert faults[1] == "line 3: members is 3, not an array"
+
+
+def test_a_wrong_answer_is_told_with_its_line() -> None:
+    """What a custom assignor does wrong is no assignment, and is told."""
+    lines = iter([line(), b""])
+    faults: list[str] = []
+    assert not answer_each(lines.__next__, print, faults.append, Twice())
+    assert faults[0].startswith("line 1: InvalidAssignmentError: assignor 'twice'")
+    assert "orders-0 goes to 'a' and again to 'b'" in faults[0]

@@ -1,0 +1,127 @@
+"""A live group, looked at over the wire: on a broker in memory, and through the command."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock
+
+from kgroup.broker.apis import APIS
+from kgroup.cli.assign.fields import Group
+from kgroup.cli.assign.live import look, read_members
+from kgroup.errors import ProtocolError, TransportError, UsageError
+from kgroup.model import Claim, TopicPartition
+from kgroup.testing.memory import memory_environment
+from kgroup.wire.versions import SPOKEN
+from tests.group.world import World, world
+
+ALL = tuple(TopicPartition("topic", number) for number in range(4))
+
+
+async def looked_at(here: World, group_id: str = "group") -> Group:
+    """What is seen of a group."""
+    return await look(
+        here.broker.bootstrap_servers, group_id, memory_environment(here.broker, seed=99)
+    )
+
+
+@pytest.mark.parametrize("version", range(SPOKEN["describe_groups"].highest + 1))
+async def test_a_group_is_seen_as_it_is(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    """Its members with their subscriptions, what each was assigned, and the topics' partitions."""
+    monkeypatch.setitem(
+        APIS, "describe_groups", attrs.evolve(APIS["describe_groups"], highest=version)
+    )
+    async with world(4) as here:
+        settings: dict[str, Any] = {"rack_id": "east", "group_instance_id": "one"}
+        async with here.group(**settings) as group:
+            generation = await group.next()
+            found = await looked_at(here)
+            (member,) = found.members
+            assert member.member_id == generation.member_id
+            assert (member.topics, member.rack_id) == (("topic",), "east")
+            assert member.group_instance_id == ("one" if version >= 4 else None)
+            assert found.claims == {member.member_id: Claim(ALL, -1)}
+            assert found.topics["topic"].partitions == 4
+            assert generation.end is None
+
+
+async def test_a_group_that_is_not_there(autojump_clock: MockClock) -> None:
+    """The error names the group and says what may be the matter."""
+    async with world(1) as here:
+        with pytest.raises(UsageError, match="group 'nobody' is not there"):
+            await looked_at(here, "nobody")
+
+
+async def test_a_group_without_members(autojump_clock: MockClock) -> None:
+    """There is nothing to plan for."""
+    async with world(1) as here:
+        async with here.group() as group:
+            await group.next()
+        with pytest.raises(UsageError, match=r"group 'group' has no members \(Empty\)"):
+            await looked_at(here)
+
+
+async def test_no_broker(autojump_clock: MockClock) -> None:
+    """It is the transport's own error."""
+
+    async def refuse(host: str, port: int) -> trio.abc.Stream:
+        await trio.lowlevel.checkpoint()
+        raise OSError(f"{host}:{port} refused")
+
+    async with world(1) as here:
+        environment = attrs.evolve(memory_environment(here.broker), open_stream=refuse)
+        with pytest.raises(TransportError, match="refused"):
+            await look(here.broker.bootstrap_servers, "group", environment)
+
+
+def described(**fields: Any) -> Any:
+    """A group as DescribeGroups tells of it."""
+    told = {
+        "error_code": 0,
+        "group_id": "g",
+        "group_state": "Stable",
+        "protocol_type": "consumer",
+        "members": [member(b"\0\0" + bytes(8), b"")],
+    }
+    return types.SimpleNamespace(**{**told, **fields})
+
+
+def member(metadata: bytes, assignment: bytes) -> Any:
+    """A member as DescribeGroups tells of it."""
+    return types.SimpleNamespace(
+        member_id="m", member_metadata=metadata, member_assignment=assignment
+    )
+
+
+def test_a_member_that_has_nothing_claims_nothing() -> None:
+    """Its assignment may be no bytes at all."""
+    (found,), claims = read_members(described())
+    assert (found.member_id, found.topics, claims) == ("m", (), {})
+
+
+@pytest.mark.parametrize(
+    ("fields", "fault"),
+    [
+        ({"error_code": 30}, "group 'g' cannot be described: GROUP_AUTHORIZATION_FAILED"),
+        ({"error_code": 69}, "group 'g' is not there, or"),
+        ({"group_state": "Dead", "members": []}, "group 'g' is not there, or"),
+        ({"protocol_type": "connect"}, "group 'g' is one of 'connect', not of consumers"),
+        ({"group_state": "PreparingRebalance"}, r"group 'g' is rebalancing \(PreparingRebalance\)"),
+    ],
+)
+def test_what_cannot_be_planned_for(fields: dict[str, Any], fault: str) -> None:
+    """Each is one error that names the group."""
+    with pytest.raises(UsageError, match=fault):
+        read_members(described(**fields))
+
+
+def test_bytes_that_cannot_be_read() -> None:
+    """The error names the member."""
+    with pytest.raises(ProtocolError, match="subscription of member 'm'"):
+        read_members(described(members=[member(b"\0", b"")]))

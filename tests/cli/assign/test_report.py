@@ -1,0 +1,100 @@
+"""Plans side by side, for a person and for a program."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+from rich.console import Console
+
+from kgroup.assignors import BUILTIN
+from kgroup.cli.assign.fields import Group, read_group
+from kgroup.cli.assign.lines import answer_line
+from kgroup.cli.assign.plans import plan
+from kgroup.cli.assign.report import as_json, print_plans, ranges
+from kgroup.model import TopicPartition
+from tests.cli.assign.groups import ORDERS, line, member, owning
+
+
+def printed(group: Group) -> str:
+    """The tables of all built-in assignors."""
+    file = io.StringIO()
+    plans = [plan(assignor, group) for assignor in BUILTIN.values()]
+    print_plans(Console(file=file, width=150), group, plans)
+    return file.getvalue()
+
+
+def rows(text: str) -> dict[str, list[str]]:
+    """The lines of the tables by their first cell."""
+    cells = [[cell.strip() for cell in one.split("│")[1:-1]] for one in text.splitlines()]
+    return {row[0]: row[1:] for row in cells if row and row[0]}
+
+
+def group(*members: dict[str, Any], **topics: int) -> Group:
+    """A group of these members and topics."""
+    named = {name: {"partitions": count} for name, count in topics.items()}
+    return read_group({"topics": named or ORDERS, "members": list(members)})
+
+
+def test_small_groups_are_spelt_out() -> None:
+    """Each member has its number, what it gained and lost, and its partitions."""
+    text = printed(group(owning("a", "orders", 0, 1, 2, 3), member("b", "orders")))
+    found = rows(text)
+    assert found["a"] == ["2 (+0 -2)"] * 4
+    assert found["orders"] == ["2 to 2"] * 4
+    assert found["move"] == ["2 of 4"] * 4
+    assert found["wait for their owner first"] == ["0", "0", "0", "2"]
+    assert found["rounds"] == ["1", "1", "1", "2"]
+    assert found["by member, most - least"] == ["0 (2 - 2)"] * 4
+    assert found["members x partitions"] == ["2 x 2"] * 4
+    assert "orders 0-1" in text
+    assert "rack" not in text
+
+
+def test_large_groups_are_summed_up() -> None:
+    """Of many members and topics those are shown that differ most, and the others counted."""
+    topics = {f"t{number:02}": 1 for number in range(30)}
+    members = [member(f"m{number:03}", *topics) for number in range(100)]
+    members[77]["owned"] = [[topic, 0] for topic in topics]
+    text = printed(group(*members, **topics))
+    assert "the 10 of 100 members that change most" in text
+    assert "the 10 most uneven of 30 topics" in text
+    assert "m077" in text
+    assert len(text.splitlines()) < 100
+
+
+def test_racks_have_a_row_where_there_are_any() -> None:
+    """A group in which a member names its rack is told how many partitions are elsewhere."""
+    assert rows(printed(group(member("a", "orders", rack_id="e"))))["not in their member's rack"]
+
+
+def test_names_are_not_markup() -> None:
+    """What members call themselves is shown as it is, and steers no terminal."""
+    text = printed(group(member("[red]a[/]\x1b[2J", "orders")))
+    assert "[red]a[/]?[2J" in text
+
+
+def test_an_empty_group_has_a_table() -> None:
+    """Without members and topics there is nothing to tell, and nothing fails."""
+    assert rows(printed(group()))["partitions given"] == ["0"] * 4
+
+
+def test_ranges() -> None:
+    """Runs of partitions are one piece, and many topics are counted."""
+    some = [TopicPartition("t", number) for number in (7, 0, 1, 2, 9)]
+    assert ranges([*some, TopicPartition("s", 3)]) == "s 3; t 0-2,7,9"
+    many = [TopicPartition(f"t{number}", 0) for number in range(9)]
+    assert ranges(many).endswith("t5 0; 3 more topics")
+    assert ranges([]) == ""
+
+
+def test_the_object_has_everything() -> None:
+    """It is JSON, with the assignment in the shape of the lines."""
+    here = read_group(json.loads(line()))
+    told = json.loads(json.dumps(as_json(here, [plan(BUILTIN["range"], here)])))
+    assert (told["members"], told["partitions"]) == (2, {"orders": 4})
+    (found,) = told["plans"]
+    assert found["assignment"] == json.loads(answer_line(line()))["assignment"]
+    assert found["by_topic"] == {"orders": {"least": 2, "most": 2, "difference": 0}}
+    assert found["members"]["a"] == {"partitions": 2, "gained": 2, "lost": 0}
