@@ -1,6 +1,6 @@
 """kgroup on Spark beside Spark's own Kafka source, on a Kafka that it starts.
 
-    python benchmarks/spark.py [--quick] [--embedded] [--rounds N] [CELL ...]
+    python benchmarks/spark.py [--quick] [--embedded] [--rounds N] [--scale X] [CELL ...]
 
 Cells, all of them by default:
 

@@ -37,6 +37,7 @@ class Bench:
         folder: for what sinks write; removed in the end.
         rounds: how often each variant is measured; None for what the cell finds right.
         quick: whether it is only to be seen to run.
+        scale: how many of the records that ``rows`` finds right are read.
         real: whether Kafka is Apache's.
     """
 
@@ -45,6 +46,7 @@ class Bench:
     folder: Path
     rounds: int | None
     quick: bool
+    scale: float
     real: bool
 
     def times(self, full: int, quick: int = 2) -> int:

@@ -22,7 +22,7 @@ from kgroup.spark.threaded import batches
 from kgroup.threaded import Generation
 
 RECORDS: Final = 120_000
-TIMES: Final = 200
+TIMES: Final = 40
 """How often the job reads the batch, so that it does not end by itself."""
 
 

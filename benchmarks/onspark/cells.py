@@ -45,6 +45,7 @@ def run(about: str) -> None:
     parser.add_argument("cells", nargs="*", metavar="CELL", help=", ".join(CELLS))
     parser.add_argument("--quick", action="store_true", help="few records, two rounds")
     parser.add_argument("--rounds", type=int, help="of each variant")
+    parser.add_argument("--scale", type=float, default=1.0, help="of the records of rows")
     parser.add_argument("--embedded", action="store_true", help="kgroup's broker, not Apache's")
     arguments = parser.parse_args()
     if unknown := set(arguments.cells) - CELLS.keys():
@@ -73,6 +74,7 @@ def run(about: str) -> None:
             folder=folder,
             rounds=arguments.rounds,
             quick=arguments.quick,
+            scale=arguments.scale,
             real=not arguments.embedded,
         )
         for name in asked:

@@ -118,7 +118,8 @@ def noop(df: DataFrame) -> None:
 
 def measure(bench: Bench) -> None:
     """The cell."""
-    for size, records in (QUICK if bench.quick else RECORDS).items():
+    for size, wanted in (QUICK if bench.quick else RECORDS).items():
+        records = int(wanted * bench.scale) // (PARTITIONS * BATCHES) * PARTITIONS * BATCHES
         topic = bench.topic()
         fill(bench.servers, topic, records, size)
 

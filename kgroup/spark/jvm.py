@@ -5,12 +5,15 @@ for security; in exchange no record passes through Python.
 
 Left to others: when to use which (docs/spark.md), and planning.
 
-Source: Spark's ``KafkaSourceProvider`` (its options) and ``KafkaOffsetRangeCalculator``.
+Source: Spark's ``KafkaSourceProvider`` (its options), ``KafkaOffsetRangeCalculator`` and
+``InternalKafkaConsumerPool``.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Final
@@ -37,6 +40,8 @@ SAME: Final[Mapping[str, str]] = {
     "socket.receive.buffer.bytes": "receive.buffer.bytes",
 }
 """librdkafka's settings that Java's client has too, and what it calls them."""
+
+_SALT: Final = os.urandom(hashlib.blake2b.SALT_SIZE)
 
 
 def jvm_frame(
@@ -65,6 +70,7 @@ def jvm_frame(
     """
     names = checked(columns)
     common = {**_options(settings, given=bool(options)), **(options or {})}
+    common.setdefault("kafka.group.id", _reader_group(settings.group_id, common))
     if "headers" in names:
         common["includeHeaders"] = "true"
     if parallelism is not None:
@@ -98,6 +104,17 @@ def _options(settings: ReaderSettings, *, given: bool) -> dict[str, str]:
         "failOnDataLoss": "true",
         **{f"kafka.{name}": str(value) for name, value in client.items()},
     }
+
+
+def _reader_group(group_id: str, options: Mapping[str, str]) -> str:
+    """A group id for the executors' consumers, which join no group.
+
+    Spark keeps consumers by it, from batch to batch; left to itself it takes a new one each time,
+    and connects each task anew. It refuses one that comes with other settings than before, so
+    these are in it; with a salt, because there may be secrets among them.
+    """
+    told = json.dumps(sorted(options.items())).encode()
+    return f"{group_id}-{hashlib.blake2b(told, digest_size=8, salt=_SALT).hexdigest()}"
 
 
 def _layers(ranges: Sequence[OffsetRange]) -> list[list[OffsetRange]]:

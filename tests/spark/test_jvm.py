@@ -1,0 +1,52 @@
+"""Spark's own source as the reader: its consumers are kept, and never mixed up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kgroup.spark.jvm import jvm_frame
+from kgroup.spark.ranges import OffsetRange
+from kgroup.spark.settings import ReaderSettings
+from kgroup.testing.embedded import EmbeddedKafka
+from tests.brokers import unique
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def kept(spark: SparkSession) -> int:
+    """How many consumers Spark keeps in this executor."""
+    jvm: Any = spark._jvm
+    consumers = getattr(jvm.org.apache.spark.sql.kafka010.consumer, "KafkaDataConsumer$")
+    module = getattr(consumers, "MODULE$")
+    pool = module.getClass().getDeclaredField("consumerPool")
+    pool.setAccessible(True)
+    found = pool.get(module)
+    return int(found.getClass().getMethod("size", None).invoke(found, None))
+
+
+@pytest.mark.timeout(240)
+def test_consumers_are_kept_from_batch_to_batch(
+    spark: SparkSession, embedded_kafka: EmbeddedKafka
+) -> None:
+    """A batch uses those of the one before; other settings, of the same group id, get others."""
+    topic, group_id = unique("jvm"), unique("group")
+    embedded_kafka.create_topic(topic, 1)
+    embedded_kafka.append(topic, 0, [b"%d" % n for n in range(30)])
+    before = kept(spark)
+
+    def read(start: int, **settings: Any) -> list[bytes]:
+        how = ReaderSettings(
+            bootstrap_servers=embedded_kafka.bootstrap_servers, group_id=group_id, **settings
+        )
+        ranges = [OffsetRange(topic, 0, start, start + 10)]
+        rows = jvm_frame(spark, ranges, how, columns=["value"]).collect()
+        return [bytes(row[0]) for row in rows]
+
+    for start in (0, 10, 20):
+        assert read(start) == [b"%d" % n for n in range(start, start + 10)]
+    assert kept(spark) == before + 1
+    assert len(read(0, isolation_level="read_committed")) == 10
+    assert kept(spark) == before + 2
