@@ -12,6 +12,7 @@ import kgroup.lazy
 if typing.TYPE_CHECKING:
     from kgroup.config import GroupConfig
     from kgroup.errors import (
+        AssignorTimeoutError,
         AuthorizationError,
         BrokerError,
         CommitFailedError,
@@ -57,6 +58,7 @@ if typing.TYPE_CHECKING:
 
 _HOMES: typing.Final = {
     "GroupConfig": "kgroup.config",
+    "AssignorTimeoutError": "kgroup.errors",
     "AuthorizationError": "kgroup.errors",
     "BrokerError": "kgroup.errors",
     "CommitFailedError": "kgroup.errors",
@@ -105,6 +107,7 @@ __getattr__, __dir__ = kgroup.lazy.lazily(__name__, _HOMES)
 __all__ = (
     "Assignment",
     "Assignor",
+    "AssignorTimeoutError",
     "AuthorizationError",
     "Batch",
     "BrokerError",

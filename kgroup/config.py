@@ -270,7 +270,7 @@ class GroupConfig:
         validator=_seconds(),
         metadata=_why(
             "How long the coordinator waits in a rebalance for this member to finish its work and"
-            " join again; bounds the drain."
+            " join again, and after it for the leader's assignment; bounds the drain."
         ),
     )
     watch_partition_changes: bool = attrs.field(

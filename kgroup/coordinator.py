@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import timedelta
-from typing import Any, Final, final
+from functools import partial
+from typing import Any, Final, TypeVar, final
 
 import trio
 
@@ -21,6 +22,7 @@ from kgroup.assignors import resolve
 from kgroup.assignors.traits import cooperate, user_data_of
 from kgroup.cluster import Cluster
 from kgroup.codes import Code
+from kgroup.computing import at_once
 from kgroup.config import GroupConfig
 from kgroup.errors import ConnectionLostError, MemberIdRequiredError, ProtocolError
 from kgroup.model import (
@@ -33,7 +35,7 @@ from kgroup.model import (
     TopicPartition,
     by_topic,
 )
-from kgroup.protocols import Assignor, Joined
+from kgroup.protocols import Assignor, Compute, Joined
 from kgroup.recovery import Request, broker_error
 from kgroup.wire.border import milliseconds
 from kgroup.wire.consumer_protocol import (
@@ -55,13 +57,16 @@ _NO_OFFSET: Final = -1
 _LAST_WITH_RETENTION: Final = 4
 _FIRST_WITH_EPOCH: Final = 6
 
+T = TypeVar("T")
+
 
 @final
 class GroupCoordinator:
     """Talks to one group's coordinator; see the `Coordinator` protocol for each method."""
 
-    def __init__(self, cluster: Cluster, config: GroupConfig) -> None:
+    def __init__(self, cluster: Cluster, config: GroupConfig, compute: Compute = at_once) -> None:
         self._cluster = cluster
+        self._compute = compute
         self._config = config
         self._assignors = resolve(config.assignors)
         self._cooperates = cooperate(self._assignors.values())
@@ -125,32 +130,30 @@ class GroupCoordinator:
         if answer.error_code:
             raise broker_error(Request.JOIN, int(answer.error_code), self._who(member_id))
         leads = bool(answer.leader == answer.member_id or answer.members)
+        members: tuple[MemberSubscription, ...] = ()
+        if answer.members:
+            members = await self._beside(partial(self._read_members, answer.members), "read")
         return Joined(
             member_id=given,
             generation_id=int(answer.generation_id),
             assignor=str(answer.protocol_name),
             leader=leads,
             skip_assignment=bool(getattr(answer, "skip_assignment", False)),
-            members=tuple(
-                sorted(
-                    (self._read_member(member) for member in answer.members),
-                    key=lambda member: member.member_id,
-                )
-            ),
+            members=members,
         )
 
     async def sync(
         self, membership: Membership, assignments: MemberAssignments
     ) -> tuple[TopicPartition, ...]:
         """See `Coordinator.sync`."""
+        encoded: list[Mapping[str, Any]] = []
+        if assignments:
+            encoded = await self._beside(partial(_encoded, assignments), "encode")
         fields = {
             **self._identity(membership),
             "protocol_type": PROTOCOL_TYPE,
             "protocol_name": membership.assignor,
-            "assignments": [
-                {"member_id": member_id, "assignment": encode_assignment(partitions)}
-                for member_id, partitions in sorted(assignments.items())
-            ],
+            "assignments": encoded,
         }
         answer = await self._ask(
             self._offsets,
@@ -321,6 +324,10 @@ class GroupCoordinator:
             api, fields, timeout=timeout, max_version=max_version, on_sent=on_sent
         )
 
+    async def _beside(self, work: Callable[[], T], what: str) -> T:
+        """A leader reads and writes what every member has: megabytes, in a large group."""
+        return await self._compute(work, f"kgroup-{what} {self._config.group_id}")
+
     def _identity(self, membership: Membership) -> dict[str, Any]:
         return {
             "group_id": membership.group_id,
@@ -345,6 +352,10 @@ class GroupCoordinator:
             version=HIGHEST if self._cooperates or rack is not None else 0,
         )
 
+    def _read_members(self, members: Iterable[Any]) -> tuple[MemberSubscription, ...]:
+        read = map(self._read_member, members)
+        return tuple(sorted(read, key=lambda member: member.member_id))
+
     def _read_member(self, member: Any) -> MemberSubscription:
         instance = getattr(member, "group_instance_id", None)
         try:
@@ -367,6 +378,13 @@ async def _close(links: Iterable[Link | None]) -> None:
             if link is not None:
                 await link.aclose()
     await trio.lowlevel.checkpoint()
+
+
+def _encoded(assignments: MemberAssignments) -> list[Mapping[str, Any]]:
+    return [
+        {"member_id": member_id, "assignment": encode_assignment(partitions)}
+        for member_id, partitions in sorted(assignments.items())
+    ]
 
 
 def _retention(seconds: float | None) -> timedelta:

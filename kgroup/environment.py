@@ -15,7 +15,7 @@ import attrs
 from kgroup.config import GroupConfig
 from kgroup.events import Event
 from kgroup.model import Membership, TopicPartition
-from kgroup.protocols import Batch, Clock, Random, RecordSource, StreamOpener
+from kgroup.protocols import Batch, Clock, Compute, Random, RecordSource, StreamOpener
 
 
 class Observer(Protocol):
@@ -48,6 +48,8 @@ class Environment:
         random: jitter and the order in which brokers are asked.
         record_source: makes the data plane; its second argument is told of faults that the
             source waits out: the partition, if it is about one, and what happened.
+        compute: makes what computes a member's assignments: a thread, or nothing of the kind
+            where the clock is virtual.
         observer: looks on, and is told of events in the log's place; or None.
     """
 
@@ -57,6 +59,7 @@ class Environment:
     record_source: Callable[
         [GroupConfig, Callable[[TopicPartition | None, str], None]], RecordSource
     ]
+    compute: Callable[[], Compute]
     observer: Observer | None = None
 
 

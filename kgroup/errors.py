@@ -60,6 +60,21 @@ class InvalidAssignmentError(UsageError):
 
 
 @final
+class AssignorTimeoutError(UsageError):
+    """An assignor computed for longer than the group waits for its leader; nothing was sent.
+
+    Attributes:
+        assignor: its name.
+        thread: the name of the thread in which it may compute on.
+    """
+
+    def __init__(self, message: str, assignor: str, thread: str) -> None:
+        super().__init__(message)
+        self.assignor = assignor
+        self.thread = thread
+
+
+@final
 class GroupClosedError(UsageError):
     """The group was closed; it yields no further generation."""
 

@@ -125,6 +125,27 @@ class PartitionsUnassigned(Event):
 
 
 @attrs.frozen(kw_only=True)
+class AssignmentGivenUp(Event):
+    """The leader does not wait for its assignor any more: too late, or the generation is over.
+
+    A thread cannot be cancelled: it computes on until the assignor returns, and whatever that
+    returns or raises then is dropped. The member's next assignment waits for it.
+    """
+
+    level: ClassVar[int] = logging.WARNING
+    assignor: str
+    seconds: float
+    thread: str
+
+    def words(self) -> str:
+        """See ``Event``."""
+        return (
+            f"assignor {self.assignor!r} was given up after {self.seconds:.1f} s; it may compute on"
+            f" in the thread {self.thread!r}, what it answers is dropped"
+        )
+
+
+@attrs.frozen(kw_only=True)
 class TopicsMissing(Event):
     """Topics that are subscribed and do not exist; they are watched until they do."""
 

@@ -19,6 +19,7 @@ from typing import Self, final
 import trio
 
 from kgroup.clocks import SuspendAwareClock
+from kgroup.computing import OneThread
 from kgroup.config import GroupConfig
 from kgroup.environment import Environment, surroundings
 from kgroup.errors import GroupClosedError, KgroupError, UsageError
@@ -42,6 +43,7 @@ def default_environment() -> Environment:
         clock=SuspendAwareClock(),
         random=random.Random(),  # jitter, no secrets
         record_source=lambda config, on_fault: LibrdkafkaSource(config, on_fault=on_fault),
+        compute=OneThread,
     )
 
 

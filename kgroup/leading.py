@@ -18,22 +18,28 @@ from kgroup.backoff import Backoff
 from kgroup.cluster import Cluster
 from kgroup.config import GroupConfig
 from kgroup.coordinator import UNREADABLE
-from kgroup.errors import UsageError
-from kgroup.events import PartitionsUnassigned, RequestFailed, TopicsMissing
+from kgroup.errors import AssignorTimeoutError, UsageError
+from kgroup.events import AssignmentGivenUp, PartitionsUnassigned, RequestFailed, TopicsMissing
 from kgroup.model import MemberAssignments, Membership, MemberSubscription, TopicInfo
-from kgroup.protocols import Assignor, Joined
+from kgroup.protocols import Assignor, Compute, Joined
 from kgroup.recovery import Request
 from kgroup.reporting import Reporter
 from kgroup.retry import until_answered
 
-MANY: Final = 20_000
-"""Partitions from which on an assignment takes long enough to be computed in a thread."""
+MARGIN: Final = 1.0
+"""Seconds before the rebalance time-out by which an assignment must be there, to be sent in time;
+less where the time-out is so short that a tenth of it is less."""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class Leader:
-    """Computes one generation's assignment."""
+    """Computes one generation's assignment.
+
+    Attributes:
+        compute: where an assignor is called.
+        deadline: when, by trio's clock, the coordinator stops waiting for this leader.
+    """
 
     config: GroupConfig
     cluster: Cluster
@@ -41,6 +47,8 @@ class Leader:
     membership: Membership
     answer: Joined
     new_backoff: Callable[[], Backoff]
+    compute: Compute
+    deadline: float
 
     def topics_of(self, own: Collection[str]) -> frozenset[str]:
         """Every topic that the whole group subscribes to."""
@@ -78,12 +86,18 @@ class Leader:
     async def assign(self, known: Mapping[str, TopicInfo]) -> MemberAssignments:
         """What every member gets; nothing where the coordinator keeps the last assignment.
 
-        For many partitions it is computed in a thread, so that heartbeats go on meanwhile.
+        It is computed in a thread, so that heartbeats go on meanwhile, and until the coordinator
+        would have thrown out a leader that does not sync.
 
         Raises:
             UsageError: the coordinator chose an assignor that this member does not have.
+            AssignorTimeoutError: the assignor takes too long.
             InvalidAssignmentError: no group may follow what the assignor answered.
             Exception: whatever a custom assignor raises.
+
+        Cancellation: the assignor is given up, which is told; its thread may compute on.
+
+        Source: Kafka's ``GroupMetadataManager.schedulePendingSync``.
         """
         if self.answer.skip_assignment:
             await trio.lowlevel.checkpoint()
@@ -95,17 +109,50 @@ class Leader:
                 f"{self.membership}: the coordinator chose the assignor"
                 f" {self.membership.assignor!r}, which this member did not offer"
             )
-        compute = partial(_compute, assignor, known, self.answer.members)
-        if sum(topic.partitions for topic in known.values()) < MANY:
-            await trio.lowlevel.checkpoint()
-            checked = compute()
-        else:
-            checked = await trio.to_thread.run_sync(compute)
+        checked = await self._computed(assignor, known)
         # What waits for its owner to give it up is not forgotten.
         waiting = {one for member in self.answer.members for one in member.owned}
         if forgotten := tuple(one for one in checked.unassigned if one not in waiting):
             self.reporter.tell(PartitionsUnassigned, partitions=forgotten)
         return checked.assignments
+
+    async def _computed(
+        self, assignor: Assignor, known: Mapping[str, TopicInfo]
+    ) -> CheckedAssignments:
+        thread = f"kgroup-assign {self.membership.group_id}"
+        began = trio.current_time()
+        limit = self.config.rebalance_timeout
+        checked: CheckedAssignments | None = None
+        try:
+            with trio.move_on_at(self.deadline - min(MARGIN, limit / 10)):
+                checked = await self.compute(
+                    partial(_compute, assignor, known, self.answer.members), thread
+                )
+        except trio.Cancelled:
+            self._tell_given_up(assignor, began, thread)
+            raise
+        if checked is not None:
+            return checked
+        self._tell_given_up(assignor, began, thread)
+        raise AssignorTimeoutError(
+            f"{self.membership}: the assignor {assignor.name!r} was to divide"
+            f" {sum(topic.partitions for topic in known.values())} partitions among"
+            f" {len(self.answer.members)} members and has not answered in"
+            f" {trio.current_time() - began:.1f} s; the coordinator waits {limit:g} s"
+            " (rebalance_timeout) for its leader. Nothing was sent: this member leaves, and the"
+            f" group goes on without it; the thread {thread!r} ends when the assignor returns."
+            " Make the assignor faster, or rebalance_timeout longer",
+            assignor.name,
+            thread,
+        )
+
+    def _tell_given_up(self, assignor: Assignor, began: float, thread: str) -> None:
+        self.reporter.tell(
+            AssignmentGivenUp,
+            assignor=assignor.name,
+            seconds=trio.current_time() - began,
+            thread=thread,
+        )
 
     def _tell_of_unreadable(self, members: Collection[MemberSubscription]) -> None:
         for member in members:

@@ -60,7 +60,8 @@ class Member:
         self._source = source
         self._owner = owner
         self._cluster = Cluster(config, environment.open_stream, environment.random)
-        self._coordinator = GroupCoordinator(self._cluster, config)
+        self._compute = environment.compute()
+        self._coordinator = GroupCoordinator(self._cluster, config, self._compute)
         self._subscription = Subscription(config.topics, self._cluster)
         self._member_id = ""
         self._epoch = 0
@@ -122,6 +123,7 @@ class Member:
             claim=self._claim,
             owner=self._owner,
             new_backoff=self._new_backoff,
+            compute=self._compute,
         )
         joined(current.lifecycle)
         try:

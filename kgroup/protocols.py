@@ -6,7 +6,7 @@ Only protocols and the values that pass through them: no I/O, nothing that runs.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Protocol, Self, final, runtime_checkable
+from typing import Protocol, Self, TypeVar, final, runtime_checkable
 
 import attrs
 import trio
@@ -20,6 +20,8 @@ from kgroup.model import (
     TopicInfo,
     TopicPartition,
 )
+
+T = TypeVar("T")
 
 
 class Clock(Protocol):
@@ -56,6 +58,21 @@ class StreamOpener(Protocol):
         ...
 
 
+class Compute(Protocol):
+    """Does what may take long, and has no pauses, so that the event loop does not stand still."""
+
+    async def __call__(self, work: Callable[[], T], name: str) -> T:
+        """Call a function, after those that were asked for before.
+
+        Args:
+            work: takes nothing; what it returns or raises comes back.
+            name: of the thread, for whoever looks at what the process does.
+
+        Cancellation: at once; the function may go on, and nobody is told how it ends.
+        """
+        ...
+
+
 @runtime_checkable
 class Assignor(Protocol):
     """Divides the partitions of the group's topics among its members, in the leader.
@@ -84,6 +101,9 @@ class Assignor(Protocol):
         self, topics: Mapping[str, TopicInfo], members: Sequence[MemberSubscription]
     ) -> MemberAssignments:
         """Give every member its partitions; pure, and the same for the same input.
+
+        It is called in a thread, once at a time, and has until the group's rebalance time-out;
+        then the member gives up, and leaves the group.
 
         Args:
             topics: those topics of the group's subscriptions that exist.

@@ -47,7 +47,7 @@ from kgroup.model import (
     TopicPartition,
 )
 from kgroup.positions import Positions
-from kgroup.protocols import Coordinator, Joined, RecordSource
+from kgroup.protocols import Compute, Coordinator, Joined, RecordSource
 from kgroup.recovery import Request, decide, row_of
 from kgroup.reporting import Reporter
 from kgroup.starting import Starts
@@ -96,6 +96,7 @@ class Round:
         claim: Claim | None,
         owner: object,
         new_backoff: Callable[[], Backoff],
+        compute: Compute,
     ) -> None:
         self._config = config
         self._environment = environment
@@ -126,6 +127,8 @@ class Round:
             membership=membership,
             answer=answer,
             new_backoff=new_backoff,
+            compute=compute,
+            deadline=self._began + config.rebalance_timeout,
         )
         self._starts = Starts(
             Positions(

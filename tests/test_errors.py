@@ -9,6 +9,7 @@ import pytest
 
 from kgroup import errors
 from kgroup.errors import (
+    AssignorTimeoutError,
     AuthorizationError,
     BrokerError,
     CommitFailedError,
@@ -48,6 +49,7 @@ PARENTS = {
     NotOwnedError: UsageError,
     OffsetBehindFloorError: UsageError,
     InvalidAssignmentError: UsageError,
+    AssignorTimeoutError: UsageError,
     GroupClosedError: UsageError,
     StaleGenerationError: KgroupError,
     LeaseExpiredError: StaleGenerationError,

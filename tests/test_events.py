@@ -12,6 +12,7 @@ import pytest
 from kgroup import events
 from kgroup.events import (
     Assigned,
+    AssignmentGivenUp,
     BackingOff,
     BatchCancelled,
     BatchDone,
@@ -125,6 +126,15 @@ TOLD: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
         {"partitions": (P0, P1)},
         WARNING,
         "the assignor gave to nobody: t-0, t-1",
+    ),
+    (
+        AssignmentGivenUp,
+        {"assignor": "slow", "seconds": 2.04, "thread": "k"},
+        WARNING,
+        (
+            "assignor 'slow' was given up after 2.0 s; it may compute on in the thread 'k', what it"
+            " answers is dropped"
+        ),
     ),
     (TopicsMissing, {"topics": ("a", "b")}, WARNING, "subscribed topics do not exist yet: a, b"),
     (

@@ -11,13 +11,19 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from kgroup import leading
+from kgroup.computing import OneThread, at_once
 from kgroup.coordinator import UNREADABLE
-from kgroup.errors import InvalidAssignmentError, UsageError
-from kgroup.events import Event, PartitionsUnassigned, RequestFailed, TopicsMissing
+from kgroup.errors import AssignorTimeoutError, InvalidAssignmentError, UsageError
+from kgroup.events import (
+    AssignmentGivenUp,
+    Event,
+    PartitionsUnassigned,
+    RequestFailed,
+    TopicsMissing,
+)
 from kgroup.leading import Leader
 from kgroup.model import MemberSubscription, TopicInfo, TopicPartition
-from kgroup.protocols import Joined
+from kgroup.protocols import Compute, Joined
 from kgroup.reporting import Reporter
 from tests.generation.bench import MEMBERSHIP, backoff
 from tests.nodes import Nodes, metadata
@@ -27,14 +33,14 @@ ALONE = {1: "a:1"}
 
 
 class Everything:
-    """An assignor of a user: all to whom it is told, from the thread that it notes."""
+    """An assignor of a user: all to whom it is told, from the thread whose name it notes."""
 
     name = "range"
 
     def __init__(self, to: Sequence[str], gives: Sequence[TopicPartition] = (T0, T1)) -> None:
         self.to = to
         self.gives = gives
-        self.threads: list[threading.Thread] = []
+        self.threads: list[str] = []
 
     def assign(
         self, topics: Mapping[str, TopicInfo], members: Sequence[MemberSubscription]
@@ -42,7 +48,7 @@ class Everything:
         """See ``Assignor``."""
         assert topics
         assert members
-        self.threads.append(threading.current_thread())
+        self.threads.append(threading.current_thread().name)
         return {member: list(self.gives) for member in self.to}
 
 
@@ -54,6 +60,7 @@ class Led:
         nursery: trio.Nursery,
         *members: MemberSubscription,
         assignor: Any = "range",
+        compute: Compute = at_once,
         **answer: Any,
     ) -> None:
         self.nodes = Nodes(nursery)
@@ -74,6 +81,8 @@ class Led:
                 **answer,
             ),
             new_backoff=backoff,
+            compute=compute,
+            deadline=trio.current_time() + config.rebalance_timeout,
         )
 
 
@@ -188,13 +197,44 @@ async def test_members_that_cannot_be_read_are_told_of(
     assert "the subscription of member m-9 cannot be read; it is given nothing" in str(event)
 
 
-@pytest.mark.parametrize(("most", "beside"), [(1, True), (2, True), (3, False)])
-async def test_many_partitions_are_divided_beside_the_event_loop(
-    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch, most: int, *, beside: bool
-) -> None:
-    """From so many on in a thread, so that heartbeats go on; for fewer at once."""
-    monkeypatch.setattr(leading, "MANY", most)
+async def test_an_assignor_is_called_beside_the_event_loop(nursery: trio.Nursery) -> None:
+    """In a thread that says what it is for, so that heartbeats go on."""
     assignor = Everything(["m-1"])
-    it = Led(nursery, assignor=assignor)
+    it = Led(nursery, assignor=assignor, compute=OneThread())
     assert (await it.leader.assign(known()))["m-1"] == (T0, T1)
-    assert [thread is not threading.current_thread() for thread in assignor.threads] == [beside]
+    assert assignor.threads != [threading.current_thread().name]
+    assert assignor.threads == ["kgroup-assign g"]
+
+
+async def for_ever(work: Any, name: str) -> Any:
+    """A computation that does not end."""
+    await trio.sleep_forever()
+
+
+async def test_an_assignor_has_until_the_rebalance_time_out(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """A second before the coordinator would throw the leader out it is given up."""
+    it = Led(nursery, assignor=Everything([]), compute=for_ever)
+    began = trio.current_time()
+    with pytest.raises(AssignorTimeoutError, match="2 partitions among 2 members") as raised:
+        await it.leader.assign(known())
+    assert trio.current_time() - began == it.leader.config.rebalance_timeout - 1
+    assert "'m-1'" in str(raised.value)
+    assert (raised.value.assignor, raised.value.thread) == ("range", "kgroup-assign g")
+    (event,) = it.told
+    assert isinstance(event, AssignmentGivenUp)
+    assert (event.seconds, event.thread) == (29.0, "kgroup-assign g")
+
+
+async def test_an_assignor_is_given_up_with_its_generation(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """At once, and told of: its thread may go on."""
+    it = Led(nursery, assignor=Everything([]), compute=for_ever)
+    with trio.move_on_after(5) as scope:
+        await it.leader.assign(known())
+    assert scope.cancelled_caught
+    (event,) = it.told
+    assert isinstance(event, AssignmentGivenUp)
+    assert event.seconds == 5.0

@@ -12,6 +12,7 @@ from trio.testing import MockClock
 
 from kgroup.clocks import TrioClock
 from kgroup.codes import Code
+from kgroup.computing import at_once
 from kgroup.environment import Environment
 from kgroup.errors import (
     AuthorizationError,
@@ -54,6 +55,7 @@ class Between:
                 clock=TrioClock(),
                 random=random.Random(1),
                 record_source=lambda *_: source,
+                compute=lambda: at_once,
             ),
             Reporter("g", self.told.append),
             source,

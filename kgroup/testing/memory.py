@@ -6,6 +6,7 @@ import random
 
 from kgroup.broker.door import Door
 from kgroup.clocks import TrioClock
+from kgroup.computing import at_once
 from kgroup.config import GroupConfig
 from kgroup.environment import Environment
 from kgroup.records.memory import MemorySource
@@ -27,6 +28,7 @@ def memory_environment(broker: Door, *, seed: int = 0) -> Environment:
         clock=TrioClock(),
         random=random.Random(seed),
         record_source=lambda config, on_fault: MemorySource(config, on_fault, broker.log),
+        compute=lambda: at_once,
     )
 
 

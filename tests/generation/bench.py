@@ -19,6 +19,7 @@ from kgroup.generation.floors import Floors
 from kgroup.lease import Lease
 from kgroup.model import (
     Assignment,
+    Claim,
     End,
     MemberAssignments,
     Membership,
@@ -108,7 +109,9 @@ class FakeCoordinator:
             for name in partitions
         }
 
-    async def join(self, member_id: str, topics: Collection[str], reason: str) -> Joined:
+    async def join(
+        self, member_id: str, topics: Collection[str], reason: str, claim: Claim | None = None
+    ) -> Joined:
         """Not asked here."""
         _not_asked()
 

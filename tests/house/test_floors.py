@@ -37,6 +37,7 @@ FLOORS: Final[tuple[tuple[frozenset[str], ...], ...]] = (
         frozenset({"kgroup.assignors"}),
         frozenset({"kgroup.backoff"}),
         frozenset({"kgroup.clocks"}),
+        frozenset({"kgroup.computing"}),
         frozenset({"kgroup.lease"}),
         frozenset({"kgroup.logs"}),
         frozenset({"kgroup.recovery"}),

@@ -17,6 +17,7 @@ import attrs
 import trio
 
 from kgroup.clocks import TrioClock
+from kgroup.computing import at_once
 from kgroup.config import GroupConfig
 from kgroup.environment import Environment, surroundings
 from kgroup.protocols import RecordSource
@@ -234,6 +235,7 @@ class Programs:
             clock=TrioClock(),
             random=self._new_random(f"choices of {life.owner}"),
             record_source=source,
+            compute=lambda: at_once,
             observer=life.observer,
         )
 

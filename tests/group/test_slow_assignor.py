@@ -1,0 +1,134 @@
+"""A leader whose assignor computes for long: heartbeats go on, and the group does."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock
+
+from kgroup.assignors import BUILTIN
+from kgroup.computing import OneThread, at_once
+from kgroup.errors import AssignorTimeoutError
+from kgroup.events import AssignmentGivenUp, Left
+from kgroup.group import ConsumerGroup
+from kgroup.testing.memory import memory_environment
+from tests.group.world import P0, P1, World, world
+
+
+def computing(here: World, compute: Callable[[], Any], **settings: Any) -> ConsumerGroup:
+    """A group whose assignments are computed so."""
+    environment = attrs.evolve(memory_environment(here.broker, seed=9), compute=compute)
+    return ConsumerGroup(
+        here.config(**settings), environment=environment, on_event=here.events.append
+    )
+
+
+class Lasting:
+    """A computation that takes so many seconds of the virtual clock; reading takes none."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def __call__(self) -> Any:
+        """What a member computes with."""
+        return self.compute
+
+    async def compute(self, work: Callable[[], Any], name: str) -> Any:
+        """See `Compute`."""
+        if name.startswith("kgroup-assign"):
+            await trio.sleep(self.seconds)
+        return await at_once(work, name)
+
+
+async def test_heartbeats_go_on_while_the_leader_computes(autojump_clock: MockClock) -> None:
+    """Past its session time-out: the coordinator waits, and the assignment is used."""
+    async with world(2) as here:
+        settings = {"session_timeout": 6.0, "rebalance_timeout": 30.0}
+        async with computing(here, Lasting(25.0), **settings) as group:
+            generation = await group.next()
+            assert set(generation.assignment) == {P0, P1}
+            assert generation.generation_id == 1
+        assert len(here.asked("join_group")) == 2  # the first got its id
+        assert len(here.asked("heartbeat")) >= 25
+
+
+async def test_one_that_never_ends_costs_the_leader_its_place(autojump_clock: MockClock) -> None:
+    """An error that says so before the coordinator acts; then another one leads, and has all."""
+    async with world(2) as here, trio.open_nursery() as nursery:
+        other = here.group()
+
+        async def be_the_other() -> None:
+            async with other:
+                generation = await other.next()
+                assert (generation.leader, set(generation.assignment)) == (True, {P0, P1})
+
+        began = trio.current_time()
+        with pytest.raises(AssignorTimeoutError, match="'range' was to divide 2 partitions"):
+            async with computing(here, Lasting(1e6), rebalance_timeout=10.0) as group:
+                nursery.start_soon(be_the_other)
+                await group.next()
+        # The other's Join was a rebalance, with which it began again.
+        assert here.told(AssignmentGivenUp)[-1].seconds == pytest.approx(9.0)
+        assert trio.current_time() - began < 25
+        assert not [event for event in here.told(Left) if not event.told]
+
+
+@attrs.define
+class Blocking:
+    """An assignor that blocks its thread until it is told to go on."""
+
+    name: str = "blocking"
+    calls: list[str] = attrs.field(factory=list)
+    go_on: threading.Event = attrs.field(factory=threading.Event)
+
+    def assign(self, topics: Any, members: Any) -> Any:
+        """As range does, in the end."""
+        self.calls.append(threading.current_thread().name)
+        assert self.go_on.wait(30)
+        return BUILTIN["range"].assign(topics, members)
+
+
+async def test_a_thread_that_blocks_stops_nothing() -> None:
+    """Heartbeats go on, a rebalance gives it up at once, and the next one waits for its thread."""
+    async with world(2) as here, trio.open_nursery() as nursery:
+        quick = {"heartbeat_interval": 0.02, "rejoin_backoff": 0.01}
+        one, two = Blocking(), Blocking()
+        two.go_on.set()
+        beating, given_up = trio.Event(), trio.Event()
+
+        def look(_: Any) -> bool:
+            if len(here.asked("heartbeat")) >= 5:
+                beating.set()
+            if here.told(AssignmentGivenUp):
+                given_up.set()
+            return False
+
+        here.broker.slow(0.0, match=look)
+        async with computing(here, OneThread, assignors=[one], **quick) as group:
+            arrived = trio.Event()
+
+            async def take() -> None:
+                generation = await group.next()
+                assert set(generation.assignment) == {P0}
+                arrived.set()
+
+            async def join() -> None:
+                async with computing(here, OneThread, assignors=[two], **quick) as other:
+                    await other.next()
+                    await arrived.wait()
+
+            nursery.start_soon(take)
+            with trio.fail_after(30):
+                await beating.wait()
+                assert one.calls == ["kgroup-assign group"]
+                nursery.start_soon(join)
+                await given_up.wait()
+                one.go_on.set()
+                await arrived.wait()
+        # Who leads the next generation is the coordinator's to say.
+        assert len(one.calls) + len(two.calls) >= 2
