@@ -2,9 +2,10 @@
 
 A thread cannot be cancelled. Who waits for one can give up; the thread then computes on until what
 it calls returns, and what that returns or raises is nobody's any more. So that a program does not
-gather such threads, a member has one at a time: the next computation waits for the one before.
+gather such threads, one ends before the next begins: a member has one thread for its assignor and
+one for what the coordinator says.
 
-INVARIANT: at most one thread a member; it carries the name that its caller gave.
+INVARIANT: at most one thread at a time; it carries the name that its caller gave.
 """
 
 from __future__ import annotations

@@ -60,8 +60,9 @@ class Member:
         self._source = source
         self._owner = owner
         self._cluster = Cluster(config, environment.open_stream, environment.random)
+        # Two: what the coordinator says is read even while an assignor that was given up goes on.
         self._compute = environment.compute()
-        self._coordinator = GroupCoordinator(self._cluster, config, self._compute)
+        self._coordinator = GroupCoordinator(self._cluster, config, environment.compute())
         self._subscription = Subscription(config.topics, self._cluster)
         self._member_id = ""
         self._epoch = 0
