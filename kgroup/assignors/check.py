@@ -5,7 +5,7 @@ A partition that nobody gets is no mistake, a custom assignor may mean it; it is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, final
 
 import attrs
@@ -135,7 +135,7 @@ def _lists(
     faults: list[str] = []
     for member, given in assignments.items():
         if member not in members:
-            faults.append(f"{member!r} is no member of the group")
+            faults.append(f"{member!r} gets {_told(given)}, but is no member of the group")
         elif isinstance(given, str | bytes) or not isinstance(given, Iterable):
             faults.append(f"member {member!r} gets {given!r}, which is no list of partitions")
         else:
@@ -149,7 +149,15 @@ def _lists(
 
 
 def _is_partition(one: Any) -> bool:
-    return type(one) is TopicPartition and type(one.partition) is int
+    return type(one) is TopicPartition and type(one.topic) is str and type(one.partition) is int
+
+
+def _told(given: Any) -> str:
+    """What a stranger gets, as far as it is short."""
+    if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+        return "something"
+    shown = ", ".join(map(str, given[:_SHOWN]))
+    return f"{shown}{', ...' if len(given) > _SHOWN else ''}" or "nothing"
 
 
 def _faults(

@@ -23,9 +23,10 @@ class Twice:
     name = "twice"
 
     def assign(
-        self, _: Mapping[str, TopicInfo], members: Sequence[MemberSubscription]
+        self, topics: Mapping[str, TopicInfo], members: Sequence[MemberSubscription]
     ) -> dict[str, list[TopicPartition]]:
         """A wrong assignment of two or more members."""
+        del topics
         return {one.member_id: [TopicPartition("orders", 0)] for one in members}
 
 

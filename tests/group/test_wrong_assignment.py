@@ -1,0 +1,36 @@
+"""A leader whose assignor is wrong: no member hears of what it answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+from trio.testing import MockClock
+
+from kgroup.errors import InvalidAssignmentError
+from kgroup.model import MemberSubscription, TopicInfo, TopicPartition
+from tests.group.world import world
+
+
+class Beyond:
+    """Gives away a partition that is not there."""
+
+    name = "beyond"
+
+    def assign(
+        self, topics: Mapping[str, TopicInfo], members: Sequence[MemberSubscription]
+    ) -> dict[str, list[TopicPartition]]:
+        """Count from one."""
+        names = [TopicPartition("topic", n + 1) for n in range(topics["topic"].partitions)]
+        return {members[0].member_id: names}
+
+
+async def test_it_is_refused_before_sync(autojump_clock: MockClock) -> None:
+    """The error names the assignor, the member and the partition; the member leaves the group."""
+    async with world(2) as here:
+        with pytest.raises(InvalidAssignmentError, match="assignor 'beyond' .*topic-2") as refusal:
+            async with here.group(assignors=[Beyond()]) as group:
+                await group.next()
+        assert not here.asked("sync_group")
+        ((_, left),) = here.asked("leave_group")
+        assert f"member '{left.members[0].member_id}' gets topic-2" in str(refusal.value)
