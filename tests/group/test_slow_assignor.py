@@ -115,7 +115,7 @@ async def test_a_thread_that_blocks_stops_nothing() -> None:
 
             async def take() -> None:
                 generation = await group.next()
-                assert set(generation.assignment) == {P0}
+                assert len(generation.assignment) == 1
                 arrived.set()
 
             async def join() -> None:
