@@ -1,9 +1,9 @@
 """A Spark driver of a group, for tests to strike: it says what it does, line by line.
 
-Run as ``python driver.py SERVERS TOPIC GROUP FOLDER NAME``. Its sink is plain: each attempt of a
-batch writes files of its own, in a folder named by the driver and by the attempt. A batch takes its
-tasks a while, in many short pauses, so that none of them is over when a frozen one is
-woken.
+Run as ``python driver.py SERVERS TOPIC GROUP FOLDER NAME SECONDS``. Its sink is plain: each attempt
+of a batch writes files of its own, in a folder named by the driver and by the attempt. A task works
+for so many seconds, in many short pauses, so that none of them is over when a frozen one is woken;
+when it begins to, it says so in ``FOLDER/working``, with how many times Spark has tried it before.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -25,24 +27,31 @@ from kgroup.threaded import ConsumerGroup
 if TYPE_CHECKING:
     import pyarrow
 
-WORK: Final = 0.6
-"""Seconds that a task works on a batch."""
 BREATH: Final = 1.0
 """Seconds between a batch's end in the sink and its commit."""
 STEP: Final = 0.05
 
 
-def worked(parts: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+def worked(
+    parts: Iterable[pyarrow.RecordBatch], place: str, work: float
+) -> Iterator[pyarrow.RecordBatch]:
     """Work, in an executor, that takes its time."""
+    from pyspark import TaskContext
+
     yield from parts
-    for _ in range(int(WORK / STEP)):
+    context = TaskContext.get()
+    assert context is not None  # this is a task
+    with (Path(place).parents[1] / "working").open("a") as working:
+        working.write(f"{place} {context.attemptNumber()}\n")
+    for _ in range(int(work / STEP)):
         time.sleep(STEP)
 
 
-def write(df: DataFrame, batch: Batch, place: str) -> None:
+def write(df: DataFrame, batch: Batch, place: str, work: float) -> None:
     """Write the batch."""
-    say("began", *batch.ranges)
-    rows = df.select("partition", "offset").mapInArrow(worked, "partition int, offset long")
+    say("began", *batch.ranges, place)
+    work_on = partial(worked, place=place, work=work)
+    rows = df.select("partition", "offset").mapInArrow(work_on, "partition int, offset long")
     rows.write.json(place)
 
 
@@ -58,7 +67,7 @@ def told(event: Event) -> None:
         say("cancelled", event)
 
 
-def main(servers: str, topic: str, group_id: str, folder: str, name: str) -> None:
+def main(servers: str, topic: str, group_id: str, folder: str, name: str, work: str) -> None:
     """Be a member of the group until SIGTERM."""
     spark = SparkSession.builder.appName(name).getOrCreate()
     config = GroupConfig(
@@ -75,7 +84,7 @@ def main(servers: str, topic: str, group_id: str, folder: str, name: str) -> Non
             with generation.scope():
                 for batch in batches(generation, spark):
                     attempt = f"driver={name}/attempt={generation.epoch}-{batch.number}"
-                    batch.run(write, batch, f"{folder}/{attempt}")
+                    batch.run(write, batch, f"{folder}/{attempt}", float(work))
                     say("written", *batch.ranges)
                     time.sleep(BREATH)
                     try:

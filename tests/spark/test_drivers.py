@@ -10,9 +10,10 @@ import json
 import re
 import signal
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
@@ -22,15 +23,18 @@ import psutil
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
+from kgroup.testing.kafka import KafkaAddress
 from kgroup.testing.tools import run_tool
 from tests.brokers import REAL, Kafka, unique
 from tests.conftest import ROOT
-from tests.examples.topic import Topic
+from tests.examples.topic import PATIENCE, PAUSE, Topic
 from tests.examples.worker import Worker
 from tests.spark.machine import SparkMachine, spark_machine
 
 DRIVER: Final = ROOT / "tests" / "spark" / "driver.py"
 PARTITIONS: Final = 4
+WORK: Final = "0.8"
+"""Seconds that a task works."""
 BEAT: Final = 0.2
 """Seconds between a record for each partition and the next ones."""
 
@@ -61,6 +65,10 @@ class Produced:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Produce no more; all is acknowledged then."""
         self._over.set()
         self._thread.join()
         assert self._error is None
@@ -108,11 +116,34 @@ def following(driver: Worker, what: str) -> str:
     return next(line for line in driver.lines[seen:] if line.startswith(what))
 
 
-def has(driver: Worker, partitions: int) -> None:
-    """Wait until a driver's generation has so many partitions."""
+def working(folder: Path, began: str) -> list[str]:
+    """Wait until tasks work on what a driver began; by line, how often each was tried before."""
+    place = began.rsplit(maxsplit=1)[-1]
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        with suppress(FileNotFoundError):
+            lines = (folder / "working").read_text().splitlines()
+            if tried := [line.split()[-1] for line in lines if line.startswith(f"{place} ")]:
+                return tried
+        assert time.monotonic() < deadline, f"no task works on {place}"
+        time.sleep(PAUSE)
+
+
+def struck(driver: Worker, folder: Path, where: str) -> set[Place]:
+    """What a driver has in hand, when it has come so far with it."""
+    line = following(driver, where)
+    if where == "began":
+        working(folder, line)
+    return places(line)
+
+
+def has(driver: Worker, partitions: int, after: str = "") -> None:
+    """Wait until a driver's generation, begun after it printed a line, has so many partitions."""
+    driver.catch_up()
+    since = driver.lines.index(after) if after else 0
 
     def so(lines: list[str]) -> bool:
-        handed = [line for line in lines if line.startswith("generation")]
+        handed = [line for line in lines[since:] if line.startswith("generation")]
         return bool(handed) and len(handed[-1].split()) == 1 + partitions
 
     driver.until(so)
@@ -155,61 +186,62 @@ def sink(folder: Path) -> dict[str, list[Place]]:
     return written
 
 
-def test_drivers_come_and_go(kafka: Kafka, machine: SparkMachine, tmp_path: Path) -> None:
+def test_drivers_come_and_go(
+    real_kafka: KafkaAddress, machine: SparkMachine, tmp_path: Path
+) -> None:
     """Nothing is lost; only what was struck before its commit is there twice."""
-    topic = Topic.create(kafka, PARTITIONS)
+    topic = Topic.create(Kafka(REAL, real_kafka.bootstrap_servers), PARTITIONS)
     group_id = unique("drivers")
 
     def driver(name: str) -> Worker:
-        place = (topic.bootstrap_servers, topic.name, group_id, str(tmp_path), name)
-        return Worker(machine, DRIVER, *place)
+        place = (topic.bootstrap_servers, topic.name, group_id, str(tmp_path))
+        return Worker(machine, DRIVER, *place, name, WORK)
 
-    # In the middle of the work, or when the sink has it and before the commit: both are struck so.
-    frozen_at, killed_at = ("began", "written") if kafka.kind == REAL else ("written", "began")
-    with driver("stops") as stops, driver("freezes") as freezes:
-        with Produced(topic) as produced:
-            has(stops, 2)
-            has(freezes, 2)
-            with driver("dies") as dies:
-                following(stops, "committed")
-                following(freezes, "committed")
-                if kafka.kind == REAL:
-                    # The third may have joined by then.
-                    assert owners(topic, group_id) >= {"stops", "freezes"}
-                last = places(following(stops, "began"))
-                stops.send(signal.SIGTERM)
-                assert stops.ended() == 0
-                has(dies, 2)
-                in_frozen_hands = places(following(freezes, frozen_at))
+    cancelled: list[Place] = []
+    refused: list[Place] = []
+    with driver("stops") as stops, driver("freezes") as freezes, Produced(topic) as produced:
+        has(stops, 2)
+        has(freezes, 2)
+        with driver("dies") as dies:
+            following(stops, "committed")
+            following(freezes, "committed")
+            # The third may have joined by then.
+            assert owners(topic, group_id) >= {"stops", "freezes"}
+            stopped = struck(stops, tmp_path, "began")
+            stops.send(signal.SIGTERM)
+            assert stops.ended() == 0
+            has(dies, 2)
+            # In the middle of the work; then when the sink has it, before the commit.
+            steps = ("began", "cancelled", cancelled), ("written", "refused", refused)
+            for where, what, hands in steps:
+                hands.extend(struck(freezes, tmp_path, where))
                 with frozen(freezes):
                     has(dies, PARTITIONS)
                     following(dies, "committed")
-                    if kafka.kind == REAL:
-                        assert owners(topic, group_id) == {"dies"}
-                woken = following(freezes, "cancelled" if frozen_at == "began" else "refused")
-                has(freezes, 2)
-                in_killed_hands = places(following(dies, killed_at))
-                dies.send(signal.SIGKILL)
-                dies.ended()
-            has(freezes, PARTITIONS)
+                    assert owners(topic, group_id) == {"dies"}
+                woken = following(freezes, what)
+                has(freezes, 2, after=woken)
+                has(dies, 2)
+            killed = struck(dies, tmp_path, "written")
+            dies.send(signal.SIGKILL)
+            dies.ended()
+        has(freezes, PARTITIONS)
+        produced.stop()
         topic.wait_until_committed(group_id)
         freezes.send(signal.SIGTERM)
         assert freezes.ended() == 0
 
-    # The one that was stopped has finished what it had in hand.
-    assert last <= set(all_places(stops.lines, "committed"))
+    # The one that was stopped has finished and committed all that it began.
+    assert stopped <= set(all_places(stops.lines, "committed"))
     assert all_places(stops.lines, "began") == all_places(stops.lines, "committed")
-    # A batch whose job was cancelled is nowhere; one that was refused had been written.
+    # Of the batch that was cancelled nothing was written; the one that was refused had been.
     written = sink(tmp_path)
-    by_frozen = in_frozen_hands if frozen_at == "written" else set()
-    if frozen_at == "written":
-        assert places(woken) == in_frozen_hands
+    assert sorted(refused) == sorted(all_places(freezes.lines, "refused"))
     committed = all_places(freezes.lines, "committed")
-    assert sorted(written["freezes"]) == sorted([*committed, *by_frozen])
-    # All that was produced is there, and twice is only what was struck.
+    assert sorted(written["freezes"]) == sorted([*committed, *refused])
+    assert set(cancelled).isdisjoint(written["freezes"])
+    # All that was produced is there, and twice is what was struck when the sink had it.
     counted = Counter(chain.from_iterable(written.values()))
     assert counted.keys() == produced.places
-    twice = {place for place, times in counted.items() if times > 1}
-    assert twice <= by_frozen | in_killed_hands
-    assert max(counted.values()) <= 2
-    assert twice >= by_frozen | (in_killed_hands if killed_at == "written" else set())
+    assert {place for place, times in counted.items() if times > 1} == killed.union(refused)
+    assert max(counted.values()) == 2

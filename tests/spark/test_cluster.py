@@ -1,0 +1,51 @@
+"""A driver on a real cluster, of which something dies in the middle of a batch."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from kgroup.testing.embedded import EmbeddedKafka
+from kgroup.testing.spark import SparkCluster
+from tests.brokers import EMBEDDED, Kafka, unique
+from tests.examples.topic import Topic
+from tests.examples.worker import Worker
+from tests.spark.machine import spark_machine
+from tests.spark.test_drivers import DRIVER, all_places, following, places, sink, working
+
+WORK: Final = "2.0"
+"""Seconds that a task works: what is killed has to be found first."""
+
+
+@pytest.mark.timeout(300)
+def test_what_dies_in_the_middle_of_a_batch_is_done_again_by_spark(
+    own_spark_cluster: Callable[..., SparkCluster], tmp_path: Path
+) -> None:
+    """An executor is killed in one batch and a worker in the next: each has its records once."""
+    cluster = own_spark_cluster()
+    with EmbeddedKafka() as kafka, spark_machine(cluster.url) as machine:
+        topic = Topic.create(Kafka(EMBEDDED, kafka.bootstrap_servers), partitions=4)
+        group_id = unique("cluster")
+        place = (topic.bootstrap_servers, topic.name, group_id, str(tmp_path))
+        with Worker(machine, DRIVER, *place, "driver", WORK) as driver:
+            topic.produce(30)
+            following(driver, "committed")
+            for kill in cluster.kill_executor, cluster.kill_worker:
+                topic.produce(30)
+                began = following(driver, "began")
+                assert set(working(tmp_path, began)) == {"0"}
+                kill()
+                assert places(following(driver, "committed")) == places(began)
+                assert "1" in working(tmp_path, began)
+            driver.send(signal.SIGTERM)
+            assert driver.ended() == 0
+        assert topic.committed(group_id) == topic.ends()
+    written = Counter(sink(tmp_path)["driver"])
+    assert written.keys() == set(all_places(driver.lines, "committed"))
+    assert set(written.values()) == {1}
+    assert len(written) == 4 * 90
