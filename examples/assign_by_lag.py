@@ -1,0 +1,83 @@
+"""Partitions by measured lag, so that every member has about as much to catch up with.
+
+    python examples/assign_by_lag.py localhost:9092 orders        (in two terminals)
+
+A rebalance goes by what was measured last: every member measures, since any may come to lead.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+
+import confluent_kafka
+import trio
+
+from kgroup import ConsumerGroup, GroupConfig, MemberSubscription, TopicInfo, TopicPartition
+
+
+class ByLag:
+    """The largest lag first, each to the subscriber that has least to do so far."""
+
+    name = "by-lag"
+    lag: Mapping[TopicPartition, int] = {}  # replaced as a whole: assign runs in a thread
+
+    def assign(
+        self, topics: Mapping[str, TopicInfo], members: Sequence[MemberSubscription]
+    ) -> Mapping[str, Sequence[TopicPartition]]:
+        """Give every partition away; of equal members to the one that has fewest, then by id."""
+        lag = self.lag
+        given: dict[str, list[TopicPartition]] = {member.member_id: [] for member in members}
+        load = dict.fromkeys(given, 0)
+        names = [TopicPartition(t.name, n) for t in topics.values() for n in range(t.partitions)]
+        for name in sorted(names, key=lambda name: (-lag.get(name, 0), name)):
+            takers = [member.member_id for member in members if name.topic in member.topics]
+            least = min(takers, key=lambda member: (load[member], len(given[member]), member))
+            given[least].append(name)
+            load[least] += lag.get(name, 0)
+        return given
+
+
+def measure(servers: str, group_id: str, topic: str) -> Mapping[TopicPartition, int]:
+    """How many records of each partition the group has not committed; it blocks."""
+    client = confluent_kafka.Consumer({"bootstrap.servers": servers, "group.id": group_id})
+    numbers = client.list_topics(topic, timeout=10).topics[topic].partitions
+    asked = [confluent_kafka.TopicPartition(topic, number) for number in sorted(numbers)]
+    lag = {}
+    for at in client.committed(asked, timeout=10):
+        first, end = client.get_watermark_offsets(at, timeout=10)
+        lag[TopicPartition(topic, at.partition)] = end - max(first, at.offset)
+    client.close()
+    return lag
+
+
+async def main(servers: str, topic: str) -> None:
+    """Be a member with this assignor, and measure beside it."""
+    group_id, by_lag = f"{topic}-by-lag", ByLag()
+
+    async def keep_measuring(task_status: trio.TaskStatus[None]) -> None:
+        while True:
+            try:
+                by_lag.lag = await trio.to_thread.run_sync(measure, servers, group_id, topic)
+            except confluent_kafka.KafkaException as error:
+                print("the lag of before counts on:", error, file=sys.stderr)
+            task_status.started()
+            await trio.sleep(10)
+
+    config = GroupConfig(
+        bootstrap_servers=servers, group_id=group_id, topics=[topic], assignors=[by_lag]
+    )
+    async with trio.open_nursery() as nursery:
+        await nursery.start(keep_measuring)
+        async with ConsumerGroup(config) as group:
+            async for generation in group:
+                print("owns", *generation.assignment)
+                with generation.scope():
+                    async for batch in generation.records():
+                        await generation.commit({batch.partition: batch.next_offset})
+
+
+if __name__ == "__main__":
+    _, servers, topic = sys.argv
+    try:
+        trio.run(main, servers, topic)
+    except* KeyboardInterrupt:
+        print("stopped")

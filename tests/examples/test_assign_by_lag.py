@@ -1,0 +1,62 @@
+"""The example that assigns by lag: what it makes of a lag, and that it measures the right one."""
+
+from __future__ import annotations
+
+import signal
+
+from kgroup.assignors.check import check_assignments
+from kgroup.model import MemberSubscription, TopicInfo, TopicPartition
+from tests.examples.loaded import load
+from tests.examples.reader import Reader
+from tests.examples.topic import Topic
+from tests.examples.worker import Worker
+
+EXAMPLE = load("assign_by_lag")
+TOPICS = {"t": TopicInfo(name="t", partitions=6)}
+MEMBERS = tuple(MemberSubscription(member_id=name, topics=("t",)) for name in "ab")
+
+
+def divided(*lag: int) -> list[list[int]]:
+    """The partitions of either member, by these lags."""
+    assignor = EXAMPLE.ByLag()
+    assignor.lag = {TopicPartition("t", number): much for number, much in enumerate(lag)}
+    given = assignor.assign(TOPICS, MEMBERS)
+    checked = check_assignments(assignor.name, TOPICS, MEMBERS, given)
+    assert checked.unassigned == ()
+    return [sorted(one.partition for one in checked.assignments[name]) for name in "ab"]
+
+
+def test_lag_is_even() -> None:
+    """One that is far behind weighs as much as all others; without a lag the number counts."""
+    assert divided(5, 1, 1, 1, 1, 1) == [[0], [1, 2, 3, 4, 5]]
+    assert divided(10, 9, 8, 1, 1, 1) == [[0, 3, 4, 5], [1, 2]]
+    assert divided() == [[0, 2, 4], [1, 3, 5]]
+
+
+def test_a_member_without_the_topic_gets_nothing() -> None:
+    """Only subscribers of a topic share it."""
+    members = (MEMBERS[0], MemberSubscription(member_id="b"))
+    assert EXAMPLE.ByLag().assign(TOPICS, members)["b"] == []
+
+
+def test_it_runs(reader: Reader, topic: Topic) -> None:
+    """It measures what is not committed, before it joins and after it has read on."""
+    group_id = f"{topic.name}-by-lag"
+    topic.produce(3)
+
+    def lag() -> dict[TopicPartition, int]:
+        found: dict[TopicPartition, int] = EXAMPLE.measure(
+            topic.bootstrap_servers, group_id, topic.name
+        )
+        return found
+
+    assert lag() == dict.fromkeys(topic.partitions, 3)
+    with Worker(reader, "examples/assign_by_lag.py", topic.bootstrap_servers, topic.name) as one:
+        one.until(lambda lines: lines)
+        assert one.lines == [" ".join(["owns", *map(str, topic.partitions)])]
+        topic.wait_until_committed(group_id)
+        assert lag() == dict.fromkeys(topic.partitions, 0)
+        one.send(signal.SIGINT)
+        assert one.ended() == 0
+        assert one.errors == ""
+    assert topic.members(group_id) == []

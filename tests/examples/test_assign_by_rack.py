@@ -1,0 +1,54 @@
+"""The example that honours racks, on values and in a group in memory."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from kgroup.assignors.check import check_assignments
+from kgroup.broker.server import in_memory
+from kgroup.environment import surroundings
+from kgroup.model import MemberSubscription, TopicInfo
+from kgroup.testing.memory import memory_environment
+from tests.examples.loaded import load
+
+EXAMPLE = load("assign_by_rack")
+EAST, WEST, BOTH = ("east",), ("west",), ("east", "west")
+
+
+def divided(racks: list[tuple[str, ...]], *members: str | None) -> list[list[int]]:
+    """The partitions of each member, by its rack."""
+    topics = {"t": TopicInfo(name="t", partitions=6, racks=tuple(racks))}
+    known = [
+        MemberSubscription(member_id=f"m{number}", topics=("t",), rack_id=rack)
+        for number, rack in enumerate(members)
+    ]
+    checked = check_assignments("by-rack", topics, known, EXAMPLE.ByRack().assign(topics, known))
+    assert checked.unassigned == ()
+    return [[one.partition for one in part] for part in checked.assignments.values()]
+
+
+def test_everybody_reads_in_their_rack() -> None:
+    """Who is beside a replica gets it; what is beside nobody goes to whoever has fewest."""
+    assert divided([EAST, WEST] * 3, "east", "west") == [[0, 2, 4], [1, 3, 5]]
+    assert divided([BOTH, BOTH, EAST, EAST, EAST, ("north",)], "east", "west") == [
+        [0, 2, 3, 4],
+        [1, 5],
+    ]
+    assert divided([], "east", None) == [[0, 2, 4], [1, 3, 5]]
+
+
+async def test_it_runs(autojump_clock: MockClock, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of two members the one in the brokers' rack gets all."""
+    async with in_memory(settings={"broker.rack": "east"}) as broker:
+        await broker.create_topic("orders", 2)
+        surroundings.set(lambda: memory_environment(broker))
+        with trio.move_on_after(20):
+            async with trio.open_nursery() as nursery:
+                for rack in ("east", "west"):
+                    nursery.start_soon(EXAMPLE.main, broker.bootstrap_servers, "orders", rack)
+    assert set(capsys.readouterr().out.splitlines()[-2:]) == {
+        "east owns orders-0 orders-1",
+        "west owns",
+    }
