@@ -37,6 +37,13 @@ def kill() -> None:
     os.killpg(0, signal.SIGKILL)
 
 
+def end_with_parent() -> None:
+    """Its end of the pipe is closed when it is gone, however it went."""
+    while os.read(0, 1):
+        pass
+    kill()
+
+
 @final
 class Fate:
     """Ends the process at its step of the second batch."""
@@ -130,6 +137,7 @@ def kgroup(
 
 def main(kind: str, servers: str, topic: str, place: str, step: str, records: str) -> None:
     """Run it."""
+    threading.Thread(target=end_with_parent, daemon=True).start()
     fate, size = Fate(step), int(records) // BATCHES
     with session(jars=kafka_jars() if kind == "stream" else ()) as spark:
         if kind == "stream":

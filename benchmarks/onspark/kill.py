@@ -21,28 +21,30 @@ RECORDS: Final = 24_000
 TIMEOUT: Final = 240.0
 
 
-def drive(bench: Bench, kind: str, topic: str, place: str, step: str) -> int:
-    """Run a driver until it ends, one way or the other; its exit status."""
+def drive(bench: Bench, kind: str, topic: str, place: str, step: str) -> None:
+    """Run a driver until it ends, as it should."""
     log = bench.folder / f"driver-{kind}.log"
     command = [sys.executable, "-m", "benchmarks.onspark.driver"]
     command += [kind, bench.servers, topic, place, step, str(RECORDS)]
     with log.open("ab") as out:
-        done = subprocess.run(
+        driver = subprocess.Popen(
             command,
-            check=False,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,  # it ends when this one is gone
             stdout=out,
             stderr=out,
             start_new_session=True,  # it kills its whole process group
-            timeout=TIMEOUT,
         )
+        try:
+            status = driver.wait(TIMEOUT)
+        finally:
+            driver.kill()
+            driver.communicate()
     wanted = 0 if step == FINISH else -9
-    if done.returncode != wanted:
+    if status != wanted:
         raise SystemExit(
-            f"the driver {kind} ended with {done.returncode}, not {wanted}:\n"
+            f"the driver {kind} ended with {status}, not {wanted}:\n"
             + log.read_text(errors="replace")[-3000:]
         )
-    return done.returncode
 
 
 def rows_in(place: str) -> list[tuple[int, int]]:
