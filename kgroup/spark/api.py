@@ -45,11 +45,16 @@ def batches(
     ::
 
         async for batch in batches(generation, spark, max_records=1_000_000):
-            await batch.run(lambda df: df.write.mode("append").parquet("/data/lines"))
+            place = f"/data/lines/batch={batch.id}"
+            await batch.run(lambda df, to: df.write.mode("overwrite").parquet(to), place)
             await batch.commit()
 
     It ends when the generation's end begins; the batch in hand has the drain to finish. While
     nothing is new there is no Spark job.
+
+    Files of each batch have a folder of their own, because drivers must not append to one folder
+    at the same time: Spark's file committer keeps what is not committed yet in one place below
+    it, and the job that commits first publishes or removes there what is another's.
 
     Args:
         generation: whose.

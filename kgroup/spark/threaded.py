@@ -165,7 +165,8 @@ def batches(generation: Generation, spark: SparkSession, **settings: Any) -> Bat
 
         for generation in group:
             for batch in batches(generation, spark, max_records=1_000_000):
-                batch.run(lambda df: df.write.mode("append").parquet("/data/lines"))
+                place = f"/data/lines/batch={batch.id}"
+                batch.run(lambda df, to: df.write.mode("overwrite").parquet(to), place)
                 batch.commit()
 
     Args:

@@ -14,9 +14,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+def java_context(spark: SparkSession) -> Any:
+    """Spark's own context."""
+    context: Any = spark.sparkContext._jsc
+    return context.sc()
+
+
 def jobs_of(spark: SparkSession, group_id: str) -> list[tuple[str, str]]:
     """Job group and description of a group's jobs, from the store that Spark's pages show."""
-    store: Any = spark.sparkContext._jsc.sc().statusStore()
+    store = java_context(spark).statusStore()
     listed = store.jobsList(None)
     told = [(job.jobGroup(), job.description()) for job in map(listed.apply, range(listed.size()))]
     return [
@@ -46,7 +52,7 @@ def test_jobs_tell_whose_they_are(spark: SparkSession) -> None:
             assert batch.run(count) == 2
             batch.commit()
     spark.range(1).count()
-    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    java_context(spark).listenerBus().waitUntilEmpty()
     jobs = jobs_of(spark, group_id)
     assert jobs
     assert len({job_group for job_group, _ in jobs}) == 1
