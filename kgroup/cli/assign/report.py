@@ -24,7 +24,9 @@ MOST_LINES: Final = 20
 _SOME: Final = 10
 """How many are shown where there are more."""
 _MOST_TOPICS: Final = 6
-"""Topics of one member that are spelt out."""
+"""Topics of one member up to which all of them are spelt out."""
+_SOME_TOPICS: Final = 2
+"""How many are where there are more."""
 _MOST_COUNTS: Final = 4
 """Different numbers of partitions that are spelt out."""
 
@@ -47,13 +49,11 @@ def as_json(group: Group, plans: Sequence[Plan]) -> dict[str, Any]:
 
 def ranges(partitions: Iterable[TopicPartition]) -> str:
     """Partitions by topic, in runs: ``orders 0-3,7; clicks 0``."""
-    topics = by_topic(partitions)
-    shown = [
-        f"{topic} {','.join(_runs(numbers))}"
-        for topic, numbers in list(topics.items())[:_MOST_TOPICS]
-    ]
-    if len(topics) > _MOST_TOPICS:
-        shown.append(f"{len(topics) - _MOST_TOPICS} more topics")
+    topics = list(by_topic(partitions).items())
+    some = topics if len(topics) <= _MOST_TOPICS else topics[:_SOME_TOPICS]
+    shown = [f"{topic} {','.join(_runs(numbers))}" for topic, numbers in some]
+    if len(topics) > len(some):
+        shown.append(f"{len(topics) - len(some)} more topics")
     return "; ".join(shown)
 
 
