@@ -47,7 +47,8 @@ class Client:
 
     Attributes:
         name: which client; ``java`` is VerifiableConsumer, ``java-console`` ConsoleConsumer.
-        assignor: how partitions are assigned, by its protocol name.
+        assignor: how partitions are assigned, by its protocol name; to Java several can be given,
+            with commas between them.
     """
 
     name: str
@@ -55,6 +56,11 @@ class Client:
 
     def __str__(self) -> str:
         return f"{self.name} {self.assignor}"
+
+    @property
+    def assignors(self) -> list[str]:
+        """What it offers, in order of preference."""
+        return self.assignor.split(",")
 
     def command(self, here: Stage, settings: Mapping[str, Any]) -> list[str]:
         """The command that runs a member."""
@@ -77,7 +83,7 @@ class Client:
             "--group-id": here.group_id,
             "--group-instance-id": settings["instance_id"],
             "--session-timeout": str(settings["session_timeout_ms"]),
-            "--assignment-strategy": JAVA_ASSIGNORS[self.assignor],
+            "--assignment-strategy": ",".join(map(JAVA_ASSIGNORS.__getitem__, self.assignors)),
             "--command-config": settings["properties"],
         }
         words = [word for name, value in arguments.items() if value for word in (name, value)]

@@ -1,0 +1,151 @@
+"""Cooperative groups of kgroup's, Java's and librdkafka's members on a real Kafka (KIP-429).
+
+librdkafka's take no part in the upgrade: it refuses to offer an eager and a cooperative assignor
+together, so a group with its members has to stop for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from kgroup.events import Joining
+from kgroup.testing.kafka import KafkaAddress
+from tests.behaviour.stage import Member, Stage, SteadyProducer, stage
+from tests.broker.interop.members import (
+    Client,
+    ForeignMember,
+    refused,
+    start_member,
+    until_shared,
+)
+from tests.broker.interop.play import PARTITIONS, check_account
+from tests.brokers import REAL, Kafka
+
+pytestmark = pytest.mark.real_kafka
+
+KINDS = ("kgroup", "java", "confluent-kafka")
+COOPERATIVE = "cooperative-sticky"
+Node = Member | ForeignMember
+
+
+@asynccontextmanager
+async def on_kafka(address: KafkaAddress) -> AsyncIterator[tuple[Stage, SteadyProducer]]:
+    """A stage with its topic, and a producer at work."""
+    async with stage(Kafka(REAL, address.bootstrap_servers)) as here:
+        await here.create(PARTITIONS)
+        producer = SteadyProducer(here, PARTITIONS, per_second=100)
+        producer.start()
+        yield here, producer
+
+
+async def start(here: Stage, kind: str, name: str, assignors: str, folder: Path) -> Node:
+    """Start a member of a kind."""
+    if kind == "kgroup":
+        return here.start(name, assignors=assignors.split(","))
+    client = Client(name=kind, assignor=assignors)
+    return await start_member(here, client, name, folder / name)
+
+
+def numbers(node: Node) -> set[int]:
+    """The partitions that a member has."""
+    if isinstance(node, Member):
+        return {one.partition for one in node.generation.assignment}
+    return set(node.partitions)
+
+
+def is_sticky(before: Mapping[str, set[int]], after: Mapping[str, set[int]]) -> bool:
+    """Whether each member that is still there keeps what its new share lets it keep."""
+    return all(
+        len(before[name] & mine) == min(len(before[name]), len(mine))
+        for name, mine in after.items()
+        if name in before
+    )
+
+
+async def shared(here: Stage, nodes: Mapping[str, Node]) -> dict[str, set[int]]:
+    """Wait until all partitions are shared evenly; who has which."""
+    await until_shared(here, nodes, PARTITIONS)
+    found = {name: numbers(node) for name, node in nodes.items()}
+    assert sorted(number for mine in found.values() for number in mine) == list(range(PARTITIONS))
+    return found
+
+
+def repeatable(nodes: list[Node]) -> dict[int, int]:
+    """What foreign members may repeat: a cooperative one reads on while commits are refused."""
+    return refused(*(node for node in nodes if isinstance(node, ForeignMember)))
+
+
+async def test_a_group_goes_from_range_to_cooperative_sticky(
+    real_kafka: KafkaAddress, tmp_path: Path
+) -> None:
+    """One member after the other is started anew, twice, and no record is missed or repeated."""
+    kinds = {"one": "kgroup", "two": "kgroup", "three": "java"}
+    chosen: list[str] = []
+    async with on_kafka(real_kafka) as (here, producer):
+        nodes: dict[str, Node] = {}
+        all_of_them: list[Node] = []
+
+        async def start_anew(name: str, assignors: str) -> None:
+            if name in nodes:
+                await nodes.pop(name).leave()
+            nodes[name] = await start(here, kinds[name], name, assignors, tmp_path)
+            all_of_them.append(nodes[name])
+
+        def ours() -> list[Member]:
+            return [node for node in nodes.values() if isinstance(node, Member)]
+
+        def gave_up() -> int:
+            told = [event.reason for node in ours() for event in node.told(Joining)]
+            return sum("gave up" in reason for reason in told)
+
+        for name in kinds:
+            await start_anew(name, "range")
+        await shared(here, nodes)
+        for assignors in (f"{COOPERATIVE},range", COOPERATIVE):
+            for name in reversed(kinds):
+                await start_anew(name, assignors)
+                await shared(here, nodes)
+                (protocol,) = {node.generation.assignor for node in ours()}
+                chosen.append(protocol)
+        assert chosen == ["range", "range", *[COOPERATIVE] * 4]
+        # All are cooperative now: what moves is given up first, and the rest stays.
+        assert gave_up() == 0
+        await nodes.pop("two").leave()
+        before = await shared(here, nodes)
+        await start_anew("two", COOPERATIVE)
+        assert is_sticky(before, await shared(here, nodes))
+        assert gave_up() == 1
+        await check_account(here, await producer.stop(), repeatable(all_of_them))
+        for node in nodes.values():
+            await node.leave()
+        assert await here.committed(PARTITIONS) == await here.ends(PARTITIONS)
+
+
+@pytest.mark.parametrize("first", KINDS)
+async def test_whoever_leads_shares_evenly_and_moves_little(
+    real_kafka: KafkaAddress, tmp_path: Path, first: str
+) -> None:
+    """Who joins first leads: two more come, one of them goes, and what can stay stays."""
+    async with on_kafka(real_kafka) as (here, producer):
+        nodes = {first: await start(here, first, first, COOPERATIVE, tmp_path)}
+        steps = [await shared(here, nodes)]
+        others = [kind for kind in KINDS if kind != first]
+        for kind in others:
+            nodes[kind] = await start(here, kind, kind, COOPERATIVE, tmp_path)
+        steps.append(await shared(here, nodes))
+        ours = nodes["kgroup"]
+        assert isinstance(ours, Member)
+        assert ours.generation.leader is (first == "kgroup")
+        everybody = list(nodes.values())
+        await nodes.pop(next(kind for kind in others if kind != "kgroup")).leave()
+        steps.append(await shared(here, nodes))
+        assert is_sticky(steps[0], steps[1])
+        assert is_sticky(steps[1], steps[2])
+        await check_account(here, await producer.stop(), repeatable(everybody))
+        for node in nodes.values():
+            await node.leave()
+        assert await here.committed(PARTITIONS) == await here.ends(PARTITIONS)

@@ -1,0 +1,79 @@
+"""Members offer several assignors; the coordinator lets them vote, and all follow its choice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock
+
+from kgroup.coordinator import GroupCoordinator
+from kgroup.errors import UsageError
+from kgroup.events import Left
+from kgroup.generation.generation import Generation
+from kgroup.group import ConsumerGroup
+from kgroup.protocols import Joined
+from tests.group.world import World, world
+
+
+async def generations(here: World, *offers: list[Any]) -> list[Generation]:
+    """The generations in which members that offer these are together."""
+    found: dict[int, Generation] = {}
+    async with trio.open_nursery() as nursery:
+
+        async def be_a_member(number: int, group: ConsumerGroup) -> None:
+            async with group:
+                async for generation in group:
+                    found[number] = generation
+                    await generation.wait_ended()
+
+        groups = [here.group(assignors=offer) for offer in offers]
+        for number, group in enumerate(groups):
+            nursery.start_soon(be_a_member, number, group)
+        await trio.sleep(30)
+        taken = [found[number] for number in range(len(offers))]
+        for group in groups:
+            group.shutdown()
+    assert len({generation.generation_id for generation in taken}) == 1
+    return taken
+
+
+@pytest.mark.parametrize(
+    ("offers", "chosen"),
+    [
+        # Most votes: each member's is the first of its own that all offer.
+        ([["roundrobin", "range"], ["range", "roundrobin"], ["range", "roundrobin"]], "range"),
+        # What not all offer is no candidate, however many prefer it.
+        ([["sticky", "range"], ["sticky", "roundrobin", "range"], ["range"]], "range"),
+        ([["cooperative-sticky", "sticky"], ["sticky"], ["range", "sticky"]], "sticky"),
+    ],
+)
+async def test_the_group_s_choice_is_used(
+    autojump_clock: MockClock, offers: list[list[Any]], chosen: str
+) -> None:
+    """Every member of the generation follows it, whoever leads."""
+    async with world(6) as here:
+        taken = await generations(here, *offers)
+        assert {generation.assignor for generation in taken} == {chosen}
+        assert [len(generation.assignment) for generation in taken] == [2, 2, 2]
+        assert sum(generation.leader for generation in taken) == 1
+
+
+async def test_a_leader_that_is_asked_for_another_one_says_so(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A coordinator's mistake: no assignment is made up, the member leaves with an error."""
+    join = GroupCoordinator.join
+
+    async def answer(self: GroupCoordinator, *args: Any) -> Joined:
+        return attrs.evolve(await join(self, *args), assignor="consistent")
+
+    monkeypatch.setattr(GroupCoordinator, "join", answer)
+    async with world(2) as here:
+        with pytest.raises(UsageError, match="'consistent', which this member did not offer"):
+            async with here.group() as group:
+                await group.next()
+        assert [event.told for event in here.told(Left)] == [True]
+        assert not here.asked("sync_group")
