@@ -13,7 +13,7 @@ from typing import Any, Final, final
 
 import attrs
 
-from kgroup.testing.java import jars, java_command, kafka_class_path
+from kgroup.testing.java import QUICK, jars, java_command, kafka_class_path
 
 ECJ: Final = "org.eclipse.jdt:ecj:3.45.0"
 """Eclipse's compiler: the Java runtime from pip has none."""
@@ -90,7 +90,7 @@ def java_side_command(classes: Path) -> list[str]:
     # Not --release: for that the runtime lacks the descriptions of older ones.
     compile_it = ["-jar", str(ecj), "-source", LANGUAGE, "-target", LANGUAGE, "-nowarn"]
     compile_it += ["-cp", kafka, "-d", str(classes), str(_SOURCE)]
-    subprocess.run([*java_command(), *compile_it], check=True, stdout=sys.stderr)
+    subprocess.run([*java_command(options=QUICK), *compile_it], check=True, stdout=sys.stderr)
     class_path = os.pathsep.join([str(classes), kafka])
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
     return [*java_command(heap=HEAP, options=[quiet]), "-cp", class_path, "JavaSide"]
