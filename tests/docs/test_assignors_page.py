@@ -1,0 +1,49 @@
+"""The page on assignors: its assignor divides as it says, and its file is read."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, Final
+
+from kgroup.assignors import BUILTIN
+from kgroup.assignors.check import check_assignments
+from kgroup.cli.assign.fields import read_group, read_json
+from kgroup.cli.assign.plans import plan
+from kgroup.model import MemberSubscription, TopicInfo
+
+PAGE: Final = (Path(__file__).resolve().parents[2] / "docs" / "assignors.md").read_text()
+
+
+def block(language: str) -> str:
+    """The page's one block in a language."""
+    (found,) = re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    return str(found)
+
+
+def test_its_assignor_is_whole() -> None:
+    """It gives whole topics away, one after the other, and everything is given."""
+    names: dict[str, Any] = {}
+    exec(block("python"), names)  # noqa: S102 # the page's own code
+    assignor = names["OneEach"]()
+    topics = {name: TopicInfo(name=name, partitions=2) for name in ("x", "y", "z")}
+    members = [MemberSubscription(member_id=name, topics=tuple(topics)) for name in "ab"]
+    checked = check_assignments(assignor.name, topics, members, assignor.assign(topics, members))
+    assert checked.unassigned == ()
+    told = {name: {one.topic for one in got} for name, got in checked.assignments.items()}
+    assert told == {"a": {"x", "z"}, "b": {"y"}}
+
+
+def test_its_group_is_read() -> None:
+    """The file of the page has a plan by every assignor, and its shorter form too."""
+    group = read_group(read_json(block("json")))
+    assert {plan(assignor, group).unassigned for assignor in BUILTIN.values()} == {0}
+    short = {"topics": {}, "members": [{"member_id": "a", "topics": []}]}
+    assert read_group(read_json(json.dumps(short))).members
+
+
+def test_all_built_in_ones_are_told_of() -> None:
+    """The first table has a row for each, in the order in which they are built in."""
+    rows = re.findall(r"^\| `([a-z-]+)` \|.*\| (?:yes|no) \|", PAGE, re.MULTILINE)
+    assert rows == list(BUILTIN)
