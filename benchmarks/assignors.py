@@ -34,11 +34,8 @@ LONG = 5.0
 
 
 def main() -> None:
-    """Make the parts importable, here and in the processes that are started; run them."""
-    root = str(Path(__file__).resolve().parents[1])
-    sys.path.insert(0, root)
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, before]))
+    """Make the parts importable, behind the kgroup that is installed; run them."""
+    sys.path.append(str(Path(__file__).resolve().parents[1]))
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

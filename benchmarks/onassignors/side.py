@@ -68,7 +68,3 @@ def main() -> None:
         for answer in answers:
             answer["peak"] = peak
         print(json.dumps(answers), flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -75,7 +75,9 @@ def started(name: str, command: Sequence[str]) -> Iterator[Side]:
 
 def python_command() -> list[str]:
     """What runs kgroup's side."""
-    return [sys.executable, "-m", "benchmarks.onassignors.side"]
+    root = str(_SOURCE.parents[2])
+    program = "from benchmarks.onassignors.side import main; main()"
+    return [sys.executable, "-c", f"import sys; sys.path.append({root!r}); {program}"]
 
 
 def java_side_command(classes: Path) -> list[str]:
