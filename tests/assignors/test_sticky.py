@@ -87,19 +87,6 @@ def test_nothing_moves_when_nothing_changed(group: Group) -> None:
     assert assign(topics, again(members, answer)) == answer
 
 
-@given(claiming())
-def test_only_what_is_out_of_its_rack_moves_when_nothing_changed(group: Group) -> None:
-    """With racks too a partition stays where it is read within its rack."""
-    topics, members = group
-    answer = assign(topics, members)
-    after = assign(topics, again(members, answer))
-    for member in members:
-        for partition in answer[member.member_id] - after[member.member_id]:
-            racks = topics[partition.topic].racks
-            assert member.rack_id
-            assert not racks or member.rack_id not in racks[partition.partition]
-
-
 @given(owned_once(equal=True, most=6))
 @settings(max_examples=60)
 def test_moves_as_little_as_can_be(group: Group) -> None:

@@ -1,0 +1,73 @@
+"""Quotas of equal subscriptions: what is kept, what is dealt, and to whom."""
+
+from __future__ import annotations
+
+import pytest
+
+from kgroup.assignors.constrained import Plan, constrained
+from kgroup.assignors.ownership import Claim, settle
+from kgroup.assignors.racks import Racks
+from kgroup.layout import Layout
+
+
+def plan(count: int, *owned: list[int], racks: Racks | None = None) -> Plan:
+    """The plan for one topic and these members."""
+    layout = Layout({"t": count})
+    return constrained(layout, settle(layout, [Claim(list(one), 1) for one in owned]), racks)
+
+
+def dealt(count: int, *owned: list[int], racks: Racks | None = None) -> list[list[int]]:
+    """Who has what in that plan."""
+    return [list(share.indexes) for share in plan(count, *owned, racks=racks).shares]
+
+
+@pytest.mark.parametrize(
+    ("count", "owned", "shares"),
+    [
+        (0, ([], []), [[], []]),
+        (1, ([], []), [[0], []]),
+        (5, ([], []), [[0, 2, 4], [1, 3]]),
+        (5, ([], [0, 1, 2, 3, 4]), [[3, 4], [0, 1, 2]]),
+        (6, ([5, 4, 3, 2, 1, 0], []), [[0, 1, 2], [3, 4, 5]]),
+        (5, ([0], [1], [2]), [[0, 3], [1, 4], [2]]),
+        (7, ([0, 1, 2, 3], [4, 5, 6], []), [[0, 1, 2], [4, 5], [3, 6]]),
+        (3, ([0], [1], [], []), [[0], [1], [2], []]),
+        (8, ([1], [0, 2], []), [[1, 3, 7], [0, 2, 6], [4, 5]]),
+    ],
+)
+def test_quotas(count: int, owned: tuple[list[int], ...], shares: list[list[int]]) -> None:
+    """Members keep up to their quota, lowest numbers first; what is left is dealt in turn."""
+    assert dealt(count, *owned) == shares
+
+
+def test_from_scratch_nothing_is_listed() -> None:
+    """Shares of a group that owns nothing are ranges, however many partitions there are."""
+    shares = plan(999_999, [], [], []).shares
+    assert [share.indexes for share in shares] == [range(at, 999_999, 3) for at in range(3)]
+
+
+def test_what_moves() -> None:
+    """A partition given up and dealt to another is moving; so is one that two claim alike."""
+    assert plan(4, [0, 1, 2, 3], []).moving == {2, 3}
+    assert plan(4, [0, 1], [2, 3]).moving == frozenset()
+    assert plan(4, [0, 1], [1, 2]).moving == {1}
+    assert plan(4, [0, 1], []).moving == frozenset()
+
+
+def test_racks_come_first() -> None:
+    """What is owned out of rack is given up; what few could read is dealt first, within racks."""
+    a, b = frozenset("a"), frozenset("b")
+    racks = Racks(["a", "b", "a"], [0, 0, 0, 1, 1, 1], [a, b])
+    # Member 1 gives up partition 0; 3, 4, 5 have one reader and are dealt before 0, 1, 2. What
+    # it has no room for is dealt last, to whoever has.
+    assert dealt(6, [], [0], [], racks=racks) == [[1, 5], [3, 4], [0, 2]]
+    assert plan(6, [], [0], [], racks=racks).moving == {0}
+
+
+def test_racks_and_one_above_the_average() -> None:
+    """The ones above the average go within racks too, to whom got to the average first."""
+    a, b = frozenset("a"), frozenset("b")
+    racks = Racks(["a", "b"], [0, 0, 0], [a, b])
+    assert dealt(3, [], [], racks=racks) == [[0, 1], [2]]
+    racks = Racks(["a", "b", None], [0, 1, 1, 1, 0], [a, b])
+    assert dealt(5, [], [], [], racks=racks) == [[0, 4], [1, 2], [3]]

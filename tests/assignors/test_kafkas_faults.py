@@ -1,0 +1,104 @@
+"""Where Kafka's sticky assignors fail or give what no group can follow, these answer rightly.
+
+Each test first had Kafka 4.3's Java assignors wrong: an exception in the leader, a partition with
+two members, or one with a member that does not subscribe to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from kgroup.assignors import BUILTIN
+from kgroup.assignors.check import check_assignments
+from kgroup.model import MemberSubscription, TopicInfo, TopicPartition
+from tests.assignors.strategies import owning
+
+BOTH = pytest.mark.parametrize("assignor", ["sticky", "cooperative-sticky"])
+
+Joining = tuple[str, str, Sequence[str], int]
+"""A member: its id, its topics, what it owns ("t0") and in which generation."""
+
+
+def assign(
+    assignor: str, counts: dict[str, int], joining: Sequence[Joining]
+) -> dict[str, set[str]]:
+    """What members have when nobody has to give up anything any more, found to be valid.
+
+    That is the first answer of ``sticky``, and of ``cooperative-sticky`` the one after next at most.
+    """
+    topics = {name: TopicInfo(name=name, partitions=count) for name, count in counts.items()}
+    owned = {
+        member_id: tuple(TopicPartition(one[0], int(one[1:])) for one in listed)
+        for member_id, _, listed, _ in joining
+    }
+    generations = {member_id: generation for member_id, _, _, generation in joining}
+    for _ in range(3 if assignor == "cooperative-sticky" else 1):
+        members = owning(
+            [
+                MemberSubscription(
+                    member_id=member_id,
+                    topics=tuple(subscribed),
+                    owned=owned[member_id],
+                    generation_id=generations[member_id],
+                )
+                for member_id, subscribed, _, _ in joining
+            ]
+        )
+        answer = BUILTIN[assignor].assign(topics, members)
+        checked = check_assignments(assignor, topics, members, answer)
+        owned = {member: tuple(partitions) for member, partitions in answer.items()}
+        generations = dict.fromkeys(generations, 9)
+    assert checked.unassigned == ()
+    return {m: {f"{p.topic}{p.partition}" for p in listed} for m, listed in owned.items()}
+
+
+def sizes(answer: dict[str, set[str]]) -> dict[str, int]:
+    """How many partitions each member has."""
+    return {member: len(partitions) for member, partitions in answer.items()}
+
+
+@BOTH
+def test_a_topic_made_again_with_fewer_partitions(assignor: str) -> None:
+    """With equal subscriptions, what is beyond a topic's end is owned by nobody."""
+    joining = [("m1", "t", ["t0", "t3", "t4"], 2), ("m2", "t", ["t1", "t2", "t5"], 2)]
+    assert sizes(assign(assignor, {"t": 3}, joining)) in ({"m1": 1, "m2": 2}, {"m1": 2, "m2": 1})
+    assert sizes(assign(assignor, {"t": 2}, joining)) == {"m1": 1, "m2": 1}
+    assert sizes(assign(assignor, {"t": 1}, joining)) == {"m1": 1, "m2": 0}
+
+
+@BOTH
+def test_fewer_partitions_where_subscriptions_differ(assignor: str) -> None:
+    """With unequal ones neither, and it does not count as something that a member has."""
+    joining = [("m1", "tu", ["t0", "t3", "t4"], 2), ("m2", "t", ["t1", "t2"], 2)]
+    answer = assign(assignor, {"t": 2, "u": 2}, joining)
+    assert answer == {"m1": {"u0", "u1"}, "m2": {"t0", "t1"}}
+
+
+@BOTH
+@pytest.mark.parametrize("stale", ["u", "v"])
+def test_a_previous_owner_that_subscribes_to_it_no_more(assignor: str, stale: str) -> None:
+    """A member of an earlier generation gets nothing back of a topic that it has left."""
+    all_six = [f"t{number}" for number in range(6)]
+    joining = [("m1", "t", all_six, 5), ("m2", "t", [], 5), ("m3", stale, all_six, 4)]
+    answer = assign(assignor, {"t": 6, "u": 1}, joining)
+    assert sizes(answer) == {"m1": 3, "m2": 3, "m3": int(stale == "u")}
+
+
+@BOTH
+def test_a_previous_owner_that_takes_no_part(assignor: str) -> None:
+    """Nor does one that subscribes to nothing at all."""
+    all_six = [f"t{number}" for number in range(6)]
+    joining = [("m1", "t", all_six, 5), ("m2", "t", [], 5), ("m3", "", all_six, 4)]
+    assert sizes(assign(assignor, {"t": 6}, joining)) == {"m1": 3, "m2": 3, "m3": 0}
+
+
+@BOTH
+@pytest.mark.parametrize("others", ["t", "tu"])
+def test_an_empty_subscription_read_first(assignor: str, others: str) -> None:
+    """A member that subscribes to nothing gets nothing, wherever it stands; others are even."""
+    for idle in ("m0", "m5", "m9"):
+        joining = [("m4", "t", [], -1), ("m6", others, [], -1), (idle, "", [], -1)]
+        answer = assign(assignor, dict.fromkeys(others, 4), joining)
+        assert sizes(answer) == {idle: 0, "m4": 2 * len(others), "m6": 2 * len(others)}
