@@ -40,7 +40,7 @@ def test_plans(wanted: list[str], owned: list[list[int]], expected: list[list[in
 
 
 def test_a_previous_owner_comes_first() -> None:
-    """What has to move goes to the member that had it in an earlier generation, if that has less."""
+    """What has to move goes to a member that had it in an earlier generation, if it has less."""
     wanted = ["b", "b", "b", "ab"]
     now = [B0, B1, B2, B3]
     assert shares(wanted, [(now, 5), ([], 5), ([], 5), ([], 5)])[:3] == [[B2, B3], [B0], [B1]]

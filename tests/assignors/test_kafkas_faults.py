@@ -26,7 +26,7 @@ def assign(
 ) -> dict[str, set[str]]:
     """What members have when nobody has to give up anything any more, found to be valid.
 
-    That is the first answer of ``sticky``, and of ``cooperative-sticky`` the one after next at most.
+    That is the first answer of ``sticky``, and of ``cooperative-sticky`` the third at most.
     """
     topics = {name: TopicInfo(name=name, partitions=count) for name, count in counts.items()}
     owned = {
@@ -99,6 +99,6 @@ def test_a_previous_owner_that_takes_no_part(assignor: str) -> None:
 def test_an_empty_subscription_read_first(assignor: str, others: str) -> None:
     """A member that subscribes to nothing gets nothing, wherever it stands; others are even."""
     for idle in ("m0", "m5", "m9"):
-        joining = [("m4", "t", [], -1), ("m6", others, [], -1), (idle, "", [], -1)]
+        joining: list[Joining] = [("m4", "t", [], -1), ("m6", others, [], -1), (idle, "", [], -1)]
         answer = assign(assignor, dict.fromkeys(others, 4), joining)
         assert sizes(answer) == {idle: 0, "m4": 2 * len(others), "m6": 2 * len(others)}
