@@ -44,6 +44,7 @@ def subscriptions(members: Iterable[MemberSubscription]) -> list[frozenset[str]]
     known: dict[frozenset[str], frozenset[str]] = {}
     found: list[frozenset[str]] = []
     before: tuple[str, ...] | None = None
+    topics = frozenset[str]()
     for member in members:
         if member.topics != before:
             before = member.topics

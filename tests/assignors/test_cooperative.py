@@ -80,6 +80,7 @@ def test_takes_two_steps(group: Group) -> None:
 def test_nothing_moves_when_nothing_changed(group: Group) -> None:
     """Once all is given out, nobody has to give up anything."""
     topics, members = group
+    answer = Answer()
     for _ in range(2):
         answer = assign(topics, members)
         members = tuple(

@@ -34,6 +34,7 @@ def assign(
         for member_id, _, listed, _ in joining
     }
     generations = {member_id: generation for member_id, _, _, generation in joining}
+    unassigned: tuple[TopicPartition, ...] = ()
     for _ in range(3 if assignor == "cooperative-sticky" else 1):
         members = owning(
             [
@@ -47,10 +48,10 @@ def assign(
             ]
         )
         answer = BUILTIN[assignor].assign(topics, members)
-        checked = check_assignments(assignor, topics, members, answer)
+        unassigned = check_assignments(assignor, topics, members, answer).unassigned
         owned = {member: tuple(partitions) for member, partitions in answer.items()}
         generations = dict.fromkeys(generations, 9)
-    assert checked.unassigned == ()
+    assert unassigned == ()
     return {m: {f"{p.topic}{p.partition}" for p in listed} for m, listed in owned.items()}
 
 
