@@ -13,6 +13,7 @@ from typing import Any, Final, final
 from uuid import uuid4
 
 import attrs
+import psutil
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
@@ -203,6 +204,20 @@ class Marks:
                         return at
                 if not self._changed.wait(deadline - time.monotonic()):
                     raise SystemExit(f"{so_far} of {least} {name} in {PATIENCE:g} s")
+
+
+def cpu_seconds() -> float:
+    """Of this process and of those it has started: Python, the JVM, workers; no broker."""
+    processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    total = 0.0
+    for process in processes:
+        try:
+            if "kafka.Kafka" not in process.cmdline():
+                times = process.cpu_times()
+                total += times.user + times.system
+        except psutil.Error:
+            continue  # it has just ended
+    return total
 
 
 def spread(values: Sequence[float], form: str = ".2f") -> str:

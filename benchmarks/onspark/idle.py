@@ -12,9 +12,8 @@ from functools import partial
 from typing import Any, Final
 
 import attrs
-import psutil
 
-from benchmarks.onspark.bench import Bench, Feed, Marks, line, load, spread, title
+from benchmarks.onspark.bench import Bench, Feed, Marks, cpu_seconds, line, load, spread, title
 from benchmarks.onspark.latency import RECORDS, Running, kgroup_running, spark_running
 from kgroup.testing.kafka import RealKafka
 
@@ -29,20 +28,6 @@ VARIANTS: Final[dict[str, Running]] = {
     "kgroup": partial(kgroup_running, client=QUIET),
     "kgroup, poll_interval=1": partial(kgroup_running, client=QUIET, poll_interval=1.0),
 }
-
-
-def cpu_seconds() -> float:
-    """Of this process and of those it has started: Python, the JVM, workers; no broker."""
-    processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
-    total = 0.0
-    for process in processes:
-        try:
-            if "kafka.Kafka" not in process.cmdline():
-                times = process.cpu_times()
-                total += times.user + times.system
-        except psutil.Error:
-            continue  # it has just ended
-    return total
 
 
 def jobs(bench: Bench) -> int:

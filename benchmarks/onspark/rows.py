@@ -11,7 +11,17 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame
 
-from benchmarks.onspark.bench import PARTITIONS, Bench, fill, line, load, ratio, spread, title
+from benchmarks.onspark.bench import (
+    PARTITIONS,
+    Bench,
+    cpu_seconds,
+    fill,
+    line,
+    load,
+    ratio,
+    spread,
+    title,
+)
 from kgroup.spark.threaded import batches
 
 RECORDS: Final = {100: 1_200_000, 1000: 360_000}
@@ -131,7 +141,7 @@ def measure(bench: Bench) -> None:
         for sink in (noop, parquet):
             for what, variants in (("one batch", ONCE), (f"{BATCHES} micro-batches", LOOP)):
                 title(f"rows: {size} B x {records:,}, {sink.__name__}, {what}")
-                report(records, turns(bench, topic, records, sink, variants), variants)
+                report(records, *turns(bench, topic, records, sink, variants), variants)
 
 
 def turns(
@@ -140,27 +150,35 @@ def turns(
     records: int,
     sink: Sink,
     variants: dict[str, tuple[Variant, str | None]],
-) -> dict[str, list[float]]:
-    """Seconds of each variant, round by round; one round before, which does not count."""
+) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Seconds, and those of CPU, round by round; one round before, which does not count."""
     seconds: dict[str, list[float]] = {name: [] for name in variants}
+    cpu: dict[str, list[float]] = {name: [] for name in variants}
     for number in range(1 + bench.times(5, 1)):
         for name, (variant, _) in variants.items():
+            used = cpu_seconds()
             took = variant(bench, topic, records, sink)
             if number:
                 seconds[name].append(took)
-    return seconds
+                cpu[name].append(cpu_seconds() - used)
+    return seconds, cpu
 
 
 def report(
     records: int,
     seconds: dict[str, list[float]],
+    cpu: dict[str, list[float]],
     variants: dict[str, tuple[Variant, str | None]],
 ) -> None:
-    """A line for each variant."""
+    """A line for each variant; CPU is that of driver, JVM and workers, starts and ends included."""
     for name, (_, other) in variants.items():
         rates = [records / one / 1000 for one in seconds[name]]
         held = ""
         if other is not None:
-            held = f"; ratio to {other}: {ratio(seconds[other], seconds[name])}"
-        line(f"{name:27} {spread(rates, '.0f'):>20} k rows/s{held}")
+            held = (
+                f"; to {other}: rate {ratio(seconds[other], seconds[name])},"
+                f" CPU {ratio(cpu[name], cpu[other])}"
+            )
+        each = spread([one / records * 1e6 for one in cpu[name]], ".1f")
+        line(f"{name:27} {spread(rates, '.0f'):>16} k rows/s, CPU {each} us a row{held}")
     line(f"({load()} at the end)")
