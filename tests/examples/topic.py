@@ -61,16 +61,16 @@ class Topic:
         found = admin.committed_offsets(self.bootstrap_servers, group_id, self.partitions)
         return {name: at.offset for name, at in found.items() if at is not None}
 
-    def wait_until_committed(self, group_id: str) -> None:
+    def wait_until_committed(self, group_id: str, patience: float = PATIENCE) -> None:
         """Wait until a group has committed the end of every partition."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + patience
         while (committed := self.committed(group_id)) != self.ends():
             assert time.monotonic() < deadline, f"committed are only {committed}"
             time.sleep(PAUSE)
 
-    def wait_until_members(self, group_id: str, count: int) -> None:
+    def wait_until_members(self, group_id: str, count: int, patience: float = PATIENCE) -> None:
         """Wait until a group has so many members."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + patience
         while len(found := self.members(group_id)) != count:
             assert time.monotonic() < deadline, f"members are {found}"
             time.sleep(PAUSE)

@@ -7,13 +7,16 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import final
+from typing import Final, final
 
 import attrs
 
 from kgroup.testing.spark.home import SparkHome
 from kgroup.testing.spark.session import SETTINGS
 from tests.conftest import ROOT
+
+PATIENCE: Final = 180.0
+"""Seconds for what a program on Spark does; on a machine at rest its JVM alone takes 5."""
 
 
 @final

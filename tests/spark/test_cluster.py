@@ -15,14 +15,14 @@ from kgroup.testing.spark import SparkCluster
 from tests.brokers import EMBEDDED, Kafka, unique
 from tests.examples.topic import Topic
 from tests.examples.worker import Worker
-from tests.spark.machine import spark_machine
+from tests.spark.machine import PATIENCE, spark_machine
 from tests.spark.test_drivers import DRIVER, all_places, following, places, sink, working
 
 WORK: Final = "2.0"
 """Seconds that a task works: what is killed has to be found first."""
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(500)
 def test_what_dies_in_the_middle_of_a_batch_is_done_again_by_spark(
     own_spark_cluster: Callable[..., SparkCluster], tmp_path: Path
 ) -> None:
@@ -32,7 +32,7 @@ def test_what_dies_in_the_middle_of_a_batch_is_done_again_by_spark(
         topic = Topic.create(Kafka(EMBEDDED, kafka.bootstrap_servers), partitions=4)
         group_id = unique("cluster")
         place = (topic.bootstrap_servers, topic.name, group_id, str(tmp_path))
-        with Worker(machine, DRIVER, *place, "driver", WORK) as driver:
+        with Worker(machine, DRIVER, *place, "driver", WORK, patience=PATIENCE) as driver:
             topic.produce(30)
             following(driver, "committed")
             for kill in cluster.kill_executor, cluster.kill_worker:

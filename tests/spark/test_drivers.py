@@ -27,9 +27,9 @@ from kgroup.testing.kafka import KafkaAddress
 from kgroup.testing.tools import run_tool
 from tests.brokers import REAL, Kafka, unique
 from tests.conftest import ROOT
-from tests.examples.topic import PATIENCE, PAUSE, Topic
+from tests.examples.topic import PAUSE, Topic
 from tests.examples.worker import Worker
-from tests.spark.machine import SparkMachine, spark_machine
+from tests.spark.machine import PATIENCE, SparkMachine, spark_machine
 
 DRIVER: Final = ROOT / "tests" / "spark" / "driver.py"
 PARTITIONS: Final = 4
@@ -41,7 +41,7 @@ BEAT: Final = 0.2
 Place = tuple[int, int]
 """Partition and offset of a record."""
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(500)
 
 
 @final
@@ -195,7 +195,7 @@ def test_drivers_come_and_go(
 
     def driver(name: str) -> Worker:
         place = (topic.bootstrap_servers, topic.name, group_id, str(tmp_path))
-        return Worker(machine, DRIVER, *place, name, WORK)
+        return Worker(machine, DRIVER, *place, name, WORK, patience=PATIENCE)
 
     cancelled: list[Place] = []
     refused: list[Place] = []
@@ -227,7 +227,7 @@ def test_drivers_come_and_go(
             dies.ended()
         has(freezes, PARTITIONS)
         produced.stop()
-        topic.wait_until_committed(group_id)
+        topic.wait_until_committed(group_id, PATIENCE)
         freezes.send(signal.SIGTERM)
         assert freezes.ended() == 0
 

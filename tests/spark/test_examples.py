@@ -20,7 +20,7 @@ from tests.brokers import Kafka, embedded_broker, unique
 from tests.conftest import ROOT
 from tests.examples.topic import Topic
 from tests.examples.worker import Worker
-from tests.spark.machine import SparkMachine, spark_machine
+from tests.spark.machine import PATIENCE, SparkMachine, spark_machine
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,7 +29,7 @@ BEGIN: Final = datetime(2026, 11, 21, 10, 15, tzinfo=UTC)
 PAGES: Final = {"/": "home", "/basket": "shop", "/pay": "shop", "/help": "service", "/new": None}
 NO_VISITS: Final = ("", "no visit", "2026-11-21T10:15:03Z alice /basket soon", "2026-21-11T")
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(500)
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def test_the_pipeline(kafka: Kafka, machine: SparkMachine, tmp_path: Path) -> No
         found = (re.search(r"([\d,]+) rows of .* rows/s.*, lag [\d,]+", line) for line in told)
         return sum(int(match[1].replace(",", "")) for match in found if match)
 
-    with Worker(machine, program, *arguments) as worker:
+    with Worker(machine, program, *arguments, patience=PATIENCE) as worker:
         worker.until(lambda told: rows(told) == 600)
         admin.produce(topic.bootstrap_servers, topic.name, lines[600:])
         worker.until(lambda told: rows(told) == 900)
@@ -134,13 +134,14 @@ def test_a_plain_script_and_one_on_trio_share_a_topic(
         arguments = (bootstrap_servers, topic.name, str(tmp_path / unique("rows")))
         placed = topic.produce(100)
         group_id = f"{topic.name}-spark"
-        with (
-            Worker(machine, "examples/spark_threaded.py", *arguments) as plain,
-            Worker(machine, "examples/spark_trio.py", *arguments) as on_trio,
-        ):
-            topic.wait_until_members(group_id, 2)
+
+        def started(name: str) -> Worker:
+            return Worker(machine, f"examples/spark_{name}.py", *arguments, patience=PATIENCE)
+
+        with started("threaded") as plain, started("trio") as on_trio:
+            topic.wait_until_members(group_id, 2, PATIENCE)
             placed += topic.produce(100)
-            topic.wait_until_committed(group_id)
+            topic.wait_until_committed(group_id, PATIENCE)
             for worker in plain, on_trio:
                 worker.send(signal.SIGTERM)
                 assert worker.ended() == 0
