@@ -52,7 +52,7 @@ class Leader:
 
     def topics_of(self, own: Collection[str]) -> frozenset[str]:
         """Every topic that the whole group subscribes to."""
-        return frozenset(own).union(*(member.topics for member in self.answer.members))
+        return frozenset(own).union(*{member.topics for member in self.answer.members})
 
     async def look(self, topics: Collection[str]) -> Mapping[str, TopicInfo]:
         """Those of the topics that exist, however long it takes until a broker tells.
@@ -110,10 +110,8 @@ class Leader:
                 f" {self.membership.assignor!r}, which this member did not offer"
             )
         checked = await self._computed(assignor, known)
-        # What waits for its owner to give it up is not forgotten.
-        waiting = {one for member in self.answer.members for one in member.owned}
-        if forgotten := tuple(one for one in checked.unassigned if one not in waiting):
-            self.reporter.tell(PartitionsUnassigned, partitions=forgotten)
+        if checked.unassigned:
+            self.reporter.tell(PartitionsUnassigned, partitions=checked.unassigned)
         return checked.assignments
 
     async def _computed(
@@ -168,4 +166,10 @@ class Leader:
 def _compute(
     assignor: Assignor, known: Mapping[str, TopicInfo], members: Sequence[MemberSubscription]
 ) -> CheckedAssignments:
-    return check_assignments(assignor.name, known, members, assignor.assign(known, members))
+    """What is checked and may be sent; what waits for its owner to give it up is not unassigned."""
+    checked = check_assignments(assignor.name, known, members, assignor.assign(known, members))
+    if not checked.unassigned:
+        return checked
+    waiting = {one for member in members for one in member.owned}
+    forgotten = tuple(one for one in checked.unassigned if one not in waiting)
+    return attrs.evolve(checked, unassigned=forgotten)

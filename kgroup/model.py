@@ -148,7 +148,7 @@ class MemberSubscription:
     group_instance_id: str | None = None
     topics: tuple[str, ...] = ()
     user_data: bytes | None = None
-    owned: tuple[TopicPartition, ...] = ()
+    owned: Sequence[TopicPartition] = ()
     generation_id: int = -1
     rack_id: str | None = None
     version: int = 3

@@ -13,9 +13,9 @@ import struct
 import sys
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Final
+from typing import Final, final, overload
 from weakref import WeakKeyDictionary
 
 from kgroup.layout import Layout, Share
@@ -133,6 +133,102 @@ def indexes(data: bytes, at: int, known: Heads) -> tuple[list[int], int]:
     if at > len(data) - _INT.size:
         raise ValueError("the bytes end too early")
     return found, at
+
+
+@final
+class Listed(Sequence[TopicPartition]):
+    """Partitions as a member told them; each is made only for who looks at it.
+
+    It compares with any sequence of partitions, by what is in it.
+
+    Attributes:
+        topics: for each partition its topic.
+        numbers: for each its number.
+    """
+
+    __slots__ = ("numbers", "topics")
+
+    def __init__(self, topics: Sequence[str], numbers: Sequence[int]) -> None:
+        self.topics = topics
+        self.numbers = numbers
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @overload
+    def __getitem__(self, at: int) -> TopicPartition: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[TopicPartition]: ...
+
+    def __getitem__(self, at: int | slice) -> TopicPartition | Sequence[TopicPartition]:
+        if isinstance(at, slice):
+            return Listed(self.topics[at], self.numbers[at])
+        return TopicPartition(self.topics[at], self.numbers[at])
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return map(TopicPartition, self.topics, self.numbers)
+
+    def __eq__(self, other: object) -> bool:
+        return tuple(self) == tuple(other) if isinstance(other, Sequence) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+
+def listed(data: bytes, at: int) -> tuple[Listed, int]:
+    """The partitions of a blob, and where the blob goes on.
+
+    Raises:
+        ValueError | IndexError | struct.error: the bytes are not of this shape, or nothing comes
+            after them.
+    """
+    topics: list[str] = []
+    numbers = array("i")
+    (count,) = _INT.unpack_from(data, at)
+    at += _INT.size
+    for _ in range(counted(count, data)):
+        name, at = text(data, at)
+        count, number = _TWO.unpack_from(data, at)
+        at += _INT.size
+        if count == 1:
+            topics.append(name)
+            numbers.append(number)
+        else:
+            topics += [name] * counted(count, data)
+            numbers += _from_ints(data[at : at + count * _INT.size])
+        at += count * _INT.size
+    if at > len(data):
+        raise ValueError("the bytes end too early")
+    return Listed(topics, numbers), at
+
+
+def text(data: bytes, at: int) -> tuple[str, int]:
+    """A STRING, and where the blob goes on; equal ones are one object, as long as one is used.
+
+    Raises:
+        ValueError | IndexError: the bytes are not of this shape. Too few of them can go unnoticed
+            until who reads on comes to their end.
+    """
+    length = data[at] << 8 | data[at + 1]
+    if length > LONGEST_TEXT:
+        raise ValueError("null where a text must be")
+    at += _LENGTH.size
+    return sys.intern(str(data[at : at + length], "utf-8")), at + length
+
+
+def counted(count: int, data: bytes) -> int:
+    """The number of an array's items, if the bytes can hold them.
+
+    Raises:
+        ValueError: they cannot, or it is null.
+    """
+    if not 0 <= count <= len(data):
+        raise ValueError(f"an array of {count} items in {len(data)} bytes")
+    return count
 
 
 def _ints(numbers: Iterable[int]) -> bytes:

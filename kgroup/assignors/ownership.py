@@ -22,6 +22,7 @@ import attrs
 from kgroup.assignors.userdata import NO_GENERATION
 from kgroup.layout import Layout, mark
 from kgroup.model import MemberSubscription
+from kgroup.packed import Listed
 
 
 @final
@@ -68,10 +69,13 @@ def indexes_of(members: Iterable[MemberSubscription], layout: Layout) -> Iterato
     nowhere = (0, 0)
     for member in members:
         found = []
-        for partition in member.owned:
-            start, count = spots.get(partition.topic, nowhere)
-            if 0 <= partition.partition < count:
-                found.append(start + partition.partition)
+        owned = member.owned
+        if not isinstance(owned, Listed):
+            owned = Listed([one.topic for one in owned], [one.partition for one in owned])
+        for topic, number in zip(owned.topics, owned.numbers, strict=True):
+            start, count = spots.get(topic, nowhere)
+            if 0 <= number < count:
+                found.append(start + number)
         yield found
 
 

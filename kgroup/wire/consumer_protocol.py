@@ -11,15 +11,16 @@ Source: Kafka's ``ConsumerProtocol``; KIP-429 (owned partitions), KIP-792 (gener
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+import attrs
 from kio.index import load_entity_schema
 from kio.static.constants import EntityType
 
 from kgroup.errors import ProtocolError
 from kgroup.model import MemberSubscription, TopicPartition, by_topic
-from kgroup.packed import pack
+from kgroup.packed import counted, listed, pack, text
 from kgroup.wire.border import decode_data, encode_data
 
 HIGHEST: Final = 3
@@ -77,6 +78,22 @@ def decode_subscription(
     Raises:
         ProtocolError: the bytes are no subscription.
     """
+    try:
+        told = _read(data)
+    except (IndexError, ValueError, struct.error):
+        told = None
+    if told is not None:
+        topics, user_data, owned, generation_id, rack_id, version = told
+        return MemberSubscription(
+            member_id=member_id,
+            group_instance_id=group_instance_id,
+            topics=topics,
+            user_data=user_data,
+            owned=owned,
+            generation_id=generation_id,
+            rack_id=rack_id,
+            version=version,
+        )
     version, entity = _decode(_SUBSCRIPTION, data, f"the subscription of member {member_id!r}")
     return MemberSubscription(
         member_id=member_id,
@@ -111,6 +128,74 @@ def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
         return ()
     _, entity = _decode(_ASSIGNMENT, data, "the assignment")
     return _flattened(entity.assigned_partitions)
+
+
+_Told = tuple[tuple[str, ...], bytes | None, Sequence[TopicPartition], int, str | None, int]
+"""Topics, user data, owned partitions, generation, rack and version of a subscription."""
+
+
+def _read(data: bytes) -> _Told:
+    """Read a subscription in few steps: a leader may have a million topics and partitions to read.
+
+    Raises:
+        IndexError | ValueError | struct.error: kio is to have a look.
+    """
+    (announced,) = _VERSION.unpack_from(data)
+    version = min(announced, HIGHEST)
+    if version < 0:
+        raise ValueError(f"version {announced}")
+    topics, at = _read_topics(data)
+    user_data, at = _read_bytes(data, at, _LENGTH)
+    owned: Sequence[TopicPartition] = ()
+    generation_id, rack = -1, None
+    if version >= 1:
+        owned, at = listed(data, at)
+    if version >= 2:
+        (generation_id,) = _LENGTH.unpack_from(data, at)
+        at += _LENGTH.size
+    if version >= 3:
+        rack, at = _read_bytes(data, at, _VERSION)
+    return topics, user_data, owned, generation_id, None if rack is None else rack.decode(), version
+
+
+@attrs.define
+class _Latest:
+    """The topics that were read last, and their bytes."""
+
+    topics: tuple[bytes, tuple[str, ...]] = (b"no topics begin like this", ())
+
+
+_LATEST: Final = _Latest()
+
+
+def _read_topics(data: bytes) -> tuple[tuple[str, ...], int]:
+    # Most members of a group subscribe to the same topics. An array says how long it is, so what
+    # begins with the same bytes begins with the same array.
+    known, topics = _LATEST.topics
+    at = _VERSION.size
+    if data.startswith(known, at):
+        return topics, at + len(known)
+    (count,) = _LENGTH.unpack_from(data, at)
+    at += _LENGTH.size
+    found: list[str] = []
+    for _ in range(counted(count, data)):
+        topic, at = text(data, at)
+        found.append(topic)
+    if at > len(data):
+        raise ValueError("the bytes end too early")
+    _LATEST.topics = data[_VERSION.size : at], tuple(found)
+    return tuple(found), at
+
+
+def _read_bytes(data: bytes, at: int, length: struct.Struct) -> tuple[bytes | None, int]:
+    """Bytes after their length, None where that is -1."""
+    (size,) = length.unpack_from(data, at)
+    at += length.size
+    if size == -1:
+        return None, at
+    if size < 0 or at + size > len(data):
+        raise ValueError(f"{size} bytes in {len(data)}")
+    return data[at : at + size], at + size
 
 
 def _decode(schemas: tuple[Any, ...], data: bytes, what: str) -> tuple[int, Any]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from kgroup.errors import ProtocolError
 from kgroup.model import MemberSubscription, TopicPartition
+from kgroup.wire import consumer_protocol
 from kgroup.wire.consumer_protocol import (
     decode_assignment,
     decode_subscription,
@@ -102,3 +105,40 @@ def test_any_blob_is_a_value_or_a_protocol_error(blob: bytes) -> None:
         decode_subscription(blob)
     with contextlib.suppress(ProtocolError):
         decode_assignment(blob)
+
+
+names = st.text(max_size=5)
+subscriptions = st.fixed_dictionaries(
+    {
+        "topics": st.lists(names, max_size=3, unique=True),
+        "user_data": st.none() | st.binary(max_size=5),
+        "owned": st.lists(st.builds(TopicPartition, names, st.integers(0, 3)), max_size=5),
+        "generation_id": st.integers(-1, 9),
+        "rack_id": st.none() | names,
+    }
+)
+
+
+@given(subscriptions, st.integers(0, 3), st.integers(0, 12), st.binary(max_size=3))
+def test_what_is_read_quickly_is_what_kio_reads(
+    fields: dict[str, Any], version: int, missing: int, more: bytes
+) -> None:
+    """Whole, with more behind it, or cut off: the same value or the same refusal."""
+    given = {name: fields[name] for name in ("topics", "user_data", *added_until(version))}
+    blob = encode_subscription(**given, version=version)
+    blob = blob[: len(blob) - missing] + more
+
+    def outcome() -> MemberSubscription | str:
+        try:
+            return decode_subscription(blob, member_id="m")
+        except ProtocolError as error:
+            return str(error)
+
+    quick = outcome()
+    with mock.patch.object(consumer_protocol, "_read", side_effect=ValueError):
+        assert outcome() == quick
+
+
+def added_until(version: int) -> list[str]:
+    """The fields that were added until this version."""
+    return [name for added in ADDED[: version + 1] for name in added]

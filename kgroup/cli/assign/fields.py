@@ -133,7 +133,7 @@ def _claim(fields: Mapping[str, Any], member: MemberSubscription, where: str) ->
     """What the member owns: an eager one says so in its user data, if at all."""
     told = fields.get("user_data")
     if member.owned or not isinstance(told, Mapping):
-        return Claim(member.owned, member.generation_id)
+        return Claim(tuple(member.owned), member.generation_id)
     return Claim(
         _partitions(told.get("owned"), f"{where}.user_data.owned"),
         _generation(told.get("generation"), f"{where}.user_data.generation"),

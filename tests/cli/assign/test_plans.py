@@ -135,6 +135,6 @@ def test_claims_follow_the_rounds() -> None:
             return BUILTIN["cooperative-sticky"].assign(topics, members)
 
     here = group(owning("a", "orders", 0, 1, 2, 3), member("b", "orders"))
-    assert here.claims["a"] == Claim(here.members[0].owned, -1)
+    assert here.claims["a"] == Claim(tuple(here.members[0].owned), -1)
     plan(Watching(), here)
     assert asked == [[(4, -1), (0, -1)], [(2, 0), (0, -1)]]
