@@ -13,6 +13,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from hypothesis import strategies
 
 from tests.timeouts import pytest_timeout_set_timer
 
@@ -48,7 +49,7 @@ def pytest_configure() -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionstart() -> None:
     """Have hypothesis make its tables once, before other processes begin and all make them."""
-    hypothesis.strategies.text().validate()
+    strategies.text().validate()
 
 
 @pytest.fixture(scope="session", autouse=True)

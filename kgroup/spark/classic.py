@@ -77,7 +77,7 @@ class ClassicJobs:
             raise UsageError("the Spark session was stopped; make a new one")
         self._context = context
         self._poisoned: dict[str, float] = {}
-        java = context._jsc.sc()  # noqa: SLF001
+        java = self._java_context()
         self._last_seen: dict[str, float] = {}
         self._inherited = java.getLocalProperties().clone()
         self._kill_time = (
@@ -93,7 +93,7 @@ class ClassicJobs:
 
         def inherited() -> None:
             if self._alive():
-                self._context._jsc.sc().setLocalProperties(self._inherited.clone())  # noqa: SLF001
+                self._java_context().setLocalProperties(self._inherited.clone())
             target()
 
         return threading.Thread(target=inherited, name=name, daemon=True)
@@ -130,7 +130,7 @@ class ClassicJobs:
         since = self._poisoned.setdefault(group, time.monotonic())
         if not self._alive():
             return
-        java = self._context._jsc.sc()  # noqa: SLF001
+        java = self._java_context()
         java.cancelJobGroupAndFutureJobs(group)
         self._wait_until_noted(group)
         if time.monotonic() - since > self._kill_time:
@@ -166,12 +166,17 @@ class ClassicJobs:
             seen = seen.__cause__ or seen.__context__
         return False
 
+    def _java_context(self) -> Any:
+        """Spark's own ``SparkContext``, which py4j's stubs know nothing of."""
+        java: Any = self._context._jsc  # noqa: SLF001
+        return java.sc()
+
     def _alive(self) -> bool:
-        java = self._context._jsc  # noqa: SLF001
+        java: Any = self._context._jsc  # noqa: SLF001
         return java is not None and not java.sc().isStopped()
 
     def _interrupt(self, group: str) -> None:
-        java = self._context._jsc.sc()  # noqa: SLF001
+        java = self._java_context()
         for tasks in self._task_sets(group):
             try:
                 found = str(tasks.runningTasksSet().mkString(","))
@@ -187,14 +192,14 @@ class ClassicJobs:
         """
         with self._in_group(group, "told only so as to be refused"):
             try:
-                self._context._jsc.sc().range(0, 1, 1, 1).count()  # noqa: SLF001
+                self._java_context().range(0, 1, 1, 1).count()
             except Py4JJavaError as error:
                 if not self.cancelled(group, error):
                     raise
 
     @contextmanager
     def _in_group(self, group: str, description: str) -> Iterator[None]:
-        java = self._context._jsc.sc()  # noqa: SLF001
+        java = self._java_context()
         before = java.getLocalProperties().clone()
         try:
             # Not to be interrupted at once: HDFS takes an interrupted client for a dead node.
@@ -205,7 +210,7 @@ class ClassicJobs:
                 java.setLocalProperties(before)
 
     def _task_sets(self, group: str) -> Iterator[Any]:
-        pools = [self._context._jsc.sc().taskScheduler().rootPool()]  # noqa: SLF001
+        pools = [self._java_context().taskScheduler().rootPool()]
         while pools:
             entry = pools.pop()
             members = entry.schedulableQueue()

@@ -44,6 +44,11 @@ def _seconds(least: float) -> Callable[[object, attrs.Attribute[float], Any], No
     return check
 
 
+def _whole(_: object, attribute: attrs.Attribute[int], value: Any) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ConfigError(attribute.name, value, "it must be a whole number, 1 or more")
+
+
 @final
 @attrs.frozen(kw_only=True)
 class Pace:
@@ -62,14 +67,8 @@ class Pace:
 
     max_wait: float = attrs.field(default=0.0, validator=_seconds(0))
     poll_interval: float = attrs.field(default=0.05, validator=_seconds(0.001))
-    in_flight: int = attrs.field(default=1)
-    record_bytes: int = attrs.field(default=1024)
-
-    @in_flight.validator
-    @record_bytes.validator
-    def _some(self, attribute: attrs.Attribute[int], value: Any) -> None:
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ConfigError(attribute.name, value, "it must be a whole number, 1 or more")
+    in_flight: int = attrs.field(default=1, validator=_whole)
+    record_bytes: int = attrs.field(default=1024, validator=_whole)
 
 
 @final
@@ -274,17 +273,18 @@ class Batches:
                 " membership; its records will be read by whoever owns the partitions",
                 self._generation.end,
             )
+        returned: list[T] = []
+        error: Exception | None = None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._lookout.keep_looking)
-            error: Exception | None = None
             try:
-                value = await self._engine.run(group, batch.description, fn)
+                returned.append(await self._engine.run(group, batch.description, fn))
             except Exception as raised:  # noqa: BLE001 # it is the caller's, not in a group
                 error = raised
             nursery.cancel_scope.cancel()
         if error is not None:
             raise error
-        return value
+        return returned[0]
 
     def _note(self, batch: Batch, began: float) -> None:
         """What the run has brought."""

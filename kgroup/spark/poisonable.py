@@ -45,15 +45,20 @@ class Jobs(Protocol):
 
     def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
         """A thread, not yet started, that has what Spark kept for the thread that made this."""
+        ...
 
     def call(self, group: str, description: str, fn: Callable[..., T], *args: Any) -> T:
         """Call a function in this thread; the jobs that it starts are the group's."""
+        ...
 
     def poison(self, group: str) -> None:
         """Cancel the group's jobs and refuse later ones; call it again while any are left."""
+        ...
 
     def running(self, group: str) -> int:
         """How many tasks of the group still run."""
+        ...
 
     def cancelled(self, group: str, error: BaseException) -> bool:
         """Whether an exception says nothing but that the group was poisoned."""
+        ...

@@ -28,6 +28,12 @@ BACKENDS: Final = (PYTHON, JVM)
 """Who reads: confluent-kafka in Python workers, or Spark's own Kafka source."""
 
 
+def _known(_: object, attribute: attrs.Attribute[str], value: object) -> None:
+    if value not in BACKENDS:
+        known = " or ".join(map(repr, BACKENDS))
+        raise ConfigError(attribute.name, value, f"it must be {known}")
+
+
 @final
 @attrs.frozen(kw_only=True)
 class Reading:
@@ -45,14 +51,8 @@ class Reading:
 
     settings: ReaderSettings
     columns: Sequence[str] = attrs.field(default=DEFAULT, converter=checked)
-    backend: str = attrs.field(default=PYTHON)
+    backend: str = attrs.field(default=PYTHON, validator=_known)
     parallelism: int | None = None
-
-    @backend.validator
-    def _known(self, attribute: attrs.Attribute[str], value: str) -> None:
-        if value not in BACKENDS:
-            known = " or ".join(map(repr, BACKENDS))
-            raise ConfigError(attribute.name, value, f"it must be {known}")
 
 
 @final

@@ -15,7 +15,7 @@ from kgroup.clocks import TrioClock
 from kgroup.config import GroupConfig
 from kgroup.errors import FetchError, OffsetOutOfRangeError, StaleGenerationError, UsageError
 from kgroup.generation.streams import Feed, RecordStream
-from kgroup.model import TopicPartition
+from kgroup.model import IsolationLevel, TopicPartition
 from kgroup.protocols import Batch
 from tests.generation.bench import P0, P1
 
@@ -129,6 +129,7 @@ class Around:
         earliest: bool,
         isolation_level: IsolationLevel | None = None,
     ) -> Mapping[TopicPartition, int]:
+        assert isolation_level is None
         await trio.lowlevel.checkpoint()
         return dict.fromkeys(partitions, 0 if earliest else 10)
 

@@ -55,17 +55,22 @@ async def cancel_once_it_runs(
         nursery.cancel_scope.cancel()
 
 
+def java_context(spark: SparkSession) -> Any:
+    """Spark's own context, which stubs know nothing of."""
+    java: Any = spark.sparkContext._jsc
+    return java.sc()
+
+
 def jobs_started(spark: SparkSession, group: str) -> int:
     """How many jobs of a group Spark has started so far."""
-    java = spark.sparkContext._jsc.sc()
-    java.listenerBus().waitUntilEmpty()
+    java_context(spark).listenerBus().waitUntilEmpty()
     return len(spark.sparkContext.statusTracker().getJobIdsForGroup(group))
 
 
 def test_a_call_sets_group_and_description_and_undoes_what_was_set(spark: SparkSession) -> None:
     """Inside the call they hold; afterwards all is as before, whatever the function did."""
     context = spark.sparkContext
-    before = dict(context._jsc.sc().getLocalProperties())
+    before = dict(java_context(spark).getLocalProperties())
 
     def meddle() -> None:
         assert context.getLocalProperty("spark.jobGroup.id") == "meddle"
@@ -76,7 +81,7 @@ def test_a_call_sets_group_and_description_and_undoes_what_was_set(spark: SparkS
 
     with pytest.raises(ValueError, match="done"):
         ClassicJobs(spark).call("meddle", "orders [0, 5)", meddle)
-    assert dict(context._jsc.sc().getLocalProperties()) == before
+    assert dict(java_context(spark).getLocalProperties()) == before
 
 
 def test_a_group_poisoned_before_its_call_runs_nothing(spark: SparkSession) -> None:
@@ -101,7 +106,8 @@ async def test_threads_inherit_from_the_maker_and_their_twins_end(spark: SparkSe
 
     def look() -> tuple[str | None, Any]:
         assert context._jvm is not None
-        return context.getLocalProperty(POOL), context._jvm.java.lang.Thread.currentThread()
+        jvm: Any = context._jvm
+        return context.getLocalProperty(POOL), jvm.java.lang.Thread.currentThread()
 
     async with Runner(jobs, "kgroup-test", nothing_outstays) as runner:
         pool, twin = await runner.run("inherit-1", "words", look)

@@ -37,7 +37,8 @@ def connected(spark: SparkSession) -> Iterator[Any]:
     jvm: Any = spark._jvm
     jvm.org.apache.spark.SparkEnv.get().conf().set("spark.connect.grpc.binding.port", str(port))
     service = jvm.org.apache.spark.sql.connect.service.SparkConnectService
-    service.start(spark.sparkContext._jsc.sc())
+    java: Any = spark.sparkContext._jsc
+    service.start(java.sc())
     session = ConnectSession.builder.remote(f"sc://127.0.0.1:{port}").create()
     try:
         yield session
