@@ -28,6 +28,11 @@ _SWAP: Final = sys.byteorder == "little"
 _BEFORE: Final = WeakKeyDictionary[Layout, list[bytes]]()
 """See ``_alone``; thousands of members' shares are packed by one layout."""
 
+_NAMES: Final[dict[bytes, str]] = {}
+"""Topics of partitions that were read, by their bytes with the length before them."""
+_MANY_NAMES: Final = 100_000
+"""So many names are forgotten again; a cluster has no more topics that matter."""
+
 Heads = Mapping[bytes, tuple[int, int]]
 """For each topic's name, with its length before it, where it starts and how many it has."""
 
@@ -190,10 +195,18 @@ def listed(data: bytes, at: int) -> tuple[Listed, int]:
     numbers = array("i")
     (count,) = _INT.unpack_from(data, at)
     at += _INT.size
+    if len(_NAMES) > _MANY_NAMES:
+        _NAMES.clear()
+    width = 0
     for _ in range(counted(count, data)):
-        name, at = text(data, at)
-        count, number = _TWO.unpack_from(data, at)
-        at += _INT.size
+        # Most names are as long as the one before, and other members have told them as well.
+        name = _NAMES.get(data[at : at + width])
+        if name is None:
+            name, after = text(data, at)
+            width = after - at
+            _NAMES[data[at:after]] = name
+        count, number = _TWO.unpack_from(data, at + width)
+        at += width + _INT.size
         if count == 1:
             topics.append(name)
             numbers.append(number)
@@ -210,13 +223,12 @@ def text(data: bytes, at: int) -> tuple[str, int]:
     """A STRING, and where the blob goes on; equal ones are one object, as long as one is used.
 
     Raises:
-        ValueError | IndexError: the bytes are not of this shape. Too few of them can go unnoticed
-            until who reads on comes to their end.
+        ValueError | IndexError: the bytes are not of this shape, or too few.
     """
     length = data[at] << 8 | data[at + 1]
-    if length > LONGEST_TEXT:
-        raise ValueError("null where a text must be")
     at += _LENGTH.size
+    if length > LONGEST_TEXT or at + length > len(data):
+        raise ValueError(f"a text of {length} bytes in {len(data)}, or null")
     return sys.intern(str(data[at : at + length], "utf-8")), at + length
 
 

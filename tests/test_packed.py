@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from array import array
 
@@ -9,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kgroup import packed
 from kgroup.layout import Layout, Share
 from kgroup.model import TopicPartition
-from kgroup.packed import heads, indexes, pack
+from kgroup.packed import heads, indexes, listed, pack
 
 LAYOUT = Layout({"a": 3, "bc": 1, "d.e": 4, "f": 300})
 PARTITIONS = st.sets(st.integers(0, len(LAYOUT) - 1)).map(sorted)
@@ -86,3 +88,32 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
         return
     assert at <= len(data)
     assert all(0 <= index < len(LAYOUT) for index in found)
+
+
+@given(PARTITIONS, st.binary(min_size=4, max_size=9), st.binary(max_size=3))
+def test_a_list_comes_back(rising: list[int], after: bytes, before: bytes) -> None:
+    """As a sequence of partitions, equal to any other with the same in it."""
+    blob = pack(share(rising))
+    found, at = listed(before + blob + after, len(before))
+    wanted = list(share(rising))
+    assert at == len(before) + len(blob)
+    assert found == wanted == list(found)
+    assert hash(found) == hash(tuple(wanted))
+    assert repr(found) == repr(tuple(wanted))
+    assert found[:2] == wanted[:2]
+    assert [found[at] for at in range(len(found))] == wanted
+    assert found != [*wanted, TopicPartition("z", 0)]
+    assert found != len(wanted)
+
+
+def test_a_name_that_is_cut_off_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read after it is read as it is; nor does the memory grow for ever."""
+    monkeypatch.setattr(packed, "_MANY_NAMES", 3)
+    blob = pack([TopicPartition("orders", 7)]) + b"more"
+    for missing in range(len(blob), 0, -1):
+        with contextlib.suppress(ValueError, IndexError, struct.error):
+            listed(blob[: len(blob) - missing], 0)
+        assert listed(blob, 0)[0] == [TopicPartition("orders", 7)]
+    for number in range(9):
+        listed(pack([TopicPartition(f"t{number}", 0)]) + b"more", 0)
+        assert len(packed._NAMES) <= 5

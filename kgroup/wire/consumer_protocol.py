@@ -181,8 +181,6 @@ def _read_topics(data: bytes) -> tuple[tuple[str, ...], int]:
     for _ in range(counted(count, data)):
         topic, at = text(data, at)
         found.append(topic)
-    if at > len(data):
-        raise ValueError("the bytes end too early")
     _LATEST.topics = data[_VERSION.size : at], tuple(found)
     return tuple(found), at
 
