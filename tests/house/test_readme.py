@@ -18,7 +18,7 @@ def test_readme_gives_two_commands() -> None:
     """The first shows the demo, the second runs the whole suite, each in an environment."""
     demo, suite = commands_of_readme()
     assert demo.endswith(" && .venv/bin/kgroup demo")
-    assert suite.endswith(" && .venv/bin/tox")
+    assert suite.endswith(" && .venv/bin/tox run-parallel --parallel-live")
 
 
 def test_ci_runs_the_command_of_readme() -> None:

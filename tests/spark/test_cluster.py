@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Final
 
 import pytest
 
+from kgroup.errors import UsageError
 from kgroup.testing.embedded import EmbeddedKafka
 from kgroup.testing.spark import SparkCluster
 from tests.brokers import EMBEDDED, Kafka, unique
@@ -28,6 +30,8 @@ def test_what_dies_in_the_middle_of_a_batch_is_done_again_by_spark(
 ) -> None:
     """An executor is killed in one batch and a worker in the next: each has its records once."""
     cluster = own_spark_cluster()
+    with pytest.raises(UsageError, match="has no executor"):
+        cluster.kill_executor()
     with EmbeddedKafka() as kafka, spark_machine(cluster.url) as machine:
         topic = Topic.create(Kafka(EMBEDDED, kafka.bootstrap_servers), partitions=4)
         group_id = unique("cluster")
@@ -42,6 +46,11 @@ def test_what_dies_in_the_middle_of_a_batch_is_done_again_by_spark(
                 kill()
                 assert places(following(driver, "committed")) == places(began)
                 assert "1" in working(tmp_path, began)
+            cluster.start_worker()
+            deadline = time.monotonic() + PATIENCE
+            while len(cluster.executors()) < 2:
+                assert time.monotonic() < deadline, "the new worker has got no executor"
+                time.sleep(0.05)
             driver.send(signal.SIGTERM)
             assert driver.ended() == 0
         assert topic.committed(group_id) == topic.ends()
