@@ -60,7 +60,8 @@ def test_its_tasks_read_the_ranges(
     reader = source.reader(source.schema())
     rows: list[tuple[bytes, int]] = []
     for partition in reader.partitions():
-        for batch in reader.read(partition):
+        found: Any = reader.read(partition)
+        for batch in found:
             assert batch.num_rows <= 3
             rows += zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
     assert sorted(rows) == [(b"%d" % n, n) for n in range(2, 8)]
