@@ -47,6 +47,10 @@ def fields_of(api: str, version: int) -> dict[str, Any]:
         "find_coordinator": {"key": GROUP}
         if version < 4
         else {"key_type": 0, "coordinator_keys": [GROUP]},
+        "describe_groups": {
+            "groups": [GROUP],
+            **({"include_authorized_operations": False} if version >= 3 else {}),
+        },
         "join_group": {
             "group_id": GROUP,
             "session_timeout": SECONDS,
