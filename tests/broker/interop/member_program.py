@@ -137,6 +137,20 @@ class Confluent:
         tell_partitions("partitions_revoked", partitions)
 
 
+def commit_told(consumer: Any, found: dict[Any, list[Any]]) -> None:
+    """Commit with kafka-python; in a rebalance, what is kept is committed with the next one."""
+    offsets = [
+        {"partition": one.partition, "offset": records[-1].offset + 1}
+        for one, records in found.items()
+    ]
+    try:
+        consumer.commit()
+    except kafka.errors.RebalanceInProgressError:
+        tell("offsets_committed", success=False, offsets=offsets)
+    else:
+        tell("offsets_committed", success=True, offsets=offsets)
+
+
 def consume_with_kafka_python(topic: str, settings: dict[str, Any]) -> None:
     """kafka-python's consumer."""
     consumer = kafka.KafkaConsumer(
@@ -171,17 +185,7 @@ def consume_with_kafka_python(topic: str, settings: dict[str, Any]) -> None:
             for record in records:
                 tell_record(partition.partition, record.offset, record.value)
         if found:
-            offsets = [
-                {"partition": one.partition, "offset": records[-1].offset + 1}
-                for one, records in found.items()
-            ]
-            try:
-                consumer.commit()
-            except kafka.errors.RebalanceInProgressError:
-                # What is kept is committed with the next one.
-                tell("offsets_committed", success=False, offsets=offsets)
-            else:
-                tell("offsets_committed", success=True, offsets=offsets)
+            commit_told(consumer, found)
     consumer.close()
 
 
