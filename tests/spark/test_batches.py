@@ -8,10 +8,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from kgroup import ConsumerGroup, GroupConfig, StaleGenerationError, TopicPartition, UsageError
+from kgroup import (
+    ConfigError,
+    ConsumerGroup,
+    GroupConfig,
+    StaleGenerationError,
+    TopicPartition,
+    UsageError,
+)
 from kgroup import threaded as kgroup_threaded
 from kgroup.events import BatchCancelled, BatchDone, Event
-from kgroup.spark import Batch, batches, foreach_batch
+from kgroup.spark import Batch, Stage, batches, foreach_batch
 from kgroup.spark import threaded as spark_threaded
 from kgroup.testing.embedded import EmbeddedKafka
 from tests.group.test_stale import evict_by
@@ -67,6 +74,9 @@ def test_a_plain_script(
             assert [(name, kind) for name, kind in batch.df.dtypes] == COLUMNS
             assert sum(part.offsets for part in batch.ranges) <= 80
             assert "kgroup spark" in batch.description
+            assert (batch.group_id, batch.generation_id) == ("spark", generation.generation_id)
+            assert str(batch).startswith(f"batch {batch.number} ({batch.id[:8]}) of group 'spark'")
+            assert repr(batch).endswith(f"{batch.stage.value}>")
             rows += batch.run(rows_of)
             batch.commit()
             if len(rows) == 200:
@@ -106,6 +116,21 @@ def test_the_short_way(spark: SparkSession, config: GroupConfig) -> None:
         kgroup_threaded.ConsumerGroup(other) as group,
     ):
         spark_threaded.foreach_batch(next(group), spark, fail)
+
+
+def test_a_batch_that_is_given_up(
+    spark: SparkSession, config: GroupConfig, embedded_kafka: EmbeddedKafka
+) -> None:
+    """Skipped without a job, it is committed; a loop that is closed gives its partitions up."""
+    with kgroup_threaded.ConsumerGroup(config) as group:
+        generation = next(group)
+        loop = spark_threaded.batches(generation, spark)
+        batch = next(loop)
+        batch.skip()
+        assert batch.stage is Stage.SKIPPED
+        loop.close()
+        spark_threaded.batches(generation, spark).close()
+    assert {at.offset for at in embedded_kafka.committed("spark").values()} == {100}
 
 
 async def test_on_trio(spark: SparkSession, config: GroupConfig) -> None:
@@ -183,6 +208,15 @@ async def _evict_when_running(spark: SparkSession, config: GroupConfig, member_i
     while not await trio.to_thread.run_sync(running, spark):  # noqa: ASYNC110 # Spark tells nobody
         await trio.sleep(0.05)
     await evict_by(config, member_id)
+
+
+def test_a_backend_that_is_none(spark: SparkSession, config: GroupConfig) -> None:
+    """It is refused by name."""
+    with (
+        kgroup_threaded.ConsumerGroup(config) as group,
+        pytest.raises(ConfigError, match="backend='go' .* 'python' or 'jvm'"),
+    ):
+        spark_threaded.batches(next(group), spark, backend="go")
 
 
 async def test_a_partition_is_read_once(spark: SparkSession, config: GroupConfig) -> None:

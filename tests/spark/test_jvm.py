@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kgroup.errors import ConfigError
 from kgroup.spark.jvm import jvm_frame
 from kgroup.spark.ranges import OffsetRange
 from kgroup.spark.settings import ReaderSettings
@@ -25,6 +26,23 @@ def kept(spark: SparkSession) -> int:
     pool.setAccessible(True)
     found = pool.get(module)
     return int(found.getClass().getMethod("size", None).invoke(found, None))
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"secrets": {"sasl.password": "env:PASSWORD"}}, "secrets"),
+        ({"client": {"socket.keepalive.enable": True}}, "socket.keepalive.enable"),
+    ],
+)
+def test_what_java_s_client_cannot_take(
+    spark: SparkSession, settings: dict[str, Any], named: str
+) -> None:
+    """It is refused by name before Spark is asked."""
+    refused = ReaderSettings(bootstrap_servers="127.0.0.1:1", **settings)
+    ranges = [OffsetRange("lines", 0, 0, 1)]
+    with pytest.raises(ConfigError, match=named):
+        jvm_frame(spark, ranges, refused, columns=["value"])
 
 
 @pytest.mark.timeout(240)
