@@ -21,9 +21,11 @@ def main(servers: str) -> None:
         producer.send("t", value)
     producer.flush(PATIENCE)
     producer.close(PATIENCE)
-    consumer = KafkaConsumer(
-        "t", bootstrap_servers=servers, group_id="g", auto_offset_reset="earliest"
-    )
+    consumer = KafkaConsumer(bootstrap_servers=servers, group_id="g", auto_offset_reset="earliest")
+    # One that learns of the topic only while it joins, and so joins again, sometimes hangs (seen
+    # with kafka-python 3.0.12 on Apache Kafka as well).
+    consumer.partitions_for_topic("t")
+    consumer.subscribe(["t"])
     seen: list[bytes] = []
     deadline = time.monotonic() + PATIENCE
     while len(seen) < len(VALUES):
