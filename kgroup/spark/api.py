@@ -16,6 +16,7 @@ from kgroup.spark.settings import ReaderSettings, Value
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from kgroup.spark.frames import Backend
     from kgroup.spark.jobs import Jobs
 
 
@@ -33,7 +34,7 @@ def batches(
     record_bytes: int = 1024,
     partitions: TopicPartition | Iterable[TopicPartition] | None = None,
     columns: Iterable[str] | None = None,
-    backend: str = "python",
+    backend: Backend = "python",
     parallelism: int | None = None,
     client: Mapping[str, Value] | None = None,
     secrets: Mapping[str, str] | None = None,

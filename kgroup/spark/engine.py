@@ -25,10 +25,12 @@ class Frame:
     Attributes:
         df: the DataFrame.
         seen: what its tasks have read so far, of each partition; None where nobody counts.
+        forget: nobody asks for that any more.
     """
 
     df: Any
     seen: Callable[[], Mapping[TopicPartition, Seen] | None]
+    forget: Callable[[], None]
 
 
 class Engine(Protocol):

@@ -74,7 +74,7 @@ def frame(
     parallelism: int | None = None,
     backend: Backend = "python",
     options: Mapping[str, str] | None = None,
-    seen: Accumulator[Any] | None = None,
+    seen: Count | None = None,
 ) -> DataFrame:
     """A DataFrame of the records of ranges, read when an action runs.
 
@@ -83,7 +83,8 @@ def frame(
         ranges: what is read; split further so that one hot partition uses all cores.
         settings: how.
         columns: names of columns of Spark's own Kafka source; others are not read.
-        parallelism: how many tasks read; what Spark can run at once by default.
+        parallelism: how many tasks read; by default what Spark can run at once, and where its own
+            source reads, one for each partition.
         backend: ``python``, or ``jvm`` for Spark's own source (see ``kgroup.spark.jvm``).
         options: of Spark's own source, where that reads.
         seen: what ``count_seen`` made; is told what each task brought. Spark's own source tells
@@ -104,7 +105,9 @@ def frame(
     if not tasks:
         return spark.createDataFrame([], ddl(names))
     if backend == "jvm":
-        return jvm_frame(spark, pieces, settings, columns=names, parallelism=slots, options=options)
+        return jvm_frame(
+            spark, pieces, settings, columns=names, parallelism=parallelism, options=options
+        )
     fn = ReadTasks(tasks, settings, names, seen)
     return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(fn, ddl(names))
 
@@ -150,16 +153,48 @@ def slots_of(spark: SparkSession) -> int | None:
     return None if context is None else max(1, int(context.defaultParallelism))
 
 
-def count_seen(spark: SparkSession) -> Accumulator[Any] | None:
+@final
+@attrs.frozen
+class Count:
+    """What the tasks of one frame have read; it travels to workers.
+
+    All counts of a loop share one accumulator: PySpark keeps every one that was made for ever.
+    """
+
+    _told: Accumulator[dict[tuple[int, int], Mapping[TopicPartition, Seen]]]
+    _frame: int = 0
+
+    def another(self) -> Count:
+        """That of another frame."""
+        return attrs.evolve(self, frame=self._frame + 1)
+
+    def add(self, brought: Mapping[int, Mapping[TopicPartition, Seen]]) -> None:
+        """What tasks tell, by their numbers; in a worker."""
+        self._told.add({(self._frame, task): seen for task, seen in brought.items()})
+
+    def total(self) -> dict[TopicPartition, Seen]:
+        """What each partition brought, of the tasks that have read to their ends; in the driver."""
+        total: dict[TopicPartition, Seen] = {}
+        for (frame, _), brought in tuple(self._told.value.items()):
+            for name, seen in brought.items() if frame == self._frame else ():
+                before = total.get(name, Seen(0, 0))
+                total[name] = Seen(before.records + seen.records, before.bytes + seen.bytes)
+        return total
+
+    def forget(self) -> None:
+        """Nobody asks any more; of this frame, and of those before it that told late."""
+        for key in tuple(self._told.value):
+            if key[0] <= self._frame:
+                self._told.value.pop(key, None)
+
+
+def count_seen(spark: SparkSession) -> Count | None:
     """What ``frame`` takes as ``seen``, or None where Spark has no accumulators (Connect).
 
-    Make one for each batch. A task that Spark runs twice counts once.
+    A task that Spark runs twice counts once.
     """
     context = getattr(spark, "_sc", None)
-    if context is None:
-        return None
-    found: Accumulator[Any] = context.accumulator({}, LastOfTask())
-    return found
+    return None if context is None else Count(context.accumulator({}, LastOfTask()))
 
 
 @final
@@ -175,18 +210,14 @@ class LastOfTask:
 
     def addInPlace(self, value: dict[Any, Any], more: dict[Any, Any]) -> dict[Any, Any]:  # noqa: N802
         """Both, the second's word over the first's."""
-        return {**value, **more}
+        value.update(more)
+        return value
 
 
-def seen_in(counted: Accumulator[Any] | None) -> dict[TopicPartition, Seen]:
+def seen_in(counted: Count | None) -> dict[TopicPartition, Seen]:
     """What each partition brought, of the tasks that have read to their ends.
 
     Args:
         counted: what ``count_seen`` made.
     """
-    total: dict[TopicPartition, Seen] = {}
-    for brought in () if counted is None else counted.value.values():
-        for name, seen in brought.items():
-            before = total.get(name, Seen(0, 0))
-            total[name] = Seen(before.records + seen.records, before.bytes + seen.bytes)
-    return total
+    return {} if counted is None else counted.total()

@@ -74,11 +74,6 @@ class Lookout:
         self._failure: BrokerError | None = None
 
     @property
-    def positions(self) -> Mapping[TopicPartition, int]:
-        """The next offset to read of each partition."""
-        return dict(self._positions)
-
-    @property
     def lag(self) -> int:
         """Offsets from the positions to the ends, as of the last look."""
         return sum(

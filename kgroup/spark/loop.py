@@ -308,6 +308,7 @@ class Batches:
             committing=committing,
             lag=self._lookout.lag,
         )
+        figures.frame.forget()
 
     def _tell_of_failure(
         self,

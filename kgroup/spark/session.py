@@ -1,10 +1,10 @@
-"""The engine of a real Spark session: frames by ``frames`` or ``jvm``, runs by ``runner``."""
+"""The engine of a real Spark session: frames by ``frames``, runs by ``runner``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar, final
+from typing import TYPE_CHECKING, Any, TypeVar, final
 
 import attrs
 import trio
@@ -12,7 +12,7 @@ import trio
 from kgroup.errors import ConfigError
 from kgroup.spark.columns import DEFAULT, checked
 from kgroup.spark.engine import Frame
-from kgroup.spark.frames import count_seen, frame, seen_in
+from kgroup.spark.frames import BACKENDS, Backend, count_seen, frame
 from kgroup.spark.jobs import Jobs, Outstay, Runner
 from kgroup.spark.ranges import OffsetRange
 from kgroup.spark.settings import ReaderSettings
@@ -22,13 +22,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PYTHON: Final = "python"
-JVM: Final = "jvm"
-BACKENDS: Final = (PYTHON, JVM)
-"""Who reads: confluent-kafka in Python workers, or Spark's own Kafka source."""
 
-
-def _known(_: object, attribute: attrs.Attribute[str], value: object) -> None:
+def _known(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
     if value not in BACKENDS:
         known = " or ".join(map(repr, BACKENDS))
         raise ConfigError(attribute.name, value, f"it must be {known}")
@@ -51,7 +46,7 @@ class Reading:
 
     settings: ReaderSettings
     columns: Sequence[str] = attrs.field(default=DEFAULT, converter=checked)
-    backend: str = attrs.field(default=PYTHON, validator=_known)
+    backend: Backend = attrs.field(default="python", validator=_known)
     parallelism: int | None = None
 
 
@@ -80,14 +75,14 @@ class SparkEngine:
         self._name = name
         self._outstayed = outstayed
         self._jobs = jobs
-        self._counts = reading.backend != JVM and count_seen(spark) is not None
+        self._count = count_seen(spark) if reading.backend == "python" else None
         self._idle: list[Runner] = []
         self._made = 0
 
     @property
     def counts(self) -> bool:
         """Whether its frames tell what was read: not over Connect, nor where the JVM reads."""
-        return self._counts
+        return self._count is not None
 
     async def frame(self, ranges: Collection[OffsetRange]) -> Frame:
         """A DataFrame over ranges; made in a thread, because the JVM is asked."""
@@ -113,25 +108,16 @@ class SparkEngine:
         return Runner(self._jobs, f"{self._name}-{self._made}", self._outstayed)
 
     def _frame(self, ranges: tuple[OffsetRange, ...]) -> Frame:
-        reading = self._reading
-        if reading.backend == JVM:
-            from kgroup.spark.jvm import jvm_frame
-
-            df = jvm_frame(
-                self._spark,
-                ranges,
-                reading.settings,
-                columns=reading.columns,
-                parallelism=reading.parallelism,
-            )
-            return Frame(df, lambda: None)
-        counted = count_seen(self._spark)
+        count = self._count = self._count and self._count.another()
         df = frame(
             self._spark,
             ranges,
-            reading.settings,
-            columns=reading.columns,
-            parallelism=reading.parallelism,
-            seen=counted,
+            self._reading.settings,
+            columns=self._reading.columns,
+            parallelism=self._reading.parallelism,
+            backend=self._reading.backend,
+            seen=count,
         )
-        return Frame(df, lambda: None if counted is None else seen_in(counted))
+        if count is None:
+            return Frame(df, lambda: None, lambda: None)
+        return Frame(df, count.total, count.forget)

@@ -26,6 +26,7 @@ class FakeEngine:
         stops_in: seconds from its cancellation until it has stopped.
         groups: the job groups that were run.
         stopped: when cancelled runs had stopped.
+        forgotten: frames of which nobody asks any more what was read.
         closed: how often it was closed.
     """
 
@@ -36,6 +37,7 @@ class FakeEngine:
         self.groups: list[str] = []
         self.descriptions: list[str] = []
         self.stopped: list[float] = []
+        self.forgotten: list[tuple[OffsetRange, ...]] = []
         self.running = 0
         self.closed = 0
 
@@ -54,6 +56,7 @@ class FakeEngine:
                 part.topic_partition: Seen(part.offsets, part.offsets * self.row_bytes)
                 for part in given
             },
+            lambda: self.forgotten.append(given),
         )
 
     async def run(self, group: str, description: str, fn: Callable[..., T], *args: Any) -> T:

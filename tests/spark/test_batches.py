@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+from pyspark.accumulators import _accumulatorRegistry
 
 from kgroup import (
     ConfigError,
@@ -25,6 +26,8 @@ from tests.group.test_stale import evict_by
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from kgroup.spark.frames import Backend
 
 COLUMNS = [
     ("key", "binary"),
@@ -65,7 +68,11 @@ EVERYTHING = [(p, n, str(n).encode()) for p in range(2) for n in range(100)]
 def test_a_plain_script(
     spark: SparkSession, config: GroupConfig, embedded_kafka: EmbeddedKafka
 ) -> None:
-    """Each record is in one batch; what was committed is where the next driver begins."""
+    """Each record is in one batch; what was committed is where the next driver begins.
+
+    PySpark keeps accumulators for ever: a loop makes one, and empties it, however many batches.
+    """
+    kept = set(_accumulatorRegistry)
     rows: list[tuple[int, int, bytes]] = []
     events: list[Event] = []
     with kgroup_threaded.ConsumerGroup(config, on_event=events.append) as group:
@@ -88,6 +95,8 @@ def test_a_plain_script(
     sizes = [event.bytes for event in done]
     assert sum(size for size in sizes if size is not None) == sum(len(v) for *_, v in EVERYTHING)
     assert {at.offset for at in embedded_kafka.committed("spark").values()} == {100}
+    (made,) = _accumulatorRegistry.keys() - kept
+    assert _accumulatorRegistry[made].value == {}
 
 
 def test_the_short_way(spark: SparkSession, config: GroupConfig) -> None:
@@ -153,7 +162,7 @@ async def test_on_trio(spark: SparkSession, config: GroupConfig) -> None:
 
 
 @pytest.mark.parametrize("backend", ["python", "jvm"])
-async def test_one_column(spark: SparkSession, config: GroupConfig, backend: str) -> None:
+async def test_one_column(spark: SparkSession, config: GroupConfig, backend: Backend) -> None:
     """What is not asked for is not there, whoever reads."""
     async with ConsumerGroup(config) as group:
         loop = batches(await group.next(), spark, columns=["value"], backend=backend)

@@ -351,6 +351,7 @@ async def test_progress_is_told(autojump_clock: MockClock) -> None:
             batch = await anext(loop)
             await batch.run(ranges_of)
             await batch.commit()
+            assert len(loop._engine.forgotten) == 1  # type: ignore[attr-defined]
         (done,) = here.told(BatchDone)
         assert (done.batch_id, done.rows, done.lag) == (batch.id, 4, 6)
         assert done.running == pytest.approx(2.0)
