@@ -1,4 +1,4 @@
-"""The examples on Spark, run as their reader runs them."""
+"""The examples on Spark, each the whole program as its reader runs it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 import runpy
 import signal
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,11 +16,12 @@ import pytest
 
 from kgroup.spark import OffsetRange
 from kgroup.testing import admin
-from tests.brokers import Kafka, embedded_broker, unique
+from tests.brokers import EMBEDDED, Kafka, embedded_broker
 from tests.conftest import ROOT
 from tests.examples.topic import Topic
 from tests.examples.worker import Worker
-from tests.spark.machine import PATIENCE, SparkMachine, spark_machine
+from tests.spark.inside import run_inside
+from tests.spark.machine import PATIENCE, spark_machine
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,13 +31,6 @@ PAGES: Final = {"/": "home", "/basket": "shop", "/pay": "shop", "/help": "servic
 NO_VISITS: Final = ("", "no visit", "2026-11-21T10:15:03Z alice /basket soon", "2026-21-11T")
 
 pytestmark = pytest.mark.timeout(500)
-
-
-@pytest.fixture(scope="module")
-def machine() -> Iterator[SparkMachine]:
-    """Where the examples run."""
-    with spark_machine() as machine:
-        yield machine
 
 
 def visits(count: int) -> list[str]:
@@ -86,26 +80,25 @@ def check_tables(folder: Path, lines: list[str]) -> None:
     assert sorted(refused) == sorted(line for line in lines if line in NO_VISITS)
 
 
-def test_the_pipeline(kafka: Kafka, machine: SparkMachine, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("spark")
+def test_the_pipeline(kafka: Kafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its tables are what is computed directly; a line tells of each batch; all is committed."""
     topic = Topic.create(kafka, partitions=3)
+    group_id = f"{topic.name}-pipeline"
     lines = visits(900)
     admin.produce(topic.bootstrap_servers, topic.name, lines[:600])
-    program = "examples/spark_pipeline.py"
-    arguments = (topic.bootstrap_servers, topic.name, str(tmp_path))
 
-    def rows(told: Iterable[str]) -> int:
-        found = (re.search(r"([\d,]+) rows of .* rows/s.*, lag [\d,]+", line) for line in told)
-        return sum(int(match[1].replace(",", "")) for match in found if match)
-
-    with Worker(machine, program, *arguments, patience=PATIENCE) as worker:
-        worker.until(lambda told: rows(told) == 600)
+    def story() -> None:
+        topic.wait_until_committed(group_id, PATIENCE)
         admin.produce(topic.bootstrap_servers, topic.name, lines[600:])
-        worker.until(lambda told: rows(told) == 900)
-        worker.send(signal.SIGTERM)
-        assert worker.ended() == 0
+        topic.wait_until_committed(group_id, PATIENCE)
+
+    arguments = (topic.bootstrap_servers, topic.name, str(tmp_path))
+    run_inside("examples/spark_pipeline.py", *arguments, story=story)
     check_tables(tmp_path, lines)
-    assert topic.committed(f"{topic.name}-pipeline") == topic.ends()
+    told = re.findall(r"([\d,]+) rows of .* rows/s.*, lag [\d,]+", capsys.readouterr().out)
+    assert sum(int(rows.replace(",", "")) for rows in told) == 900
+    assert len(told) >= 2
 
 
 def test_a_batch_of_the_pipeline_that_is_planned_again_replaces_what_it_wrote(
@@ -125,27 +118,27 @@ def test_a_batch_of_the_pipeline_that_is_planned_again_replaces_what_it_wrote(
     check_tables(tmp_path, lines)
 
 
-def test_a_plain_script_and_one_on_trio_share_a_topic(
-    machine: SparkMachine, tmp_path: Path
-) -> None:
+@pytest.mark.usefixtures("spark")
+def test_a_plain_script_and_one_on_trio_share_a_topic(tmp_path: Path) -> None:
     """The two shortest programs are one group: together they write every record once."""
-    with embedded_broker() as bootstrap_servers:
-        topic = Topic.create(Kafka("embedded", bootstrap_servers), partitions=4)
-        arguments = (bootstrap_servers, topic.name, str(tmp_path / unique("rows")))
+    with embedded_broker() as bootstrap_servers, spark_machine() as machine:
+        topic = Topic.create(Kafka(EMBEDDED, bootstrap_servers), partitions=4)
+        arguments = (bootstrap_servers, topic.name, str(tmp_path / "rows"))
         placed = topic.produce(100)
         group_id = f"{topic.name}-spark"
 
-        def started(name: str) -> Worker:
-            return Worker(machine, f"examples/spark_{name}.py", *arguments, patience=PATIENCE)
-
-        with started("threaded") as plain, started("trio") as on_trio:
-            topic.wait_until_members(group_id, 2, PATIENCE)
-            placed += topic.produce(100)
-            topic.wait_until_committed(group_id, PATIENCE)
-            for worker in plain, on_trio:
-                worker.send(signal.SIGTERM)
-                assert worker.ended() == 0
+        def story() -> None:
+            with Worker(
+                machine, "examples/spark_trio.py", *arguments, patience=PATIENCE
+            ) as on_trio:
+                topic.wait_until_members(group_id, 2, PATIENCE)
+                placed.extend(topic.produce(100))
+                topic.wait_until_committed(group_id, PATIENCE)
+                on_trio.send(signal.SIGTERM)
+                assert on_trio.ended() == 0
             assert "rows/s" in on_trio.errors
+
+        run_inside("examples/spark_threaded.py", *arguments, story=story)
         written = table(Path(arguments[2]), "", "topic", "partition", "offset")
         assert written == sorted(
             ((name.topic, name.partition, at) for name, at in placed), key=words
