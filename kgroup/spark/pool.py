@@ -1,8 +1,8 @@
 """Consumers of one Python worker process, kept between the tasks that it runs.
 
 Making a Consumer costs connections, metadata and threads; a worker runs thousands of tasks. So a
-task borrows one that was made with the same settings, and gives it back. One that nobody borrowed
-for a while is closed by a timer.
+task borrows one that was made with the same settings, and for ranges as large as its own, and gives
+it back. One that nobody borrowed for a while is closed by a timer.
 
 INVARIANTS
 - A consumer is borrowed by one task at a time.
@@ -19,7 +19,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, final
 
@@ -29,12 +29,18 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from kgroup.errors import FetchError
 from kgroup.model import TopicPartition
 from kgroup.records.outcomes import Outcome, in_words, outcome_of
+from kgroup.spark.ranges import OffsetRange
 from kgroup.spark.settings import ReaderSettings
+from kgroup.spark.sizes import LEAST_UNKNOWN, Seen, Sizes
 
 IDLE_TIMEOUT: Final = 30.0
 """Seconds; a worker that gets no task for so long keeps no connection."""
 MOST_RECORDS: Final = 100_000
 """The most records that are fetched ahead."""
+PORTIONS: Final = tuple(1 << bits for bits in range(16, 23))
+"""Bytes of a partition that one fetch brings where the ranges are no larger: 64 KiB to 4 MiB."""
+FRAME: Final = 16
+"""Bytes of a record in the log beside its key and value, about."""
 LOG: Final = logging.getLogger("kgroup.librdkafka")
 """Where librdkafka's own log lines go."""
 
@@ -42,12 +48,27 @@ OpenConsumer = Callable[[dict[str, Any]], Any]
 """Makes a ``confluent_kafka.Consumer`` of its settings."""
 
 
-def consumer_settings(settings: ReaderSettings) -> dict[str, Any]:
+def portion_of(size: int) -> int | None:
+    """The portion in which a range of about so many bytes is fetched; None for ever more ahead."""
+    return next((portion for portion in PORTIONS if size * 5 <= portion * 4), None)
+
+
+def consumer_settings(settings: ReaderSettings, portion: int | None = None) -> dict[str, Any]:
     """What a Consumer is made with, secrets included: for librdkafka only.
+
+    Args:
+        settings: of the reader.
+        portion: bytes of a partition that one fetch brings, and then no further one before all of
+            it was taken; None for as much ahead as the settings allow.
 
     Raises:
         ConfigError: a reference to a secret leads nowhere.
     """
+    ahead = {"queued.min.messages": MOST_RECORDS}
+    if portion is not None:
+        # Left alone, librdkafka would go on behind a range's end, for nothing: of ranges of
+        # thousands of records that costs as much as the ranges themselves.
+        ahead = {"queued.min.messages": 1, "fetch.message.max.bytes": portion}
     kilobytes = max(1, min(2_097_151, settings.max_buffered_bytes // 1024))
     return {
         "bootstrap.servers": ",".join(settings.bootstrap_servers),
@@ -70,7 +91,7 @@ def consumer_settings(settings: ReaderSettings) -> dict[str, Any]:
         # next range. A range is planned from what is there, so waiting is the exception.
         "fetch.wait.max.ms": 10,
         "queued.max.messages.kbytes": kilobytes,
-        "queued.min.messages": MOST_RECORDS,
+        **ahead,
         "topic.metadata.propagation.max.ms": 1000,
         "max.poll.interval.ms": 86_400_000,
         # How the position moves over what brings no record; see PooledConsumer.positions.
@@ -87,6 +108,7 @@ class PooledConsumer:
 
     Args:
         settings: what it is for.
+        portion: of what ranges; see ``consumer_settings``.
         open_consumer: makes the Consumer.
 
     Raises:
@@ -94,8 +116,11 @@ class PooledConsumer:
         FetchError: librdkafka refuses the settings.
     """
 
-    def __init__(self, settings: ReaderSettings, open_consumer: OpenConsumer) -> None:
+    def __init__(
+        self, settings: ReaderSettings, portion: int | None, open_consumer: OpenConsumer
+    ) -> None:
         self.settings = settings
+        self.portion = portion
         self.idle_since = 0.0
         self.trouble = ""
         self._fatal: KafkaError | None = None
@@ -103,7 +128,7 @@ class PooledConsumer:
         self._assigned: set[TopicPartition] = set()
         callbacks = {"error_cb": self._on_error, "stats_cb": self._on_statistics, "logger": LOG}
         try:
-            self._consumer = open_consumer({**consumer_settings(settings), **callbacks})
+            self._consumer = open_consumer({**consumer_settings(settings, portion), **callbacks})
         except KafkaException as error:
             raise FetchError(
                 f"librdkafka could not be started: {in_words(error.args[0])}"
@@ -227,13 +252,16 @@ class Pool:
         self._idle_timeout = idle_timeout
         self._idle: list[PooledConsumer] = []
         self._lost: list[PooledConsumer] = []
+        self._sizes = Sizes(unknown=LEAST_UNKNOWN)
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
         os.register_at_fork(after_in_child=self._after_fork)
 
     @contextmanager
-    def borrow(self, settings: ReaderSettings) -> Iterator[PooledConsumer]:
-        """A consumer of these settings; it fetches nothing yet.
+    def borrow(
+        self, settings: ReaderSettings, ranges: Collection[OffsetRange]
+    ) -> Iterator[PooledConsumer]:
+        """A consumer of these settings that suits these ranges; it fetches nothing yet.
 
         It is given back at the end, also when the reader was ended midway (its generator
         closed); after any other exception it is closed.
@@ -242,7 +270,7 @@ class Pool:
             ConfigError: a reference to a secret leads nowhere.
             FetchError: librdkafka refuses the settings.
         """
-        consumer = self._take(settings)
+        consumer = self._take(settings, self._portion(ranges))
         try:
             yield consumer
         except GeneratorExit:
@@ -253,6 +281,11 @@ class Pool:
             raise
         self._give_back(consumer)
 
+    def learn(self, ranges: Iterable[OffsetRange], seen: Mapping[TopicPartition, Seen]) -> None:
+        """What ranges have brought: how much the next ones will bring is estimated from it."""
+        with self._lock:
+            self._sizes = self._sizes.after(ranges, seen)
+
     def close(self) -> None:
         """Close those that nobody holds."""
         with self._lock:
@@ -261,14 +294,20 @@ class Pool:
         for consumer in idle:
             consumer.close()
 
-    def _take(self, settings: ReaderSettings) -> PooledConsumer:
+    def _portion(self, ranges: Iterable[OffsetRange]) -> int | None:
+        sizes = (self._sizes.bytes_of([part]) + FRAME * (part.end - part.start) for part in ranges)
+        return portion_of(max(sizes, default=0))
+
+    def _take(self, settings: ReaderSettings, portion: int | None) -> PooledConsumer:
+        # One that brings up to twice as much is there already, and does it as well.
+        suits = {portion} if portion is None else {portion, 2 * portion}
         with self._lock:
             for consumer in self._idle:
-                if consumer.settings == settings:
+                if consumer.settings == settings and consumer.portion in suits:
                     self._idle.remove(consumer)
                     return consumer
             self.made += 1
-        return PooledConsumer(settings, self._open_consumer)
+        return PooledConsumer(settings, portion, self._open_consumer)
 
     def _give_back(self, consumer: PooledConsumer) -> None:
         consumer.rest()

@@ -84,10 +84,12 @@ def read(
         FetchError: the partition does not exist or cannot be read, or there was no progress for
             ``no_progress_timeout``; it says at which offset and why.
     """
-    task = _Task(merged(ranges), settings, checked(columns))
+    whole = merged(ranges)
+    task = _Task(whole, settings, checked(columns))
     if task.parts:
-        with pool.borrow(settings) as consumer:
+        with pool.borrow(settings, whole) as consumer:
             yield from task.batches(consumer)
+        pool.learn(whole, task.seen())
     if on_read is not None:
         on_read(task.seen())
 
