@@ -13,6 +13,9 @@ Cells, all of them by default:
 - ``cancel``: the membership is lost; how long until no task runs;
 - ``kill``: drivers are killed; what is then twice in the sink, and what is missing.
 
+Spark's own source is measured with its default options, and where they cost it most once more as
+"prompt": then its consumers do not wait half a second at the end of a log.
+
 Variants that are compared take turns within each round. Every figure is a median with the lowest
 and the highest; ratios are of the two in the same round. The load average stands beside each
 cell: where it is far above what the cells need themselves, look at the ratios only.

@@ -25,6 +25,10 @@ from kgroup.threaded import ConsumerGroup, Generation
 PARTITIONS: Final = 12
 PATIENCE: Final = 120.0
 """Seconds after which what should have come will not."""
+NONE: Final[Mapping[str, str]] = {}
+PROMPT: Final[Mapping[str, str]] = {"kafka.fetch.max.wait.ms": "10"}
+"""For Spark's own source, whose consumers by default wait half a second at the end of a log before
+they ask for anything else; kgroup's readers wait as long as this says."""
 
 
 @final

@@ -5,14 +5,14 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
 from pyspark.sql import DataFrame
 
-from benchmarks.onspark.bench import Bench, Feed, Marks, line, load, spread, title
+from benchmarks.onspark.bench import NONE, PROMPT, Bench, Feed, Marks, line, load, spread, title
 from kgroup.spark.threaded import foreach_batch
 from kgroup.threaded import ConsumerGroup
 
@@ -45,11 +45,13 @@ def kgroup_running(bench: Bench, topic: str, marks: Marks, **settings: Any) -> I
 
 
 @contextmanager
-def spark_running(bench: Bench, topic: str, marks: Marks) -> Iterator[None]:
+def spark_running(
+    bench: Bench, topic: str, marks: Marks, options: Mapping[str, str] = NONE
+) -> Iterator[None]:
     """``readStream`` and ``foreachBatch`` with the default trigger."""
     checkpoint = bench.place()
     query = (
-        bench.stream(topic)
+        bench.stream(topic, **options)
         .writeStream.foreachBatch(partial(sink, marks))
         .option("checkpointLocation", checkpoint)
         .start()
@@ -64,6 +66,7 @@ def spark_running(bench: Bench, topic: str, marks: Marks) -> Iterator[None]:
 Running = Callable[[Bench, str, Marks], Any]
 VARIANTS: Final[dict[str, Running]] = {
     "readStream + foreachBatch": spark_running,
+    "the same, prompt": partial(spark_running, options=PROMPT),
     "kgroup, python": kgroup_running,
     "kgroup, python, value only": partial(kgroup_running, columns=["value"]),
     "kgroup, jvm": partial(kgroup_running, backend="jvm"),

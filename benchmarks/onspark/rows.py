@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
 from pyspark.sql import DataFrame
 
 from benchmarks.onspark.bench import (
+    NONE,
     PARTITIONS,
+    PROMPT,
     Bench,
     cpu_seconds,
     fill,
@@ -47,11 +49,16 @@ def kgroup_once(bench: Bench, topic: str, records: int, sink: Sink, **settings: 
 
 
 def spark_once(
-    bench: Bench, topic: str, records: int, sink: Sink, columns: Iterable[str] = ("*",)
+    bench: Bench,
+    topic: str,
+    records: int,
+    sink: Sink,
+    columns: Iterable[str] = ("*",),
+    options: Mapping[str, str] = NONE,
 ) -> float:
     """Seconds of Spark's own batch read of the same."""
     began = time.perf_counter()
-    reader = bench.spark.read.format("kafka").options(**bench.source(topic))
+    reader = bench.spark.read.format("kafka").options(**bench.source(topic), **options)
     reader = reader.option("endingOffsets", _ends(topic, records))
     sink(reader.load().select(*columns))
     return time.perf_counter() - began
@@ -71,7 +78,12 @@ def kgroup_loop(bench: Bench, topic: str, records: int, sink: Sink, **settings: 
 
 
 def spark_loop(
-    bench: Bench, topic: str, records: int, sink: Sink, columns: Iterable[str] = ("*",)
+    bench: Bench,
+    topic: str,
+    records: int,
+    sink: Sink,
+    columns: Iterable[str] = ("*",),
+    options: Mapping[str, str] = NONE,
 ) -> float:
     """The same with ``readStream``, ``foreachBatch`` and the trigger ``availableNow``."""
     ends: list[float] = []
@@ -81,9 +93,10 @@ def spark_loop(
         ends.append(time.perf_counter())
 
     checkpoint = bench.place()
-    stream = bench.stream(topic, maxOffsetsPerTrigger=records // BATCHES).select(*columns)
+    stream = bench.stream(topic, maxOffsetsPerTrigger=records // BATCHES, **options)
     query = (
-        stream.writeStream.foreachBatch(write)
+        stream.select(*columns)
+        .writeStream.foreachBatch(write)
         .option("checkpointLocation", checkpoint)
         .trigger(availableNow=True)
         .start()
@@ -95,6 +108,7 @@ def spark_loop(
 
 ONCE: Final[dict[str, tuple[Variant, str | None]]] = {
     "Spark's own": (spark_once, None),
+    "Spark's own, prompt": (partial(spark_once, options=PROMPT), "Spark's own"),
     "kgroup, python": (kgroup_once, "Spark's own"),
     "kgroup, jvm": (partial(kgroup_once, backend="jvm"), "Spark's own"),
     "Spark's own, value only": (partial(spark_once, columns=["value"]), None),
@@ -105,6 +119,7 @@ ONCE: Final[dict[str, tuple[Variant, str | None]]] = {
 }
 LOOP: Final[dict[str, tuple[Variant, str | None]]] = {
     "readStream": (spark_loop, None),
+    "readStream, prompt": (partial(spark_loop, options=PROMPT), "readStream"),
     "kgroup, python": (kgroup_loop, "readStream"),
     "kgroup, jvm": (partial(kgroup_loop, backend="jvm"), "readStream"),
     "readStream, value only": (partial(spark_loop, columns=["value"]), None),
