@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 from functools import partial
@@ -17,6 +18,7 @@ from kgroup.cli.demo.processes import children
 from kgroup.testing.kafka import RealKafka
 from tests.brokers import unique
 from tests.schedules.stage import Account, Restart, Run
+from tests.uncovered import uncovered
 
 EMBEDDED: Final = range(20)
 REAL: Final = range(100, 103)
@@ -27,6 +29,13 @@ SETTINGS: Final = {
     "group.min.session.timeout.ms": "1000",
     "auto.create.topics.enable": "false",
 }
+
+
+@pytest.fixture(autouse=True)
+def _uncovered_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are a hundred workers, which do what those of the demo's tests do."""
+    for name in os.environ.keys() - uncovered().keys():
+        monkeypatch.delenv(name)
 
 
 async def played(

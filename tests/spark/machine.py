@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ import attrs
 from kgroup.testing.spark.home import SparkHome
 from kgroup.testing.spark.session import SETTINGS
 from tests.conftest import ROOT
+from tests.uncovered import uncovered
 
 PATIENCE: Final = 180.0
 """Seconds for what a program on Spark does; on a machine at rest its JVM alone takes 5."""
@@ -36,7 +36,7 @@ class SparkMachine:
 
     def variables(self) -> Mapping[str, str]:
         """The process environment."""
-        return {**os.environ, **self.home.environment(), "PYTHONUNBUFFERED": "1"}
+        return {**uncovered(), **self.home.environment(), "PYTHONUNBUFFERED": "1"}
 
 
 @contextmanager

@@ -1,19 +1,20 @@
 """Three hundred seeds of ten virtual minutes find nothing wrong.
 
-They run in processes that coverage does not look at, which would take half as long again, and one
-after the other, from the suite's beginning (``tests/collecting.py``): they only compute, and beside
-them is time for tests that mostly wait. Groups are of all sizes and paces.
+They run in processes that coverage does not look at, and one after the other, from the suite's
+beginning (``tests/collecting.py``): they only compute, and beside them is time for tests that
+mostly wait. Groups are of all sizes and paces.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from typing import Final
 
 import pytest
+
+from tests.uncovered import uncovered
 
 SEEDS: Final = 300
 PARTS: Final = 6
@@ -57,10 +58,9 @@ def test_no_seed_breaks_an_invariant(part: int) -> None:
     share = SEEDS // PARTS
     scenario = {**SHAPES[part % len(SHAPES)], "duration": MINUTES * 60.0}
     asked = json.dumps([[part * share, (part + 1) * share], scenario])
-    environment = {name: os.environ[name] for name in os.environ if "COVERAGE" not in name}
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM, asked],
-        env=environment,
+        env=uncovered(),
         capture_output=True,
         text=True,
         check=False,
