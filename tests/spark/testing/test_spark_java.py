@@ -117,3 +117,18 @@ def test_a_home_passes_arguments_on(
     given = ["--add-modules=jdk.incubator.vector", "a b", ""]
     printed = subprocess.check_output([home / "bin" / "java", *given], text=True)
     assert printed == arguments
+
+
+@pytest.mark.parametrize(
+    ("given", "passed"),
+    [("/x:/the conf/:/a.jar:/b/*", "/a.jar:/b/*"), ("/a.jar:/b/*", "/a.jar:/b/*")],
+)
+def test_a_class_path_begins_behind_a_folder(tmp_path: Path, given: str, passed: str) -> None:
+    """What an archive of classes does not go with is left out of the class path, and only there."""
+    real = tmp_path / "java"
+    real.write_text('#!/bin/sh\nfor each do printf "%s|" "$each"; done\n')
+    real.chmod(0o755)
+    java = Java(real, 17, "here", frozenset())
+    home = write_home(tmp_path / "home", java, without=Path("/the conf"))
+    printed = subprocess.check_output([home / "bin" / "java", "-cp", given, given], text=True)
+    assert printed == f"-cp|{passed}|{given}|"
