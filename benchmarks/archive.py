@@ -2,8 +2,8 @@
 
     python benchmarks/archive.py [ROUNDS]
 
-The variants take turns, each in a process of its own; a figure is the median with the lowest and the
-highest. CPU is that of the JVMs and of the Python workers.
+The variants take turns, each in a process of its own; a figure is the median with the lowest and
+the highest. CPU is that of the JVMs and of the Python workers.
 """
 
 from __future__ import annotations

@@ -15,6 +15,11 @@ from kgroup.testing.spark.session import SETTINGS
 from tests.conftest import ROOT
 from tests.uncovered import uncovered
 
+ONCE: Final = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Programs of tests run a query once or twice: compiling it would be the most of its cost."""
 PATIENCE: Final = 180.0
 """Seconds for what a program on Spark does; on a machine at rest its JVM alone takes 5."""
 
@@ -40,16 +45,10 @@ class SparkMachine:
 
 
 @contextmanager
-def spark_machine(master: str = "local[1]", **settings: object) -> Iterator[SparkMachine]:
-    """A machine whose programs have this master, and their JVMs end when it is left.
-
-    Args:
-        master: Spark's.
-        settings: more of Spark's, with ``_`` for its dots.
-    """
-    given = {name.replace("_", "."): value for name, value in settings.items()}
+def spark_machine(master: str = "local[1]") -> Iterator[SparkMachine]:
+    """A machine whose programs have this master, and their JVMs end when it is left."""
     with SparkHome() as home:
         own = {"spark.master": master, "spark.sql.warehouse.dir": home.folder / "warehouse"}
-        lines = [f"{name} {value}" for name, value in {**SETTINGS, **own, **given}.items()]
+        lines = [f"{name} {value}" for name, value in {**SETTINGS, **ONCE, **own}.items()]
         (home.folder / "conf" / "spark-defaults.conf").write_text("\n".join(lines))
         yield SparkMachine(home)

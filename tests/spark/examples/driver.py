@@ -39,9 +39,10 @@ KILL, FREEZE = "kill", "freeze"
 SESSION_TIMEOUT: Final = 2.0
 SETTINGS: Final = {
     **DELTA_SETTINGS,
-    # The default of 50 tasks for a table's few files costs seconds.
-    "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.shuffle.partitions": "1",
+    # Queries run once or twice: compiling them would be the most of their cost.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 
 
