@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import Final
 
 import pytest
 
-SESSIONS: Final = 2
-"""Processes that have a session, on whose JVM each of them spends 15 seconds of the processor."""
-STORIES: Final = ("test_exactly_once.py", "test_drivers.py"), ("test_demo.py", "test_cluster.py")
-"""Files of tests that start drivers and wait for them, so that there is time for others beside
-them: the first of them are begun with, the others come after the sessions have begun."""
+FIRST: Final = ("test_exactly_once.py", "test_drivers.py")
+LATER: Final = ("test_demo.py", "test_cluster.py")
+"""Files of tests that start drivers and mostly wait for them, so that there is time for others
+beside them. The first are begun with; the others come when what takes a session has begun."""
+KAFKA: Final = frozenset({"kafka", "real_kafka"})
+"""Fixtures that start Apache Kafka, one in each process."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -24,19 +25,29 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
-    """Let as many processes as ``SESSIONS`` have a session, and begin with what takes longest."""
-    with_session = {item.path for item in items if "spark" in getattr(item, "fixturenames", ())}
-    halves = {path: number % SESSIONS for number, path in enumerate(sorted(with_session))}
-    for item in items:
-        if item.path in halves:
-            item.add_marker(pytest.mark.xdist_group(f"session-{halves[item.path]}"))
-
-    def place(item: pytest.Item) -> int:
-        first, later = (item.path.name in names for names in STORIES)
-        return 0 if first else 1 if item.path in halves else 2 if later else 3
-
+    """Let one process have the session and another one Kafka; begin with what takes longest."""
+    groups = dict(_groups(items))
+    for item, group in groups.items():
+        item.add_marker(pytest.mark.xdist_group(group))
     yield
+    names = *FIRST, *LATER
+    with_session = {item for item in items if groups.get(item) == "session"}
+
+    def place(item: pytest.Item) -> float:
+        if item.path.name in names:
+            return names.index(item.path.name)
+        return len(FIRST) - 0.5 if item in with_session else len(names)
+
     items.sort(key=place)
+
+
+def _groups(items: list[pytest.Item]) -> Iterator[tuple[pytest.Item, str]]:
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        if "spark" in fixtures:
+            yield item, "session"
+        elif not KAFKA.isdisjoint(fixtures):
+            yield item, "kafka"
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -27,8 +27,8 @@ from kgroup.testing.probe import PAUSE, free_ports
 from kgroup.testing.reaper import processes_of
 from kgroup.testing.spark.home import HOST, SparkHome
 from kgroup.testing.spark.jars import spark_folder
-from kgroup.testing.spark.java import Java, SparkUnavailableError
-from kgroup.testing.spark.session import QUICK_JAVA, STOP_TIMEOUT
+from kgroup.testing.spark.java import QUICK_JAVA, Java, SparkUnavailableError
+from kgroup.testing.spark.session import STOP_TIMEOUT
 
 MASTER: Final = "org.apache.spark.deploy.master.Master"
 WORKER: Final = "org.apache.spark.deploy.worker.Worker"

@@ -18,7 +18,7 @@ from typing import Final, Self, final
 from kgroup.testing.guard import Guard
 from kgroup.testing.reaper import mark
 from kgroup.testing.spark.archive import archive_of
-from kgroup.testing.spark.java import Java, find_java, write_home
+from kgroup.testing.spark.java import QUICK_JAVA, Java, find_java, write_home
 
 HOST: Final = "127.0.0.1"
 ROOT: Final = Path(__file__).parents[3]
@@ -97,6 +97,7 @@ class SparkHome:
             "JAVA_HOME": str(self.folder / "java"),
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "SPARK_LAUNCHER_OPTS": QUICK_JAVA,
             "SPARK_CONF_DIR": str(self.folder / "conf"),
             "SPARK_LOCAL_DIRS": str(self.folder / "local"),
             "SPARK_LOCAL_IP": HOST,

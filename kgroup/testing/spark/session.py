@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kgroup.errors import UsageError
 from kgroup.testing.spark.home import HOST, SparkHome, variables_set
-from kgroup.testing.spark.java import Java
+from kgroup.testing.spark.java import QUICK_JAVA, Java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-QUICK_JAVA: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-"""Options of a JVM that lives for seconds, on few cores."""
 SETTINGS: Final[Mapping[str, str]] = {
     "spark.driver.bindAddress": HOST,
     "spark.driver.host": HOST,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 
 import pytest
@@ -11,6 +12,7 @@ from kgroup.testing.probe import free_ports
 from kgroup.testing.reaper import processes_of
 from kgroup.testing.spark import SparkCluster, SparkUnavailableError
 from kgroup.testing.spark import cluster as module
+from kgroup.testing.spark.home import HOST
 
 
 def test_nothing_is_left_of_a_cluster(own_spark_cluster: Callable[..., SparkCluster]) -> None:
@@ -37,11 +39,12 @@ def test_nothing_is_left_of_a_cluster(own_spark_cluster: Callable[..., SparkClus
 
 def test_a_port_that_is_taken_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where somebody else has got a port in between, another is chosen."""
-    with SparkCluster(0) as first:
-        ports = iter([list(first._ports), free_ports(2)])
+    with socket.create_server((HOST, 0)) as taken:
+        port = taken.getsockname()[1]
+        ports = iter([[port, *free_ports(1)], free_ports(2)])
         monkeypatch.setattr(module, "free_ports", lambda *_: next(ports))
-        with SparkCluster(0) as second:
-            assert second.url != first.url
+        with SparkCluster(0) as cluster:
+            assert not cluster.url.endswith(f":{port}")
 
 
 def test_a_master_that_ends_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
