@@ -13,6 +13,7 @@ import attrs
 from kgroup.testing.simulation import draw, simulate
 from tests.conftest import LEAN
 from tests.testing.simulation.samples import SMALL
+from tests.uncovered import uncovered
 
 HERE = Path(__file__).parent
 HASH_SEEDS = ("0", "1", "random")
@@ -23,11 +24,9 @@ MEMBERS = "4"
 def begin(hash_seed: str) -> subprocess.Popen[str]:
     """A process that prints traces; in it hypothesis is not there, as with users."""
     path = os.pathsep.join([str(LEAN), *filter(None, [os.environ.get("PYTHONPATH"), *sys.path])])
-    # Coverage would look on for half as long again, at what other tests have covered.
-    environment = {name: os.environ[name] for name in os.environ if "COVERAGE" not in name}
     return subprocess.Popen(
         [sys.executable, "-P", str(HERE / "tracing.py"), *SEEDS, MEMBERS],
-        env={**environment, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path},
+        env={**uncovered(), "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

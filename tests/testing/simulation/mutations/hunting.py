@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -14,6 +13,7 @@ import attrs
 
 from tests.testing.simulation.mutations import program
 from tests.testing.simulation.mutations.mutation import Mutation
+from tests.uncovered import uncovered
 
 SCENARIO: Final = {
     "members": 3,
@@ -22,8 +22,6 @@ SCENARIO: Final = {
     "config": {"drain_timeout": 1.0, "request_timeout": 10.0},
 }
 """Short, with much trouble, and drains that end while commits are under way; see ``Scenario``."""
-_NOT_MEASURED: Final = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
-"""What would make coverage look on, at lines that are not those of the file."""
 
 
 @final
@@ -92,13 +90,12 @@ class Hunter:
 @contextmanager
 def hunting() -> Iterator[Hunter]:
     """A hunter, whose process ends with the block."""
-    environment = {key: value for key, value in os.environ.items() if key not in _NOT_MEASURED}
     with subprocess.Popen(
         [sys.executable, "-P", program.__file__],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env=environment,
+        env=uncovered(),
     ) as process:
         try:
             yield Hunter(process)
