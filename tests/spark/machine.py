@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,7 +14,6 @@ import attrs
 from kgroup.testing.spark.home import SparkHome
 from kgroup.testing.spark.session import SETTINGS
 from tests.conftest import ROOT
-from tests.uncovered import uncovered
 
 ONCE: Final = {
     "spark.sql.codegen.wholeStage": "false",
@@ -41,7 +41,7 @@ class SparkMachine:
 
     def variables(self) -> Mapping[str, str]:
         """The process environment."""
-        return {**uncovered(), **self.home.environment(), "PYTHONUNBUFFERED": "1"}
+        return {**os.environ, **self.home.environment(), "PYTHONUNBUFFERED": "1"}
 
 
 @contextmanager

@@ -67,7 +67,9 @@ class SparkHome:
         options = [mark(self.folder), f"-Dlog4j2.configurationFile={log4j.as_uri()}"]
         archive = archive_of(self.java)
         if archive.exists():
-            options.append(f"-XX:SharedArchiveFile={archive}")
+            # Spark's launcher has another class path, and its JVM would say so to the program.
+            quiet = ("-Xlog:disable", "-Xlog:all=error:stderr")
+            options += [f"-XX:SharedArchiveFile={archive}", *quiet]
         # An archive goes with a class path of jars alone; of this folder the JVM needs but the file
         # that is named to it.
         write_home(self.folder / "java", self.java, options, without=conf)

@@ -15,6 +15,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -66,6 +67,9 @@ def freeze() -> None:
     for child in psutil.Process().children(recursive=True):
         child.suspend()
     os.kill(os.getpid(), signal.SIGSTOP)
+    # Threads stop one after the other: until all stand still, none may go on from the barrier. A
+    # connection that is half made would be too old for PostgreSQL afterwards.
+    time.sleep(0.5)
 
 
 @final
