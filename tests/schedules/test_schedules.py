@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import sys
 from functools import partial
@@ -18,7 +17,7 @@ from kgroup.cli.demo.processes import children
 from kgroup.testing.kafka import RealKafka
 from tests.brokers import unique
 from tests.schedules.stage import Account, Restart, Run
-from tests.uncovered import uncovered
+from tests.uncovered import leave_children_uncovered
 
 EMBEDDED: Final = range(20)
 REAL: Final = range(100, 103)
@@ -34,8 +33,7 @@ SETTINGS: Final = {
 @pytest.fixture(autouse=True)
 def _uncovered_children(monkeypatch: pytest.MonkeyPatch) -> None:
     """There are a hundred workers, which do what those of the demo's tests do."""
-    for name in os.environ.keys() - uncovered().keys():
-        monkeypatch.delenv(name)
+    leave_children_uncovered(monkeypatch)
 
 
 async def played(

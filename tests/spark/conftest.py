@@ -8,6 +8,8 @@ from typing import Final
 
 import pytest
 
+from tests.uncovered import leave_children_uncovered
+
 FIRST: Final = ("test_exactly_once.py", "test_drivers.py")
 LATER: Final = ("test_demo.py", "test_cluster.py")
 """Files of tests that start drivers and mostly wait for them, so that there is time for others
@@ -48,6 +50,14 @@ def _groups(items: list[pytest.Item]) -> Iterator[tuple[pytest.Item, str]]:
             yield item, "session"
         elif not KAFKA.isdisjoint(fixtures):
             yield item, "kafka"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _uncovered_children() -> Iterator[None]:
+    """Drivers and Spark's Python workers are many, and do what is tested in this process too."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        leave_children_uncovered(monkeypatch)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

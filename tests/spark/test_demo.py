@@ -13,7 +13,6 @@ import pytest
 
 from kgroup.cli.demo.driver import Counted, counted, halves
 from kgroup.cli.demo.text import words_of
-from tests.uncovered import uncovered
 
 LINES: Final = 1500
 COMMAND: Final = [sys.executable, "-P", "-c", "from kgroup.cli import main; main()", "demo"]
@@ -25,7 +24,7 @@ def test_drivers_come_and_go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     """Every event is told, with who owns what after it, and the account is right."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     command = [*COMMAND, "--spark", f"--lines={LINES}", "--json"]
-    ended = subprocess.run(command, env=uncovered(), capture_output=True, text=True, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     stories = [
         r"driver-2 has ",
