@@ -14,7 +14,6 @@ Source: confluent-kafka 2.16's ``Consumer.c``; KIP-345 and the group protocol ar
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from queue import Empty, SimpleQueue
@@ -30,6 +29,7 @@ from kgroup.protocols import Message as Record
 from kgroup.records.demultiplex import has_errors, runs
 from kgroup.records.items import Broken, Item, OutOfRange, Run, Start, Trouble, Unreadable
 from kgroup.records.ledger import Ledger
+from kgroup.records.log import LOG
 from kgroup.records.outcomes import Outcome, in_words, outcome_of, subject_of
 
 POLL: Final = 0.02
@@ -38,8 +38,6 @@ CHUNK: Final = 2000
 """The most records of one hand-over. Fewer cost more hand-overs; more hold the GIL for longer
 (about half a microsecond a record) before the event loop gets its turn, and no longer fit into a
 processor's cache while they are looked through."""
-LOG: Final = logging.getLogger("kgroup.librdkafka")
-"""Where librdkafka's own log lines go."""
 
 
 class ConsumerLike(Protocol):

@@ -15,7 +15,6 @@ Left to others: what is read (``kgroup.spark.reading``).
 from __future__ import annotations
 
 import json
-import logging
 import os
 import threading
 import time
@@ -28,6 +27,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from kgroup.errors import FetchError
 from kgroup.model import TopicPartition
+from kgroup.records.log import LOG
 from kgroup.records.outcomes import Outcome, in_words, outcome_of
 from kgroup.spark.ranges import OffsetRange
 from kgroup.spark.settings import ReaderSettings
@@ -41,8 +41,6 @@ PORTIONS: Final = tuple(1 << bits for bits in range(16, 23))
 """Bytes of a partition that one fetch brings where the ranges are no larger: 64 KiB to 4 MiB."""
 FRAME: Final = 16
 """Bytes of a record in the log beside its key and value, about."""
-LOG: Final = logging.getLogger("kgroup.librdkafka")
-"""Where librdkafka's own log lines go."""
 
 OpenConsumer = Callable[[dict[str, Any]], Any]
 """Makes a ``confluent_kafka.Consumer`` of its settings."""
