@@ -12,6 +12,7 @@ from typing import Final, final
 import attrs
 
 from kgroup.testing.spark.home import SparkHome
+from kgroup.testing.spark.java import Java
 from kgroup.testing.spark.session import SETTINGS
 from tests.conftest import ROOT
 
@@ -45,9 +46,14 @@ class SparkMachine:
 
 
 @contextmanager
-def spark_machine(master: str = "local[1]") -> Iterator[SparkMachine]:
-    """A machine whose programs have this master, and their JVMs end when it is left."""
-    with SparkHome() as home:
+def spark_machine(master: str = "local[1]", *, java: Java | None = None) -> Iterator[SparkMachine]:
+    """A machine whose programs have this master, and their JVMs end when it is left.
+
+    Args:
+        master: Spark's.
+        java: what it has; ``find_java()`` by default.
+    """
+    with SparkHome(java=java) as home:
         own = {"spark.master": master, "spark.sql.warehouse.dir": home.folder / "warehouse"}
         lines = [f"{name} {value}" for name, value in {**SETTINGS, **ONCE, **own}.items()]
         (home.folder / "conf" / "spark-defaults.conf").write_text("\n".join(lines))

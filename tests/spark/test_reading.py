@@ -280,11 +280,11 @@ def test_little_is_fetched_beyond_a_range(kafka: Kafka, pool: Pool) -> None:
         producer.produce(topic, b"x" * 1000)
     assert producer.flush(30) == 0
     how = settings(servers, no_progress_timeout=0.4)  # statistics come ten times a second
-    for start in range(0, 1000, 100):
-        part = OffsetRange(topic, 0, start, start + 100)
-        assert offsets(read([part], how, pool=pool)) == list(range(start, start + 100))
+    parts = [OffsetRange(topic, 0, start, start + 100) for start in range(0, 1000, 100)]
+    for part in parts:
+        assert offsets(read([part], how, pool=pool)) == list(range(part.start, part.end))
     assert pool.made == 1
-    with pool.borrow(how, [part]) as consumer:
+    with pool.borrow(how, parts[:1]) as consumer:
         fetched = 0
         while not fetched:
             consumer.take(1, 0.05)

@@ -24,16 +24,17 @@ from kgroup.testing.spark.java import Java, SparkUnavailableError, find_java
 TIMEOUT: Final = 300.0
 """Seconds that it may take on a busy machine; also to wait for another process that makes it."""
 TRAINING: Final = """
-import sys
+import sys, tempfile
 from kgroup.testing.spark import session
 from kgroup.testing.spark.java import QUICK_JAVA
 
 settings = {"spark.driver.extraJavaOptions": f"{QUICK_JAVA} -XX:ArchiveClassesAtExit={sys.argv[1]}"}
-with session("local[1]", settings=settings) as spark:
-    spark.range(0, 1, 1, 1).mapInArrow(lambda batches: batches, "id long").collect()
+with tempfile.TemporaryDirectory() as folder, session("local[1]", settings=settings) as spark:
+    read = spark.range(0, 1, 1, 1).mapInArrow(lambda batches: batches, "id long")
+    read.write.parquet(f"{folder}/rows")
+    spark.read.parquet(f"{folder}/rows").groupBy("id").count().orderBy("id").collect()
 """
-"""A program that archives what it loads in the file that is its argument. To load more takes longer
-and saves no more."""
+"""What tests commonly do, in a program that archives what it loads in the file that it is told."""
 
 
 def archive_of(java: Java) -> Path:

@@ -30,8 +30,8 @@ NEWEST: Final[Mapping[tuple[int, int], int]] = {
     (4, 1): 22,
 }
 """The newest Java that a PySpark runs on, where there is a limit."""
-QUICK_JAVA: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-"""Options of a JVM that lives for seconds, on few cores."""
+QUICK_JAVA: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:CompileThresholdScaling=3"
+"""Options of a JVM that lives for seconds, on few cores: it compiles little, and that quickly."""
 VECTOR: Final = "jdk.incubator.vector"
 """A module that Spark's launcher adds and Spark uses only where it is."""
 SCRIPT: Final = """\
