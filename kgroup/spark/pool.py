@@ -39,6 +39,9 @@ MOST_RECORDS: Final = 100_000
 """The most records that are fetched ahead."""
 PORTIONS: Final = tuple(1 << bits for bits in range(16, 23))
 """Bytes of a partition that one fetch brings where the ranges are no larger: 64 KiB to 4 MiB."""
+AT_ONCE: Final = 1 << 25
+"""Bytes that all ranges of a task may have together to be fetched so; an answer of a broker has
+room for half as much again (``fetch.max.bytes``)."""
 FRAME: Final = 16
 """Bytes of a record in the log beside its key and value, about."""
 
@@ -293,8 +296,8 @@ class Pool:
             consumer.close()
 
     def _portion(self, ranges: Iterable[OffsetRange]) -> int | None:
-        sizes = (self._sizes.bytes_of([part]) + FRAME * (part.end - part.start) for part in ranges)
-        return portion_of(max(sizes, default=0))
+        sizes = [self._sizes.bytes_of([part]) + FRAME * (part.end - part.start) for part in ranges]
+        return None if sum(sizes) > AT_ONCE else portion_of(max(sizes, default=0))
 
     def _take(self, settings: ReaderSettings, portion: int | None) -> PooledConsumer:
         # One that brings up to twice as much is there already, and does it as well.

@@ -99,12 +99,14 @@ def test_a_consumer_suits_ranges_about_as_large(pool: Pool, made: list[FakeConsu
     assert portion(10) == PORTIONS[1]
     assert portion(1000) == PORTIONS[5]
     assert portion(10, 100_000) is None
-    assert len(made) == 3
+    assert portion(*[3000] * 10) == PORTIONS[6]
+    assert portion(*[3000] * 11) is None  # together too much for one answer
+    assert len(made) == 4
     read = [OffsetRange("t", 0, 0, 1000)]
     pool.learn(read, {TopicPartition("t", 0): Seen(1000, 1000 * (1000 - FRAME))})
     assert portion(PORTIONS[4] * 4 // 5 // 1000) == PORTIONS[5]
     assert portion(PORTIONS[1] // 1000) == PORTIONS[2]
-    assert len(made) == 4
+    assert len(made) == 5
 
 
 def test_one_whose_task_failed_is_closed(pool: Pool, made: list[FakeConsumer]) -> None:
