@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, final
 
 import attrs
+import pytest
 import trio
 
 from kgroup.model import TopicPartition
@@ -39,6 +40,11 @@ CONSOLE: Final = re.compile(rb"Partition:(\d+)\tOffset:(\d+)\t(\d+)")
 """What Java's console consumer prints of a record."""
 HEAP: Final = "96m"
 """Java's largest heap: several run at once, and each has little to remember."""
+
+
+KAFKA_PYTHON: Final = pytest.mark.flaky(reruns=3)
+"""For tests with kafka-python: consumers of its 3.0.12 hang now and then while they join, on Apache
+Kafka as well, so what fails is done anew. A coordinator that is wrong is wrong each time."""
 
 
 @final

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.broker.interop.members import (
+    KAFKA_PYTHON,
     SESSION_MS,
     SHORT_SESSION_MS,
     Client,
@@ -27,8 +28,10 @@ JAVA = pytest.mark.real_kafka
         Client(name="confluent-kafka"),
         Client(name="confluent-kafka", assignor="cooperative-sticky"),
         Client(name="aiokafka"),
-        Client(name="kafka-python"),
-        Client(name="kafka-python", assignor="cooperative-sticky"),
+        pytest.param(Client(name="kafka-python"), marks=KAFKA_PYTHON),
+        pytest.param(
+            Client(name="kafka-python", assignor="cooperative-sticky"), marks=KAFKA_PYTHON
+        ),
     ],
     ids=str,
 )
@@ -70,7 +73,7 @@ async def test_a_member_joins_one_is_killed_one_leaves(client: Client, tmp_path:
         pytest.param(Client(name="java", assignor="cooperative-sticky"), marks=JAVA),
         Client(name="confluent-kafka"),
         Client(name="aiokafka"),
-        Client(name="kafka-python"),
+        pytest.param(Client(name="kafka-python"), marks=KAFKA_PYTHON),
     ],
     ids=str,
 )

@@ -10,11 +10,13 @@ import trio
 
 from kgroup.broker import serve
 from tests.broker.interop.clients import AT_ONCE
+from tests.broker.interop.members import KAFKA_PYTHON
 from tests.uncovered import uncovered
 
 CLIENT = Path(__file__).resolve().parent / "kafka_python_client.py"
 
 
+@KAFKA_PYTHON
 async def test_what_is_produced_is_consumed() -> None:
     """Every record arrives once, and the offsets are committed."""
     async with serve(settings=AT_ONCE) as broker:

@@ -10,7 +10,7 @@ import pytest
 from kgroup.broker import Broker
 from kgroup.broker.groups.answers import DescribedGroup
 from tests.behaviour.stage import Stage
-from tests.broker.interop.members import Client, start_member
+from tests.broker.interop.members import KAFKA_PYTHON, Client, start_member
 from tests.broker.interop.play import PARTITIONS, check_account, played
 from tests.broker.interop.tools import printed, table, together
 
@@ -61,6 +61,7 @@ async def check_the_tools_view(broker: Broker, group: DescribedGroup) -> None:
     }
 
 
+@KAFKA_PYTHON
 @pytest.mark.real_kafka
 async def test_six_clients_in_one_group(tmp_path: Path) -> None:
     """Each owns its partition, three leave cleanly, and every record is processed once."""
