@@ -89,9 +89,10 @@ def read(
     if task.parts:
         with pool.borrow(settings, whole) as consumer:
             yield from task.batches(consumer)
-        pool.learn(whole, task.seen())
+    seen = task.seen()
+    pool.learn(whole, seen)
     if on_read is not None:
-        on_read(task.seen())
+        on_read(seen)
 
 
 @final

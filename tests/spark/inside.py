@@ -27,9 +27,10 @@ def run_inside(program: str, *arguments: str, story: Callable[[], None]) -> None
         story: when it returns or fails the program is sent SIGTERM.
 
     Raises:
-        AssertionError: the program ended by itself.
+        AssertionError: the story was over before the program wanted SIGTERM.
     """
-    with ThreadPoolExecutor(1) as threads, _as_main(program, *arguments):
+    # The story's thread is waited for first: its SIGTERM must not find the process's own handler.
+    with _as_main(program, *arguments), ThreadPoolExecutor(1) as threads:
         told = threads.submit(_then_stop, story)
         runpy.run_path(str(ROOT / program), run_name="__main__")
         told.result()

@@ -9,7 +9,6 @@ its time before tests that start more than a few drivers.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from typing import Final
 from filelock import FileLock, Timeout
 
 from kgroup.testing.java import cache_folder
+from kgroup.testing.spark.jars import spark_folder
 from kgroup.testing.spark.java import Java, SparkUnavailableError, find_java
 
 TIMEOUT: Final = 300.0
@@ -42,11 +42,10 @@ def archive_of(java: Java) -> Path:
 
     Its name has what it depends on: the JVM, and every jar with its size and time.
     """
-    spec = importlib.util.find_spec("pyspark")
-    jars = Path(str(spec and spec.origin)).parent / "jars"
     program = java.program.resolve()
-    known = [program, *sorted(jars.glob("*.jar"))] if program.exists() else []
-    told = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in known]
+    jars = sorted((spark_folder() / "jars").glob("*.jar"))
+    known = [(path, path.stat()) for path in (program, *jars) if program.exists()]
+    told = [(str(path), found.st_size, found.st_mtime_ns) for path, found in known]
     digest = hashlib.sha256(repr(told).encode()).hexdigest()
     return cache_folder() / f"spark-{digest[:16]}.jsa"
 

@@ -15,7 +15,6 @@ import os
 import signal
 import sys
 import threading
-import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -38,6 +37,8 @@ AFTER: Final = "after the commit"
 REFUSED: Final = "refused"
 KILL, FREEZE = "kill", "freeze"
 SESSION_TIMEOUT: Final = 2.0
+WOKEN: Final = threading.Event()
+"""This process goes on after it was frozen."""
 SETTINGS: Final = {
     **DELTA_SETTINGS,
     "spark.sql.shuffle.partitions": "1",
@@ -63,13 +64,15 @@ def kill() -> None:
 
 
 def freeze() -> None:
-    """Stop this process and those that it has started."""
+    """Stop this process and those that it has started, and return when it was woken.
+
+    Not before: threads stop one after the other, and one that went on from the barrier could leave
+    a connection half made, which PostgreSQL would find too old afterwards.
+    """
     for child in psutil.Process().children(recursive=True):
         child.suspend()
     os.kill(os.getpid(), signal.SIGSTOP)
-    # Threads stop one after the other: until all stand still, none may go on from the barrier. A
-    # connection that is half made would be too old for PostgreSQL afterwards.
-    time.sleep(0.5)
+    WOKEN.wait()
 
 
 @final
@@ -132,6 +135,7 @@ def run(name: str, steps: Steps, *arguments: str) -> None:
 
 def main(step: str, action: str, servers: str, topic: str, *sinks: str) -> None:
     """Run them all."""
+    signal.signal(signal.SIGCONT, lambda *_: WOKEN.set())
     steps = Steps(len(sinks), step, action)
     commit = Batch.commit
 
