@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar, final
 import attrs
 import trio
 
+from kgroup.addresses import split_address
 from kgroup.codes import Code
 from kgroup.config import GroupConfig
 from kgroup.errors import (
@@ -72,7 +73,7 @@ class Cluster:
         self._random = random
         self._brokers: dict[int, Broker] = {}
         self._links: dict[tuple[str, int], Link] = {}
-        self._bootstrap = [_address(server) for server in config.bootstrap_servers]
+        self._bootstrap = [split_address(server) for server in config.bootstrap_servers]
         self._leaders = Leaders()
         self._silent: set[tuple[str, int]] = set()
         """Addresses that did not answer when they were last asked."""
@@ -340,11 +341,6 @@ class Cluster:
 
 def _listed(partitions: Collection[TopicPartition]) -> str:
     return ", ".join(map(str, sorted(partitions))) or "nothing"
-
-
-def _address(server: str) -> tuple[str, int]:
-    host, _, port = server.rpartition(":")
-    return host.strip("[]"), int(port)
 
 
 def _metadata_fields(fields: Mapping[str, Any], version: int) -> Mapping[str, Any]:

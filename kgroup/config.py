@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar, cast, final
 
 import attrs
 
+from kgroup.addresses import split_address
 from kgroup.errors import ConfigError
 from kgroup.model import INT32_MAX, IsolationLevel, OffsetReset, text_fault, topic_fault
 from kgroup.protocols import Assignor
@@ -24,8 +25,6 @@ LONGEST_DURATION: Final = INT32_MAX / 1000
 """Seconds; what an int32 of milliseconds holds on the wire."""
 _LONGEST_INSTANCE: Final = 249
 _INSTANCE: Final = re.compile(r"[a-zA-Z0-9._-]+")
-_HOST_PORT: Final = re.compile(r"(?P<host>\[[^\[\]\s]+\]|[^\[\]:\s,]+):(?P<port>[0-9]{1,5})")
-_HIGHEST_PORT: Final = 65535
 
 K = TypeVar("K", OffsetReset, IsolationLevel)
 
@@ -121,9 +120,10 @@ def _check_servers(_: GroupConfig, attribute: attrs.Attribute[Any], value: Any) 
     if not isinstance(value, tuple) or not value:
         raise ConfigError(attribute.name, value, allowed)
     for server in value:
-        match = _HOST_PORT.fullmatch(server) if isinstance(server, str) else None
-        if match is None or not 0 < int(match["port"]) <= _HIGHEST_PORT:
-            raise ConfigError(attribute.name, server, allowed)
+        try:
+            split_address(server)
+        except ValueError as error:
+            raise ConfigError(attribute.name, server, f"{error}; {allowed}") from None
 
 
 def _check_topics(_: GroupConfig, attribute: attrs.Attribute[Any], value: Any) -> None:

@@ -19,6 +19,7 @@ FLOORS: Final[tuple[tuple[frozenset[str], ...], ...]] = (
     (
         frozenset(
             {
+                "kgroup.addresses",
                 "kgroup.codes",
                 "kgroup.config",
                 "kgroup.environment",

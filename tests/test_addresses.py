@@ -1,0 +1,99 @@
+"""Addresses of brokers: which hosts and ports are admitted, and how an address is taken apart."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kgroup.addresses import HIGHEST_PORT, host_fault, port_fault, split_address
+
+GOOD = [
+    "localhost",
+    "localhost.",
+    "127.0.0.1",
+    "::1",
+    "fe80::1%eth0",
+    "my_broker",
+    "b-1.example.com",
+    "bücher.example",
+    "a" * 63,
+    ".".join(["a" * 63] * 3 + ["a" * 61]),
+]
+BAD = [
+    "",
+    ".",
+    "..",
+    "a..b",
+    ".a",
+    "a" * 64,
+    f"{'a' * 64}.example",
+    ".".join(["a" * 63] * 4),
+    "a b",
+    "a\0b",
+    "a/b",
+    "a:b",
+    "\ud800",
+    "ü" * 64,
+    "http://a",
+    None,
+    b"a",
+    7,
+]
+
+
+@pytest.mark.parametrize("host", GOOD)
+def test_a_host_that_can_be_resolved_is_admitted(host: str) -> None:
+    """Names, absolute names, addresses of both kinds and international names pass."""
+    assert host_fault(host) is None
+
+
+@pytest.mark.parametrize("host", BAD, ids=repr)
+def test_a_host_that_no_resolver_takes_is_named(host: object) -> None:
+    """Empty or long labels, foreign characters and other types have a fault in words."""
+    assert host_fault(host)
+
+
+@given(st.text() | st.from_regex(r"[a-z._-]{0,70}", fullmatch=True))
+def test_what_is_admitted_never_surprises_the_resolver(host: str) -> None:
+    """A host without a fault raises OSError at most, never UnicodeError or ValueError."""
+    if host_fault(host) is not None:
+        return
+    try:
+        socket.getaddrinfo(host, 9092, flags=socket.AI_NUMERICHOST)
+    except OSError:
+        return
+
+
+@pytest.mark.parametrize("port", [0, -1, HIGHEST_PORT + 1, 2**31 - 1, True, 1.5, "9092", None])
+def test_a_port_out_of_range_has_a_fault(port: object) -> None:
+    """Only whole numbers from 1 to 65535 can be connected to."""
+    assert port_fault(port)
+
+
+def test_zero_is_a_port_to_listen_on() -> None:
+    """Where 0 means any free port it is admitted, and nothing else changes."""
+    assert port_fault(0, least=0) is None
+    assert port_fault(-1, least=0)
+    assert split_address("localhost:0", least_port=0) == ("localhost", 0)
+
+
+def test_addresses_are_taken_apart() -> None:
+    """The port is behind the last colon; an IPv6 address loses its brackets."""
+    assert split_address("localhost:9092") == ("localhost", 9092)
+    assert split_address("[::1]:1") == ("::1", 1)
+    assert split_address("a.b:65535") == ("a.b", 65535)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["", "a", "a:", ":1", "a:b", "a:-1", "a:0", "a:65536", "a:123456", "::1:9092", "[::1]", "[a]:1",
+     "[]:1", "[::1:1", "a..b:9092", "\ud800:1", "a:\uff11", 9092, None, ("a", 1)],
+    ids=repr,
+)  # fmt: skip
+def test_what_is_no_address_is_refused_in_words(address: object) -> None:
+    """Every other value is a ValueError that says what is wrong."""
+    with pytest.raises(ValueError, match=r"^(it|its|an) "):
+        split_address(address)
