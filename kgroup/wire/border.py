@@ -28,7 +28,7 @@ from kio.schema.index import api_key_map
 
 from kgroup.errors import ProtocolError
 from kgroup.wire.build import build, label, wrong_field
-from kgroup.wire.reader import FAULTS, Reader, entity_reader
+from kgroup.wire.reader import FAULTS, Reader, at_most, entity_reader
 from kgroup.wire.versions import API_KEYS, spelled
 from kgroup.wire.writer import Writer, entity_writer
 
@@ -149,16 +149,17 @@ def decode_response(
     return correlation_id, entity
 
 
-def decode_request(data: bytes, offset: int = 0) -> RequestFrame:
+def decode_request(data: bytes, offset: int = 0, *, max_items: int | None = None) -> RequestFrame:
     """A request, for a server. Bytes after its last field are ignored, as Kafka's broker does.
 
     Args:
         data: the frame body, with something before it where `offset` says so.
         offset: where the body begins.
+        max_items: the most array items it may have in all; None for any number.
 
     Raises:
         UnknownRequestError: kio lacks this API or version; Kafka answers UNSUPPORTED_VERSION.
-        ProtocolError: the bytes are no such request.
+        ProtocolError: the bytes are no such request, or it has too many items.
     """
     if len(data) - offset < _PREFIX.size:
         raise ProtocolError(f"a request of {len(data) - offset} bytes is too short for its header")
@@ -169,7 +170,11 @@ def decode_request(data: bytes, offset: int = 0) -> RequestFrame:
         raise UnknownRequestError(api_key, version, correlation_id) from error
     api = api_key_map[api_key]
     what = f"a {spelled(api)} v{version} request"
-    header, entity, _ = _message(codec, data, offset, offset + _ID_IN_REQUEST, what)
+    if max_items is None or len(data) - offset <= max_items:  # no item takes less than a byte
+        header, entity, _ = _message(codec, data, offset, offset + _ID_IN_REQUEST, what)
+    else:
+        with at_most(max_items):
+            header, entity, _ = _message(codec, data, offset, offset + _ID_IN_REQUEST, what)
     return RequestFrame(
         api=api,
         version=version,

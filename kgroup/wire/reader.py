@@ -6,7 +6,8 @@ array must be; and it allocates what an array's length announces before it looks
 which ends the whole process on a few bytes of garbage. This one reads the same dataclasses by
 their annotations, skips unknown tagged fields and keeps unknown error numbers.
 
-Invariants: nothing is allocated for an array that cannot be in the bytes left; an array that is
+Invariants: nothing is allocated for an array that cannot be in the bytes left; reading takes time
+and memory in proportion to the bytes, and `at_most` bounds the items besides; an array that is
 declared not null is a tuple; an error code is an int whatever its number.
 
 To be quick, neighbouring fields of fixed size are read as one struct, and so is an array of them.
@@ -15,8 +16,11 @@ To be quick, neighbouring fields of fixed size are read as one struct, and so is
 from __future__ import annotations
 
 import dataclasses
+import math
 import struct
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import cache
 from typing import Any, Final
@@ -33,6 +37,9 @@ Reader = Callable[[bytes, int], tuple[Any, int]]
 
 FAULTS: Final = (ValueError, LookupError, OverflowError, struct.error, SerialError)
 """What a reader raises on bytes that are something else."""
+
+_VARINT_MOST: Final = 5
+"""Bytes of the longest varint: an unsigned one of 32 bits, as Kafka's ``ByteUtils`` reads it."""
 
 _Values = dict[str, Any]
 _Step = Callable[[bytes, int, _Values], int]
@@ -67,14 +74,36 @@ _FIXED: Final[Mapping[str, tuple[str, _Convert | None]]] = {
     "uuid": ("16s", _uuid),
 }
 
+
+class _Allowance(threading.local):
+    """How many array items may still be read, in all, by the thread that reads."""
+
+    left: float = math.inf
+
+
+_ALLOWANCE: Final = _Allowance()
+
+
+@contextmanager
+def at_most(items: int) -> Iterator[None]:
+    """Let what is read inside have at most so many array items in all, nested ones included.
+
+    An item of one byte becomes an object of a hundred: the length of a message does not bound
+    what it costs. Where there are more, reading raises ``ValueError``.
+    """
+    before, _ALLOWANCE.left = _ALLOWANCE.left, items
+    try:
+        yield
+    finally:
+        _ALLOWANCE.left = before
+
+
 #: The other types, by (type, flexible version, nullable); kio's give the size, not the offset.
+#: Compact strings and bytes are read here (`_compact`): kio takes varints of any length.
+_COMPACT: Final = ("string", "bytes")
 _SIZED: Final[Mapping[tuple[str, bool, bool], Reader]] = {
-    ("string", True, False): readers.read_compact_string,
-    ("string", True, True): readers.read_compact_string_nullable,
     ("string", False, False): readers.read_legacy_string,
     ("string", False, True): readers.read_nullable_legacy_string,
-    ("bytes", True, False): readers.read_compact_string_as_bytes,
-    ("bytes", True, True): readers.read_compact_string_as_bytes_nullable,
     ("bytes", False, False): readers.read_legacy_bytes,
     ("bytes", False, True): readers.read_nullable_legacy_bytes,
     ("datetime_i64", True, False): readers.read_datetime_i64,
@@ -138,8 +167,14 @@ def _read_varint(data: bytes, offset: int) -> tuple[int, int]:
     first = data[offset]
     if first < 0x80:  # nearly always one byte
         return first, offset + 1
-    value, size = readers.read_unsigned_varint(data, offset)
-    return value, offset + size
+    value, shift = first & 0x7F, 7
+    for at in range(offset + 1, offset + _VARINT_MOST):
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at + 1
+        shift += 7
+    raise ValueError(f"a varint of more than {_VARINT_MOST} bytes")
 
 
 def _fixed_step(run: list[dataclasses.Field[Any]]) -> _Step:
@@ -190,9 +225,31 @@ def _field_reader(entity_type: Any, field: dataclasses.Field[Any]) -> Reader:
     # A request header's client id has the old form even in flexible versions.
     old_form = entity_type.__name__ == "RequestHeader"
     in_form = flexible and not old_form
-    read = _sized(_SIZED[kafka_type, in_form, nullable and not shape.is_array])
+    one_nullable = nullable and not shape.is_array
+    if in_form and kafka_type in _COMPACT:
+        read = _compact(text=kafka_type == "string", nullable=one_nullable)
+    else:
+        read = _sized(_SIZED[kafka_type, in_form, one_nullable])
     if shape.is_array:
         return _array(_repeated(read), flexible=flexible, nullable=nullable)
+    return read
+
+
+def _compact(*, text: bool, nullable: bool) -> Reader:
+    """Text or bytes behind a varint that says their length plus one, or 0 for null."""
+
+    def read(data: bytes, offset: int) -> tuple[Any, int]:
+        length, offset = _read_varint(data, offset)
+        if length == 0:
+            if nullable:
+                return None, offset
+            raise ValueError("null where a value must be")
+        end = offset + length - 1
+        value = data[offset:end]
+        if len(value) < length - 1:
+            raise ValueError(f"a value of {length - 1} bytes, {len(value)} bytes left")
+        return (value.decode() if text else value), end
+
     return read
 
 
@@ -267,6 +324,10 @@ def _array(read_items: _Items, *, flexible: bool, nullable: bool) -> Reader:
             return (), offset
         if length > len(data) - offset:  # no item takes less than a byte
             raise ValueError(f"an array of {length} items, {len(data) - offset} bytes left")
+        left = _ALLOWANCE.left - length
+        if left < 0:
+            raise ValueError(f"an array of {length} items, {_ALLOWANCE.left:.0f} more are allowed")
+        _ALLOWANCE.left = left
         return read_items(data, offset, length)
 
     return read

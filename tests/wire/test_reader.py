@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kio.index import load_response_schema
+from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader as kios_reader
 from kio.serial import entity_writer
 
 from kgroup.wire.build import UnknownErrorCode
-from kgroup.wire.reader import FAULTS, entity_reader
+from kgroup.wire.reader import FAULTS, at_most, entity_reader
 from tests.wire.entities import MESSAGE_TYPES, entities
 
 METADATA_V4: Any = load_response_schema(3, 4)
@@ -162,3 +162,27 @@ def test_an_unknown_error_number_is_kept() -> None:
     assert entity.error_code is ErrorCode.rebalance_in_progress
     entity, _ = entity_reader(HEARTBEAT_V4)(bytes(7), 0)
     assert entity.error_code is ErrorCode.none
+
+
+def test_a_number_without_an_end_is_refused_at_once() -> None:
+    """A varint has five bytes at most: a megabyte of 0xFF is no number to compute with."""
+    data = bytes(8) + b"\xff" * (1 << 20)
+    for entity_type in [one for one in MESSAGE_TYPES if one.__flexible__]:
+        tracemalloc.start()
+        try:
+            with pytest.raises(FAULTS):
+                entity_reader(entity_type)(data, 8)
+            assert tracemalloc.get_traced_memory()[1] < 1 << 20
+        finally:
+            tracemalloc.stop()
+
+
+def test_the_items_of_a_message_can_be_limited() -> None:
+    """All arrays count together, and the limit ends with the block."""
+    request: Any = load_request_schema(3, 1)
+    data = b"\0\0\0\4" + b"\0\1t" * 4
+    with at_most(4):
+        assert len(entity_reader(request)(data, 0)[0].topics) == 4
+    with at_most(3), pytest.raises(ValueError, match="4 items, 3 more are allowed"):
+        entity_reader(request)(data, 0)
+    assert len(entity_reader(request)(data, 0)[0].topics) == 4
