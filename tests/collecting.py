@@ -1,24 +1,42 @@
-"""How tests are collected and put in order: no work twice, and the longest first.
+"""The order of all tests, the ones on Spark included, and which of them share a process.
 
-pytest rewrites the assertions of every test file that is new to it and keeps the outcome beside
-it. Processes that begin together and go the same way would all rewrite all files, so each goes its
-own way and finds most files rewritten by another. INVARIANT: the order of the tests is the same in
-every process, which pytest-xdist asks for.
+pytest-xdist requires that every worker collects the same tests in the same order, and each worker
+collects for itself. INVARIANT: the order is a function of the path relative to the root, of the
+fixtures that a test names, and of the order in which a file defines its tests. Nothing here depends
+on hashes, on the worker or on what other workers do, and no test item is a key of a dict: an
+item's hash is that of its node id, which pytest-xdist changes while it collects.
+
+What takes longest begins first, so that no worker is left alone with it at the end. Tests that use
+one Spark session share a worker, because a process has one session; those on Spark that start a
+Kafka share another one, because each process would start its own.
 """
 
 from __future__ import annotations
 
 import gc
-import os
-import random
 from collections.abc import Generator
+from pathlib import PurePath
 from typing import Final
 
 import pytest
 
-FIRST: Final = ("test_seeds.py",)
-"""Files of tests that compute for minutes: beside them there is time for those that mostly wait."""
-_OWN_WAY: Final = random.Random(os.environ.get("PYTEST_XDIST_WORKER"))
+SESSION: Final = "session"
+KAFKA: Final = "kafka"
+ON_SPARK: Final = PurePath("tests", "spark")
+GROUPS: Final = {"spark": SESSION, "kafka": KAFKA, "real_kafka": KAFKA}
+"""The group of a test on Spark, by the first of these fixtures that it uses."""
+FIRST: Final = (
+    "tests/testing/simulation/test_seeds.py",
+    "tests/spark/examples/test_exactly_once.py",
+    "tests/spark/test_drivers.py",
+    SESSION,
+    "tests/spark/test_demo.py",
+    "tests/spark/test_cluster.py",
+)
+"""Files and groups of tests that take minutes, in the order in which they begin.
+
+The seeds only compute; drivers and clusters on Spark are started and then mostly waited for.
+"""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -31,18 +49,34 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(
-    collector: pytest.Collector,
-) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Go through the files of a folder in an order of this process's own."""
-    report = yield
-    if isinstance(collector, pytest.Directory):
-        _OWN_WAY.shuffle(report.result)
-    return report
-
-
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests in one order: what takes longest, then by path, in a file as they stand."""
-    items.sort(key=lambda item: (item.path.name not in FIRST, item.path))
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the groups before pytest-xdist reads them, and put the tests in order.
+
+    The sort is stable: tests of one file stay in the order in which pytest collected them. After
+    this hook pytest itself brings tests together that share a parameter of a session's fixture.
+    """
+    for item in items:
+        if (name := group(item)) is not None:
+            item.add_marker(pytest.mark.xdist_group(name))
+    items.sort(key=place)
+
+
+def place(item: pytest.Item) -> tuple[int, str]:
+    """Where a test stands: by ``FIRST``, then by path."""
+    path = relative(item).as_posix()
+    ranks = (rank for rank, name in enumerate(FIRST) if name in {path, group(item)})
+    return next(ranks, len(FIRST)), path
+
+
+def group(item: pytest.Item) -> str | None:
+    """The group that a test on Spark belongs to by its fixtures; None for every other test."""
+    if not relative(item).is_relative_to(ON_SPARK):
+        return None
+    names = getattr(item, "fixturenames", ())
+    return next((name for fixture, name in GROUPS.items() if fixture in names), None)
+
+
+def relative(item: pytest.Item) -> PurePath:
+    """The path of the test's file, as seen from the root of this checkout."""
+    return item.path.relative_to(item.config.rootpath)
