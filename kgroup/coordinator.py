@@ -24,7 +24,12 @@ from kgroup.cluster import Cluster
 from kgroup.codes import Code
 from kgroup.computing import at_once
 from kgroup.config import GroupConfig
-from kgroup.errors import ConnectionLostError, MemberIdRequiredError, ProtocolError
+from kgroup.errors import (
+    ConnectionLostError,
+    MemberIdRequiredError,
+    ProtocolError,
+    UnsupportedVersionError,
+)
 from kgroup.model import (
     Broker,
     Claim,
@@ -35,7 +40,7 @@ from kgroup.model import (
     TopicPartition,
     by_topic,
 )
-from kgroup.protocols import Assignor, Compute, Joined
+from kgroup.protocols import Assignor, Compute, Described, Joined
 from kgroup.recovery import Request, broker_error
 from kgroup.wire.border import milliseconds
 from kgroup.wire.consumer_protocol import (
@@ -55,6 +60,9 @@ UNREADABLE: Final = -1
 _LONGEST_REASON: Final = 255
 _NO_OFFSET: Final = -1
 _LAST_WITH_RETENTION: Final = 4
+_FIRST_WITH_OPERATIONS: Final = 3
+"""The first DescribeGroups that can be asked for authorised operations (KIP-430)."""
+_STABLE: Final = "Stable"
 _FIRST_WITH_EPOCH: Final = 6
 
 T = TypeVar("T")
@@ -140,6 +148,7 @@ class GroupCoordinator:
             leader=leads,
             skip_assignment=bool(getattr(answer, "skip_assignment", False)),
             members=members,
+            leader_id=str(answer.leader),
         )
 
     async def sync(
@@ -171,6 +180,30 @@ class GroupCoordinator:
         if answer.error_code:
             raise broker_error(Request.SYNC, int(answer.error_code), str(membership))
         return decode_assignment(answer.assignment)
+
+    async def describe(self) -> Described:
+        """See `Coordinator.describe`."""
+        group_id = self._config.group_id
+
+        def fields(version: int) -> Mapping[str, Any]:
+            asked: dict[str, Any] = {"groups": [group_id]}
+            if version >= _FIRST_WITH_OPERATIONS:
+                asked["include_authorized_operations"] = False
+            return asked
+
+        try:
+            answer = await self._ask(
+                self._offsets, "describe_groups", fields, timeout=self._config.request_timeout
+            )
+        except UnsupportedVersionError as error:
+            code = Code.UNSUPPORTED_VERSION
+            raise broker_error(Request.DESCRIBE, code, f"group {group_id!r}", str(error)) from error
+        groups = [group for group in answer.groups if group.group_id == group_id]
+        if not groups:
+            raise ProtocolError(f"DescribeGroups left out group {group_id!r}", sent=True)
+        if refused := int(groups[0].error_code):
+            raise broker_error(Request.DESCRIBE, refused, f"group {group_id!r}")
+        return await self._beside(partial(self._read_group, groups[0]), "read")
 
     async def heartbeat(self, membership: Membership) -> float:
         """See `Coordinator.heartbeat`."""
@@ -352,20 +385,38 @@ class GroupCoordinator:
             version=HIGHEST if self._cooperates or rack is not None else 0,
         )
 
+    def _read_group(self, group: Any) -> Described:
+        members = sorted(group.members, key=lambda member: str(member.member_id))
+        return Described(
+            stable=group.group_state == _STABLE,
+            members=tuple(
+                self._read_one(
+                    member.member_metadata,
+                    str(member.member_id),
+                    getattr(member, "group_instance_id", None),
+                )
+                for member in members
+            ),
+            assignments={
+                str(member.member_id): _readable(member.member_assignment) for member in members
+            },
+        )
+
     def _read_members(self, members: Iterable[Any]) -> tuple[MemberSubscription, ...]:
         read = map(self._read_member, members)
         return tuple(sorted(read, key=lambda member: member.member_id))
 
     def _read_member(self, member: Any) -> MemberSubscription:
         instance = getattr(member, "group_instance_id", None)
+        return self._read_one(member.metadata, member.member_id, instance)
+
+    def _read_one(self, data: bytes, member_id: str, instance: str | None) -> MemberSubscription:
         try:
-            return decode_subscription(
-                member.metadata, member_id=member.member_id, group_instance_id=instance
-            )
+            return decode_subscription(data, member_id=member_id, group_instance_id=instance)
         except ProtocolError:
             # One member's broken bytes must not stop the others: it takes part with no topics.
             return MemberSubscription(
-                member_id=member.member_id, group_instance_id=instance, version=UNREADABLE
+                member_id=member_id, group_instance_id=instance, version=UNREADABLE
             )
 
     def _who(self, member_id: str) -> str:
@@ -385,6 +436,14 @@ def _encoded(assignments: MemberAssignments) -> list[Mapping[str, Any]]:
         {"member_id": member_id, "assignment": encode_assignment(partitions)}
         for member_id, partitions in sorted(assignments.items())
     ]
+
+
+def _readable(assignment: bytes) -> tuple[TopicPartition, ...]:
+    """The partitions of an assignment; none where the bytes are not one."""
+    try:
+        return decode_assignment(bytes(assignment))
+    except ProtocolError:
+        return ()
 
 
 def _retention(seconds: float | None) -> timedelta:

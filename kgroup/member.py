@@ -31,6 +31,7 @@ from kgroup.errors import (
 from kgroup.events import BackingOff, CoordinatorFound, GenerationEnded, Joining, Left
 from kgroup.events import Joined as JoinedEvent
 from kgroup.generation.lifecycle import Lifecycle
+from kgroup.inherited import Ask
 from kgroup.model import Assignment, Cause, Claim, End, Membership
 from kgroup.protocols import Joined, RecordSource
 from kgroup.recovery import MemberId, Request, Then, decide, row_of
@@ -72,6 +73,11 @@ class Member:
         self._waits = self._new_backoff()
         self._short_lives = self._new_backoff()
         self._reason = _FIRST
+        self._asked = False
+        self._returning = False
+        self._doubtful = False
+        """Whether an assignment did not fit and the leave that asks for another one failed."""
+        self._last_generation: tuple[str, int] | None = None
 
     async def own_a_generation(
         self,
@@ -125,7 +131,11 @@ class Member:
             owner=self._owner,
             new_backoff=self._new_backoff,
             compute=self._compute,
+            returning=self._returning,
+            repeated=self._last_generation == (answer.member_id, answer.generation_id),
+            asked=self._asked,
         )
+        self._last_generation = answer.member_id, answer.generation_id
         joined(current.lifecycle)
         try:
             await current.run(offer)
@@ -145,6 +155,10 @@ class Member:
         if last.handed_over and last.lived > self._config.rejoin_backoff_max:
             self._failures = 0
             self._waits.reset()
+        self._asked = last.ask is not None
+        if last.ask is Ask.BY_LEAVING:
+            self._asked = await self._leave_to_rebalance()
+            self._doubtful = not self._asked
         if last.failure is not None:
             await self._follow(*last.failure)
         elif isinstance(end.error, BrokerError):
@@ -197,6 +211,31 @@ class Member:
         finally:
             await self._cluster.aclose()
 
+    async def _leave_to_rebalance(self) -> bool:
+        """Give a static member's place up, so that its next Join makes the group rebalance.
+
+        Returns:
+            whether the coordinator has confirmed it.
+        """
+        instance = self._config.group_instance_id
+        with trio.move_on_after(self._config.close_timeout):
+            try:
+                await until_answered(
+                    Request.LEAVE,
+                    partial(self._coordinator.leave, self._member_id, instance, self._reason),
+                    find=self._coordinator.find,
+                    backoff=self._new_backoff(),
+                    report=self._reporter.failed,
+                )
+            except (BrokerError, TransportError):  # The failure was reported as it came.
+                pass
+            else:
+                self._member_id = ""
+                return True
+        self._failures += 1
+        await self._wait("LeaveGroup was not answered")
+        return False
+
     async def _join(self) -> tuple[Joined, frozenset[str], float]:
         """Send Join until it is answered well; with the topics and the time of the last one."""
         given = 0
@@ -210,6 +249,8 @@ class Member:
                 self._reporter.about(None, self._member_id)
                 self._reporter.tell(Joining, reason=self._reason)
                 joined_at = self._environment.clock.now()
+                static = self._config.group_instance_id is not None
+                self._returning = static and (not self._member_id or self._doubtful)
                 answer = await self._coordinator.join(
                     self._member_id, topics, self._reason, self._claim
                 )
@@ -247,6 +288,7 @@ class Member:
                 await self.leave(f"starting over after {error}")
         if move.member_id is MemberId.DROP:
             self._member_id = ""
+            self._asked = False
         if must_wait(move, self._failures):
             await self._wait(str(error))
         if move.find:

@@ -241,7 +241,18 @@ class RecordSource(Protocol):
 @final
 @attrs.frozen(kw_only=True)
 class Joined:
-    """A JoinGroup answer: the membership and, for a leader, who is there."""
+    """A JoinGroup answer: the membership and, for a leader, who is there.
+
+    Attributes:
+        member_id: the member's id from now on.
+        generation_id: the coordinator's id of the generation.
+        assignor: the name of the assignor that the group chose.
+        leader: whether this member is the group's leader.
+        skip_assignment: whether the leader has to leave the assignment as it is (KIP-814).
+        members: for a leader, who is in the group.
+        leader_id: the leader's id. A broker before JoinGroup v9 gives a static leader that came
+            back the id that it had before.
+    """
 
     member_id: str
     generation_id: int
@@ -249,6 +260,24 @@ class Joined:
     leader: bool
     skip_assignment: bool = False
     members: tuple[MemberSubscription, ...] = ()
+    leader_id: str = ""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Described:
+    """What a coordinator says about its group.
+
+    Attributes:
+        stable: whether every member has its assignment and no rebalance is under way.
+        members: who is in it, sorted by member id, each with the topics that it subscribes to.
+        assignments: for each member id what the leader gave it; nothing where its bytes cannot
+            be read.
+    """
+
+    stable: bool
+    members: tuple[MemberSubscription, ...] = ()
+    assignments: MemberAssignments = attrs.field(factory=dict)
 
 
 class Coordinator(Protocol):
@@ -283,6 +312,10 @@ class Coordinator(Protocol):
         self, membership: Membership, assignments: MemberAssignments
     ) -> tuple[TopicPartition, ...]:
         """SyncGroup: the leader gives all assignments, each member gets its own."""
+        ...
+
+    async def describe(self) -> Described:
+        """DescribeGroups: who is in the group, and what each member was assigned."""
         ...
 
     async def heartbeat(self, membership: Membership) -> float:

@@ -39,6 +39,7 @@ class Request(enum.Enum):
     FIND_COORDINATOR = "FindCoordinator"
     JOIN = "JoinGroup"
     SYNC = "SyncGroup"
+    DESCRIBE = "DescribeGroups"
     HEARTBEAT = "Heartbeat"
     COMMIT = "OffsetCommit"
     FETCH_OFFSETS = "OffsetFetch"
@@ -137,6 +138,8 @@ _RETRY_MOVED: Final = Move(Then.RETRY, wait=Wait.IF_REPEATED, find=True)
 _REJOIN_ELSEWHERE: Final = Move(Then.REJOIN, wait=Wait.YES, find=True)
 _REJOIN_MOVED: Final = Move(Then.REJOIN, wait=Wait.IF_REPEATED, find=True)
 _REJOIN: Final = Move(Then.REJOIN, wait=Wait.IF_REPEATED)
+_REBALANCE: Final = Move(Then.REJOIN, wait=Wait.IF_REPEATED, cause=Cause.REBALANCE)
+"""What the assignment covers cannot be found out: the whole group is assigned again, once."""
 _REFUSE: Final = Move(Then.REFUSE)
 _IGNORE: Final = Move(Then.IGNORE)
 
@@ -199,6 +202,21 @@ MOVES: Final[Mapping[Request, Mapping[Code | Fault, Move]]] = {
         Fault.LOST: _REJOIN_MOVED,
         Fault.TIMED_OUT: _REJOIN_MOVED,
         Fault.GARBLED: _REJOIN_ELSEWHERE,
+    },
+    # Asked only by a member that took over an assignment which it did not see being made. To
+    # join again is always safe: the assignment that follows is made from today's topics.
+    Request.DESCRIBE: {
+        Code.COORDINATOR_LOAD_IN_PROGRESS: _RETRY,
+        Code.COORDINATOR_NOT_AVAILABLE: _RETRY_ELSEWHERE,
+        Code.NOT_COORDINATOR: _RETRY_MOVED,
+        Code.GROUP_ID_NOT_FOUND: _REBALANCE,
+        Code.GROUP_AUTHORIZATION_FAILED: _REBALANCE,
+        Code.INVALID_GROUP_ID: _REBALANCE,
+        Code.UNSUPPORTED_VERSION: _REBALANCE,
+        Code.UNKNOWN_SERVER_ERROR: _REBALANCE,
+        Fault.LOST: _RETRY_MOVED,
+        Fault.TIMED_OUT: _REBALANCE,
+        Fault.GARBLED: _REBALANCE,
     },
     Request.HEARTBEAT: {
         Code.REBALANCE_IN_PROGRESS: Move(Then.DRAIN, cause=Cause.REBALANCE),
@@ -331,6 +349,7 @@ OTHERWISE: Final[Mapping[Request, Move]] = {
     Request.FIND_COORDINATOR: _RETRY,
     Request.JOIN: _START_OVER,
     Request.SYNC: _START_OVER,
+    Request.DESCRIBE: _REBALANCE,
     Request.HEARTBEAT: _RETRY,
     Request.COMMIT: _REFUSE,
     Request.FETCH_OFFSETS: _RETRY,

@@ -6,7 +6,7 @@ does; nobody is given a generation that is over.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 from typing import Final, TypeVar, final
 
@@ -35,6 +35,7 @@ from kgroup.generation.generation import Generation
 from kgroup.generation.lifecycle import Hooks, Lifecycle
 from kgroup.generation.states import State
 from kgroup.generation.streams import Feed
+from kgroup.inherited import Ask, Inherited, Verdict
 from kgroup.leading import Leader
 from kgroup.lease import Lease
 from kgroup.model import (
@@ -44,6 +45,7 @@ from kgroup.model import (
     End,
     MemberAssignments,
     Membership,
+    TopicInfo,
     TopicPartition,
 )
 from kgroup.positions import Positions
@@ -97,6 +99,9 @@ class Round:
         owner: object,
         new_backoff: Callable[[], Backoff],
         compute: Compute,
+        returning: bool,
+        repeated: bool,
+        asked: bool,
     ) -> None:
         self._config = config
         self._environment = environment
@@ -130,6 +135,15 @@ class Round:
             compute=compute,
             deadline=self._began + config.rebalance_timeout,
         )
+        self._inherited = Inherited(
+            leader=self._leader,
+            coordinator=coordinator,
+            topics=topics,
+            returning=returning,
+            repeated=repeated,
+            asked=asked,
+        )
+        self._known: Mapping[str, TopicInfo] = {}
         self._starts = Starts(
             Positions(
                 coordinator,
@@ -160,6 +174,7 @@ class Round:
         self.handed_over = False
         self.failure: tuple[Request, BrokerError | TransportError] | None = None
         self.fatal: Exception | None = None
+        self.ask: Ask | None = None
         self.lived = 0.0
 
     @property
@@ -185,8 +200,13 @@ class Round:
             generation = await self._prepare()
         except _GivenUpError as given_up:
             return End(Cause.REBALANCE, str(given_up))
+        except _MisfitError as misfit:
+            self.ask = misfit.verdict.ask
+            return End(misfit.verdict.cause, str(misfit))
         except _StepError as step:
             self.failure = (step.request, step.error)
+            if step.request is Request.DESCRIBE:
+                self.ask = self._inherited.ask
             cause = decide(*self.failure).cause or Cause.MEMBERSHIP_LOST
             return End(cause, str(step.error), step.error)
         # What an assignor raises is the program's to see, from next().
@@ -212,6 +232,8 @@ class Round:
         mine = await self._step(Request.SYNC, partial(self._sync, assignments))
         self.assignment = Assignment(mine, self._previous)
         self._assigned()
+        if self._inherited.in_question:
+            await self._check_inherited()
         positions = await self._step(
             Request.FETCH_OFFSETS, partial(self._starts.before_hand_over, mine)
         )
@@ -255,15 +277,35 @@ class Round:
         """Compute the assignment, and watch what it is computed from."""
         wanted = self._leader.topics_of(self._topics)
         known = await self._step(Request.METADATA, partial(self._leader.look, wanted))
+        self._known = known
+        # What an inherited assignment was computed from is not known before it is looked at.
+        if not self._inherited.in_question:
+            self._watch(wanted, known)
+        return await self._leader.assign(known)
+
+    def _watch(self, topics: Collection[str], baseline: Mapping[str, TopicInfo]) -> None:
         if self._config.watch_partition_changes:
             self.lifecycle.start_service(
                 partition_watcher,
-                partial(self._leader.look_once, wanted),
-                known,
+                partial(self._leader.look_once, topics),
+                baseline,
                 self._config.partition_watch_interval,
                 self._reporter.failed,
             )
-        return await self._leader.assign(known)
+
+    async def _check_inherited(self) -> None:
+        """Compare an assignment that this member did not see being made with today's topics.
+
+        Raises:
+            _MisfitError: the group needs a rebalance, for which this member has to ask.
+        """
+        check = partial(self._inherited.check, self.assignment.partitions, self._known)
+        verdict = await self._step(Request.DESCRIBE, check)
+        if verdict.faults:
+            raise _MisfitError(verdict)
+        if verdict.watched is not None:
+            wanted = self._leader.topics_of(self._topics).union(verdict.watched)
+            self._watch(wanted, verdict.watched)
 
     async def _sync(self, assignments: MemberAssignments) -> tuple[TopicPartition, ...]:
         try:
@@ -401,6 +443,15 @@ class Round:
 @final
 class _GivenUpError(Exception):
     """A partition that the member owned was not assigned to it: the group waits for its Join."""
+
+
+@final
+class _MisfitError(Exception):
+    """An assignment that was taken over does not fit the group's topics."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__("; ".join(verdict.faults))
+        self.verdict = verdict
 
 
 @final

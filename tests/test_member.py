@@ -68,7 +68,9 @@ class Between:
     ) -> float:
         """After a generation that ended so; the seconds that it took."""
         before = trio.current_time()
-        last: Any = SimpleNamespace(end=end, failure=failure, handed_over=handed_over, lived=lived)
+        last: Any = SimpleNamespace(
+            end=end, failure=failure, handed_over=handed_over, lived=lived, ask=None
+        )
         await self.member.recover(last)
         return trio.current_time() - before
 

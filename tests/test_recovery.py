@@ -76,6 +76,7 @@ KAFKA_ANSWERS = {
         "REBALANCE_IN_PROGRESS",
         "FENCED_INSTANCE_ID",
     },
+    Request.DESCRIBE: _ALWAYS | _COORDINATOR | {"GROUP_ID_NOT_FOUND"},
     Request.HEARTBEAT: _ALWAYS
     | _COORDINATOR
     | {
@@ -174,7 +175,7 @@ def test_rows_are_sound(request_: Request, failure: Code | Fault, move: object) 
     if row.then is Then.REFUSE:
         assert request_ is Request.COMMIT
     if row.then is Then.REJOIN:
-        assert request_ in (Request.JOIN, Request.SYNC)
+        assert request_ in (Request.JOIN, Request.SYNC, Request.DESCRIBE)
     if row.member_id is MemberId.TAKE:
         assert failure is Code.MEMBER_ID_REQUIRED
     if row.leave:

@@ -62,6 +62,41 @@ async def test_a_static_leader_that_comes_back_still_watches(kafka: Kafka) -> No
             assert list(grown.assignment) == here.partitions(3)
 
 
+async def test_partitions_added_while_the_leader_was_away_are_read(kafka: Kafka) -> None:
+    """The coordinator gives the restarted leader its old assignment; the leader sees the gap."""
+    async with stage(kafka) as here:
+        await here.create(1)
+        settings: dict[str, Any] = {"group_instance_id": "one", "session_timeout": 15.0}
+        async with here.group(**settings) as group:
+            before = await group.next()
+            assert before.leader
+        await in_thread(admin.add_partitions, here.bootstrap_servers, here.topic, 3)
+        await here.produce(["0"], 2)
+        async with here.group(**settings) as group:
+            after = await group.next()
+            assert list(after.assignment) == here.partitions(3)
+            assert after.generation_id == before.generation_id + 1
+            assert numbers((await anext(after.records())).messages) == [0]
+
+
+async def test_a_topic_that_a_returning_follower_adds_is_read(kafka: Kafka) -> None:
+    """A new subscription moves no coordinator to rebalance; the member leaves, and joins."""
+    async with stage(kafka) as here:
+        await here.create(2)
+        other = here.start("other", session_timeout=15.0)
+        await here.ledger.until(lambda: other.owned() == 2, "not joined")
+        more = f"{here.topic}-more"
+        await in_thread(admin.create_topic, here.bootstrap_servers, more, 1)
+        settings: dict[str, Any] = {"group_instance_id": "one", "session_timeout": 15.0}
+        async with here.group(**settings) as group:
+            before = await group.next()
+            assert not before.leader
+        async with here.group(topics=[here.topic, more], **settings) as group:
+            after = await group.next()
+            assert after.assignment.topics() == (here.topic, more)
+            assert after.generation_id == before.generation_id + 1
+
+
 async def test_a_twin_fences_the_member_before(kafka: Kafka) -> None:
     """Of two members with one instance id the later stays; the earlier is told, for good."""
     async with stage(kafka) as here:

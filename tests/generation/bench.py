@@ -26,7 +26,7 @@ from kgroup.model import (
     OffsetAndMetadata,
     TopicPartition,
 )
-from kgroup.protocols import Joined
+from kgroup.protocols import Described, Joined
 from kgroup.recovery import Move, Request
 
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
@@ -118,6 +118,10 @@ class FakeCoordinator:
     async def sync(
         self, membership: Membership, assignments: MemberAssignments
     ) -> tuple[TopicPartition, ...]:
+        """Not asked here."""
+        _not_asked()
+
+    async def describe(self) -> Described:
         """Not asked here."""
         _not_asked()
 

@@ -66,6 +66,7 @@ FLOORS: Final[tuple[tuple[frozenset[str], ...], ...]] = (
         frozenset(
             {
                 "kgroup.group",
+                "kgroup.inherited",
                 "kgroup.leading",
                 "kgroup.member",
                 "kgroup.round",

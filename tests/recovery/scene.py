@@ -26,6 +26,7 @@ APIS: Final = {
     Request.FIND_COORDINATOR: "find_coordinator",
     Request.JOIN: "join_group",
     Request.SYNC: "sync_group",
+    Request.DESCRIBE: "describe_groups",
     Request.HEARTBEAT: "heartbeat",
     Request.COMMIT: "offset_commit",
     Request.FETCH_OFFSETS: "offset_fetch",
@@ -166,6 +167,15 @@ async def _in_second_join(
     await _next(group, outcome)
 
 
+async def _in_inherited(group: ConsumerGroup, outcome: Outcome, strike: Callable[[], None]) -> None:
+    """The failure happens to a static leader that comes back."""
+    async with outcome.scene.group() as before:
+        await before.next()
+    outcome.since = len(outcome.scene.lines.sent)
+    strike()
+    await _next(group, outcome)
+
+
 async def _while_running(
     group: ConsumerGroup, outcome: Outcome, strike: Callable[[], None]
 ) -> None:
@@ -215,6 +225,7 @@ _ACTS: Final[dict[Request, Act]] = {
     Request.FIND_COORDINATOR: _in_first_join,
     Request.JOIN: _in_second_join,
     Request.SYNC: _in_second_join,
+    Request.DESCRIBE: _in_inherited,
     Request.HEARTBEAT: _while_running,
     Request.COMMIT: _while_committing,
     Request.FETCH_OFFSETS: _in_second_join,
@@ -223,8 +234,11 @@ _ACTS: Final[dict[Request, Act]] = {
     Request.METADATA: _in_first_join,
 }
 
-#: Leaders are asked again only as long as the hand-over waits for them.
-_OWN: Final[dict[Request, dict[str, object]]] = {Request.LIST_OFFSETS: {"request_timeout": 0.5}}
+_OWN: Final[dict[Request, dict[str, object]]] = {
+    # Leaders are asked again only as long as the hand-over waits for them.
+    Request.LIST_OFFSETS: {"request_timeout": 0.5},
+    Request.DESCRIBE: {"group_instance_id": "one", "watch_partition_changes": True},
+}
 
 
 async def play(request: Request, failure: Failure, times: int = 1, **settings: object) -> Outcome:

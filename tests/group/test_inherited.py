@@ -1,0 +1,238 @@
+"""Assignments that a static member takes over: whatever changed while it was away is made good."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock
+
+from kgroup.broker.apis import APIS
+from kgroup.codes import Code
+from kgroup.events import BackingOff, GenerationEnded, Joined
+from kgroup.model import Cause, MemberSubscription, TopicInfo, TopicPartition
+from tests.group.world import P0, P1, P2, World, world
+
+ONE = {"group_instance_id": "one"}
+
+
+async def lead_and_go(here: World, **settings: object) -> int:
+    """A static member leads alone and goes away; its generation."""
+    async with here.group(**{**ONE, **settings}) as group:
+        return (await group.next()).generation_id
+
+
+def described(here: World) -> int:
+    """How many DescribeGroups were sent."""
+    return len(here.asked("describe_groups"))
+
+
+async def test_partitions_added_while_the_leader_was_away_are_read(
+    autojump_clock: MockClock,
+) -> None:
+    """The leader that comes back finds that its old assignment lacks them, and rebalances."""
+    async with world(2) as here:
+        before = await lead_and_go(here)
+        await here.broker.add_partitions("topic", 3)
+        began = here.now
+        async with here.group(**ONE) as group:
+            after = await group.next()
+            assert list(after.assignment) == [P0, P1, P2]
+            assert after.generation_id == before + 1
+            assert here.now - began < 1
+            assert described(here) == 1
+    (misfit, _) = here.told(GenerationEnded)[-2:]
+    assert misfit.end.cause is Cause.PARTITIONS_CHANGED
+    assert misfit.end.detail == "topic topic has 3 partitions, 2 assigned"
+
+
+async def test_what_still_fits_is_kept(autojump_clock: MockClock) -> None:
+    """One DescribeGroups, no rebalance; a member without an instance id sends none."""
+    async with world(2) as here:
+        before = await lead_and_go(here)
+        async with here.group(**ONE) as group:
+            assert (await group.next()).generation_id == before
+        assert described(here) == 1
+        async with here.group(group_id="other") as group:
+            first = await group.next()
+            first.start_soon(trio.sleep, 1)
+            await group.next()
+        assert described(here) == 1
+
+
+@pytest.mark.parametrize("highest", [8, 9])
+async def test_a_returning_leader_watches(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, highest: int
+) -> None:
+    """Also where the broker is too old to tell it that it leads, which it finds out."""
+    monkeypatch.setitem(APIS, "join_group", attrs.evolve(APIS["join_group"], highest=highest))
+    async with world(2) as here:
+        before = await lead_and_go(here)
+        async with here.group(**ONE) as group:
+            after = await group.next()
+            assert after.generation_id == before
+            await here.broker.add_partitions("topic", 3)
+            again = await group.next()
+            assert list(again.assignment) == [P0, P1, P2]
+            assert again.leader
+        before = again.generation_id
+        await here.broker.add_partitions("topic", 4)
+        async with here.group(**ONE) as group:
+            assert len((await group.next()).assignment) == 4
+
+
+async def test_a_topic_that_is_gone_and_one_that_shrank(autojump_clock: MockClock) -> None:
+    """A topic created again with fewer partitions is divided again at once, a gone one soon."""
+    async with world(2) as here:
+        await here.broker.create_topic("other", 2)
+        both = {"topics": ["topic", "other"]}
+        await lead_and_go(here, **both)
+        await here.broker.delete_topic("other")
+        async with here.group(**ONE, **both) as group:
+            kept = await group.next()
+            assert len(kept.assignment) == 4
+            assert list((await group.next()).assignment) == [P0, P1]
+            assert kept.end is not None
+            assert kept.end.detail == "topic other is gone"
+        await here.broker.delete_topic("topic")
+        await here.broker.create_topic("topic", 1)
+        async with here.group(**ONE) as group:
+            assert list((await group.next()).assignment) == [P0]
+
+
+@pytest.mark.parametrize(
+    "code", [Code.GROUP_AUTHORIZATION_FAILED, Code.UNKNOWN_SERVER_ERROR, Code.GROUP_ID_NOT_FOUND]
+)
+@pytest.mark.parametrize("leads", [True, False])
+async def test_where_it_cannot_be_found_out_the_group_rebalances_once(
+    autojump_clock: MockClock, code: Code, leads: bool
+) -> None:
+    """A broker that does not describe groups costs one rebalance for each restart."""
+    async with world(1 if leads else 2) as here, trio.open_nursery() as nursery:
+        if not leads:
+            nursery.start_soon(stay, here)
+            await trio.sleep(3)
+        before = await lead_and_go(here)
+        here.broker.inject("describe_groups", code, times=1000)
+        joins = len(here.told(Joined))
+        if not leads:
+            await here.broker.create_topic("new", 1)
+        topics = ["topic"] if leads else ["topic", "new"]
+        async with here.group(**ONE, topics=topics) as group:
+            after = await group.next()
+            assert after.generation_id == before + 1
+            await trio.sleep(60)
+            assert after.end is None
+        assert described(here) == 1
+        mine = [event for event in here.told(Joined)[joins:] if event.member_id.startswith("one")]
+        assert len(mine) == 2
+        nursery.cancel_scope.cancel()
+
+
+async def stay(here: World, **settings: object) -> None:
+    """Be a member for as long as the test."""
+    async with here.group(**{"group_instance_id": "stays", **settings}) as group:
+        async for generation in group:
+            await generation.ending.wait()
+
+
+@pytest.mark.parametrize("pattern", [True, False])
+async def test_a_follower_that_comes_back_with_another_subscription(
+    autojump_clock: MockClock, pattern: bool
+) -> None:
+    """Topics that it adds are read, topics that it drops are not; the leader never hears of it."""
+    async with world(2) as here, trio.open_nursery() as nursery:
+        nursery.start_soon(stay, here)
+        await trio.sleep(3)
+        topics = [re.compile("topic|new")] if pattern else ["topic"]
+        async with here.group(**ONE, topics=topics) as group:
+            before = await group.next()
+            assert not before.leader
+        await here.broker.create_topic("new", 1)
+        topics = topics if pattern else ["topic", "new"]
+        async with here.group(**ONE, topics=topics) as group:
+            after = await group.next()
+            assert "new" in after.assignment.topics()
+            assert after.generation_id == before.generation_id + 1
+        described_so_far = described(here)
+        async with here.group(**ONE, topics=topics) as group:
+            assert (await group.next()).generation_id == after.generation_id
+        assert described(here) == described_so_far
+        async with here.group(**ONE, topics=["topic"]) as group:
+            narrowed = await group.next()
+            assert narrowed.assignment.topics() == ("topic",)
+            assert described(here) == described_so_far
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_leave_that_fails_is_tried_again(autojump_clock: MockClock) -> None:
+    """The follower takes its place again, waits, looks again, and leaves again."""
+    async with world(2) as here, trio.open_nursery() as nursery:
+        nursery.start_soon(stay, here)
+        await trio.sleep(3)
+        async with here.group(**ONE) as group:
+            before = await group.next()
+        await here.broker.create_topic("new", 1)
+        here.broker.inject("leave_group", Code.UNKNOWN_SERVER_ERROR, times=2)
+        async with here.group(**ONE, topics=["topic", "new"]) as group:
+            after = await group.next()
+            assert "new" in after.assignment.topics()
+            assert after.generation_id == before.generation_id + 1
+        assert len(here.asked("leave_group")) == 3
+        assert len(here.told(BackingOff)) == 2
+        nursery.cancel_scope.cancel()
+
+
+async def test_an_assignor_that_leaves_topics_out_is_not_asked_for_ever(
+    autojump_clock: MockClock,
+) -> None:
+    """One rebalance for the restart, then the group's assignment is taken as it is."""
+
+    class Some:
+        name = "some"
+
+        def assign(
+            self, topics: Mapping[str, TopicInfo], members: Sequence[MemberSubscription]
+        ) -> dict[str, list[TopicPartition]]:
+            assert topics
+            return {member.member_id: [P0] if not n else [] for n, member in enumerate(members)}
+
+    async with world(2) as here, trio.open_nursery() as nursery:
+        await here.broker.create_topic("new", 1)
+        some = {"assignors": [Some()], "topics": ["topic", "new"]}
+        for leads in (True, False):
+            if not leads:
+                nursery.start_soon(partial(stay, here, group_id="group-False", **some))
+                await trio.sleep(3)
+            async with here.group(**ONE, **some, group_id=f"group-{leads}") as group:
+                before = await group.next()
+                assert before.leader is leads
+            async with here.group(**ONE, **some, group_id=f"group-{leads}") as group:
+                after = await group.next()
+                assert after.generation_id == before.generation_id + 1
+                await trio.sleep(1000)
+                assert after.end is None
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_sync_that_is_answered_with_an_earlier_assignment(
+    autojump_clock: MockClock,
+) -> None:
+    """The leader's first Sync arrived, its answer did not: what it covers is looked at."""
+    async with world(2) as here:
+        here.broker.slow(5.0, "sync_group", times=1)
+        here.broker.slow(2.0, "sync_group", times=1)
+        async with here.group(request_timeout=4.0) as group, trio.open_nursery() as nursery:
+
+            @nursery.start_soon
+            async def _() -> None:
+                await trio.sleep(2)
+                await here.broker.add_partitions("topic", 3)
+
+            generation = await group.next()
+            assert list(generation.assignment) == [P0, P1, P2]
+            assert described(here) == 1
