@@ -7,130 +7,52 @@ the value and what is allowed. docs/configuration.md is made from ``FIELDS``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, TypeVar, cast, final
+from collections.abc import Iterable
+from typing import Any, Final, final
 
 import attrs
 
-from kgroup.addresses import split_address
+from kgroup import bounds
+from kgroup.custom import check_assignor
 from kgroup.errors import ConfigError
-from kgroup.model import INT32_MAX, IsolationLevel, OffsetReset, text_fault, topic_fault
+from kgroup.model import IsolationLevel, OffsetReset, topic_fault
 from kgroup.protocols import Assignor
 
 BUILTIN_ASSIGNORS: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")
 """The assignors that go by name."""
 DEFAULT_ASSIGNORS: Final = ("range", "roundrobin")
 """What is offered unless said otherwise: eager ones, that every client knows."""
-LONGEST_DURATION: Final = INT32_MAX / 1000
-"""Seconds; what an int32 of milliseconds holds on the wire."""
+MOST_TOPICS: Final = 100_000
+"""Names and patterns of one subscription; a JoinGroup request carries all of them."""
+MOST_ASSIGNORS: Final = 100
+TOPICS: Final = f"it must be a list of 1 to {MOST_TOPICS} topics or patterns"
+ASSIGNORS: Final = (
+    f"it must list 1 to {MOST_ASSIGNORS} assignors, each one of {', '.join(BUILTIN_ASSIGNORS)} or"
+    " an object with name and assign()"
+)
 _LONGEST_INSTANCE: Final = 249
 _INSTANCE: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
-K = TypeVar("K", OffsetReset, IsolationLevel)
-
-Check = Callable[["GroupConfig", "attrs.Attribute[Any]", Any], None]
-
-
-def _allowed(predicate: Callable[[Any], bool], allowed: str) -> Check:
-    def check(_: GroupConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
-        if not predicate(value):
-            raise ConfigError(attribute.name, value, allowed)
-
-    return check
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _seconds(*, zero: bool = False) -> Check:
-    least = "0 or more" if zero else "at least 0.001"
-    return _allowed(
-        lambda value: _is_number(value) and (0 if zero else 0.001) <= value <= LONGEST_DURATION,
-        f"it must be seconds, {least} and at most {LONGEST_DURATION:.3f}",
-    )
-
-
-def _optional_seconds() -> Check:
-    return _allowed(
-        lambda value: value is None or (_is_number(value) and 0.001 <= value <= LONGEST_DURATION),
-        f"it must be seconds, at least 0.001 and at most {LONGEST_DURATION:.3f}, or None",
-    )
-
-
-def _whole(least: int, most: int) -> Check:
-    return _allowed(
-        lambda value: (
-            isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
-        ),
-        f"it must be a whole number from {least} to {most}",
-    )
-
-
-def _flag() -> Check:
-    return _allowed(lambda value: isinstance(value, bool), "it must be True or False")
-
-
-def _text() -> Check:
-    return _allowed(
-        _is_text,
-        "it must be a str that is not blank, without NUL, of at most 32767 bytes in UTF-8",
-    )
-
-
-def _is_text(value: object) -> bool:
-    """Whether both planes can say it: librdkafka's values are C strings, and trimmed."""
-    if not isinstance(value, str):
-        return False
-    return bool(value.strip()) and "\0" not in value and text_fault(value) is None
-
-
-def _servers(value: str | Iterable[str]) -> tuple[str, ...]:
-    """``"a:9092,b:9092"`` or an iterable of such pieces, as a tuple."""
-    if isinstance(value, str):
-        return tuple(piece.strip() for piece in value.split(",") if piece.strip())
-    return _tuple(value)  # type: ignore[no-any-return]
-
-
-def _tuple(value: Any) -> Any:
-    """A list of anything as a tuple; what is no list stays, for the field's check to name."""
-    if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping):
-        return tuple(value)
-    return value
-
 
 def _topics(value: Iterable[str | re.Pattern[str]]) -> tuple[str | re.Pattern[str], ...]:
-    return _tuple(value)  # type: ignore[no-any-return]
+    return bounds.listed("topics", value, MOST_TOPICS)  # type: ignore[no-any-return]
 
 
 def _assignors(value: Iterable[str | Assignor]) -> tuple[str | Assignor, ...]:
-    return _tuple(value)  # type: ignore[no-any-return]
+    return bounds.listed("assignors", value, MOST_ASSIGNORS)  # type: ignore[no-any-return]
 
 
 def _offset_reset(value: str | OffsetReset) -> OffsetReset:
-    return _member_of(OffsetReset, value)
+    return bounds.member_of(OffsetReset, value)
 
 
 def _isolation_level(value: str | IsolationLevel) -> IsolationLevel:
-    return _member_of(IsolationLevel, value)
-
-
-def _check_servers(_: GroupConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
-    allowed = "it must name brokers as 'host:port', separated by commas or in a list"
-    if not isinstance(value, tuple) or not value:
-        raise ConfigError(attribute.name, value, allowed)
-    for server in value:
-        try:
-            split_address(server)
-        except ValueError as error:
-            raise ConfigError(attribute.name, server, f"{error}; {allowed}") from None
+    return bounds.member_of(IsolationLevel, value)
 
 
 def _check_topics(_: GroupConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
     if not isinstance(value, tuple) or not value:
-        raise ConfigError(
-            attribute.name, value, "it must be a list of one topic or pattern or more"
-        )
+        raise ConfigError(attribute.name, value, TOPICS)
     for topic in value:
         if isinstance(topic, re.Pattern) and isinstance(topic.pattern, str):
             continue
@@ -147,70 +69,31 @@ def _check_topics(_: GroupConfig, attribute: attrs.Attribute[Any], value: Any) -
 
 
 def _check_assignors(_: GroupConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
-    known = ", ".join(BUILTIN_ASSIGNORS)
-    allowed = f"it must list assignors, each one of {known} or an object with name and assign()"
     if not isinstance(value, tuple) or not value:
-        raise ConfigError(attribute.name, value, allowed)
+        raise ConfigError(attribute.name, value, ASSIGNORS)
     names = []
     for assignor in value:
         if isinstance(assignor, str):
             if assignor not in BUILTIN_ASSIGNORS:
-                raise ConfigError(attribute.name, assignor, allowed)
+                raise ConfigError(attribute.name, assignor, ASSIGNORS)
             names.append(assignor)
-        elif (
-            callable(getattr(assignor, "assign", None))
-            and isinstance(getattr(assignor, "name", None), str)
-            and assignor.name
-        ):
-            names.append(assignor.name)
-            _check_traits(attribute.name, assignor)
         else:
-            raise ConfigError(attribute.name, assignor, allowed)
+            names.append(check_assignor(attribute.name, assignor))
     if len(set(names)) != len(names):
         raise ConfigError(attribute.name, value, "an assignor's name must occur once only")
 
 
-def _check_traits(field: str, assignor: Any) -> None:
-    """What a custom assignor may have beside its name and ``assign``."""
-    for name in ("user_data", "on_assignment"):
-        if not callable(getattr(assignor, name, len)):
-            raise ConfigError(field, assignor, f"its {name}, if it has one, must be a method")
-    if not isinstance(getattr(assignor, "cooperative", False), bool):
-        raise ConfigError(
-            field, assignor, "its 'cooperative', if it has one, must be True or False"
-        )
+def _is_instance(value: object) -> bool:
+    return (
+        isinstance(value, str)
+        and _INSTANCE.fullmatch(value) is not None
+        and len(value) <= _LONGEST_INSTANCE
+        and value not in (".", "..")
+    )
 
 
-def _check_instance(_: GroupConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if value is None:
-        return
-    if (
-        not isinstance(value, str)
-        or not _INSTANCE.fullmatch(value)
-        or len(value) > _LONGEST_INSTANCE
-        or value in (".", "..")
-    ):
-        raise ConfigError(
-            attribute.name,
-            value,
-            "it must be None or 1 to 249 ASCII letters, digits, '.', '_', '-', not '.' or '..'",
-        )
-
-
-def _member_of(kind: type[K], value: object) -> K:
-    try:
-        return kind(value)
-    except ValueError:
-        return cast("K", value)
-
-
-def _is_a(kind: type[OffsetReset | IsolationLevel]) -> Check:
-    words = ", ".join(repr(item.value) for item in kind)
-    return _allowed(lambda value: isinstance(value, kind), f"it must be one of {words}")
-
-
-def _why(reason: str) -> dict[str, str]:
-    return {"reason": reason}
+def _why(reason: str, *, allowed: str | None = None) -> dict[str, str]:
+    return {"reason": reason} if allowed is None else {"reason": reason, "allowed": allowed}
 
 
 @final
@@ -223,13 +106,16 @@ class GroupConfig:
     """
 
     group_id: str = attrs.field(
-        validator=_text(),
+        validator=bounds.text(),
         metadata=_why("The group; members with the same id share the topics."),
     )
     bootstrap_servers: tuple[str, ...] = attrs.field(
-        converter=_servers,
-        validator=_check_servers,
-        metadata=_why("Brokers to ask first, 'host:port'; each is tried until one answers."),
+        converter=bounds.servers,
+        validator=bounds.check_servers,
+        metadata=_why(
+            "Brokers to ask first, 'host:port'; each is tried until one answers.",
+            allowed=bounds.SERVERS,
+        ),
     )
     topics: tuple[str | re.Pattern[str], ...] = attrs.field(
         converter=_topics,
@@ -237,7 +123,8 @@ class GroupConfig:
         metadata=_why(
             "What to read: names, and compiled patterns that match whole names (Kafka's own topics"
             " never match). A topic that does not exist yet is watched until it does; it is never"
-            " created by reading."
+            " created by reading.",
+            allowed=TOPICS,
         ),
     )
     assignors: tuple[str | Assignor, ...] = attrs.field(
@@ -246,12 +133,13 @@ class GroupConfig:
         validator=_check_assignors,
         metadata=_why(
             "In order of preference; the group takes one that all members know. A member follows"
-            " the cooperative protocol only if all that it offers are cooperative (KIP-429)."
+            " the cooperative protocol only if all that it offers are cooperative (KIP-429).",
+            allowed=ASSIGNORS,
         ),
     )
     heartbeat_interval: float = attrs.field(
         default=1.0,
-        validator=_seconds(),
+        validator=bounds.seconds(),
         metadata=_why(
             "Members learn of a rebalance only from a heartbeat's answer, so this is what a"
             " hand-over mostly waits for; one small request each."
@@ -259,7 +147,7 @@ class GroupConfig:
     )
     session_timeout: float = attrs.field(
         default=30.0,
-        validator=_seconds(),
+        validator=bounds.seconds(),
         metadata=_why(
             "Without a heartbeat for so long a member is evicted. Bounded by the broker"
             " (group.min.session.timeout.ms and max, 6 s to 30 min by default)."
@@ -267,7 +155,7 @@ class GroupConfig:
     )
     rebalance_timeout: float = attrs.field(
         default=30.0,
-        validator=_seconds(),
+        validator=bounds.seconds(),
         metadata=_why(
             "How long the coordinator waits in a rebalance for this member to finish its work and"
             " join again, and after it for the leader's assignment; bounds the drain."
@@ -275,17 +163,17 @@ class GroupConfig:
     )
     watch_partition_changes: bool = attrs.field(
         default=True,
-        validator=_flag(),
+        validator=bounds.flag(),
         metadata=_why("Whether the leader watches the topics for new and vanished partitions."),
     )
     partition_watch_interval: float = attrs.field(
         default=5.0,
-        validator=_seconds(),
+        validator=bounds.seconds(),
         metadata=_why("How often the leader asks for metadata to watch partitions."),
     )
     rejoin_backoff: float = attrs.field(
         default=0.1,
-        validator=_seconds(),
+        validator=bounds.seconds(),
         metadata=_why(
             "The first wait before trying again what failed; doubles, with jitter. Without it a"
             " broken broker would be asked as fast as it refuses."
@@ -293,12 +181,12 @@ class GroupConfig:
     )
     rejoin_backoff_max: float = attrs.field(
         default=5.0,
-        validator=_seconds(),
+        validator=bounds.seconds(),
         metadata=_why("The longest such wait: how late a recovery can be noticed."),
     )
     drain_timeout: float = attrs.field(
         default=25.0,
-        validator=_seconds(zero=True),
+        validator=bounds.seconds(0),
         metadata=_why(
             "How long tasks may go on with what they hold when a generation ends as planned; less"
             " where rebalance_timeout demands it."
@@ -306,20 +194,20 @@ class GroupConfig:
     )
     close_timeout: float = attrs.field(
         default=5.0,
-        validator=_seconds(),
+        validator=bounds.seconds(),
         metadata=_why("The deadline of leaving the group, after the drain."),
     )
     auto_offset_reset: OffsetReset = attrs.field(
         default=OffsetReset.EARLIEST,
         converter=_offset_reset,
-        validator=_is_a(OffsetReset),
+        validator=bounds.one_of(OffsetReset),
         metadata=_why(
             "Where a partition without a usable offset starts; 'earliest' skips nothing."
         ),
     )
     commit_initial_position: bool = attrs.field(
         default=True,
-        validator=_flag(),
+        validator=bounds.flag(),
         metadata=_why(
             "Commit a position that was resolved as latest at once, so that a restart before the"
             " first record skips nothing."
@@ -328,14 +216,17 @@ class GroupConfig:
     isolation_level: IsolationLevel = attrs.field(
         default=IsolationLevel.READ_UNCOMMITTED,
         converter=_isolation_level,
-        validator=_is_a(IsolationLevel),
+        validator=bounds.one_of(IsolationLevel),
         metadata=_why(
             "Whether records of open and aborted transactions are read; goes to both planes."
         ),
     )
     group_instance_id: str | None = attrs.field(
         default=None,
-        validator=_check_instance,
+        validator=bounds.Bound(
+            lambda value: value is None or _is_instance(value),
+            "it must be None or 1 to 249 ASCII letters, digits, '.', '_', '-', not '.' or '..'",
+        ),
         metadata=_why(
             "A static identity (KIP-345): a restart within the session time-out causes no"
             " rebalance, and closing does not leave the group."
@@ -343,22 +234,19 @@ class GroupConfig:
     )
     client_id: str = attrs.field(
         default="kgroup",
-        validator=_text(),
+        validator=bounds.text(),
         metadata=_why("How brokers' logs and quotas name this client; prefixes member ids."),
     )
     rack_id: str | None = attrs.field(
         default=None,
-        validator=_allowed(
-            lambda value: value is None or _is_text(value),
-            "it must be None, or a str that is not blank, without NUL, of at most 32767 bytes",
-        ),
+        validator=bounds.optional(bounds.text()),
         metadata=_why(
             "This member's rack, for rack-aware assignment (KIP-881) and fetching (KIP-392)."
         ),
     )
     request_timeout: float = attrs.field(
         default=10.0,
-        validator=_seconds(),
+        validator=bounds.seconds(),
         metadata=_why(
             "The deadline of each request to a broker; a parked Join has its own"
             " (rebalance_timeout + 5 s)."
@@ -366,7 +254,7 @@ class GroupConfig:
     )
     commit_timeout: float = attrs.field(
         default=30.0,
-        validator=_seconds(),
+        validator=bounds.seconds(),
         metadata=_why(
             "How long a commit goes on while its coordinator is away or moves, with all its"
             " attempts; a restart of a broker is no failure of a handler. Never past the drain."
@@ -374,17 +262,17 @@ class GroupConfig:
     )
     max_buffered_bytes: int = attrs.field(
         default=64 * 1024 * 1024,
-        validator=_whole(1024, 2**41),
+        validator=bounds.whole(1024, bounds.MOST_BUFFERED),
         metadata=_why("How much fetched data may wait in this member before fetching stops."),
     )
     max_buffered_records: int = attrs.field(
         default=100_000,
-        validator=_whole(1, 10_000_000),
+        validator=bounds.whole(1, 10_000_000),
         metadata=_why("How many fetched records may wait in this member before fetching stops."),
     )
     max_processing_time: float | None = attrs.field(
         default=None,
-        validator=_optional_seconds(),
+        validator=bounds.optional(bounds.seconds()),
         metadata=_why(
             "If set, a batch that a handler holds for longer ends the generation, with a cause that"
             " says so; a stuck handler then gives its partitions to others."
@@ -392,7 +280,7 @@ class GroupConfig:
     )
     offset_retention: float | None = attrs.field(
         default=None,
-        validator=_optional_seconds(),
+        validator=bounds.optional(bounds.seconds()),
         metadata=_why(
             "None leaves it to the broker: since Kafka 2.1 (KIP-211) offsets are kept for"
             " offsets.retention.minutes (7 days) after the group became empty. A value makes every"

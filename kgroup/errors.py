@@ -11,9 +11,25 @@ about it, and what the reader can do.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import final
+from typing import Final, final
 
 from kgroup.model import End, TopicPartition
+
+_MOST_SHOWN: Final = 200
+"""Characters of a refused value that its error shows."""
+
+
+def shown(value: object) -> str:
+    """A value's repr for an error: one short line, also where the repr itself fails.
+
+    An int of more than 4,300 digits has no repr, and a program's own object may raise in it.
+    """
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 # whatever the object's own __repr__ raises
+        text = f"<{type(value).__name__} that cannot be printed>"
+    text = text.replace("\n", " ")
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 
 class KgroupError(Exception):
@@ -38,7 +54,7 @@ class ConfigError(UsageError, ValueError):
     """
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
-        super().__init__(f"{field}={value!r} is refused: {allowed}")
+        super().__init__(f"{field}={shown(value)} is refused: {allowed}")
         self.field = field
         self.value = value
         self.allowed = allowed

@@ -17,6 +17,7 @@ import numpy
 import pyarrow
 from confluent_kafka import Message
 
+from kgroup import bounds
 from kgroup.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -157,7 +158,9 @@ def checked(columns: Iterable[str]) -> tuple[str, ...]:
     Raises:
         ConfigError: there is none, one is unknown, or one comes twice.
     """
-    names = (columns,) if isinstance(columns, str) else tuple(columns)
+    names = bounds.listed("columns", (columns,) if isinstance(columns, str) else columns, 100)
+    if not isinstance(names, tuple) or not all(isinstance(name, str) for name in names):
+        raise ConfigError("columns", names, f"it must list names of columns, of {', '.join(ALL)}")
     if not names or len(set(names)) != len(names) or not set(names) <= set(ALL):
         allowed = f"it must name columns, each once, of {', '.join(ALL)}"
         raise ConfigError("columns", names, allowed)

@@ -19,7 +19,7 @@ from kgroup.errors import ConfigError
 from kgroup.model import TopicPartition
 from kgroup.spark.columns import DEFAULT, checked, ddl
 from kgroup.spark.jvm import jvm_frame
-from kgroup.spark.ranges import OffsetRange, in_order, pack, split
+from kgroup.spark.ranges import PARALLELISM, OffsetRange, in_order, pack, split
 from kgroup.spark.reading import read
 from kgroup.spark.settings import ReaderSettings
 from kgroup.spark.sizes import Seen
@@ -99,7 +99,7 @@ def frame(
         raise ConfigError("backend", backend, f"it must be one of {', '.join(BACKENDS)}")
     if options and backend != "jvm":
         raise ConfigError("options", tuple(options), "they are for the backend 'jvm' only")
-    slots = parallelism or slots_of(spark)
+    slots = slots_of(spark) if parallelism is None else parallelism
     pieces = split(ranges, parallelism=slots)
     tasks = pack(pieces, slots or len(pieces))
     if not tasks:
@@ -133,15 +133,16 @@ def read_ranges(
 
     Raises:
         UsageError: two ranges overlap.
-        ConfigError: an unknown column.
+        ConfigError: an unknown column; or ``parallelism`` is not allowed.
     """
     from kgroup.spark.source import NAME, KgroupSource, options_of
 
+    PARALLELISM.check("parallelism", parallelism)
     told = options_of(
         in_order(ranges),
         settings,
         columns=checked(columns),
-        parallelism=parallelism or slots_of(spark),
+        parallelism=slots_of(spark) if parallelism is None else parallelism,
     )
     spark.dataSource.register(KgroupSource)
     return spark.read.format(NAME).options(**told).load()

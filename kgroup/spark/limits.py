@@ -15,30 +15,15 @@ from typing import Final, final
 
 import attrs
 
-from kgroup.errors import ConfigError
+from kgroup import bounds
 from kgroup.model import INT64_MAX
 
 _LONGEST_BURST: Final = 10.0
 
 
-def _whole(_: object, attribute: attrs.Attribute[int | None], value: object) -> None:
-    if value is None:
-        return
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= INT64_MAX:
-        allowed = "it must be an int from 1 to 2**63-1, or None for no limit"
-        raise ConfigError(attribute.name, value, allowed)
-
-
-def _rate(_: object, attribute: attrs.Attribute[float | None], value: object) -> None:
-    if value is None:
-        return
-    if (
-        not isinstance(value, int | float)
-        or isinstance(value, bool)
-        or not 0 < value <= INT64_MAX  # false for a NaN too
-    ):
-        allowed = "it must be a number above 0, at most 2**63-1, or None for no limit"
-        raise ConfigError(attribute.name, value, allowed)
+_AMOUNT: Final = bounds.optional(bounds.whole(1, INT64_MAX), "None for no limit")
+_RATE: Final = bounds.optional(bounds.number(0.001, INT64_MAX), "None for no limit")
+_BURST: Final = bounds.seconds()
 
 
 @final
@@ -71,13 +56,13 @@ class Limits:
         max_bytes_per_second: about the most bytes a second, over several batches.
 
     Raises:
-        ConfigError: a limit that is no number, or not above 0; it names the field.
+        ConfigError: a limit that is not allowed; it names the field, the value and the bounds.
     """
 
-    max_records: int | None = attrs.field(default=None, validator=_whole)
-    max_bytes: int | None = attrs.field(default=None, validator=_whole)
-    max_records_per_second: float | None = attrs.field(default=None, validator=_rate)
-    max_bytes_per_second: float | None = attrs.field(default=None, validator=_rate)
+    max_records: int | None = attrs.field(default=None, validator=_AMOUNT)
+    max_bytes: int | None = attrs.field(default=None, validator=_AMOUNT)
+    max_records_per_second: float | None = attrs.field(default=None, validator=_RATE)
+    max_bytes_per_second: float | None = attrs.field(default=None, validator=_RATE)
 
     def budget(self) -> Budget:
         """What one batch may hold, whatever the second."""
@@ -124,8 +109,7 @@ class RateLimiter:
     """
 
     def __init__(self, limits: Limits, now: float, *, burst: float = _LONGEST_BURST) -> None:
-        if not 0 < burst < math.inf:
-            raise ConfigError("burst", burst, "it must be a finite number of seconds above 0")
+        _BURST.check("burst", burst)
         self._limits = limits
         records, size = limits.max_records_per_second, limits.max_bytes_per_second
         self._records = None if records is None else _Bucket(records, burst, now)

@@ -18,10 +18,11 @@ from typing import Any, Final, Self, TypeVar, final
 import attrs
 import trio
 
-from kgroup.errors import ConfigError, LeaseExpiredError, StaleGenerationError, UsageError
+from kgroup import bounds
+from kgroup.errors import LeaseExpiredError, StaleGenerationError, UsageError
 from kgroup.events import BatchCancelled, BatchDone, BatchFailed
 from kgroup.generation.generation import Generation
-from kgroup.model import TopicPartition
+from kgroup.model import INT32_MAX, TopicPartition
 from kgroup.spark.batch import PASSED, Batch, Stage
 from kgroup.spark.engine import Engine, Frame
 from kgroup.spark.limits import Limits
@@ -32,21 +33,10 @@ from kgroup.spark.sizes import Sizes
 
 T = TypeVar("T")
 
+MOST_IN_FLIGHT: Final = 1000
+"""Batches that may be handed out and not yet run."""
 _CLOSING: Final = 10.0
 """Seconds that the engine's idle thread may take to end."""
-
-
-def _seconds(least: float) -> Callable[[object, attrs.Attribute[float], Any], None]:
-    def check(_: object, attribute: attrs.Attribute[float], value: Any) -> None:
-        if not isinstance(value, int | float) or isinstance(value, bool) or not value >= least:
-            raise ConfigError(attribute.name, value, f"it must be seconds, {least:g} or more")
-
-    return check
-
-
-def _whole(_: object, attribute: attrs.Attribute[int], value: Any) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ConfigError(attribute.name, value, "it must be a whole number, 1 or more")
 
 
 @final
@@ -65,10 +55,10 @@ class Pace:
         ConfigError: a value is not allowed.
     """
 
-    max_wait: float = attrs.field(default=0.0, validator=_seconds(0))
-    poll_interval: float = attrs.field(default=0.05, validator=_seconds(0.001))
-    in_flight: int = attrs.field(default=1, validator=_whole)
-    record_bytes: int = attrs.field(default=1024, validator=_whole)
+    max_wait: float = attrs.field(default=0.0, validator=bounds.seconds(0))
+    poll_interval: float = attrs.field(default=0.05, validator=bounds.seconds())
+    in_flight: int = attrs.field(default=1, validator=bounds.whole(1, MOST_IN_FLIGHT))
+    record_bytes: int = attrs.field(default=1024, validator=bounds.whole(1, INT32_MAX))
 
 
 @final

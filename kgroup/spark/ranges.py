@@ -20,11 +20,19 @@ from typing import Final, final
 import attrs
 from attrs import validators
 
+from kgroup import bounds
 from kgroup.errors import UsageError
 from kgroup.model import INT32_MAX, INT64_MAX, TopicPartition, topic_fault
 
 SMALLEST_PIECE: Final = 1000
 """Offsets. A smaller range is not split for more tasks: starting one costs more than reading it."""
+
+
+MOST_PIECES: Final = 1_000_000
+"""Pieces that ranges are cut into; each is an object on the driver."""
+PARALLELISM: Final = bounds.optional(bounds.whole(1, 100_000))
+"""How many tasks a frame may have; Spark keeps something of each on the driver."""
+_SPAN: Final = bounds.optional(bounds.whole(1, INT64_MAX))
 
 
 def _topic(_: object, attribute: attrs.Attribute[str], value: object) -> None:
@@ -140,22 +148,28 @@ def split(
         The pieces, sorted; none is empty.
 
     Raises:
-        UsageError: two ranges overlap, or a limit is less than 1.
+        UsageError: two ranges overlap, or there would be more than ``MOST_PIECES``.
+        ConfigError: a limit is not allowed.
     """
-    for name, limit in (("max_span", max_span), ("parallelism", parallelism)):
-        if limit is not None and limit < 1:
-            raise UsageError(f"{name}={limit} is refused: it must be 1 or more, or None")
+    _SPAN.check("max_span", max_span)
+    PARALLELISM.check("parallelism", parallelism)
     ordered = in_order(ranges)
     span = INT64_MAX if max_span is None else max_span
     if parallelism is not None:
         share = -(-sum(r.offsets for r in ordered) // parallelism)
         span = min(span, max(share, SMALLEST_PIECE))
+    pieces = sum(-(-r.offsets // span) for r in ordered)
+    if pieces > MOST_PIECES:
+        raise UsageError(
+            f"max_span={max_span} would cut the ranges into {pieces} pieces, more than"
+            f" {MOST_PIECES}: use a larger max_span, or fewer offsets at a time"
+        )
     return tuple(piece for r in ordered for piece in _cut(r, -(-r.offsets // span)))
 
 
 def _cut(whole: OffsetRange, pieces: int) -> Iterable[OffsetRange]:
-    bounds = [whole.start + whole.offsets * number // pieces for number in range(pieces + 1)]
-    return (attrs.evolve(whole, start=a, end=b) for a, b in pairwise(bounds))
+    cuts = [whole.start + whole.offsets * number // pieces for number in range(pieces + 1)]
+    return (attrs.evolve(whole, start=a, end=b) for a, b in pairwise(cuts))
 
 
 def pack(pieces: Sequence[OffsetRange], tasks: int) -> tuple[tuple[OffsetRange, ...], ...]:

@@ -14,7 +14,7 @@ from kgroup.spark.columns import DEFAULT, checked
 from kgroup.spark.engine import Frame
 from kgroup.spark.frames import BACKENDS, Backend, count_seen, frame
 from kgroup.spark.jobs import Jobs, Outstay, Runner
-from kgroup.spark.ranges import OffsetRange
+from kgroup.spark.ranges import PARALLELISM, OffsetRange
 from kgroup.spark.settings import ReaderSettings
 
 if TYPE_CHECKING:
@@ -41,13 +41,13 @@ class Reading:
         parallelism: how many tasks read; what Spark can run at once by default.
 
     Raises:
-        ConfigError: an unknown column or backend.
+        ConfigError: an unknown column or backend; too many tasks.
     """
 
     settings: ReaderSettings
     columns: Sequence[str] = attrs.field(default=DEFAULT, converter=checked)
     backend: Backend = attrs.field(default="python", validator=_known)
-    parallelism: int | None = None
+    parallelism: int | None = attrs.field(default=None, validator=PARALLELISM)
 
 
 @final

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
 
+from kgroup import bounds
 from kgroup.errors import ConfigError
-from kgroup.model import IsolationLevel
+from kgroup.model import INT32_MAX, INT64_MAX, IsolationLevel, text_fault
 
 if TYPE_CHECKING:
     from kgroup.config import GroupConfig  # it imports the event loop, which executors lack
@@ -41,42 +43,54 @@ DECIDED: Final[Mapping[str, str]] = {
 """librdkafka's settings that cannot be given in ``client``, and why."""
 SECRET: Final = ("password", "secret", "ssl.key.pem", "sasl.oauthbearer.config", "token")
 """A setting whose name has one of these in it is taken in ``secrets`` only."""
+REFERENCES: Final = "it must be 'env:NAME', 'file:/path' or 'call:module:function'"
+CLIENT: Final = (
+    "each must be a text without NUL, True, False, or a number from -(2**63-1) to 2**63-1, and not"
+    " a secret"
+)
+MOST_PAIRS: Final = 1000
+"""Settings in ``client``, and in ``secrets``."""
+_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,100}")
 CALLBACK: Final = "oauth_cb"
 """confluent-kafka's setting that is a function; ``call:module:function`` gives it uncalled."""
 
 
-def _servers(value: str | Iterable[str]) -> tuple[str, ...]:
-    pieces = value.split(",") if isinstance(value, str) else value
-    return tuple(piece.strip() for piece in pieces if piece.strip())
+def _isolation(value: str | IsolationLevel) -> IsolationLevel:
+    return bounds.member_of(IsolationLevel, value)
 
 
-def _pairs(value: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> tuple[tuple[str, Any], ...]:
-    return tuple(sorted(dict(value).items()))
+def _client(value: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> tuple[tuple[str, Any], ...]:
+    return _pairs("client", value)
+
+
+def _secrets(value: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> tuple[tuple[str, Any], ...]:
+    return _pairs("secrets", value)
+
+
+def _pairs(
+    field: str, value: Mapping[str, Any] | Iterable[tuple[str, Any]]
+) -> tuple[tuple[str, Any], ...]:
+    items = value.items() if isinstance(value, Mapping) else value
+    try:
+        return tuple(sorted(dict(bounds.listed(field, items, MOST_PAIRS)).items()))
+    except (TypeError, ValueError) as error:
+        # The values are not shown: one of them may be a secret.
+        raise ConfigError(
+            field, "...", f"it must be a mapping of at most {MOST_PAIRS} names to values"
+        ) from (error if field == "client" else None)
 
 
 def _names(pairs: Iterable[tuple[str, Any]]) -> str:
     return "<" + ", ".join(name for name, _ in pairs) + ">"
 
 
-def _one_or_more(least: float) -> Callable[[Any, attrs.Attribute[Any], Any], None]:
-    def check(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-        if not isinstance(value, int | float) or isinstance(value, bool) or value < least:
-            raise ConfigError(attribute.name, value, f"it must be a number, {least:g} or more")
-
-    return check
-
-
 def _is_secret(name: str) -> bool:
     return name == CALLBACK or any(word in name for word in SECRET)
 
 
-def _some_servers(_: Any, attribute: attrs.Attribute[Any], value: tuple[str, ...]) -> None:
-    if not value:
-        raise ConfigError(attribute.name, value, "it must name brokers as 'host:port'")
-
-
 def _plain(_: Any, attribute: attrs.Attribute[Any], pairs: tuple[tuple[str, Any], ...]) -> None:
     for name, value in pairs:
+        _check_name(attribute.name, name)
         if _is_secret(name):
             raise ConfigError(
                 f"{attribute.name}[{name!r}]",
@@ -86,19 +100,36 @@ def _plain(_: Any, attribute: attrs.Attribute[Any], pairs: tuple[tuple[str, Any]
             )
         if name in DECIDED:
             raise ConfigError(f"{attribute.name}[{name!r}]", value, DECIDED[name])
-        if not isinstance(value, str | int | float | bool):
-            raise ConfigError(f"{attribute.name}[{name!r}]", value, "it must be text or number")
+        _VALUE.check(f"{attribute.name}[{name!r}]", value)
+
+
+def _check_name(field: str, name: object) -> None:
+    """Whether librdkafka could have a setting of that name; it says itself which it has."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ConfigError(
+            field, name, "a name of librdkafka's has 1 to 100 ASCII letters, digits, '.', '_', '-'"
+        )
+
+
+def _is_value(value: object) -> bool:
+    if isinstance(value, str):
+        return "\0" not in value and text_fault(value) is None
+    return isinstance(value, int | float) and -INT64_MAX <= value <= INT64_MAX
+
+
+_VALUE: Final = bounds.Bound(_is_value, CLIENT)
 
 
 def _references(_: Any, __: attrs.Attribute[Any], pairs: tuple[tuple[str, Any], ...]) -> None:
     for name, reference in pairs:
+        _check_name("secrets", name)
         kind, _sep, rest = str(reference).partition(":")
         if kind not in _LOOKUPS or not rest or (kind == "call" and ":" not in rest):
             # Not shown: who mistakes this field for the secret itself has put it there.
             raise ConfigError(
                 f"secrets[{name!r}]",
                 "...",
-                "it must be 'env:NAME', 'file:/path' or 'call:module:function'",
+                REFERENCES,
             )
         if name in DECIDED:
             raise ConfigError(f"secrets[{name!r}]", "...", DECIDED[name])
@@ -131,22 +162,35 @@ class ReaderSettings:
         ConfigError: a value is not allowed; it names the field, the value and what is.
     """
 
-    bootstrap_servers: tuple[str, ...] = attrs.field(converter=_servers, validator=_some_servers)
+    bootstrap_servers: tuple[str, ...] = attrs.field(
+        converter=bounds.servers,
+        validator=bounds.check_servers,
+        metadata={"allowed": bounds.SERVERS},
+    )
     isolation_level: IsolationLevel = attrs.field(
-        default=IsolationLevel.READ_UNCOMMITTED, converter=IsolationLevel
+        default=IsolationLevel.READ_UNCOMMITTED,
+        converter=_isolation,
+        validator=bounds.one_of(IsolationLevel),
     )
     client: tuple[tuple[str, Value], ...] = attrs.field(
-        default=(), converter=_pairs, validator=_plain
+        default=(), converter=_client, validator=_plain, metadata={"allowed": CLIENT}
     )
     secrets: tuple[tuple[str, str], ...] = attrs.field(
-        default=(), converter=_pairs, validator=_references, repr=_names
+        default=(),
+        converter=_secrets,
+        validator=_references,
+        repr=_names,
+        metadata={"allowed": REFERENCES},
     )
-    group_id: str = READER_GROUP
-    client_id: str = "kgroup-spark"
-    no_progress_timeout: float = attrs.field(default=60.0, validator=_one_or_more(0.001))
-    batch_records: int = attrs.field(default=10_000, validator=_one_or_more(1))
-    batch_bytes: int = attrs.field(default=4 * 1024 * 1024, validator=_one_or_more(1))
-    max_buffered_bytes: int = attrs.field(default=64 * 1024 * 1024, validator=_one_or_more(1024))
+    group_id: str = attrs.field(default=READER_GROUP, validator=bounds.text())
+    client_id: str = attrs.field(default="kgroup-spark", validator=bounds.text())
+    no_progress_timeout: float = attrs.field(default=60.0, validator=bounds.seconds())
+    batch_records: int = attrs.field(default=10_000, validator=bounds.whole(1, 10_000_000))
+    # 2**31-1 is also as much as an Arrow array of binary values holds.
+    batch_bytes: int = attrs.field(default=4 * 1024 * 1024, validator=bounds.whole(1, INT32_MAX))
+    max_buffered_bytes: int = attrs.field(
+        default=64 * 1024 * 1024, validator=bounds.whole(1024, bounds.MOST_BUFFERED)
+    )
 
     @classmethod
     def from_config(

@@ -20,8 +20,10 @@ FLOORS: Final[tuple[tuple[frozenset[str], ...], ...]] = (
         frozenset(
             {
                 "kgroup.addresses",
+                "kgroup.bounds",
                 "kgroup.codes",
                 "kgroup.config",
+                "kgroup.custom",
                 "kgroup.environment",
                 "kgroup.errors",
                 "kgroup.events",
