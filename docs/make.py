@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import enum
 import inspect
-import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +18,21 @@ from kgroup.broker.groups import journal, timers
 from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.gate import ABSENT, GATE
 from kgroup.broker.groups.rules import Row
+from kgroup.broker.groups.settings import PROPERTIES as GROUP_PROPERTIES
+from kgroup.broker.groups.settings import CoordinatorSettings
 from kgroup.broker.groups.states import ANY, DEAD, MEANING, GroupState
 from kgroup.broker.groups.tables import TABLES
+from kgroup.broker.settings import PROPERTIES
 from kgroup.config import FIELDS
 from kgroup.generation.states import TRANSITIONS, Signal, State
 from kgroup.model import Cause
 from kgroup.recovery import MOVES, OTHERWISE, Fault, Request
+from kgroup.spark.limits import Limits
+from kgroup.spark.loop import Pace
+from kgroup.spark.settings import ReaderSettings
+from kgroup.testing.simulation import Scenario
 from kgroup.testing.simulation.checks import CHECKS
+from kgroup.testing.simulation.plan import MOST_FAULTS, MOST_MEMBER_HOURS
 
 HERE = Path(__file__).resolve().parent
 MADE = "<!-- made by docs/make.py; edit the code instead -->\n\n"
@@ -36,17 +43,65 @@ def configuration() -> str:
     lines = [
         "# Settings",
         "",
-        "Every setting of `kgroup.GroupConfig`, with its default and its reason. Durations are",
-        "float seconds. A wrong value is refused when the object is made, by a `ConfigError` that",
-        "names the field, the value and what is allowed.",
+        "Every setting of `kgroup.GroupConfig`, with its default, its bounds and its reason.",
+        "Durations are float seconds. A wrong value is refused when the object is made, by a",
+        "`ConfigError` that names the field, the value and what is allowed.",
         "",
-        "| setting | default | reason |",
-        "| --- | --- | --- |",
+        "| setting | default | allowed | reason |",
+        "| --- | --- | --- | --- |",
     ]
     for field in FIELDS:
-        reason = field.metadata["reason"].replace("|", "\\|")
-        lines.append(f"| `{field.name}` | {_default(field)} | {reason} |")
-    return "\n".join(lines) + "\n" + RULES
+        cells = (_default(field), _allowed(field), field.metadata["reason"].replace("|", "\\|"))
+        lines.append(f"| `{field.name}` | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n" + RULES + "\n".join(["", *_others()]) + "\n"
+
+
+def _others() -> Iterator[str]:
+    """The settings of what is beside a group; their meaning is in the classes' docstrings."""
+    for words, kinds in OTHERS.items():
+        yield from (
+            *words.splitlines(),
+            "",
+            "| setting | default | allowed |",
+            "| --- | --- | --- |",
+        )
+        for field in (field for kind in kinds for field in attrs.fields(kind)):
+            yield f"| `{field.name}` | {_default(field)} | {_allowed(field)} |"
+        yield ""
+    yield from ("## The embedded broker", "")
+    yield "`kgroup broker --set NAME=VALUE`, and the `settings` of `serve_cluster`, `EmbeddedKafka`"
+    yield from ("and `in_memory`, take Kafka's own names:", "")
+    yield from ("| property | default | allowed |", "| --- | --- | --- |")
+    groups = CoordinatorSettings()
+    rows = {name: (default, read.allowed) for name, (_, read, default) in PROPERTIES.items()} | {
+        name: (_in_units(getattr(groups, field), unit), bound.allowed)
+        for name, (field, unit, bound) in GROUP_PROPERTIES.items()
+    }
+    for name, (default, allowed) in sorted(rows.items()):
+        yield f"| `{name}` | {f'`{default}`' if default else 'none'} | {_words_of(allowed)} |"
+
+
+def _in_units(value: float, unit: int | None) -> str:
+    return str(value if unit is None else round(value * 1000 / unit))
+
+
+def _allowed(field: attrs.Attribute[Any]) -> str:
+    """The bounds of a field in words; nothing where its type says all."""
+    return _words_of(str(field.metadata.get("allowed") or getattr(field.validator, "allowed", "")))
+
+
+def _words_of(allowed: str) -> str:
+    return allowed.removeprefix("it must ").removeprefix("be ").replace("|", "\\|")
+
+
+OTHERS: Mapping[str, Sequence[type]] = {
+    "## Spark\n\nWhat bounds the batches of `kgroup.spark.batches` and its kin:": (Limits, Pace),
+    "How executors read (`ReaderSettings`, and the argument `reader` of `batches`):": (
+        ReaderSettings,
+    ),
+    f"## Simulations\n\nWhat all seeds share (`Scenario`). All members together live for at most\n"
+    f"{MOST_MEMBER_HOURS} hours, and there are at most {MOST_FAULTS} faults:": (Scenario,),
+}
 
 
 RULES = """
@@ -298,7 +353,9 @@ def _default(field: attrs.Attribute[Any]) -> str:
         return "required"
     if isinstance(value, enum.Enum):
         return f"`{value.value!r}`"
-    if isinstance(value, float) and math.isfinite(value):
+    if isinstance(value, attrs.Factory):  # type: ignore[arg-type] # a class at run time
+        return "none"
+    if isinstance(value, float) and "seconds" in _allowed(field):
         return f"{value:g} s"
     return f"`{value!r}`"
 

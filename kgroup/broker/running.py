@@ -9,8 +9,10 @@ from typing import Final, Protocol, TypeVar
 
 import trio
 
+from kgroup.addresses import HIGHEST_PORT, host_fault, port_fault
 from kgroup.broker.cluster import Cluster
 from kgroup.broker.settings import BrokerSettings
+from kgroup.errors import ConfigError
 from kgroup.protocols import Random
 
 _EPOCH_OF_VIRTUAL_TIME: Final = 1_600_000_000.0
@@ -62,6 +64,25 @@ async def running(make: Callable[[trio.Nursery], Kind]) -> AsyncIterator[Kind]:
         raise failure
 
 
+def check_listener(host: str, port: int, brokers: int = 1) -> None:
+    """Whether brokers can listen there, the first on this port and each other on the next.
+
+    Raises:
+        ConfigError: the host or the port cannot be one, or there is no port left for the last.
+    """
+    if fault := host_fault(host):
+        raise ConfigError("host", host, f"it {fault}")
+    if fault := port_fault(port, least=0):
+        raise ConfigError("port", port, f"it {fault}")
+    if port and port + brokers - 1 > HIGHEST_PORT:
+        raise ConfigError(
+            "port",
+            port,
+            f"it leaves no room for {brokers} brokers, each of which has the next port: it must be"
+            f" at most {HIGHEST_PORT - brokers + 1}",
+        )
+
+
 def settings_of(given: BrokerSettings | Mapping[str, object] | None) -> BrokerSettings:
     """Settings as a caller gives them.
 
@@ -70,6 +91,8 @@ def settings_of(given: BrokerSettings | Mapping[str, object] | None) -> BrokerSe
     """
     if given is None:
         return BrokerSettings()
+    if not isinstance(given, BrokerSettings | Mapping):
+        raise ConfigError("settings", given, "it must be BrokerSettings, or names with values")
     return given if isinstance(given, BrokerSettings) else BrokerSettings.from_properties(given)
 
 

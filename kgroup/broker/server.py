@@ -19,7 +19,7 @@ import trio
 from kgroup.broker.door import Door
 from kgroup.broker.endpoint import Endpoint, refused_connection
 from kgroup.broker.handle import Handle
-from kgroup.broker.running import chance, running, settings_of, virtual_wall_clock
+from kgroup.broker.running import chance, check_listener, running, settings_of, virtual_wall_clock
 from kgroup.broker.settings import BrokerSettings
 from kgroup.protocols import Random
 
@@ -126,11 +126,12 @@ async def serve(
 
     Raises:
         OSError: the address cannot be listened on.
-        ConfigError: a property is unknown or its value refused.
+        ConfigError: a property is unknown or its value refused; no host, or no port.
 
     Cancellation: connections are closed at once.
     """
     made = settings_of(settings)
+    check_listener(host, port)
     async with running(
         lambda nursery: Broker(made, chance(random), time.time, nursery, (host, port))
     ) as broker:

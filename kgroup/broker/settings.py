@@ -13,59 +13,88 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, final
 
 import attrs
-from attrs import validators
 
+from kgroup import bounds
 from kgroup.broker.groups.settings import PROPERTIES as GROUP_PROPERTIES
 from kgroup.broker.groups.settings import CoordinatorSettings
-from kgroup.errors import ConfigError
+from kgroup.errors import ConfigError, shown
+from kgroup.model import INT32_MAX, INT64_MAX
 
 _INT16: Final = 2**15 - 1
-_INT32: Final = 2**31 - 1
-_INT64: Final = 2**63 - 1
+MOST_PARTITIONS: Final = 10_000
+"""Partitions of one topic, and shards of one coordinator; Kafka's controller refuses more in one
+request."""
+MOST_BROKERS: Final = 100
+"""Brokers of one embedded cluster: each has its sockets and its replica of every shard."""
+BROKERS: Final = bounds.whole(1, MOST_BROKERS)
+_PARTITIONS: Final = bounds.whole(1, MOST_PARTITIONS)
+_REPLICAS: Final = bounds.whole(1, _INT16)
+_LONGEST_SHOWN: Final = 100
 
 
-def _flag(text: str) -> bool:
-    choices = {"true": True, "false": False}
-    if text.strip().lower() not in choices:
-        raise ValueError("true or false")
-    return choices[text.strip().lower()]
+@final
+@attrs.frozen
+class Reader:
+    """How the text of a property is read.
 
+    Attributes:
+        of: the value that a text says; raises ValueError where it says none.
+        allowed: what it may say, in words.
+    """
 
-def _whole(least: int, most: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        allowed = f"a whole number from {least} to {most}"
+    of: Callable[[str], object]
+    allowed: str
+
+    def __call__(self, text: str) -> object:
+        """The value.
+
+        Raises:
+            ValueError: there is none; the message has what is allowed.
+        """
         try:
-            number = int(text)
-        except ValueError:
-            raise ValueError(allowed) from None
-        if not least <= number <= most:
-            raise ValueError(allowed)
-        return number
-
-    return read
+            return self.of(text)
+        except (KeyError, ValueError):
+            raise ValueError(self.allowed) from None
 
 
-def _seconds(least: int, most: int) -> Callable[[str], float]:
-    whole = _whole(least, most)
-    return lambda text: whole(text) / 1000
+def _choice(choices: Mapping[str, object], allowed: str) -> Reader:
+    return Reader(lambda text: choices[text], allowed)
 
 
-def _bytes_or_none(text: str) -> int | None:
-    number = _whole(-1, _INT64)(text)
-    return None if number == -1 else number
+def _whole(least: int, most: int) -> Reader:
+    bound = bounds.whole(least, most)
+    return Reader(bound.read, bound.allowed)
 
 
-def _append_time(text: str) -> bool:
-    choices = {"CreateTime": False, "LogAppendTime": True}
-    if text not in choices:
-        raise ValueError("CreateTime or LogAppendTime")
-    return choices[text]
+def _milliseconds(least: int, most: int) -> Reader:
+    bound = bounds.whole(least, most)
+    return Reader(lambda text: bound.read(text) / 1000, bound.allowed)
 
 
-def _text(text: str) -> str:
-    if not text:
-        raise ValueError("a text that is not empty")
-    return text
+def _bytes_or_none() -> Reader:
+    bound = bounds.whole(-1, INT64_MAX)
+
+    def read(text: str) -> int | None:
+        number: int = bound.read(text)
+        return None if number == -1 else number
+
+    return Reader(read, f"{bound.allowed}; -1 for no limit")
+
+
+def _text() -> Reader:
+    bound = bounds.text()
+
+    def read(text: str) -> str:
+        if not bound.holds(text):
+            raise ValueError(bound.allowed)
+        return text
+
+    return Reader(read, bound.allowed)
+
+
+_FLAG: Final = Reader(
+    lambda text: {"true": True, "false": False}[text.strip().lower()], "it must be true or false"
+)
 
 
 @final
@@ -98,24 +127,32 @@ class BrokerSettings:
             (``transaction.max.timeout.ms``).
         groups: the group coordinator's settings.
         properties: what was set, by Kafka's name; for DescribeConfigs.
+
+    Raises:
+        ConfigError: a value is not allowed; it names the field, the value and the bounds.
     """
 
-    node_id: int = attrs.field(default=1, validator=validators.ge(0))
-    rack: str | None = None
-    auto_create_topics: bool = True
-    default_partitions: int = attrs.field(default=1, validator=validators.ge(1))
-    default_replication_factor: int = attrs.field(default=1, validator=validators.ge(1))
-    offsets_topic_replication_factor: int = attrs.field(default=3, validator=validators.ge(1))
-    transaction_log_partitions: int = attrs.field(default=50, validator=validators.ge(1))
-    transaction_log_replication_factor: int = attrs.field(default=3, validator=validators.ge(1))
-    delete_topics: bool = True
-    max_message_bytes: int = attrs.field(default=1_048_588, validator=validators.ge(0))
-    append_time: bool = False
-    retention_bytes: int | None = None
-    fetch_max_bytes: int = attrs.field(default=57_671_680, validator=validators.ge(1024))
-    request_max_bytes: int = attrs.field(default=104_857_600, validator=validators.ge(1))
-    transaction_max_timeout: float = attrs.field(default=900.0, validator=validators.gt(0))
-    groups: CoordinatorSettings = attrs.field(factory=CoordinatorSettings)
+    node_id: int = attrs.field(default=1, validator=bounds.whole(0, INT32_MAX))
+    rack: str | None = attrs.field(default=None, validator=bounds.optional(bounds.text()))
+    auto_create_topics: bool = attrs.field(default=True, validator=bounds.flag())
+    default_partitions: int = attrs.field(default=1, validator=_PARTITIONS)
+    default_replication_factor: int = attrs.field(default=1, validator=_REPLICAS)
+    offsets_topic_replication_factor: int = attrs.field(default=3, validator=_REPLICAS)
+    transaction_log_partitions: int = attrs.field(default=50, validator=_PARTITIONS)
+    transaction_log_replication_factor: int = attrs.field(default=3, validator=_REPLICAS)
+    delete_topics: bool = attrs.field(default=True, validator=bounds.flag())
+    max_message_bytes: int = attrs.field(default=1_048_588, validator=bounds.whole(0, INT32_MAX))
+    append_time: bool = attrs.field(default=False, validator=bounds.flag())
+    retention_bytes: int | None = attrs.field(
+        default=None, validator=bounds.optional(bounds.whole(0, INT64_MAX))
+    )
+    fetch_max_bytes: int = attrs.field(default=57_671_680, validator=bounds.whole(1024, INT32_MAX))
+    request_max_bytes: int = attrs.field(default=104_857_600, validator=bounds.whole(1, INT32_MAX))
+    transaction_max_timeout: float = attrs.field(default=900.0, validator=bounds.seconds())
+    groups: CoordinatorSettings = attrs.field(
+        factory=CoordinatorSettings,
+        validator=bounds.instance(CoordinatorSettings, "a CoordinatorSettings"),
+    )
     properties: Mapping[str, str] = attrs.field(factory=dict, eq=False, repr=False)
 
     @classmethod
@@ -125,54 +162,83 @@ class BrokerSettings:
         Raises:
             ConfigError: a property is unknown here, or its value is refused; it is named.
         """
-        texts = {name: _as_text(value) for name, value in properties.items()}
+        texts = {name: _as_text(name, value) for name, value in properties.items()}
         fields: dict[str, Any] = {}
         for name, text in texts.items():
             if name in GROUP_PROPERTIES:
                 continue
             if name not in PROPERTIES:
-                raise ConfigError(name, properties[name], _unknown(name))
+                raise ConfigError(shown(name)[1:-1], properties[name], _unknown(name))
             field, read, _ = PROPERTIES[name]
             try:
                 fields[field] = read(text)
             except ValueError as error:
-                raise ConfigError(name, properties[name], f"it must be {error}") from None
+                raise ConfigError(name, properties[name], str(error)) from None
         return cls(groups=CoordinatorSettings.from_properties(texts), properties=texts, **fields)
 
+    def check_brokers(self, brokers: int) -> None:
+        """Whether a cluster of so many brokers can have these settings.
 
-def _as_text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+        Raises:
+            ConfigError: there are too few or too many, or their ids would not fit in an int32.
+        """
+        BROKERS.check("brokers", brokers)
+        highest = INT32_MAX - brokers + 1
+        if self.node_id > highest:
+            raise ConfigError(
+                "node.id",
+                self.node_id,
+                f"the ids of {brokers} brokers count from it: it must be at most {highest}",
+            )
 
 
-def _unknown(name: str) -> str:
+def _as_text(name: str, value: object) -> str:
+    try:
+        return str(value).lower() if isinstance(value, bool) else str(value)
+    except Exception as error:
+        # An int of more than 4,300 digits has no text, and an object may raise in its own.
+        raise ConfigError(name, value, f"its text cannot be had: {shown(error)}") from error
+
+
+def _unknown(name: object) -> str:
     known = sorted([*PROPERTIES, *GROUP_PROPERTIES])
-    close = difflib.get_close_matches(name, known, n=1)
+    close = difflib.get_close_matches(str(name)[:_LONGEST_SHOWN], known, n=1)
     hint = f"; did you mean {close[0]}?" if close else ""
     return f"the embedded broker has no such property{hint}; it has: {', '.join(known)}"
 
 
 #: Kafka's property -> the field it sets, how its text is read, Kafka's default as a text.
-PROPERTIES: Final[Mapping[str, tuple[str, Callable[[str], object], str]]] = {
-    "auto.create.topics.enable": ("auto_create_topics", _flag, "true"),
-    "broker.rack": ("rack", _text, ""),
+PROPERTIES: Final[Mapping[str, tuple[str, Reader, str]]] = {
+    "auto.create.topics.enable": ("auto_create_topics", _FLAG, "true"),
+    "broker.rack": ("rack", _text(), ""),
     "default.replication.factor": ("default_replication_factor", _whole(1, _INT16), "1"),
-    "delete.topic.enable": ("delete_topics", _flag, "true"),
-    "fetch.max.bytes": ("fetch_max_bytes", _whole(1024, _INT32), "57671680"),
-    "log.message.timestamp.type": ("append_time", _append_time, "CreateTime"),
-    "log.retention.bytes": ("retention_bytes", _bytes_or_none, "-1"),
-    "message.max.bytes": ("max_message_bytes", _whole(0, _INT32), "1048588"),
-    "node.id": ("node_id", _whole(0, _INT32), "1"),
-    "num.partitions": ("default_partitions", _whole(1, _INT32), "1"),
+    "delete.topic.enable": ("delete_topics", _FLAG, "true"),
+    "fetch.max.bytes": ("fetch_max_bytes", _whole(1024, INT32_MAX), "57671680"),
+    "log.message.timestamp.type": (
+        "append_time",
+        _choice(
+            {"CreateTime": False, "LogAppendTime": True}, "it must be CreateTime or LogAppendTime"
+        ),
+        "CreateTime",
+    ),
+    "log.retention.bytes": ("retention_bytes", _bytes_or_none(), "-1"),
+    "message.max.bytes": ("max_message_bytes", _whole(0, INT32_MAX), "1048588"),
+    "node.id": ("node_id", _whole(0, INT32_MAX), "1"),
+    "num.partitions": ("default_partitions", _whole(1, MOST_PARTITIONS), "1"),
     "offsets.topic.replication.factor": (
         "offsets_topic_replication_factor",
         _whole(1, _INT16),
         "3",
     ),
-    "socket.request.max.bytes": ("request_max_bytes", _whole(1, _INT32), "104857600"),
-    "transaction.max.timeout.ms": ("transaction_max_timeout", _seconds(1, _INT32), "900000"),
+    "socket.request.max.bytes": ("request_max_bytes", _whole(1, INT32_MAX), "104857600"),
+    "transaction.max.timeout.ms": (
+        "transaction_max_timeout",
+        _milliseconds(1, INT32_MAX),
+        "900000",
+    ),
     "transaction.state.log.num.partitions": (
         "transaction_log_partitions",
-        _whole(1, _INT32),
+        _whole(1, MOST_PARTITIONS),
         "50",
     ),
     "transaction.state.log.replication.factor": (

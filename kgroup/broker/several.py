@@ -27,7 +27,7 @@ from kgroup.broker.handle import Handle
 from kgroup.broker.log import PartitionLog
 from kgroup.broker.node import Node
 from kgroup.broker.placement import NO_LEADER, Place
-from kgroup.broker.running import chance, running, settings_of, virtual_wall_clock
+from kgroup.broker.running import chance, check_listener, running, settings_of, virtual_wall_clock
 from kgroup.broker.settings import BrokerSettings
 from kgroup.errors import UsageError
 from kgroup.model import TopicPartition
@@ -327,14 +327,15 @@ async def serve_cluster(
         random: makes every id; by default ids differ from run to run.
 
     Raises:
-        ValueError: there is less than one broker.
         OSError: an address cannot be listened on.
-        ConfigError: a property is unknown or its value refused.
+        ConfigError: a property is unknown or its value refused; too few or too many brokers; no
+            host, or no port for every broker.
 
     Cancellation: connections are closed at once.
     """
     made = settings_of(settings)
-    _check_number(brokers)
+    made.check_brokers(brokers)
+    check_listener(host, port, brokers)
     async with running(
         lambda nursery: EmbeddedCluster(
             made, chance(random), time.time, nursery, brokers, (host, port)
@@ -356,17 +357,11 @@ async def in_memory_cluster(
     it does is the same from run to run; see ``in_memory``.
 
     Raises:
-        ValueError: there is less than one broker.
-        ConfigError: a property is unknown or its value refused.
+        ConfigError: a property is unknown or its value refused; too few or too many brokers.
     """
     made, clock = settings_of(settings), virtual_wall_clock()
-    _check_number(brokers)
+    made.check_brokers(brokers)
     async with running(
         lambda nursery: EmbeddedCluster(made, chance(random), clock, nursery, brokers, None)
     ) as cluster:
         yield cluster
-
-
-def _check_number(brokers: int) -> None:
-    if brokers < 1:
-        raise ValueError(f"brokers={brokers} is refused: there must be at least one")

@@ -18,11 +18,9 @@ from kio.schema.errors import ErrorCode
 from kgroup.broker.log import LogSettings, PartitionLog
 from kgroup.broker.placement import Fleet, Place
 from kgroup.broker.refusal import RefusedError
-from kgroup.broker.settings import BrokerSettings
+from kgroup.broker.settings import MOST_PARTITIONS, BrokerSettings
 from kgroup.model import TopicPartition, topic_fault
 
-MOST_PARTITIONS: Final = 10_000
-"""Partitions of a topic; Kafka's controller refuses more in one request."""
 UNSET: Final = -1
 """What a request says for "the broker's default" partitions or replication factor."""
 

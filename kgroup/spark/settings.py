@@ -73,11 +73,11 @@ def _pairs(
     items = value.items() if isinstance(value, Mapping) else value
     try:
         return tuple(sorted(dict(bounds.listed(field, items, MOST_PAIRS)).items()))
-    except (TypeError, ValueError) as error:
-        # The values are not shown: one of them may be a secret.
+    except Exception:  # noqa: BLE001 # a caller's object may raise anything when it is read
+        # Neither values nor cause are shown: a secret may be among them.
         raise ConfigError(
             field, "...", f"it must be a mapping of at most {MOST_PAIRS} names to values"
-        ) from (error if field == "client" else None)
+        ) from None
 
 
 def _names(pairs: Iterable[tuple[str, Any]]) -> str:

@@ -197,7 +197,7 @@ def _broker_configs(call: Call) -> dict[str, Config]:
     given = call.cluster.settings.properties
     defaults = {name: default for name, (_, _, default) in PROPERTIES.items()}
     groups = call.cluster.settings.groups
-    for name, (field, unit) in GROUP_PROPERTIES.items():
+    for name, (field, unit, _) in GROUP_PROPERTIES.items():
         value = getattr(groups, field)
         defaults[name] = str(value if unit is None else round(value * 1000 / unit))
     return {

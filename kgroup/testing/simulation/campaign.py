@@ -13,7 +13,8 @@ from typing import Final, final
 
 import attrs
 
-from kgroup.errors import UsageError
+from kgroup import bounds
+from kgroup.errors import ConfigError, UsageError
 from kgroup.testing.simulation.crew import Result, results
 from kgroup.testing.simulation.drawing import draw
 from kgroup.testing.simulation.plan import Plan, Scenario
@@ -23,6 +24,12 @@ from kgroup.testing.simulation.run import Outcome, simulate
 from kgroup.testing.simulation.shrinking import MOST_RUNS, shrink
 from kgroup.testing.simulation.summary import Summary
 from kgroup.testing.simulation.worker import worker as default_worker
+
+MOST_SEEDS: Final = 1_000_000
+"""Seeds of one campaign, where their number is known before."""
+PROCESSES: Final = bounds.optional(bounds.whole(1, 256))
+"""Each process takes about 100 MB."""
+_RUNS: Final = bounds.whole(0, 100_000)
 
 
 @final
@@ -76,6 +83,7 @@ def check(
     Raises:
         SimulationError: an invariant is broken; it has the shortest schedule of faults that still
             breaks it, a picture of the group, and what runs it again.
+        ConfigError: an argument is not allowed.
         UsageError: no program ever came to a generation, so that nothing was seen; or trio's
             internals are not what they were; or the other processes cannot start.
         RuntimeError: called from inside of ``trio.run``; or a seed fails in another process and
@@ -83,7 +91,15 @@ def check(
 
     ``KeyboardInterrupt`` ends all processes at once.
     """
-    known = len(seeds) if isinstance(seeds, Sized) else None
+    PROCESSES.check("processes", processes)
+    _RUNS.check("most_runs", most_runs)
+    try:
+        known = len(seeds) if isinstance(seeds, Sized) else None
+    except OverflowError:
+        # A range of more numbers than an index can have.
+        raise ConfigError("seeds", seeds, f"there may be at most {MOST_SEEDS} seeds") from None
+    if known is not None and known > MOST_SEEDS:
+        raise ConfigError("seeds", seeds, f"there may be at most {MOST_SEEDS} seeds")
     progress = Progress(of=known)
     failed: list[Result] = []
     found = results(scenario, seeds, worker, processes=processes, keep_going=keep_going)

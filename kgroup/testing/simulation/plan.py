@@ -7,13 +7,44 @@ same; a plan with fewer faults is the same but for them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, final
+from typing import Any, Final, final
 
 import attrs
-from attrs import validators
 
+from kgroup import bounds
+from kgroup.broker.settings import BROKERS
+from kgroup.errors import ConfigError
+from kgroup.model import topic_fault
 from kgroup.testing.simulation.faults import Fault
 from kgroup.testing.simulation.network import Latency
+
+_HOUR: Final = 3600.0
+MEMBERS: Final = bounds.whole(1, 100)
+DURATION: Final = bounds.seconds(1, 1000 * _HOUR)
+FAULTS_PER_HOUR: Final = bounds.number(0, 100_000)
+MOST_MEMBER_HOURS: Final = 100
+"""What all members of a simulation may live together; each hour of one is about 8 MB of facts."""
+MOST_FAULTS: Final = 10_000
+MOST_TOPICS: Final = 100
+MOST_PARTITIONS: Final = 1000
+"""Partitions of all topics of a simulation together."""
+TOPICS: Final = (
+    f"it must be None, or 1 to {MOST_TOPICS} topics with 1 to {MOST_PARTITIONS} partitions in all"
+)
+_NAMES: Final = bounds.instance(Mapping, "a mapping of names to values")
+
+
+def _check_topics(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if value is None:
+        return
+    if not isinstance(value, Mapping) or not 1 <= len(value) <= MOST_TOPICS:
+        raise ConfigError(attribute.name, value, TOPICS)
+    for name, partitions in value.items():
+        if fault := topic_fault(name):
+            raise ConfigError(attribute.name, name, f"this name {fault}")
+        bounds.whole(1, MOST_PARTITIONS).check(f"{attribute.name}[{name!r}]", partitions)
+    if sum(value.values()) > MOST_PARTITIONS:
+        raise ConfigError(attribute.name, value, TOPICS)
 
 
 @final
@@ -29,15 +60,39 @@ class Scenario:
         faults_per_hour: how many, on average; 0 for a world without any.
         config: settings of every member's group, which no seed may change.
         broker_settings: Kafka's property names with their values, which no seed may change.
+
+    Raises:
+        ConfigError: a value is not allowed, or all together would cost too much.
     """
 
-    members: int = attrs.field(default=4, validator=validators.ge(1))
-    brokers: int = attrs.field(default=3, validator=validators.ge(1))
-    duration: float = attrs.field(default=600.0, validator=validators.gt(0))
-    topics: Mapping[str, int] | None = None
-    faults_per_hour: float = attrs.field(default=90.0, validator=validators.ge(0))
-    config: Mapping[str, Any] = attrs.field(factory=dict)
-    broker_settings: Mapping[str, object] = attrs.field(factory=dict)
+    members: int = attrs.field(default=4, validator=MEMBERS)
+    brokers: int = attrs.field(default=3, validator=BROKERS)
+    duration: float = attrs.field(default=600.0, validator=DURATION)
+    topics: Mapping[str, int] | None = attrs.field(
+        default=None, validator=_check_topics, metadata={"allowed": TOPICS}
+    )
+    faults_per_hour: float = attrs.field(default=90.0, validator=FAULTS_PER_HOUR)
+    config: Mapping[str, Any] = attrs.field(factory=dict, validator=_NAMES)
+    broker_settings: Mapping[str, object] = attrs.field(factory=dict, validator=_NAMES)
+
+    def __attrs_post_init__(self) -> None:
+        """What members and faults together may cost; a simulation keeps all that happens."""
+        hours = self.duration / _HOUR
+        if self.members * hours > MOST_MEMBER_HOURS:
+            raise ConfigError(
+                "duration",
+                self.duration,
+                f"{self.members} members may be simulated for at most"
+                f" {MOST_MEMBER_HOURS / self.members:g} hours ({MOST_MEMBER_HOURS} member-hours,"
+                " about 8 MB each): use fewer members or less time, and more seeds",
+            )
+        if self.faults_per_hour * hours > MOST_FAULTS:
+            raise ConfigError(
+                "faults_per_hour",
+                self.faults_per_hour,
+                f"there may be at most {MOST_FAULTS} faults in {hours:g} hours: use fewer faults"
+                " or less time, and more seeds",
+            )
 
 
 @final

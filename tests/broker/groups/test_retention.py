@@ -10,7 +10,7 @@ from kgroup.broker.groups.states import DEAD, EMPTY, STABLE
 from tests.broker.groups.bench import SETTINGS, Bench, subscription, to_commit, tp
 
 WEEK = 7 * 24 * 3600.0
-FOREVER = attrs.evolve(SETTINGS, max_session_timeout=10 * WEEK)
+FOREVER = attrs.evolve(SETTINGS, max_session_timeout=3 * WEEK)
 
 
 def test_simple_groups_offsets_expire_one_by_one() -> None:
@@ -30,7 +30,7 @@ def test_simple_groups_offsets_expire_one_by_one() -> None:
 def test_emptied_group_keeps_its_offsets_for_the_retention() -> None:
     """From the moment a group is Empty all its offsets are kept for a week, however old."""
     bench = Bench(FOREVER)
-    m1 = bench.client("m1", session=5 * WEEK, protocols={"range": subscription("t1")})
+    m1 = bench.client("m1", session=3 * WEEK, protocols={"range": subscription("t1")})
     bench.form(m1)
     m1.commit("t1-0")
     bench.sleep(2 * WEEK)
@@ -45,7 +45,7 @@ def test_emptied_group_keeps_its_offsets_for_the_retention() -> None:
 def test_stable_consumers_lose_offsets_of_topics_they_do_not_use() -> None:
     """In a Stable group of consumers only topics that nobody subscribes to expire."""
     bench = Bench(FOREVER)
-    m1 = bench.client("m1", session=5 * WEEK)
+    m1 = bench.client("m1", session=3 * WEEK)
     bench.form(m1)
     m1.commit("t1-0")
     m1.commit("t2-0")
@@ -57,7 +57,7 @@ def test_stable_consumers_lose_offsets_of_topics_they_do_not_use() -> None:
 def test_other_groups_with_members_keep_everything() -> None:
     """Where it is not known what members use, nothing expires."""
     bench = Bench(FOREVER)
-    worker = bench.client("w", session=5 * WEEK, protocol_type="connect")
+    worker = bench.client("w", session=3 * WEEK, protocol_type="connect")
     bench.form(worker)
     worker.commit("t1-0")
     bench.sleep(2 * WEEK)
