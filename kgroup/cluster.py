@@ -10,20 +10,21 @@ Left to others: the coordinator's requests (``kgroup.coordinator``) and every de
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, TypeVar, final
 
 import attrs
 import trio
 
+from kgroup import answers
 from kgroup.addresses import split_address
 from kgroup.codes import Code
 from kgroup.config import GroupConfig
 from kgroup.errors import (
     BrokerError,
     KgroupError,
-    ProtocolError,
+    RequestTimeoutError,
     TransportError,
     UnsupportedVersionError,
 )
@@ -38,6 +39,8 @@ EARLIEST: Final = -2
 """The timestamp by which ListOffsets means the first offset."""
 LATEST: Final = -1
 """The timestamp by which ListOffsets means the end of what may be read."""
+PATIENCE: Final = 3
+"""Times ``request_timeout`` for a question that any broker can answer, however many are asked."""
 _NOT_A_REPLICA: Final = -1
 _ISOLATION: Final = {IsolationLevel.READ_UNCOMMITTED: 0, IsolationLevel.READ_COMMITTED: 1}
 _GROUP: Final = 0
@@ -55,12 +58,15 @@ class Metadata:
         leaders: for each partition that has one the node id of its leader.
         missing: those asked for that do not exist, or whose partitions are not known yet.
         internal: those of ``topics`` that are Kafka's own.
+        refused: those of other members' that this one may not read, or that no topic is called,
+            and what the broker says of each.
     """
 
     topics: Mapping[str, TopicInfo]
     leaders: Mapping[TopicPartition, int]
     missing: frozenset[str] = frozenset()
     internal: frozenset[str] = frozenset()
+    refused: Mapping[str, str] = attrs.field(factory=dict)
 
 
 @final
@@ -82,8 +88,15 @@ class Cluster:
         """A connection of its own to an address; the caller closes it."""
         return Link(self._open_stream, host, port, client_id=self._config.client_id)
 
-    async def metadata(self, topics: Collection[str] | None) -> Metadata:
+    async def metadata(
+        self, topics: Collection[str] | None, foreign: Collection[str] = ()
+    ) -> Metadata:
         """Ask some broker for topics; None means all.
+
+        Args:
+            topics: which ones.
+            foreign: those of them that only other members ask for. An error that concerns one of
+                these is noted in the result and raises nothing.
 
         Raises:
             TransportError: no broker answered.
@@ -99,11 +112,17 @@ class Cluster:
             "include_cluster_authorized_operations": False,
             "include_topic_authorized_operations": False,
         }
-        answer = await self.ask_any("metadata", lambda _version: _metadata_fields(fields, _version))
+        asked_for = None if topics is None else frozenset(topics)
+        answer = await self.ask_any(
+            "metadata",
+            lambda version: _metadata_fields(fields, version),
+            partial(_checked_metadata, wanted=asked_for),
+        )
         self._check(int(getattr(answer, "error_code", 0)))
-        self._learn_brokers(answer)
-        told = self._read_topics(answer, frozenset(topics or ()))
+        gone = self._learn_brokers(answer)
+        told = self._read_topics(answer, asked_for or frozenset(), frozenset(foreign))
         self._leaders.learn(told.topics.keys() | told.missing, told.leaders)
+        await _close(gone)
         return told
 
     async def find_coordinator(self, group_id: str) -> Broker:
@@ -115,13 +134,11 @@ class Cluster:
 
         Source: KIP-699 for the form with several keys.
         """
-        answer = await self.ask_any("find_coordinator", partial(_coordinator_fields, group_id))
-        found = answer.coordinators[0] if hasattr(answer, "coordinators") else answer
-        if found.error_code:
-            raise broker_error(
-                Request.FIND_COORDINATOR, int(found.error_code), f"group {group_id!r}"
-            )
-        return Broker(int(found.node_id), str(found.host), int(found.port))
+        return await self.ask_any(
+            "find_coordinator",
+            partial(_coordinator_fields, group_id),
+            partial(answers.coordinator, group_id),
+        )
 
     async def list_offsets(
         self,
@@ -158,8 +175,7 @@ class Cluster:
         missing: Collection[str] = ()
         lacking = {name for name in partitions if not (remembered and self._leader(name))}
         if lacking:
-            told = await self.metadata({name.topic for name in lacking})
-            missing = told.missing
+            missing = (await self.metadata({name.topic for name in lacking})).missing
         offsets: dict[TopicPartition, int | BrokerError | TransportError] = {}
         by_leader: dict[Broker, list[TopicPartition]] = {}
         for wanted in sorted(partitions):
@@ -171,32 +187,47 @@ class Cluster:
                 code = Code.UNKNOWN_TOPIC_OR_PARTITION if absent else Code.LEADER_NOT_AVAILABLE
                 offsets[wanted] = broker_error(Request.LIST_OFFSETS, code, str(wanted))
         level = self._config.isolation_level if isolation_level is None else isolation_level
-        answers = await ask_all(
+        told = await ask_all(
             [
                 partial(self._ask_leader, leader, theirs, timestamp, level)
                 for leader, theirs in by_leader.items()
             ]
         )
-        for theirs, answer in zip(by_leader.values(), answers, strict=True):
+        for theirs, answer in zip(by_leader.values(), told, strict=True):
             offsets.update(
                 dict.fromkeys(theirs, answer) if isinstance(answer, TransportError) else answer
             )
         self._leaders.heed(Request.LIST_OFFSETS, offsets)
         return offsets
 
-    async def ask_any(self, api: str, fields: Callable[[int], Mapping[str, Any]]) -> Any:
-        """Ask one broker after the other until one answers.
+    async def ask_any(
+        self,
+        api: str,
+        fields: Callable[[int], Mapping[str, Any]],
+        read: Callable[[Any], T],
+    ) -> T:
+        """Ask one broker after the other until one answers, or `PATIENCE` has passed for all.
+
+        Args:
+            api: kio's name of the request.
+            fields: its fields by version.
+            read: as in `Link.ask_for`; a broker whose answer it finds wrong has not answered.
 
         Raises:
             TransportError: none did; it is the last one's.
             UnsupportedVersionError: none did, and the last one shares no version.
+            BrokerError: what `read` raises.
         """
-        addresses = self._addresses()
+        longest = self._config.request_timeout
+        deadline = trio.current_time() + PATIENCE * longest
         failure: KgroupError | None = None
-        for host, port in addresses:
+        for host, port in self._addresses():
+            left = deadline - trio.current_time()
+            if isinstance(failure, RequestTimeoutError) and left <= 0:
+                break
             try:
-                answer = await self._link(host, port).ask(
-                    api, fields, timeout=self._config.request_timeout
+                answer = await self._link(host, port).ask_for(
+                    read, api, fields, timeout=min(longest, max(left, 0.0))
                 )
             except (TransportError, UnsupportedVersionError) as error:
                 failure = error
@@ -213,10 +244,7 @@ class Cluster:
         Cancellation: they are closed nevertheless.
         """
         links, self._links = list(self._links.values()), {}
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + 1.0):
-            for link in links:
-                await link.aclose()
-        await trio.lowlevel.checkpoint()
+        await _close(links)
 
     async def _ask_leader(
         self,
@@ -238,40 +266,39 @@ class Cluster:
                 for topic, numbers in by_topic(partitions).items()
             ],
         }
-        answer = await self._link(leader.host, leader.port).ask(
+        found = await self._link(leader.host, leader.port).ask_for(
+            partial(answers.listed_offsets, wanted=partitions, may_lack=timestamp >= 0),
             "list_offsets",
             lambda version: _list_offsets_fields(fields, version, self._config.request_timeout),
             timeout=self._config.request_timeout,
         )
-        offsets: dict[TopicPartition, int | BrokerError] = {}
-        for topic in answer.topics:
-            for item in topic.partitions:
-                name = TopicPartition(topic.name, item.partition_index)
-                code = int(item.error_code)
-                offsets[name] = (
-                    broker_error(Request.LIST_OFFSETS, code, str(name)) if code else item.offset
-                )
-        if offsets.keys() != set(partitions):
-            raise ProtocolError(
-                f"{leader} was asked by ListOffsets for {_listed(partitions)} and answered for"
-                f" {_listed(offsets)}",
-                sent=True,
-            )
-        return offsets
+        return {
+            name: broker_error(Request.LIST_OFFSETS, code, str(name)) if code else offset
+            for name, (code, offset) in found.items()
+        }
 
-    def _read_topics(self, answer: Any, wanted: frozenset[str]) -> Metadata:
+    def _read_topics(
+        self, answer: Any, wanted: frozenset[str], foreign: frozenset[str]
+    ) -> Metadata:
         racks = {node: broker.rack for node, broker in self._brokers.items() if broker.rack}
         topics: dict[str, TopicInfo] = {}
         leaders: dict[TopicPartition, int] = {}
         internal = set()
+        refused: dict[str, str] = {}
         for topic in answer.topics:
             code = int(topic.error_code)
             if code:
                 move = move_for(Request.METADATA, code)
                 if move.then is Then.IGNORE:
                     continue
-                raise broker_error(Request.METADATA, code, f"topic {topic.name!r}")
+                error = broker_error(Request.METADATA, code, f"topic {topic.name!r}")
+                if topic.name not in foreign:
+                    raise error
+                refused[str(topic.name)] = error.name
+                continue
             parts = sorted(topic.partitions, key=lambda part: int(part.partition_index))
+            if parts and parts[-1].partition_index != len(parts) - 1:
+                continue  # the broker does not know all of them yet
             topics[topic.name] = TopicInfo(
                 name=topic.name,
                 partitions=len(parts),
@@ -291,8 +318,9 @@ class Cluster:
         return Metadata(
             topics=topics,
             leaders=leaders,
-            missing=wanted - topics.keys(),
+            missing=wanted - topics.keys() - refused.keys(),
             internal=frozenset(internal),
+            refused=refused,
         )
 
     def _check(self, code: int) -> None:
@@ -305,14 +333,19 @@ class Cluster:
         if move.then is not Then.IGNORE:
             raise broker_error(Request.METADATA, code)
 
-    def _learn_brokers(self, answer: Any) -> None:
+    def _learn_brokers(self, answer: Any) -> list[Link]:
+        """Know these brokers; the links to addresses that are nobody's any more."""
         brokers = {
             int(item.node_id): Broker(int(item.node_id), item.host, int(item.port), item.rack)
             for item in answer.brokers
         }
         # A broker that is starting may tell of none; those known before are better than nothing.
-        if brokers:
-            self._brokers = brokers
+        if not brokers:
+            return []
+        self._brokers = brokers
+        known = {*self._bootstrap, *((item.host, item.port) for item in brokers.values())}
+        self._silent &= known
+        return [self._links.pop(address) for address in self._links.keys() - known]
 
     def _leader(self, partition: TopicPartition) -> Broker | None:
         """The leader, if one is known, and where it is."""
@@ -320,15 +353,17 @@ class Cluster:
         return None if node is None else self._brokers.get(node)
 
     def _addresses(self) -> list[tuple[str, int]]:
-        """Known brokers in an order of chance, those with an open connection first.
+        """Known brokers in random order, those with an open connection first.
 
-        The bootstrap servers follow, and at the end whoever did not answer last time: a broker
+        A bootstrap server is the second, because all that a broker said of the others may be
+        wrong; the other ones follow. At the end come those that did not answer last time: one
         that cannot be reached costs a whole ``request_timeout`` each time that it is asked.
         """
         known = [(broker.host, broker.port) for broker in self._brokers.values()]
         order = sorted(known, key=lambda address: (address not in self._links, self._chance()))
         rest = [address for address in self._bootstrap if address not in known]
-        return sorted([*order, *rest], key=lambda address: address in self._silent)
+        mixed = [*order[:1], *rest[:1], *order[1:], *rest[1:]]
+        return sorted(mixed, key=lambda address: address in self._silent)
 
     def _chance(self) -> float:
         return self._random.random()
@@ -339,8 +374,17 @@ class Cluster:
         return self._links[host, port]
 
 
-def _listed(partitions: Collection[TopicPartition]) -> str:
-    return ", ".join(map(str, sorted(partitions))) or "nothing"
+async def _close(links: Iterable[Link]) -> None:
+    with trio.CancelScope(shield=True, deadline=trio.current_time() + 1.0):
+        for link in links:
+            await link.aclose()
+    await trio.lowlevel.checkpoint()
+
+
+def _checked_metadata(answer: Any, wanted: frozenset[str] | None) -> Any:
+    if not getattr(answer, "error_code", 0):
+        answers.check_metadata(answer, wanted)
+    return answer
 
 
 def _metadata_fields(fields: Mapping[str, Any], version: int) -> Mapping[str, Any]:

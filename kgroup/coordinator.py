@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar, final
 
 import trio
 
+from kgroup import answers
 from kgroup.assignors import resolve
 from kgroup.assignors.traits import cooperate, user_data_of
 from kgroup.cluster import Cluster
@@ -50,7 +51,7 @@ from kgroup.wire.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from kgroup.wire.link import Link
+from kgroup.wire.link import Link, WrongAnswerError
 
 PROTOCOL_TYPE: Final = "consumer"
 JOIN_GRACE: Final = 5.0
@@ -58,7 +59,6 @@ JOIN_GRACE: Final = 5.0
 UNREADABLE: Final = -1
 """The version of a subscription that could not be read."""
 _LONGEST_REASON: Final = 255
-_NO_OFFSET: Final = -1
 _LAST_WITH_RETENTION: Final = 4
 _FIRST_WITH_OPERATIONS: Final = 3
 """The first DescribeGroups that can be asked for authorised operations (KIP-430)."""
@@ -126,10 +126,9 @@ class GroupCoordinator:
         }
         answer = await self._ask(
             self._membership,
+            self._read_join,
             "join_group",
-            lambda version: (
-                {**fields, "reason": reason[:_LONGEST_REASON]} if version >= 8 else fields
-            ),
+            lambda version: {**fields, "reason": _sendable(reason)} if version >= 8 else fields,
             timeout=config.rebalance_timeout + JOIN_GRACE,
         )
         given = str(answer.member_id)
@@ -164,8 +163,9 @@ class GroupCoordinator:
             "protocol_name": membership.assignor,
             "assignments": encoded,
         }
-        answer = await self._ask(
+        answer, mine = await self._ask(
             self._offsets,
+            _read_sync,
             "sync_group",
             lambda version: (
                 fields
@@ -179,7 +179,7 @@ class GroupCoordinator:
         )
         if answer.error_code:
             raise broker_error(Request.SYNC, int(answer.error_code), str(membership))
-        return decode_assignment(answer.assignment)
+        return mine
 
     async def describe(self) -> Described:
         """See `Coordinator.describe`."""
@@ -192,30 +192,30 @@ class GroupCoordinator:
             return asked
 
         try:
-            answer = await self._ask(
-                self._offsets, "describe_groups", fields, timeout=self._config.request_timeout
+            group = await self._ask(
+                self._offsets,
+                partial(answers.described, group_id),
+                "describe_groups",
+                fields,
+                timeout=self._config.request_timeout,
             )
         except UnsupportedVersionError as error:
             code = Code.UNSUPPORTED_VERSION
             raise broker_error(Request.DESCRIBE, code, f"group {group_id!r}", str(error)) from error
-        groups = [group for group in answer.groups if group.group_id == group_id]
-        if not groups:
-            raise ProtocolError(f"DescribeGroups left out group {group_id!r}", sent=True)
-        if refused := int(groups[0].error_code):
-            raise broker_error(Request.DESCRIBE, refused, f"group {group_id!r}")
-        return await self._beside(partial(self._read_group, groups[0]), "read")
+        return await self._beside(partial(self._read_group, group), "read")
 
     async def heartbeat(self, membership: Membership) -> float:
         """See `Coordinator.heartbeat`."""
         answer = await self._ask(
             self._membership,
+            _as_it_is,
             "heartbeat",
             self._identity(membership),
             timeout=self._config.request_timeout,
         )
         if answer.error_code:
             raise broker_error(Request.HEARTBEAT, int(answer.error_code), str(membership))
-        return float(answer.throttle_time.total_seconds())
+        return max(0.0, float(answer.throttle_time.total_seconds()))
 
     async def leave(self, member_id: str, group_instance_id: str | None, reason: str) -> None:
         """See `Coordinator.leave`."""
@@ -229,7 +229,7 @@ class GroupCoordinator:
                 return {"group_id": self._config.group_id, "member_id": member_id}
             member = {"member_id": member_id, "group_instance_id": group_instance_id}
             if version >= 5:
-                member["reason"] = reason[:_LONGEST_REASON]
+                member["reason"] = _sendable(reason)
             return {"group_id": self._config.group_id, "members": [member]}
 
         try:
@@ -272,26 +272,15 @@ class GroupCoordinator:
             ]
             return kept
 
-        answer = await self._ask(
+        return await self._ask(
             self._offsets,
+            partial(answers.commit_codes, wanted=offsets.keys()),
             "offset_commit",
             fields,
             timeout=self._config.request_timeout,
             max_version=None if retention is None else _LAST_WITH_RETENTION,
             on_sent=on_sent,
         )
-        codes = {
-            TopicPartition(topic.name, item.partition_index): int(item.error_code)
-            for topic in answer.topics
-            for item in topic.partitions
-        }
-        if codes.keys() != offsets.keys():
-            raise ProtocolError(
-                f"OffsetCommit for {membership} named {sorted(map(str, offsets))} and was"
-                f" answered for {sorted(map(str, codes))}",
-                sent=True,
-            )
-        return codes
 
     async def fetch_offsets(
         self, membership: Membership, partitions: Collection[TopicPartition]
@@ -309,52 +298,37 @@ class GroupCoordinator:
                 return {"groups": groups, "require_stable": True}
             return {"group_id": group_id, "topics": topics, "require_stable": True}
 
-        answer = await self._ask(
-            self._offsets, "offset_fetch", fields, timeout=self._config.request_timeout
+        return await self._ask(
+            self._offsets,
+            partial(
+                answers.committed_offsets,
+                group_id=group_id,
+                wanted=frozenset(partitions),
+                who=str(membership),
+            ),
+            "offset_fetch",
+            fields,
+            timeout=self._config.request_timeout,
         )
-        group = answer.groups[0] if hasattr(answer, "groups") else answer
-        if group.error_code:
-            raise broker_error(Request.FETCH_OFFSETS, int(group.error_code), str(membership))
-        fetched: dict[TopicPartition, OffsetAndMetadata | None] = {}
-        for topic in group.topics:
-            for item in topic.partitions:
-                name = TopicPartition(topic.name, item.partition_index)
-                if item.error_code:
-                    raise broker_error(
-                        Request.FETCH_OFFSETS, int(item.error_code), f"{name} of {membership}"
-                    )
-                fetched[name] = (
-                    None
-                    if item.committed_offset == _NO_OFFSET
-                    else OffsetAndMetadata(
-                        int(item.committed_offset),
-                        max(int(item.committed_leader_epoch), -1),
-                        item.metadata or "",
-                    )
-                )
-        if missing := set(partitions) - fetched.keys():
-            raise ProtocolError(
-                f"OffsetFetch for {membership} left out {sorted(map(str, missing))}", sent=True
-            )
-        return fetched
 
     async def _ask(
         self,
         link: Link | None,
+        read: Callable[[Any], T],
         api: str,
         fields: Any,
         *,
         timeout: float,  # noqa: ASYNC109 # told from the caller's own cancellation
         max_version: int | None = None,
         on_sent: Callable[[], None] | None = None,
-    ) -> Any:
+    ) -> T:
         if link is None:
             await trio.lowlevel.checkpoint()
             raise ConnectionLostError(
                 f"the coordinator of group {self._config.group_id!r} is not known"
             )
-        return await link.ask(
-            api, fields, timeout=timeout, max_version=max_version, on_sent=on_sent
+        return await link.ask_for(
+            read, api, fields, timeout=timeout, max_version=max_version, on_sent=on_sent
         )
 
     async def _beside(self, work: Callable[[], T], what: str) -> T:
@@ -402,6 +376,11 @@ class GroupCoordinator:
             },
         )
 
+    def _read_join(self, answer: Any) -> Any:
+        if not answer.error_code:
+            answers.check_join(answer, self._assignors.keys(), PROTOCOL_TYPE)
+        return answer
+
     def _read_members(self, members: Iterable[Any]) -> tuple[MemberSubscription, ...]:
         read = map(self._read_member, members)
         return tuple(sorted(read, key=lambda member: member.member_id))
@@ -429,6 +408,24 @@ async def _close(links: Iterable[Link | None]) -> None:
             if link is not None:
                 await link.aclose()
     await trio.lowlevel.checkpoint()
+
+
+def _sendable(reason: str) -> str:
+    """A reason as UTF-8 can carry it, and as long as Kafka keeps it."""
+    return reason[:_LONGEST_REASON].encode(errors="replace").decode()
+
+
+def _as_it_is(answer: Any) -> Any:
+    return answer
+
+
+def _read_sync(answer: Any) -> tuple[Any, tuple[TopicPartition, ...]]:
+    if answer.error_code:
+        return answer, ()
+    try:
+        return answer, decode_assignment(answer.assignment)
+    except ProtocolError as error:  # the leader's bytes
+        raise WrongAnswerError(f"carries an assignment that cannot be read: {error}") from error
 
 
 def _encoded(assignments: MemberAssignments) -> list[Mapping[str, Any]]:

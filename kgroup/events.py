@@ -8,7 +8,7 @@ code words a rebalance.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Final
 
 import attrs
@@ -42,6 +42,15 @@ class Event:
         generation = f", generation {self.generation_id}" if self.epoch else ""
         member = f", member {self.member_id}" if self.member_id else ""
         return f"group {self.group_id}{member}{generation}: {self.words()}"
+
+
+_MOST_LISTED: Final = 20
+
+
+def _some(words: Sequence[str]) -> str:
+    """The first ones, and how many follow: other members decide how long such a list is."""
+    more = len(words) - _MOST_LISTED
+    return ", ".join(words[:_MOST_LISTED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 EventHandler = Callable[[Event], None]
@@ -125,6 +134,40 @@ class PartitionsUnassigned(Event):
 
 
 @attrs.frozen(kw_only=True)
+class AssignmentRefused(Event):
+    """The leader assigned entries that cannot be read; the rest of the assignment is.
+
+    Attributes:
+        entries: for each of them what is wrong with it.
+    """
+
+    level: ClassVar[int] = logging.WARNING
+    entries: Mapping[str, str]
+
+    def words(self) -> str:
+        """See ``Event``."""
+        entries = _some([f"{entry} ({fault})" for entry, fault in self.entries.items()])
+        return f"the leader assigned what cannot be read, which is left out: {entries}"
+
+
+@attrs.frozen(kw_only=True)
+class TopicsRefused(Event):
+    """Other members subscribe to what is no topic's name, or may not be read by this leader.
+
+    Attributes:
+        topics: for each name what is wrong with it.
+    """
+
+    level: ClassVar[int] = logging.WARNING
+    topics: Mapping[str, str]
+
+    def words(self) -> str:
+        """See ``Event``."""
+        topics = _some([f"{topic!r:.80} ({fault})" for topic, fault in self.topics.items()])
+        return f"other members subscribe to what cannot be assigned: {topics}"
+
+
+@attrs.frozen(kw_only=True)
 class AssignmentGivenUp(Event):
     """The leader does not wait for its assignor any more: too late, or the generation is over.
 
@@ -154,7 +197,7 @@ class TopicsMissing(Event):
 
     def words(self) -> str:
         """See ``Event``."""
-        return f"subscribed topics do not exist yet: {', '.join(self.topics)}"
+        return f"subscribed topics do not exist yet: {_some(self.topics)}"
 
 
 @attrs.frozen(kw_only=True)

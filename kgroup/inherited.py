@@ -30,7 +30,7 @@ from typing import final
 import attrs
 
 from kgroup.coordinator import UNREADABLE
-from kgroup.leading import Leader
+from kgroup.leading import Leader, wanted_by
 from kgroup.model import Cause, TopicInfo, TopicPartition
 from kgroup.protocols import Coordinator, Described
 from kgroup.recovery import Request
@@ -140,7 +140,7 @@ class Inherited:
             return FITS
         # A broker before JoinGroup v9 names the id that a returning leader had before.
         if self._may_lead and self.leader.answer.leader_id not in group.assignments:
-            wanted = self.topics.union(*(member.topics for member in group.members))
+            wanted = wanted_by(self.topics, *(member.topics for member in group.members))
             return await self._as_leader(group, await self.leader.look(wanted))
         covered = {one.topic for given in group.assignments.values() for one in given}
         return _uncovered(lacking - covered)
@@ -166,7 +166,7 @@ class Inherited:
     async def _existing(self, topics: Collection[str]) -> frozenset[str]:
         found = await until_answered(
             Request.METADATA,
-            partial(self.leader.look_once, topics),
+            partial(self.leader.look_once, wanted_by(topics)),
             find=None,
             backoff=self.leader.new_backoff(),
             report=self.leader.reporter.failed,

@@ -15,12 +15,24 @@ import trio
 from kgroup.assignors import resolve
 from kgroup.assignors.check import CheckedAssignments, check_assignments
 from kgroup.backoff import Backoff
-from kgroup.cluster import Cluster
+from kgroup.cluster import Cluster, Metadata
 from kgroup.config import GroupConfig
 from kgroup.coordinator import UNREADABLE
 from kgroup.errors import AssignorTimeoutError, UsageError
-from kgroup.events import AssignmentGivenUp, PartitionsUnassigned, RequestFailed, TopicsMissing
-from kgroup.model import MemberAssignments, Membership, MemberSubscription, TopicInfo
+from kgroup.events import (
+    AssignmentGivenUp,
+    PartitionsUnassigned,
+    RequestFailed,
+    TopicsMissing,
+    TopicsRefused,
+)
+from kgroup.model import (
+    MemberAssignments,
+    Membership,
+    MemberSubscription,
+    TopicInfo,
+    topic_fault,
+)
 from kgroup.protocols import Assignor, Compute, Joined
 from kgroup.recovery import Request
 from kgroup.reporting import Reporter
@@ -29,6 +41,33 @@ from kgroup.retry import until_answered
 MARGIN: Final = 1.0
 """Seconds before the rebalance time-out by which an assignment must be there, to be sent in time;
 less where the time-out is so short that a tenth of it is less."""
+
+
+MANY_TOPICS: Final = 2000
+"""From so many topics of other members on, all are asked for, and not each by its name."""
+
+
+@final
+@attrs.frozen
+class Wanted:
+    """The topics of a group, as its leader asks for them.
+
+    Attributes:
+        own: those that the leader subscribes to.
+        foreign: those that only other members do.
+        wrong: what other members subscribe to and no topic is called, and what is wrong with it.
+    """
+
+    own: frozenset[str]
+    foreign: frozenset[str]
+    wrong: Mapping[str, str]
+
+
+def wanted_by(own: Collection[str], *others: Collection[str]) -> Wanted:
+    """The topics of a member and of the others."""
+    foreign = frozenset[str]().union(*others).difference(own)
+    wrong = {name: fault for name in foreign if (fault := topic_fault(name))}
+    return Wanted(frozenset(own), foreign.difference(wrong), wrong)
 
 
 @final
@@ -50,38 +89,57 @@ class Leader:
     compute: Compute
     deadline: float
 
-    def topics_of(self, own: Collection[str]) -> frozenset[str]:
-        """Every topic that the whole group subscribes to."""
-        return frozenset(own).union(*{member.topics for member in self.answer.members})
+    def topics_of(self, own: Collection[str], assigned: Collection[str] = ()) -> Wanted:
+        """Every topic that the whole group subscribes to, or was assigned.
 
-    async def look(self, topics: Collection[str]) -> Mapping[str, TopicInfo]:
-        """Those of the topics that exist, however long it takes until a broker tells.
+        INVARIANT: what other members ask for ends nothing of this one's. A name that no topic has
+        is left out here, a topic that this leader may not read where the broker says so.
+        """
+        members = {member.topics for member in self.answer.members}
+        return wanted_by(own, assigned, *members)
+
+    async def look(self, wanted: Wanted) -> Mapping[str, TopicInfo]:
+        """Those of the topics that exist, however long it takes until a broker answers.
 
         Raises:
-            BrokerError: a broker refuses to tell.
+            BrokerError: a broker refuses to answer, or this member may not read a topic of its own.
         """
-        known = await until_answered(
+        found = await until_answered(
             Request.METADATA,
-            partial(self.look_once, topics),
+            partial(self._ask, wanted),
             find=None,
             backoff=self.new_backoff(),
             report=self.reporter.failed,
         )
-        if missing := set(topics) - known.keys():
+        refused = {**wanted.wrong, **found.refused}
+        if refused:
+            self.reporter.tell(TopicsRefused, topics=dict(sorted(refused.items())))
+        if missing := (wanted.own | wanted.foreign) - found.topics.keys() - refused.keys():
             self.reporter.tell(TopicsMissing, topics=tuple(sorted(missing)))
-        return known
+        return found.topics
 
-    async def look_once(self, topics: Collection[str]) -> Mapping[str, TopicInfo]:
-        """Those of the topics that exist, by one request.
+    async def look_once(self, wanted: Wanted) -> Mapping[str, TopicInfo]:
+        """Those of the topics that exist, asked for once.
 
         Raises:
             TransportError: no broker answered.
-            BrokerError: a broker refuses to tell.
+            BrokerError: a broker refuses to answer, or this member may not read a topic of its own.
         """
-        if not topics:
+        return (await self._ask(wanted)).topics
+
+    async def _ask(self, wanted: Wanted) -> Metadata:
+        if not wanted.own and not wanted.foreign:
             await trio.lowlevel.checkpoint()
-            return {}
-        return (await self.cluster.metadata(topics)).topics
+            return Metadata(topics={}, leaders={})
+        if len(wanted.foreign) <= MANY_TOPICS:
+            return await self.cluster.metadata(wanted.own | wanted.foreign, wanted.foreign)
+        # Names that other members send decide how long a request is that names them, and it is
+        # sent every few seconds; how many topics there are, the cluster does.
+        own = await self.cluster.metadata(wanted.own)
+        everything = await self.cluster.metadata(None)
+        asked = wanted.foreign & everything.topics.keys()
+        theirs = {name: everything.topics[name] for name in asked}
+        return attrs.evolve(own, topics={**theirs, **own.topics})
 
     async def assign(self, known: Mapping[str, TopicInfo]) -> MemberAssignments:
         """What every member gets; nothing where the coordinator keeps the last assignment.

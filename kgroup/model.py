@@ -60,6 +60,15 @@ class TopicPartition:
         return f"{self.topic}-{self.partition}"
 
 
+def partition_fault(name: TopicPartition) -> str | None:
+    """What keeps a partition from being one of Kafka's, whatever the cluster has; or None."""
+    if fault := topic_fault(name.topic):
+        return f"the topic's name {fault}"
+    if 0 <= name.partition <= INT32_MAX:
+        return None
+    return f"its number is not 0 to {INT32_MAX}"
+
+
 def _whole(least: int, most: int) -> Callable[[object, attrs.Attribute[int], object], None]:
     def check(_: object, attribute: attrs.Attribute[int], value: object) -> None:
         if not isinstance(value, int) or isinstance(value, bool):

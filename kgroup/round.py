@@ -13,6 +13,7 @@ from typing import Final, TypeVar, final
 import attrs
 import trio
 
+from kgroup.admission import admit
 from kgroup.assignors import resolve
 from kgroup.assignors.traits import cooperate, tell_of_assignment
 from kgroup.backoff import Backoff
@@ -22,6 +23,7 @@ from kgroup.environment import Environment
 from kgroup.errors import BrokerError, TransportError
 from kgroup.events import (
     Assigned,
+    AssignmentRefused,
     CommitRefused,
     Committed,
     GenerationDraining,
@@ -36,7 +38,7 @@ from kgroup.generation.lifecycle import Hooks, Lifecycle
 from kgroup.generation.states import State
 from kgroup.generation.streams import Feed
 from kgroup.inherited import Ask, Inherited, Verdict
-from kgroup.leading import Leader
+from kgroup.leading import Leader, Wanted
 from kgroup.lease import Lease
 from kgroup.model import (
     Assignment,
@@ -229,11 +231,15 @@ class Round:
         assignments: MemberAssignments = {}
         if self._membership.leader:
             assignments = await self._lead()
-        mine = await self._step(Request.SYNC, partial(self._sync, assignments))
+        assigned = await self._step(Request.SYNC, partial(self._sync, assignments))
+        admitted = admit(assigned, self._topics)
+        if admitted.left_out:
+            self._reporter.tell(AssignmentRefused, entries=admitted.left_out)
+        mine = admitted.partitions
         self.assignment = Assignment(mine, self._previous)
         self._assigned()
         if self._inherited.in_question:
-            await self._check_inherited()
+            await self._check_inherited([*mine, *admitted.foreign])
         positions = await self._step(
             Request.FETCH_OFFSETS, partial(self._starts.before_hand_over, mine)
         )
@@ -283,7 +289,7 @@ class Round:
             self._watch(wanted, known)
         return await self._leader.assign(known)
 
-    def _watch(self, topics: Collection[str], baseline: Mapping[str, TopicInfo]) -> None:
+    def _watch(self, topics: Wanted, baseline: Mapping[str, TopicInfo]) -> None:
         if self._config.watch_partition_changes:
             self.lifecycle.start_service(
                 partition_watcher,
@@ -293,18 +299,21 @@ class Round:
                 self._reporter.failed,
             )
 
-    async def _check_inherited(self) -> None:
+    async def _check_inherited(self, assigned: Collection[TopicPartition]) -> None:
         """Compare an assignment that this member did not see being made with today's topics.
+
+        Args:
+            assigned: what this member was given, topics that it does not subscribe to included.
 
         Raises:
             _MisfitError: the group needs a rebalance, for which this member has to ask.
         """
-        check = partial(self._inherited.check, self.assignment.partitions, self._known)
+        check = partial(self._inherited.check, assigned, self._known)
         verdict = await self._step(Request.DESCRIBE, check)
         if verdict.faults:
             raise _MisfitError(verdict)
         if verdict.watched is not None:
-            wanted = self._leader.topics_of(self._topics).union(verdict.watched)
+            wanted = self._leader.topics_of(self._topics, verdict.watched)
             self._watch(wanted, verdict.watched)
 
     async def _sync(self, assignments: MemberAssignments) -> tuple[TopicPartition, ...]:

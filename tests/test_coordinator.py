@@ -381,7 +381,7 @@ async def test_a_commit_answered_for_other_partitions_is_no_answer(
     async with coordinator(nursery) as (here, node, _):
         node.answers["offset_commit"] = committed(*partitions)
         offsets = {T0: OffsetAndMetadata(1), T1: OffsetAndMetadata(2)}
-        with pytest.raises(ProtocolError, match="t-0.*t-1.* was answered for") as caught:
+        with pytest.raises(ProtocolError, match=r"to OffsetCommit v9 (leaves|names)") as caught:
             await here.commit(MEMBERSHIP, offsets, lambda: sent.append(1))
         assert caught.value.sent
         node.answers["offset_commit"] = committed(0, 1, code=22)
@@ -444,7 +444,7 @@ async def test_offsets_that_leave_a_partition_out_are_no_answer(
     """It would be read as "no offset" and start somewhere else."""
     async with coordinator(nursery) as (here, node, _):
         node.answers["offset_fetch"] = lambda request: fetched(request, {0: {}})
-        with pytest.raises(ProtocolError, match=r"left out .'t-1'."):
+        with pytest.raises(ProtocolError, match=r"OffsetFetch v9 leaves out t-1"):
             await here.fetch_offsets(MEMBERSHIP, [T0, T1])
 
 

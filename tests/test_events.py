@@ -13,6 +13,7 @@ from kgroup import events
 from kgroup.events import (
     Assigned,
     AssignmentGivenUp,
+    AssignmentRefused,
     BackingOff,
     BatchCancelled,
     BatchDone,
@@ -36,6 +37,7 @@ from kgroup.events import (
     RequestFailed,
     SourceFault,
     TopicsMissing,
+    TopicsRefused,
     severity,
 )
 from kgroup.model import Assignment, Cause, End, TopicPartition
@@ -134,6 +136,25 @@ TOLD: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
         (
             "assignor 'slow' was given up after 2.0 s; it may compute on in the thread 'k', what it"
             " answers is dropped"
+        ),
+    ),
+    (
+        AssignmentRefused,
+        {"entries": {"'my topic'-0": "its name is bad"}},
+        WARNING,
+        (
+            "the leader assigned what cannot be read, which is left out: 'my topic'-0 (its name is"
+            " bad)"
+        ),
+    ),
+    (
+        TopicsRefused,
+        {"topics": {f"{n:02}": "is bad" for n in range(22)}},
+        WARNING,
+        (
+            "other members subscribe to what cannot be assigned: "
+            + ", ".join(f"'{n:02}' (is bad)" for n in range(20))
+            + " and 2 more"
         ),
     ),
     (TopicsMissing, {"topics": ("a", "b")}, WARNING, "subscribed topics do not exist yet: a, b"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -21,7 +21,7 @@ from kgroup.events import (
     RequestFailed,
     TopicsMissing,
 )
-from kgroup.leading import Leader
+from kgroup.leading import Leader, Wanted
 from kgroup.model import MemberSubscription, TopicInfo, TopicPartition
 from kgroup.protocols import Compute, Joined
 from kgroup.reporting import Reporter
@@ -91,6 +91,11 @@ def subscribed(member_id: str, *topics: str) -> MemberSubscription:
     return MemberSubscription(member_id=member_id, topics=topics)
 
 
+def wanted(*own: str, foreign: Collection[str] = ()) -> Wanted:
+    """Topics to look at."""
+    return Wanted(frozenset(own), frozenset(foreign), {})
+
+
 def known(partitions: int = 2) -> dict[str, TopicInfo]:
     """Topic t."""
     return {"t": TopicInfo(name="t", partitions=partitions)}
@@ -101,14 +106,14 @@ async def test_topics_are_the_whole_group_s(
 ) -> None:
     """Its own, and those that only others subscribe to."""
     it = Led(nursery, subscribed("m-1", "t"), subscribed("m-2", "u", "v"))
-    assert it.leader.topics_of({"t", "w"}) == {"t", "u", "v", "w"}
+    assert it.leader.topics_of({"t", "w"}) == wanted("t", "w", foreign=["u", "v"])
 
 
 async def test_missing_topics_are_told(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     """All of them, once, and the others are there."""
     it = Led(nursery)
     it.node.answers["metadata"] = metadata(ALONE, {"t": [1], "z": 3, "a": 3})
-    found = await it.leader.look({"t", "z", "a"})
+    found = await it.leader.look(wanted("t", "z", "a"))
     assert list(found) == ["t"]
     assert it.told == [TopicsMissing(group_id="g", topics=("a", "z"))]
 
@@ -120,14 +125,14 @@ async def test_a_broker_that_is_away_is_waited_for(
     it = Led(nursery)
     it.node.up = False
     with pytest.raises(Exception, match="a:1"):
-        await it.leader.look_once({"t"})
+        await it.leader.look_once(wanted("t"))
 
     async def come_back() -> None:
         await trio.sleep(3)
         it.node.up = True
 
     nursery.start_soon(come_back)
-    assert list(await it.leader.look({"t"})) == ["t"]
+    assert list(await it.leader.look(wanted("t"))) == ["t"]
     assert {type(event) for event in it.told} == {RequestFailed}
 
 
@@ -137,7 +142,7 @@ async def test_of_no_topics_nobody_is_asked(
     """An empty list would mean every topic of the cluster to old brokers."""
     it = Led(nursery)
     with trio.testing.assert_checkpoints():
-        assert await it.leader.look_once(frozenset()) == {}
+        assert await it.leader.look_once(wanted()) == {}
     assert it.nodes.asked == []
 
 

@@ -9,15 +9,22 @@ wrong otherwise is for the caller to judge.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 import trio
 
-from kgroup.errors import ConnectionLostError, RequestTimeoutError
+from kgroup.errors import ConnectionLostError, ProtocolError, RequestTimeoutError
 from kgroup.protocols import StreamOpener
 from kgroup.wire.connection import Connection, Fields
 from kgroup.wire.frames import MAX_FRAME
 from kgroup.wire.versions import spelled
+
+T = TypeVar("T")
+
+
+@final
+class WrongAnswerError(Exception):
+    """What is wrong with an answer that could be read, as the rest of a sentence about it."""
 
 
 @final
@@ -91,6 +98,45 @@ class Link:
         return await connection.ask(
             api, fields, timeout=_until(deadline), max_version=max_version, on_sent=on_sent
         )
+
+    async def ask_for(
+        self,
+        read: Callable[[Any], T],
+        api: str,
+        fields: Fields,
+        *,
+        timeout: float,  # noqa: ASYNC109 # as in `ask`
+        max_version: int | None = None,
+        on_sent: Callable[[], None] | None = None,
+    ) -> T:
+        """Send a request, as `ask` does, and make a value of its answer.
+
+        Args:
+            read: makes it; raises `WrongAnswerError` where the answer cannot be true.
+            api: as in `ask`, and so are the others.
+            fields: see there.
+            timeout: see there.
+            max_version: see there.
+            on_sent: see there.
+
+        Raises:
+            ProtocolError: the answer cannot be read, or cannot be true; it names the broker, the
+                request and its version, and the connection is closed.
+            KgroupError: as in `ask`, and what `read` raises.
+
+        Cancellation: as in `ask`.
+        """
+        answer = await self.ask(
+            api, fields, timeout=timeout, max_version=max_version, on_sent=on_sent
+        )
+        try:
+            return read(answer)
+        except WrongAnswerError as error:
+            await self.discard()
+            raise ProtocolError(
+                f"the answer of {self._broker} to {spelled(api)} v{answer.__version__} {error}",
+                sent=True,
+            ) from error
 
     async def discard(self) -> None:
         """Close the connection; the next request opens another.

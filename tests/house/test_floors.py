@@ -37,6 +37,7 @@ FLOORS: Final[tuple[tuple[frozenset[str], ...], ...]] = (
     ),
     # Decisions without I/O.
     (
+        frozenset({"kgroup.admission"}),
         frozenset({"kgroup.assignors"}),
         frozenset({"kgroup.backoff"}),
         frozenset({"kgroup.clocks"}),
@@ -54,7 +55,7 @@ FLOORS: Final[tuple[tuple[frozenset[str], ...], ...]] = (
         frozenset({"kgroup.reporting"}),
     ),
     # The cluster, and the coordinator as the client sees it.
-    (frozenset({"kgroup.cluster", "kgroup.coordinator", "kgroup.leaders"}),),
+    (frozenset({"kgroup.answers", "kgroup.cluster", "kgroup.coordinator", "kgroup.leaders"}),),
     # Live parts; none imports another.
     (
         frozenset({"kgroup.generation"}),
