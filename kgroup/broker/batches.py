@@ -35,6 +35,10 @@ _ATTRIBUTES_AT: Final = 21
 _MAX_TIMESTAMP_AT: Final = 35
 
 _COMPRESSION: Final = 0x07
+_LEAST_RECORD: Final = 7
+"""Bytes of the smallest record: length, attributes, two deltas, no key, no value, no header."""
+_EXPANDS_TO: Final = {0: 1, 1: 1032, 2: 22, 3: 255, 4: 32_768}
+"""How many bytes one byte of a codec can stand for at most: none, gzip, snappy, lz4, zstd."""
 _LOG_APPEND_TIME: Final = 0x08
 _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
@@ -100,8 +104,8 @@ def check(data: bytes | None) -> tuple[BatchHeader, bytes]:
 
     Raises:
         RefusedError: CORRUPT_MESSAGE where the length is impossible or the CRC wrong,
-            INVALID_RECORD where the batch is not one, cut off, not of magic 2, empty, or a
-            control batch.
+            INVALID_RECORD where the batch is not one, cut off, not of magic 2, empty, of an
+            unknown codec, a control batch, or claims more records than its bytes can hold.
 
     Source: Kafka's ``ProduceRequest.validateRecords`` and ``LogValidator``.
     """
@@ -127,7 +131,22 @@ def check(data: bytes | None) -> tuple[BatchHeader, bytes]:
         )
     if header.is_control:
         raise RefusedError(ErrorCode.invalid_record, "a producer may not write control batches")
+    _check_claims(header, len(data) - HEADER.size)
     return header, data
+
+
+def _check_claims(header: BatchHeader, size: int) -> None:
+    """Hold what a header claims against the bytes behind it: nothing else bounds the claims."""
+    expands_to = _EXPANDS_TO.get(header.compression)
+    if expands_to is None:
+        raise RefusedError(
+            ErrorCode.invalid_record, f"the batch has the unknown codec {header.compression}"
+        )
+    if header.count > size * expands_to // _LEAST_RECORD:
+        raise RefusedError(
+            ErrorCode.invalid_record,
+            f"the batch claims {header.count} records, which {size} bytes cannot hold",
+        )
 
 
 def placed(data: bytes, base_offset: int, leader_epoch: int) -> bytes:

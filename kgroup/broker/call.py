@@ -10,6 +10,7 @@ import attrs
 from kgroup.broker.answer import Answer
 from kgroup.broker.cluster import Cluster
 from kgroup.broker.node import Node
+from kgroup.broker.pace import Work
 
 
 @final
@@ -25,6 +26,7 @@ class Call:
         request: kio's dataclass of it.
         client_id: who sent it, by its own words.
         client_host: from where, as Kafka shows it ("/127.0.0.1").
+        work: counts what the request costs; handlers go through lists with ``work.each``.
     """
 
     cluster: Cluster
@@ -34,6 +36,7 @@ class Call:
     request: Any
     client_id: str
     client_host: str
+    work: Work
 
 
 @final

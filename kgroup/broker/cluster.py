@@ -16,9 +16,11 @@ from uuid import UUID
 import trio
 from kio.schema.errors import ErrorCode
 
+from kgroup.broker.defects import Defects
 from kgroup.broker.groups.coordinator import Coordinator
 from kgroup.broker.groups.java import shard_of
 from kgroup.broker.node import Node
+from kgroup.broker.pace import Pace
 from kgroup.broker.placement import NO_LEADER, Fleet, Place
 from kgroup.broker.settings import BrokerSettings
 from kgroup.broker.shards import GroupShards, HandOver
@@ -41,6 +43,8 @@ class Cluster:
         brokers: every broker by its id, whether it is up or not.
         fleet: which of them are up.
         shards: the shards of the group coordinator.
+        pace: how requests share the event loop.
+        defects: what went wrong in the broker itself.
     """
 
     def __init__(
@@ -59,6 +63,8 @@ class Cluster:
             brokers: how many; their ids count from ``settings.node_id``.
         """
         self.settings: Final = settings
+        self.pace: Final = Pace()
+        self.defects: Final = Defects()
         self._random = random
         self._wall_clock = wall_clock
         identity = self.new_uuid()
@@ -95,6 +101,7 @@ class Cluster:
         )
         transactions = Transactions(
             self.settings.transaction_max_timeout,
+            self.settings.max_transactional_ids,
             self._finish_transaction,
             ledger=self._ledger,
             refusal=lambda name: self._transaction_refusal(node_id, name),
@@ -104,8 +111,9 @@ class Cluster:
     def start_alarms(self, nursery: trio.Nursery) -> None:
         """Let the timers of groups and transactions run."""
         for node in self.brokers.values():
-            nursery.start_soon(node.groups.alarm.run)
-            nursery.start_soon(node.transaction_alarm.run)
+            for alarm in (node.groups.alarm, node.transaction_alarm):
+                alarm.defects = self.defects
+                nursery.start_soon(alarm.run)
 
     def new_uuid(self) -> UUID:
         """A version 4 UUID from the injected random choices."""

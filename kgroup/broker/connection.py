@@ -3,6 +3,10 @@
 Kafka reads nothing more from a connection while a request of it waits; a parked Join holds up
 what comes behind it, and so it does here. What a request means is its handler's business.
 
+The client is a stranger: it may send anything, send it slowly, and never read what it is sent.
+Bytes of it that are under way are counted (``kgroup.broker.queued``), time without a request is
+limited (``kgroup.broker.idle``), and long work gives way (``kgroup.broker.pace``).
+
 INVARIANT: nothing of a client's bytes, and no fault of a handler, ends more than this connection.
 """
 
@@ -15,13 +19,17 @@ from typing import Final, final
 import trio
 from kio.schema.errors import ErrorCode
 
-from kgroup.broker.answer import Answer, fit
+from kgroup.broker.answer import Answer, fit, fit_in_slices
 from kgroup.broker.apis import APIS
 from kgroup.broker.call import NO_ACKS, Call, Silence
 from kgroup.broker.cluster import Cluster
 from kgroup.broker.faults import Faults
 from kgroup.broker.handlers import versions
+from kgroup.broker.idle import IdleClients
 from kgroup.broker.node import Node
+from kgroup.broker.pace import FREE, Work
+from kgroup.broker.queued import QueuedBytes
+from kgroup.broker.refusal import RefusedError
 from kgroup.broker.refusals import REFUSALS
 from kgroup.errors import ProtocolError
 from kgroup.wire import border
@@ -31,6 +39,10 @@ _LOG: Final = logging.getLogger("kgroup.broker")
 _LENGTH: Final = struct.Struct(">i")
 _PREFIX: Final = struct.Struct(">hhi")
 _CHUNK: Final = 1 << 18
+_LONG: Final = 1 << 14
+"""From this size on a request is read in the lane."""
+_PIECE: Final = 1 << 20
+"""A large answer is sent in pieces of this size: a client that reads it slowly is not idle."""
 _SMALL: Final = 1 << 16
 """Up to this size an answer is joined to its length; a larger one is not copied for it."""
 
@@ -51,14 +63,20 @@ class Connection:
         cluster: Cluster,
         node: Node,
         faults: Faults,
+        idle: IdleClients | None = None,
+        queued: QueuedBytes | None = None,
     ) -> None:
         self._stream = stream
         self._client_host = client_host
         self._cluster = cluster
         self._node = node
         self._faults = faults
+        self._idle = idle or IdleClients(None)
+        self._queued = queued or QueuedBytes(cluster.settings.queued_max_bytes)
         self._scope = trio.CancelScope()
         self._received = b""
+        self._at = 0
+        """How much of it is read already."""
         self._serving = False
         self._finishing = False
         self.client_id: str | None = None
@@ -88,12 +106,19 @@ class Connection:
             except _ClosedError as reason:
                 if str(reason):
                     _LOG.warning("connection from %s closed: %s", self._client_host, reason)
-            except Exception:  # noqa: BLE001 # a defect met by one client is not the others'
-                _LOG.exception("connection from %s closed: a defect", self._client_host)
+            # A defect met by one client is not the others'.
+            except Exception as error:  # noqa: BLE001
+                during = f"connection from {self._client_host} closed"
+                self._cluster.defects.record(during, error)
+            finally:
+                self._idle.forget(self)
+                self._queued.release(self)
         await trio.aclose_forcefully(self._stream)
 
     async def _serve_one(self) -> None:
+        self._idle.touch(self)
         frame = await self._read_frame()
+        self._idle.forget(self)
         self._serving = True
         await self._serve_request(frame)
         self._serving = False
@@ -102,47 +127,71 @@ class Connection:
 
     async def _serve_request(self, frame: bytes) -> None:
         await self._faults.reachable()
-        answer = await self._answer(frame)
+        work = self._cluster.pace.work(self._cluster.settings.answer_max_items)
+        try:
+            answer = await self._answer(frame, work)
+        finally:
+            work.rest()
+        self._queued.release(self)
         if answer is None:
+            await trio.lowlevel.checkpoint()  # a client that wants no answers must not go on alone
             return
         await self._faults.reachable()
+        await self._send(answer)
+
+    async def _send(self, answer: bytes) -> None:
+        """Send an answer; one that is not read is not kept for ever, nor beside many others."""
         length = _LENGTH.pack(len(answer))
+        self._idle.touch(self)
         if len(answer) <= _SMALL:
             await self._stream.send_all(length + answer)
-        else:
-            await self._stream.send_all(length)
-            await self._stream.send_all(answer)
+            return
+        self._queued.hold(self, len(answer))
+        await self._stream.send_all(length)
+        with memoryview(answer) as whole:
+            for start in range(0, len(answer), _PIECE):
+                await self._stream.send_all(whole[start : start + _PIECE])
+                self._idle.touch(self)
+        self._queued.release(self)
 
     # Bytes.
 
     async def _read_frame(self) -> bytes:
         """The next request, its length before it; bytes that came in pieces are copied once."""
         await self._receive(_LENGTH.size)
-        (length,) = _LENGTH.unpack_from(self._received)
+        (length,) = _LENGTH.unpack_from(self._received, self._at)
         if not _PREFIX.size <= length <= self._cluster.settings.request_max_bytes:
             raise _ClosedError(f"a request of {length} bytes")
-        end = _LENGTH.size + length
-        await self._receive(end)
-        frame, self._received = self._received[:end], self._received[end:]
-        return frame
+        size = _LENGTH.size + length
+        await self._receive(size)
+        start, self._at = self._at, self._at + size
+        if start == 0 and self._at == len(self._received):
+            frame, self._received, self._at = self._received, b"", 0
+            return frame
+        return self._received[start : self._at]
 
     async def _receive(self, size: int) -> None:
         """Have so many bytes of what the client sends."""
-        have = len(self._received)
+        have = len(self._received) - self._at
         if have >= size:
             return
-        pieces = [self._received] if have else []
+        pieces = [self._received[self._at :]] if have else []
         while have < size:
             piece = await self._stream.receive_some(_CHUNK)
             if not piece:
                 raise _ClosedError(f"{have} bytes into a request" if have else "")
+            if not have:
+                self._idle.touch(self)
             pieces.append(bytes(piece))
             have += len(piece)
-        self._received = b"".join(pieces)
+            if have > _CHUNK:
+                self._queued.hold(self, have)
+        self._received, self._at = b"".join(pieces), 0
 
     async def _swallow(self) -> None:
         """Answer nothing any more: Kafka has lost a request, and what follows waits behind it."""
         self._serving = False
+        self._idle.touch(self)
         if self._finishing:
             raise _ClosedError("")
         while await self._stream.receive_some(_CHUNK):
@@ -151,18 +200,13 @@ class Connection:
 
     # Requests.
 
-    async def _answer(self, frame: bytes) -> bytes | None:
+    async def _answer(self, frame: bytes, work: Work) -> bytes | None:
         api_key, version, correlation_id = _PREFIX.unpack_from(frame, _LENGTH.size)
         if api_key == API_KEYS["api_versions"] and not APIS["api_versions"].offers(version):
             offered = APIS["api_versions"]
             fallback = versions.fallback(offered.lowest, offered.highest)
             return self._encode("api_versions", 0, fallback, correlation_id)
-        try:
-            request = border.decode_request(frame, _LENGTH.size)
-        except border.UnknownRequestError as error:
-            raise _ClosedError(str(error)) from error
-        except ProtocolError as error:
-            raise _ClosedError(str(error)) from error
+        request = await self._decoded(frame, work)
         self.client_id = request.client_id
         call = Call(
             cluster=self._cluster,
@@ -172,13 +216,30 @@ class Connection:
             request=request.entity,
             client_id=request.client_id or "",
             client_host=self._client_host,
+            work=work,
         )
         answer = await self._handle(call)
         if isinstance(answer, Silence):
             await self._swallow()
         if answer is None or isinstance(answer, Silence):
             return None
-        return self._encode(call.api, call.version, answer, correlation_id)
+        return await self._encode_in_slices(call, answer, correlation_id)
+
+    async def _decoded(self, frame: bytes, work: Work) -> border.RequestFrame:
+        long = len(frame) >= _LONG
+        if long:
+            await work.take_turn()
+        try:
+            return border.decode_request(
+                frame, _LENGTH.size, max_items=self._cluster.settings.request_max_items
+            )
+        except border.UnknownRequestError as error:
+            raise _ClosedError(str(error)) from error
+        except ProtocolError as error:
+            raise _ClosedError(str(error)) from error
+        finally:
+            if long:
+                work.rest()
 
     async def _handle(self, call: Call) -> Answer | Silence | None:
         api = APIS.get(call.api)
@@ -198,9 +259,19 @@ class Connection:
             return await api.handler(call)
         except ConnectionAbortedError as error:
             raise _ClosedError(str(error)) from error
-        except Exception:  # noqa: BLE001 # Kafka, too, answers a defect with this code
-            _LOG.exception("%s v%d: a defect", call.api, call.version)
+        except RefusedError as refusal:
+            return refuse(call.request, refusal.code)
+        # Kafka, too, answers a defect with this code.
+        except Exception as error:  # noqa: BLE001
+            self._cluster.defects.record(f"{call.api} v{call.version}", error)
             return refuse(call.request, ErrorCode.unknown_server_error)
+
+    async def _encode_in_slices(self, call: Call, answer: Answer, correlation_id: int) -> bytes:
+        """As ``_encode``; making a long answer's values gives way now and then."""
+        if call.work.items < FREE:
+            return self._encode(call.api, call.version, answer, correlation_id)
+        fitted = await fit_in_slices(call.api, call.version, answer, call.work)
+        return border.encode_response(call.api, call.version, fitted, correlation_id)
 
     def _encode(self, api: str, version: int, answer: Answer, correlation_id: int) -> bytes:
         return border.encode_response(api, version, fit(api, version, answer), correlation_id)

@@ -16,6 +16,7 @@ from typing import Protocol, TypeVar, final
 
 import trio
 
+from kgroup.broker.defects import Defects
 from kgroup.broker.groups.answers import Answer, Response
 from kgroup.broker.groups.coordinator import Coordinator
 from kgroup.broker.groups.requests import Request
@@ -36,13 +37,18 @@ class _Ticket:
 
 @final
 class Alarm:
-    """Calls a function at the times that it names itself, and is told when they change."""
+    """Calls a function at the times that it names itself, and is told when they change.
+
+    Attributes:
+        defects: where to record what the function raises; None to let it out.
+    """
 
     def __init__(self, next_time: Callable[[], float | None], ring: Callable[[], None]) -> None:
         self._next_time = next_time
         self._ring = ring
         self._changed = trio.Event()
         self._set_for: float | None = None
+        self.defects: Defects | None = None
 
     def look(self) -> None:
         """The next time may have changed: wake the task if it sleeps too long."""
@@ -59,7 +65,14 @@ class Alarm:
             with trio.move_on_at(deadline):
                 await self._changed.wait()
                 continue
-            self._ring()
+            try:
+                self._ring()
+            # A timer that fails has rung: it is not set any more, and the others go on.
+            except Exception as error:
+                if self.defects is None:
+                    raise
+                self.defects.record("a timer", error)
+                await trio.lowlevel.checkpoint()
 
 
 class Watch(Protocol):

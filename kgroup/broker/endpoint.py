@@ -17,11 +17,14 @@ from kgroup.broker.cluster import Cluster
 from kgroup.broker.connection import Connection
 from kgroup.broker.faults import Faults
 from kgroup.broker.groups.coordinator import Coordinator
+from kgroup.broker.idle import IdleClients
 from kgroup.broker.node import Node
 from kgroup.broker.pipe import pipe
+from kgroup.broker.queued import QueuedBytes
 
 _ANYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 # to recognise it
 """Addresses to listen on that nobody can connect to -> what clients are told instead."""
+_UNLIMITED: Final = 2**31 - 1
 _IN_MEMORY: Final = "memory"
 """Where clients of a broker in memory come from."""
 
@@ -56,7 +59,12 @@ class Endpoint:
         self._address = address
         self._in_memory = in_memory
         self.faults: Final = Faults()
-        self._connections: dict[Connection, None] = {}
+        settings = cluster.settings
+        self._idle = IdleClients(settings.connections_max_idle)
+        self._queued = QueuedBytes(settings.queued_max_bytes)
+        self._connections: dict[Connection, str] = {}
+        """Each with the host that it comes from."""
+        nursery.start_soon(self._idle.alarm.run)
         self._ended = trio.Event()
         self._listening: trio.CancelScope | None = None
         self._listeners: list[trio.SocketListener] = []
@@ -196,9 +204,29 @@ class Endpoint:
 
     def _admitted(self, stream: trio.abc.Stream, host: str) -> Connection:
         """A connection that is known at once: one whose task has not begun can be cut, too."""
-        connection = Connection(stream, f"/{host}", self._cluster, self._node, self.faults)
-        self._connections[connection] = None
+        connection = Connection(
+            stream,
+            f"/{host}",
+            self._cluster,
+            self._node,
+            self.faults,
+            self._idle,
+            self._queued,
+        )
+        self._make_room(host, connection)
+        self._connections[connection] = host
         return connection
+
+    def _make_room(self, host: str, newcomer: Connection) -> None:
+        """Cut the newcomer where its address has enough, else the most idle of too many."""
+        settings = self._cluster.settings
+        if settings.max_connections_per_ip < _UNLIMITED:
+            have = sum(one == host for one in self._connections.values())
+            if have >= settings.max_connections_per_ip:
+                newcomer.cut()
+                return
+        if len(self._connections) >= settings.max_connections:
+            (self._idle.longest() or newcomer).cut()
 
     async def _serve(self, connection: Connection) -> None:
         try:

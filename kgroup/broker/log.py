@@ -5,7 +5,8 @@ offset, aborted ones), look-up by time, deletion from the front. Batches are nev
 the way in or out. Who may write, waiting on the network and topics are for others.
 
 Invariants: batches are sorted and without gaps between ``start_offset``'s and ``end_offset``;
-a batch's bytes never change once stored; no method waits but ``wait_beyond``.
+a batch's bytes never change once stored; no method waits but ``wait_beyond``, and those that search
+by time give the loop back.
 
 Source: Kafka's ``UnifiedLog``, ``TransactionIndex``.
 """
@@ -24,7 +25,8 @@ from kio.schema.errors import ErrorCode
 from kgroup.broker import batches
 from kgroup.broker.batches import BatchHeader
 from kgroup.broker.epochs import LeaderEpochs
-from kgroup.broker.records import CompressedBatchError, StoredRecord, marker, records_of
+from kgroup.broker.pace import Work
+from kgroup.broker.records import StoredRecord, UnreadableBatchError, marker, records_of
 from kgroup.broker.refusal import RefusedError
 from kgroup.broker.sequences import Sequences
 
@@ -311,7 +313,7 @@ class PartitionLog:
 
         Raises:
             RefusedError: OFFSET_OUT_OF_RANGE.
-            CompressedBatchError: a batch cannot be decoded.
+            UnreadableBatchError: a batch cannot be decoded.
         """
         self.check_offset(offset)
         limit, following = self.limit(committed=committed), offset
@@ -331,26 +333,30 @@ class PartitionLog:
             following = batch.last_offset + 1
         return found, following
 
-    def offset_for_time(self, timestamp: int) -> tuple[int, int] | None:
+    async def offset_for_time(self, timestamp: int, work: Work) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record that is not older, or None.
 
-        Of a batch whose codec cannot be read, its first offset stands for the record.
+        Of a batch whose records cannot be read, its first offset stands for the record.
+
+        Args:
+            timestamp: milliseconds since 1970.
+            work: counts the records and batches that are looked at; of both there can be many.
         """
-        for batch in self._batches:
+        async for batch in work.each(tuple(self._batches)):
             if batch.header.max_timestamp < timestamp or batch.last_offset < self._start:
                 continue
             try:
-                for record in records_of(batch.data, batch.header):
+                async for record in work.each(records_of(batch.data, batch.header)):
                     if record.timestamp >= timestamp and record.offset >= self._start:
                         return record.offset, record.timestamp
-            except CompressedBatchError:
+            except UnreadableBatchError:
                 return max(batch.header.base_offset, self._start), batch.header.max_timestamp
         return None
 
-    def offset_of_max_time(self) -> tuple[int, int] | None:
+    async def offset_of_max_time(self, work: Work) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record with the greatest timestamp, or None."""
         newest = max((batch.header.max_timestamp for batch in self._batches), default=None)
-        return None if newest is None else self.offset_for_time(newest)
+        return None if newest is None else await self.offset_for_time(newest, work)
 
     def _index(self, offset: int) -> int:
         return bisect_left(self._batches, offset, key=attrgetter("last_offset"))

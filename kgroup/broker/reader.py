@@ -13,7 +13,7 @@ from uuid import UUID
 import attrs
 
 from kgroup.broker.log import PartitionLog
-from kgroup.broker.records import CompressedBatchError, StoredRecord
+from kgroup.broker.records import StoredRecord, UnreadableBatchError
 from kgroup.broker.refusal import RefusedError
 from kgroup.broker.topics import Topics
 from kgroup.errors import FetchError, OffsetOutOfRangeError
@@ -78,7 +78,7 @@ class LogReader:
 
         Raises:
             OffsetOutOfRangeError: the offset is outside of the log.
-            FetchError: there is no such partition, or a batch's compression cannot be read.
+            FetchError: there is no such partition, or a batch's records cannot be read.
         """
         log = self._log(partition)
         try:
@@ -87,7 +87,7 @@ class LogReader:
             raise OffsetOutOfRangeError(
                 f"{partition}: {refusal.message}", partition, offset
             ) from refusal
-        except CompressedBatchError as error:
+        except UnreadableBatchError as error:
             raise FetchError(f"{partition}: {error}", partition) from error
         return Records(records, following)
 

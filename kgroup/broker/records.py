@@ -1,9 +1,13 @@
 """Records inside of a batch: written for ``Broker.append``, read for ``LogReader`` and time stamps.
 
-Neither producing nor fetching over the wire comes here. Uncompressed and gzip batches are read;
-the other codecs are not in Python's library, and reading such a batch is an error that says so.
+Fetching over the wire does not come here, and producing only to have the records' lengths checked.
+Uncompressed and gzip batches are read; the other codecs are not in Python's library, and reading
+such a batch is an error that says so.
 
-Source: Kafka's ``DefaultRecord``, ``EndTransactionMarker``.
+A batch is a stranger's: what is read of it is bounded by its bytes, or by a limit where it is
+compressed, whatever its header claims.
+
+Source: Kafka's ``DefaultRecord``, ``EndTransactionMarker``, ``LogValidator``.
 """
 
 from __future__ import annotations
@@ -15,19 +19,47 @@ from typing import Final, final
 
 import attrs
 from attrs import validators
+from kio.schema.errors import ErrorCode
 
 from kgroup.broker import batches
 from kgroup.broker.batches import BatchHeader
+from kgroup.broker.refusal import RefusedError
 
 _CODECS: Final = {0: "none", 1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 _GZIP: Final = 1
+_GZIP_FORMAT: Final = 31
+"""zlib's ``wbits`` for it."""
+READABLE: Final = (0, _GZIP)
+"""The codecs whose records this broker can read."""
+MOST: Final = 1 << 26
+"""Bytes that a batch may have once it is decompressed, where no setting says otherwise."""
+_PIECE: Final = 1 << 18
+"""Bytes that are decompressed at a time."""
+_LENGTH_BYTES: Final = 5
+_LONG_BYTES: Final = 10
+"""Bytes of the longest varint of 32 and of 64 bits."""
+_LEAST_BODY: Final = 6
+"""Bytes of the smallest record behind its length."""
 _MARKER_KEY: Final = struct.Struct(">hh")
 _MARKER_VALUE: Final = struct.Struct(">hi")
 
 
+class UnreadableBatchError(Exception):
+    """A batch whose records this broker cannot read; it can still be fetched."""
+
+
 @final
-class CompressedBatchError(Exception):
-    """A batch whose codec this broker cannot read records from; it can still be fetched."""
+class CompressedBatchError(UnreadableBatchError):
+    """Its codec is none of those that this broker knows."""
+
+
+class CorruptBatchError(UnreadableBatchError):
+    """Its records are not what its header says."""
+
+
+@final
+class TooLargeBatchError(CorruptBatchError):
+    """It is larger than allowed once it is decompressed."""
 
 
 def _pairs(
@@ -112,29 +144,142 @@ def marker(producer_id: int, producer_epoch: int, *, committed: bool, now: int) 
     )
 
 
-def records_of(data: bytes, header: BatchHeader) -> Iterator[StoredRecord]:
+def checking(data: bytes, header: BatchHeader, most: int) -> Iterator[None]:
+    """Judge the records of a producer's batch: as many as it says, one behind the other.
+
+    Only their lengths are read, which is what the readers of the log depend on. Batches of codecs
+    that this broker cannot read are taken as they are. All is judged once the iterator ends; each
+    record of a compressed batch is a step of it.
+
+    Args:
+        data: the batch.
+        header: what ``batches.check`` made of it.
+        most: the most bytes that its records may have once they are decompressed.
+
+    Raises:
+        RefusedError: INVALID_RECORD; MESSAGE_TOO_LARGE for more bytes, upon which Java's producer
+            sends the batch again in halves.
+
+    Source: Kafka's ``LogValidator``.
+    """
+    try:
+        if not header.compression:
+            _check_lengths(data, header.count)
+        elif header.compression == _GZIP:
+            for _ in _bodies(data, header, most):
+                yield
+    except TooLargeBatchError as error:
+        raise RefusedError(ErrorCode.message_too_large, str(error)) from error
+    except CorruptBatchError as error:
+        raise RefusedError(ErrorCode.invalid_record, str(error)) from error
+
+
+def _check_lengths(data: bytes, count: int) -> None:
+    """As ``_bodies`` checks them, without taking the records out: every Produce comes here."""
+    at, end = batches.HEADER.size, len(data)
+    try:
+        for _ in range(count):
+            first = data[at]
+            if first < 0x80 and not first & 1:
+                length, at = first >> 1, at + 1
+            else:
+                length, at = _read_varint(data, at, _LENGTH_BYTES)
+            if length < _LEAST_BODY:
+                raise CorruptBatchError(f"a record has {length} bytes")
+            at += length
+    except IndexError:
+        at = end + 1
+    if at != end:
+        raise CorruptBatchError(f"the batch's {count} records do not fill its {end} bytes")
+
+
+def records_of(data: bytes, header: BatchHeader, most: int = MOST) -> Iterator[StoredRecord]:
     """The records of a stored batch, in the order of their offsets.
+
+    A compressed batch is decompressed piece by piece, as far as its records are asked for.
+
+    Args:
+        data: the batch.
+        header: its header.
+        most: the most bytes that are decompressed.
 
     Raises:
         CompressedBatchError: its codec is neither none nor gzip.
-        ValueError: the records are not what the batch says.
+        CorruptBatchError: the records are not what the batch says.
     """
-    body = data[batches.HEADER.size :]
-    if header.compression == _GZIP:
-        body = zlib.decompress(body, wbits=31)
-    elif header.compression:
+    if header.compression not in READABLE:
         codec = _CODECS.get(header.compression, str(header.compression))
         raise CompressedBatchError(
             f"the batch at offset {header.base_offset} is compressed with {codec}, which the"
             " embedded broker stores and serves but cannot read; use none or gzip"
         )
-    at = 0
+    for body in _bodies(data, header, most):
+        try:
+            yield _read_record(body, header)
+        except (IndexError, ValueError) as error:
+            raise CorruptBatchError(
+                f"a record of the batch at offset {header.base_offset} cannot be read: {error}"
+            ) from error
+
+
+def _bodies(data: bytes, header: BatchHeader, most: int) -> Iterator[bytes]:
+    """Each record's bytes, without its length; exactly as many as the header says.
+
+    INVARIANT: every step takes bytes away, so that no header makes this longer than its bytes.
+    """
+    pieces: Iterable[bytes] = (data[batches.HEADER.size :],)
+    if header.compression == _GZIP:
+        pieces = _inflated(data[batches.HEADER.size :], most)
+    left, at = header.count, 0
+    buffer = bytearray()
+    for piece in pieces:
+        del buffer[:at]
+        buffer += piece
+        at = 0
+        while (found := _whole_record(buffer, at)) is not None:
+            if left == 0:
+                raise CorruptBatchError(f"the batch has more than its {header.count} records")
+            start, at = found
+            left -= 1
+            yield bytes(buffer[start:at])
+    if left or at < len(buffer):
+        raise CorruptBatchError(
+            f"{left} of the batch's {header.count} records are missing or cut off"
+        )
+
+
+def _whole_record(buffer: bytearray, at: int) -> tuple[int, int] | None:
+    """Where the record that begins here has its body, or None if it is not all there yet."""
     try:
-        for _ in range(header.count):
-            record, at = _read_record(body, at, header)
-            yield record
-    except IndexError as error:
-        raise ValueError(f"the batch at offset {header.base_offset} is cut off") from error
+        length, start = _read_varint(buffer, at, _LENGTH_BYTES)
+    except IndexError:
+        return None
+    if length < _LEAST_BODY:
+        raise CorruptBatchError(f"a record has {length} bytes")
+    return (start, start + length) if start + length <= len(buffer) else None
+
+
+def _inflated(data: bytes, most: int) -> Iterator[bytes]:
+    """What gzip has compressed, in pieces: in memory there is never more of it than one."""
+    decoder, size = zlib.decompressobj(wbits=_GZIP_FORMAT), 0
+    for at in range(0, len(data), _PIECE):
+        left = data[at : at + _PIECE]
+        more = True
+        while more:
+            if decoder.eof:  # gzip files can be joined
+                decoder = zlib.decompressobj(wbits=_GZIP_FORMAT)
+            try:
+                piece = decoder.decompress(left, _PIECE)
+            except zlib.error as error:
+                raise CorruptBatchError(f"the batch is not gzip: {error}") from error
+            size += len(piece)
+            if size > most:
+                raise TooLargeBatchError(f"the batch has more than {most} bytes decompressed")
+            yield piece
+            left = decoder.unused_data if decoder.eof else decoder.unconsumed_tail
+            more = bool(left) or (len(piece) == _PIECE and not decoder.eof)
+    if not decoder.eof:
+        raise CorruptBatchError("the batch's gzip data is cut off")
 
 
 def _write_record(body: bytearray, record: NewRecord, offset_delta: int, time_delta: int) -> None:
@@ -151,10 +296,8 @@ def _write_record(body: bytearray, record: NewRecord, offset_delta: int, time_de
     body += inner
 
 
-def _read_record(body: bytes, at: int, header: BatchHeader) -> tuple[StoredRecord, int]:
-    length, at = _read_varint(body, at)
-    end = at + length
-    time_delta, at = _read_varint(body, at + 1)
+def _read_record(body: bytes, header: BatchHeader) -> StoredRecord:
+    time_delta, at = _read_varint(body, 1)
     offset_delta, at = _read_varint(body, at)
     key, at = _read_bytes(body, at)
     value, at = _read_bytes(body, at)
@@ -165,7 +308,7 @@ def _read_record(body: bytes, at: int, header: BatchHeader) -> tuple[StoredRecor
         content, at = _read_bytes(body, at)
         headers.append(((name or b"").decode(), content))
     append_time = header.has_append_time
-    record = StoredRecord(
+    return StoredRecord(
         offset=header.base_offset + offset_delta,
         timestamp=header.max_timestamp if append_time else header.base_timestamp + time_delta,
         append_time=append_time,
@@ -173,7 +316,6 @@ def _read_record(body: bytes, at: int, header: BatchHeader) -> tuple[StoredRecor
         value=value,
         headers=tuple(headers),
     )
-    return record, end
 
 
 def _write_varint(body: bytearray, value: int) -> None:
@@ -184,15 +326,16 @@ def _write_varint(body: bytearray, value: int) -> None:
     body.append(value)
 
 
-def _read_varint(body: bytes, at: int) -> tuple[int, int]:
+def _read_varint(body: bytes | bytearray, at: int, longest: int = _LONG_BYTES) -> tuple[int, int]:
     value = shift = 0
-    while True:
+    for _ in range(longest):
         byte = body[at]
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return (value >> 1) ^ -(value & 1), at
         shift += 7
+    raise CorruptBatchError(f"a number has more than {longest} bytes")
 
 
 def _write_bytes(body: bytearray, value: bytes | None) -> None:

@@ -1,9 +1,11 @@
 """The embedded broker's settings, under the names of Kafka's own broker properties.
 
 What is here has an effect. A property that Kafka has and this broker does nothing with is
-refused like an unknown one: a setting that is taken and ignored would be a lie.
+refused like an unknown one: a setting that is taken and ignored would be a lie. Limits that Kafka
+has no name for begin with ``kgroup.``; Kafka bounds those costs by its threads and disks.
 
-Source: Kafka's ``KafkaConfig`` and the configs it is made of; the defaults are Kafka's.
+Source: Kafka's ``KafkaConfig`` and the configs it is made of; the defaults are Kafka's, except
+that of ``queued.max.request.bytes``, which Kafka does not bound.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ MOST_BROKERS: Final = 100
 """Brokers of one embedded cluster: each has its sockets and its replica of every shard."""
 BROKERS: Final = bounds.whole(1, MOST_BROKERS)
 _PARTITIONS: Final = bounds.whole(1, MOST_PARTITIONS)
+_COUNT: Final = bounds.whole(1, INT32_MAX)
 _REPLICAS: Final = bounds.whole(1, _INT16)
 _LONGEST_SHOWN: Final = 100
 
@@ -69,6 +72,16 @@ def _whole(least: int, most: int) -> Reader:
 def _milliseconds(least: int, most: int) -> Reader:
     bound = bounds.whole(least, most)
     return Reader(lambda text: bound.read(text) / 1000, bound.allowed)
+
+
+def _milliseconds_or_none() -> Reader:
+    bound = bounds.whole(-1, INT32_MAX)
+
+    def read(text: str) -> float | None:
+        number: int = bound.read(text)
+        return None if number == -1 else number / 1000
+
+    return Reader(read, f"{bound.allowed}; -1 for never")
 
 
 def _bytes_or_none() -> Reader:
@@ -122,7 +135,22 @@ class BrokerSettings:
         retention_bytes: the size of a partition past which its oldest batches go; None keeps
             all, in memory (``log.retention.bytes``).
         fetch_max_bytes: the most bytes of one Fetch answer (``fetch.max.bytes``).
+        max_partitions: the most partitions of all topics together (``kgroup.max.partitions``).
+        max_decompressed_bytes: the most bytes of a record batch once it is decompressed
+            (``kgroup.message.max.decompressed.bytes``).
         request_max_bytes: the largest request (``socket.request.max.bytes``).
+        request_max_items: the most array items of one request, nested ones included
+            (``kgroup.request.max.items``).
+        answer_max_items: likewise of one answer (``kgroup.answer.max.items``).
+        queued_max_bytes: the most bytes of requests and answers that are under way on all
+            connections of a broker (``queued.max.request.bytes``).
+        describe_max_partitions: the most partitions of one answer to DescribeTopicPartitions
+            (``max.request.partition.size.limit``).
+        connections_max_idle: after how many seconds without a request a connection is closed;
+            None for never (``connections.max.idle.ms``).
+        max_connections: the most connections of a broker (``max.connections``).
+        max_connections_per_ip: the most of them from one address (``max.connections.per.ip``).
+        max_transactional_ids: the most transactional ids (``kgroup.max.transactional.ids``).
         transaction_max_timeout: the longest transaction time-out that a producer may ask for
             (``transaction.max.timeout.ms``).
         groups: the group coordinator's settings.
@@ -148,6 +176,20 @@ class BrokerSettings:
     )
     fetch_max_bytes: int = attrs.field(default=57_671_680, validator=bounds.whole(1024, INT32_MAX))
     request_max_bytes: int = attrs.field(default=104_857_600, validator=bounds.whole(1, INT32_MAX))
+    max_partitions: int = attrs.field(default=50_000, validator=_COUNT)
+    max_decompressed_bytes: int = attrs.field(
+        default=67_108_864, validator=bounds.whole(0, INT32_MAX)
+    )
+    request_max_items: int = attrs.field(default=50_000, validator=_COUNT)
+    answer_max_items: int = attrs.field(default=100_000, validator=_COUNT)
+    queued_max_bytes: int = attrs.field(default=268_435_456, validator=bounds.whole(1, INT64_MAX))
+    describe_max_partitions: int = attrs.field(default=2000, validator=_COUNT)
+    connections_max_idle: float | None = attrs.field(
+        default=600.0, validator=bounds.optional(bounds.seconds(0))
+    )
+    max_connections: int = attrs.field(default=INT32_MAX, validator=_COUNT)
+    max_connections_per_ip: int = attrs.field(default=INT32_MAX, validator=_COUNT)
+    max_transactional_ids: int = attrs.field(default=10_000, validator=_COUNT)
     transaction_max_timeout: float = attrs.field(default=900.0, validator=bounds.seconds())
     groups: CoordinatorSettings = attrs.field(
         factory=CoordinatorSettings,
@@ -211,9 +253,19 @@ def _unknown(name: object) -> str:
 PROPERTIES: Final[Mapping[str, tuple[str, Reader, str]]] = {
     "auto.create.topics.enable": ("auto_create_topics", _FLAG, "true"),
     "broker.rack": ("rack", _text(), ""),
+    "connections.max.idle.ms": ("connections_max_idle", _milliseconds_or_none(), "600000"),
     "default.replication.factor": ("default_replication_factor", _whole(1, _INT16), "1"),
     "delete.topic.enable": ("delete_topics", _FLAG, "true"),
     "fetch.max.bytes": ("fetch_max_bytes", _whole(1024, INT32_MAX), "57671680"),
+    "kgroup.answer.max.items": ("answer_max_items", _whole(1, INT32_MAX), "100000"),
+    "kgroup.max.partitions": ("max_partitions", _whole(1, INT32_MAX), "50000"),
+    "kgroup.max.transactional.ids": ("max_transactional_ids", _whole(1, INT32_MAX), "10000"),
+    "kgroup.message.max.decompressed.bytes": (
+        "max_decompressed_bytes",
+        _whole(0, INT32_MAX),
+        "67108864",
+    ),
+    "kgroup.request.max.items": ("request_max_items", _whole(1, INT32_MAX), "50000"),
     "log.message.timestamp.type": (
         "append_time",
         _choice(
@@ -222,6 +274,9 @@ PROPERTIES: Final[Mapping[str, tuple[str, Reader, str]]] = {
         "CreateTime",
     ),
     "log.retention.bytes": ("retention_bytes", _bytes_or_none(), "-1"),
+    "max.connections": ("max_connections", _whole(1, INT32_MAX), "2147483647"),
+    "max.connections.per.ip": ("max_connections_per_ip", _whole(1, INT32_MAX), "2147483647"),
+    "max.request.partition.size.limit": ("describe_max_partitions", _whole(1, INT32_MAX), "2000"),
     "message.max.bytes": ("max_message_bytes", _whole(0, INT32_MAX), "1048588"),
     "node.id": ("node_id", _whole(0, INT32_MAX), "1"),
     "num.partitions": ("default_partitions", _whole(1, MOST_PARTITIONS), "1"),
@@ -230,6 +285,7 @@ PROPERTIES: Final[Mapping[str, tuple[str, Reader, str]]] = {
         _whole(1, _INT16),
         "3",
     ),
+    "queued.max.request.bytes": ("queued_max_bytes", _whole(1, INT64_MAX), "268435456"),
     "socket.request.max.bytes": ("request_max_bytes", _whole(1, INT32_MAX), "104857600"),
     "transaction.max.timeout.ms": (
         "transaction_max_timeout",

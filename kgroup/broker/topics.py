@@ -99,6 +99,9 @@ class Topics:
         self._made = 0
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
+        self._by_metric: dict[str, str] = {}
+        """Each topic by what Kafka's metrics call it: they cannot tell '.' from '_'."""
+        self._partitions = 0
 
     def __iter__(self) -> Iterator[Topic]:
         return iter([self._by_name[name] for name in sorted(self._by_name)])
@@ -153,7 +156,8 @@ class Topics:
 
         Raises:
             RefusedError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
-                INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG.
+                INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG,
+                POLICY_VIOLATION where there would be too many partitions in all.
         """
         fault = topic_fault(name)
         if fault is not None:
@@ -170,6 +174,7 @@ class Topics:
                 ErrorCode.invalid_partitions,
                 f"{partitions} partitions; it must be 1 to {MOST_PARTITIONS}",
             )
+        self._refuse_excess(partitions)
         if replication_factor == UNSET:
             replication_factor = self._settings.default_replication_factor
         if assignments:
@@ -182,6 +187,8 @@ class Topics:
         topic.add(places)
         if not validate_only:
             self._made += 1
+            self._partitions += partitions
+            self._by_metric[_metric(name)] = name
             self._by_name[name] = self._by_id[topic.topic_id] = topic
         return topic
 
@@ -197,7 +204,7 @@ class Topics:
 
         Raises:
             RefusedError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS,
-                INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT.
+                INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, POLICY_VIOLATION.
         """
         topic = self._by_name.get(name)
         if topic is None:
@@ -208,6 +215,7 @@ class Topics:
                 f"topic {name!r} has {len(topic.logs)} partitions and was asked for {partitions}",
             )
         numbers = range(len(topic.logs), partitions)
+        self._refuse_excess(len(numbers))
         if assignments is None:
             factor = topic.replication_factor
             places = [self._fleet.place(topic.turn + number, factor) for number in numbers]
@@ -219,7 +227,17 @@ class Topics:
                 f"{len(assignments)} assignments for {len(numbers)} new partitions",
             )
         if not validate_only:
+            self._partitions += len(places)
             topic.add(places)
+
+    def _refuse_excess(self, more: int) -> None:
+        most = self._settings.max_partitions
+        if self._partitions + more > most:
+            raise RefusedError(
+                ErrorCode.policy_violation,
+                f"{more} more partitions; there are {self._partitions}, and at most {most} can be"
+                " (kgroup.max.partitions)",
+            )
 
     def _chosen(self, assignments: Sequence[Sequence[int]]) -> list[Place]:
         places = [self._fleet.place_at(replicas) for replicas in assignments]
@@ -253,6 +271,8 @@ class Topics:
         if not self._settings.delete_topics:
             raise RefusedError(ErrorCode.topic_deletion_disabled, "delete.topic.enable is false")
         del self._by_name[topic.name], self._by_id[topic.topic_id]
+        del self._by_metric[_metric(topic.name)]
+        self._partitions -= len(topic.logs)
         for log in topic.logs:
             log.close()
         return [TopicPartition(topic.name, number) for number in range(len(topic.logs))]
@@ -268,12 +288,11 @@ class Topics:
         return {**PASSIVE_CONFIGS, **effective}
 
     def _refuse_collision(self, name: str) -> None:
-        # Kafka's metrics cannot tell '.' from '_', and so it takes only one of such names.
-        for other in self._by_name:
-            if other.replace(".", "_") == name.replace(".", "_"):
-                raise RefusedError(
-                    ErrorCode.invalid_topic_exception, f"topic {name!r} collides with {other!r}"
-                )
+        other = self._by_metric.get(_metric(name))
+        if other is not None:
+            raise RefusedError(
+                ErrorCode.invalid_topic_exception, f"topic {name!r} collides with {other!r}"
+            )
 
     def _log_settings(self, configs: Mapping[str, str]) -> LogSettings:
         for name in configs:
@@ -300,3 +319,7 @@ class Topics:
                 asked.retention_bytes if "retention.bytes" in configs else own.retention_bytes
             ),
         )
+
+
+def _metric(name: str) -> str:
+    return name.replace(".", "_")

@@ -83,9 +83,10 @@ class Ledger:
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """Take deleted partitions out of every transaction."""
+        gone = set(partitions)
         for known in self.transactions.values():
-            for partition in partitions:
-                known.partitions.pop(partition, None)
+            for partition in known.partitions.keys() & gone:
+                del known.partitions[partition]
 
 
 def _own(transactional_id: str) -> None:
@@ -103,6 +104,7 @@ class Transactions:
     def __init__(
         self,
         max_timeout: float,
+        max_ids: int,
         finish: Finish,
         *,
         ledger: Ledger | None = None,
@@ -112,11 +114,13 @@ class Transactions:
 
         Args:
             max_timeout: seconds; the longest time-out that a producer may ask for.
+            max_ids: the most transactional ids there may be.
             finish: makes outcomes visible.
             ledger: what is written; coordinators of one cluster share it.
             refusal: says of a transactional id why this broker does not coordinate it, or None.
         """
         self._max_timeout = max_timeout
+        self._max_ids = max_ids
         self._finish = finish
         self._ledger = ledger or Ledger()
         self._by_id = self._ledger.transactions
@@ -141,8 +145,8 @@ class Transactions:
 
         Raises:
             RefusedError: INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT, NOT_COORDINATOR,
-                PRODUCER_FENCED, and CONCURRENT_TRANSACTIONS after an open transaction was
-                aborted: ask again.
+                PRODUCER_FENCED, POLICY_VIOLATION for one id too many, and
+                CONCURRENT_TRANSACTIONS after an open transaction was aborted: ask again.
         """
         if transactional_id is None:
             return self._ledger.new_producer_id(), 0
@@ -156,6 +160,11 @@ class Transactions:
         self._check_coordinator(transactional_id)
         known = self._by_id.get(transactional_id)
         if known is None:
+            if len(self._by_id) >= self._max_ids:
+                raise RefusedError(
+                    ErrorCode.policy_violation,
+                    f"there are {self._max_ids} transactional ids (kgroup.max.transactional.ids)",
+                )
             known = Transaction(transactional_id, self._ledger.new_producer_id())
             self._by_id[transactional_id] = known
         if known.epoch != NO_EPOCH and producer_id not in (NO_PRODUCER, known.producer_id):
@@ -293,7 +302,7 @@ class Transactions:
 
     def coordinated(self) -> Iterator[Transaction]:
         """Every transactional id of this broker."""
-        for known in self._by_id.values():
+        for known in tuple(self._by_id.values()):
             if self._refusal(known.transactional_id) is None:
                 yield known
 

@@ -13,9 +13,15 @@ from kio.schema.errors import ErrorCode
 
 from kgroup.broker import batches
 from kgroup.broker.log import AbortedTransaction, LogSettings, PartitionLog
+from kgroup.broker.pace import Pace, Work
 from kgroup.broker.records import NewRecord, batch_of
 from kgroup.broker.refusal import RefusedError
 from tests.broker.made import NOW, append, batch, compressed
+
+
+def work() -> Work:
+    """The work of a request that nobody else disturbs."""
+    return Pace().work(100)
 
 
 def log_of(*sizes: int, settings: LogSettings | None = None) -> PartitionLog:
@@ -186,34 +192,34 @@ def test_records_can_be_read_a_few_at_a_time() -> None:
     assert seen == list(range(9))
 
 
-def test_offsets_are_found_by_time() -> None:
+async def test_offsets_are_found_by_time() -> None:
     """The first record that is not older is found, inside of its batch too."""
     log = PartitionLog(LogSettings())
     for time in (10, 30, 20):
         append(log, batch(b"a", b"b", timestamp=time))
-    assert log.offset_for_time(5) == (0, 10)
-    assert log.offset_for_time(11) == (2, 30)
-    assert log.offset_for_time(31) is None
-    assert log.offset_of_max_time() == (2, 30)
+    assert await log.offset_for_time(5, work()) == (0, 10)
+    assert await log.offset_for_time(11, work()) == (2, 30)
+    assert await log.offset_for_time(31, work()) is None
+    assert await log.offset_of_max_time(work()) == (2, 30)
     log.delete_before(3)
-    assert log.offset_for_time(5) == (3, 30)
-    assert PartitionLog(LogSettings()).offset_of_max_time() is None
+    assert await log.offset_for_time(5, work()) == (3, 30)
+    assert await PartitionLog(LogSettings()).offset_of_max_time(work()) is None
 
 
-def test_deleted_records_are_not_found_by_time() -> None:
+async def test_deleted_records_are_not_found_by_time() -> None:
     """A record before the start is passed over, although its batch is still there."""
     log = PartitionLog(LogSettings())
     records = [NewRecord(b"a", timestamp=30), NewRecord(b"b", timestamp=10)]
     append(log, batch_of(records, NOW))
     log.delete_before(1)
-    assert log.offset_for_time(20) is None
+    assert await log.offset_for_time(20, work()) is None
 
 
-def test_a_batch_that_cannot_be_read_is_found_by_time_as_a_whole() -> None:
+async def test_a_batch_that_cannot_be_read_is_found_by_time_as_a_whole() -> None:
     """Of a codec that is not read, the batch's first offset stands for the record."""
     log = log_of(2)
     append(log, compressed(4, b"a", b"b", timestamp=NOW + 10))
-    assert log.offset_for_time(NOW + 1) == (2, NOW + 10)
+    assert await log.offset_for_time(NOW + 1, work()) == (2, NOW + 10)
 
 
 async def test_waiting_ends_with_an_append(autojump_clock: trio.testing.MockClock) -> None:

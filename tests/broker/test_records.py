@@ -10,6 +10,7 @@ from kio.records.readers import read_batch
 from kgroup.broker import batches
 from kgroup.broker.records import (
     CompressedBatchError,
+    CorruptBatchError,
     NewRecord,
     StoredRecord,
     batch_of,
@@ -75,7 +76,7 @@ def test_records_that_end_too_early_are_an_error() -> None:
     body = batch(b"abc")[batches.HEADER.size :]
     for cut in (body[:-2], body):
         data = batches.assemble(cut, count=2, base_timestamp=NOW, max_timestamp=NOW)
-        with pytest.raises(ValueError, match="cut off"):
+        with pytest.raises(CorruptBatchError, match="cut off"):
             read(data)
 
 

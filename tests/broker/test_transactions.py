@@ -15,6 +15,7 @@ from kgroup.model import TopicPartition
 
 TP = TopicPartition("t", 0)
 OTHER = TopicPartition("t", 1)
+MANY = 100
 
 
 class Outcomes:
@@ -45,7 +46,7 @@ def outcomes() -> Outcomes:
 @pytest.fixture
 def transactions(outcomes: Outcomes) -> Transactions:
     """A coordinator that knows nobody."""
-    return Transactions(900.0, outcomes)
+    return Transactions(900.0, MANY, outcomes)
 
 
 def timer(transactions: Transactions) -> float | None:
@@ -209,7 +210,7 @@ def test_a_slow_transaction_is_aborted_and_fenced(
 def test_deleted_partitions_are_forgotten(outcomes: Outcomes) -> None:
     """A transaction's end does not reach partitions that are gone."""
     ledger = Ledger()
-    transactions = Transactions(900.0, outcomes, ledger=ledger)
+    transactions = Transactions(900.0, MANY, outcomes, ledger=ledger)
     transactions.init_producer("x", 60)
     transactions.add_partitions(0, "x", 0, 0, [TP, OTHER])
     ledger.forget([TP])

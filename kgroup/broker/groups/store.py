@@ -98,10 +98,11 @@ class OffsetStore:
 
     def delete_partitions(self, partitions: Iterable[TopicPartition]) -> None:
         """Forget partitions in all groups."""
-        gone = list(partitions)
-        for group_id in self.group_ids():
-            for partition in gone:
-                self.delete(group_id, partition)
+        gone = set(partitions)
+        pending = [offsets for groups in self._pending.values() for offsets in groups.values()]
+        for offsets in (*self._offsets.values(), *pending):
+            for partition in offsets.keys() & gone:
+                del offsets[partition]
 
     # Moving between coordinators
 

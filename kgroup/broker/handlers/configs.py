@@ -103,10 +103,14 @@ def config_type(name: str, default: str) -> int:
 
 async def describe_configs(call: Call) -> Answer:
     """Answer DescribeConfigs for topics and for the broker."""
-    return {"results": [_describe(call, asked) for asked in call.request.resources]}
+    return {
+        "results": [
+            await _describe(call, asked) async for asked in call.work.each(call.request.resources)
+        ]
+    }
 
 
-def _describe(call: Call, asked: Any) -> dict[str, Any]:
+async def _describe(call: Call, asked: Any) -> dict[str, Any]:
     result = {
         "resource_type": asked.resource_type,
         "resource_name": asked.resource_name,
@@ -118,7 +122,9 @@ def _describe(call: Call, asked: Any) -> dict[str, Any]:
         configs = _configs(call, asked.resource_type, asked.resource_name)
     except RefusedError as refusal:
         return {**result, "error_code": refusal.code, "error_message": refusal.message}
-    wanted = asked.configuration_keys
+    wanted = None if asked.configuration_keys is None else set(asked.configuration_keys)
+    await call.work.include(len(configs) if wanted is None else len(wanted & configs.keys()))
+    await call.work.spend(len(configs))
     return {
         **result,
         "configs": [
@@ -239,18 +245,22 @@ async def list_config_resources(call: Call) -> Answer:
 
 async def alter_configs(call: Call) -> Answer:
     """Answer AlterConfigs: what is named is set, and everything else is the default again."""
-    return _alter(call, lambda before, asked: {one.name: one.value for one in asked.configs})
+    return await _alter(call, lambda before, asked: {one.name: one.value for one in asked.configs})
 
 
 async def incremental_alter_configs(call: Call) -> Answer:
     """Answer IncrementalAlterConfigs: what is named is changed."""
-    return _alter(call, _changed)
+    return await _alter(call, _changed)
 
 
-def _alter(call: Call, change: Callable[[Mapping[str, str], Any], dict[str, str]]) -> Answer:
+async def _alter(call: Call, change: Callable[[Mapping[str, str], Any], dict[str, str]]) -> Answer:
     resources = call.request.resources
     times = Counter((asked.resource_type, asked.resource_name) for asked in resources)
-    return {"responses": [_alter_one(call, asked, times, change) for asked in resources]}
+    return {
+        "responses": [
+            _alter_one(call, asked, times, change) async for asked in call.work.each(resources)
+        ]
+    }
 
 
 def _alter_one(

@@ -50,9 +50,9 @@ async def fetch(call: Call) -> Answer:
     session = getattr(request, "session_id", _NO_SESSION)
     if session != _NO_SESSION and request.session_epoch != _SESSION_ENDS:
         return {"error_code": ErrorCode.fetch_session_id_not_found, "responses": ()}
-    wanted = list(_wanted(call))
+    wanted = [one async for one in call.work.each(_wanted(call))]
     await _wait_for_bytes(call, wanted)
-    topics = _read(call, wanted)
+    topics = await _read(call, wanted)
     told = endpoints_told(call, (part for topic in topics for part in topic["partitions"]))
     return {"error_code": ErrorCode.none, "session_id": 0, "responses": topics, **told}
 
@@ -88,34 +88,38 @@ def _fault(call: Call, log: PartitionLog, place: Place, part: Any) -> RefusedErr
 
 
 async def _wait_for_bytes(call: Call, wanted: Sequence[_Wanted]) -> None:
-    request = call.request
     logs = {entry.log: None for entry in wanted if entry.log is not None}
-    with trio.move_on_after(seconds(request.max_wait)):
-        while not _enough(call, wanted):
+    with trio.move_on_after(max(0.0, seconds(call.request.max_wait))):
+        enough = False
+        while not enough:
+            # Watched before it is counted: with many partitions, others run in between.
             changed = trio.Event()
             for log in logs:
                 log.watch(changed)
             try:
-                await changed.wait()
+                enough = await _enough(call, wanted)
+                if not enough:
+                    call.work.rest()
+                    await changed.wait()
             finally:
                 for log in logs:
                     log.unwatch(changed)
 
 
-def _enough(call: Call, wanted: Sequence[_Wanted]) -> bool:
+async def _enough(call: Call, wanted: Sequence[_Wanted]) -> bool:
     request = call.request
-    if not wanted or any(_is_faulty(call, entry) for entry in wanted):
-        return True
     found = 0
-    for entry, log in [(entry, entry.log) for entry in wanted if entry.log is not None]:
-        found += log.available(
+    async for entry in call.work.each(wanted):
+        if entry.log is None or _is_faulty(call, entry):
+            return True
+        found += entry.log.available(
             entry.partition.fetch_offset,
-            min(entry.partition.partition_max_bytes, request.min_bytes - found),
+            max(0, min(entry.partition.partition_max_bytes, request.min_bytes - found)),
             committed=request.isolation_level == _READ_COMMITTED,
         )
         if found >= request.min_bytes:
             return True
-    return False
+    return not wanted
 
 
 def _is_faulty(call: Call, entry: _Wanted) -> bool:
@@ -144,16 +148,17 @@ def _is_led(call: Call, entry: _Wanted) -> bool:
     return place is not None and (place.leader, place.epoch) == (call.node.node_id, entry.epoch)
 
 
-def _read(call: Call, wanted: Sequence[_Wanted]) -> list[dict[str, Any]]:
+async def _read(call: Call, wanted: Sequence[_Wanted]) -> list[dict[str, Any]]:
     left = min(getattr(call.request, "max_bytes", 2**31 - 1), call.cluster.settings.fetch_max_bytes)
     topics: list[dict[str, Any]] = []
     last: Any = None
     anything = False
-    for entry in wanted:
+    async for entry in call.work.each(wanted):
         if entry.topic is not last:
             last = entry.topic
             topics.append({**_name(call, entry.topic), "partitions": []})
         shown, size = _read_partition(call, entry, left, first=not anything)
+        await call.work.include(1 + len(shown["aborted_transactions"] or ()))
         anything = anything or size > 0
         left = max(0, left - size)
         topics[-1]["partitions"].append(shown)

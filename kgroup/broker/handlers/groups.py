@@ -24,12 +24,16 @@ _NO_EPOCH: Final = -1
 _ALLOWED: Final = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 """What everybody may do to a group, as Kafka's ``AclOperation`` numbers it: read, delete,
 describe, describe its configuration, alter that."""
+_BYTES_OF_AN_ITEM: Final = 1024
+"""Bytes of members' own data that count as one item of an answer."""
 _NOT_TOLD: Final = -(1 << 31)
 
 
 async def join_group(call: Call) -> Answer | Silence:
     """Answer JoinGroup; it waits until the group is complete."""
     request = call.request
+    await call.work.spend(len(request.protocols))
+    call.work.rest()
     rebalance = (
         seconds(request.rebalance_timeout) if call.version >= _REBALANCE_TIMEOUT_FROM else None
     )
@@ -54,6 +58,7 @@ async def join_group(call: Call) -> Answer | Silence:
     )
     if answer is None:
         return SILENCE
+    await call.work.include(len(answer.members))
     return {
         "error_code": answer.error,
         "generation_id": answer.generation_id,
@@ -77,6 +82,8 @@ async def join_group(call: Call) -> Answer | Silence:
 async def sync_group(call: Call) -> Answer | Silence:
     """Answer SyncGroup; it waits for the leader's."""
     request = call.request
+    await call.work.spend(len(request.assignments))
+    call.work.rest()
     answer = await call.node.groups.ask_parked(
         requests.SyncGroup(
             group_id=request.group_id,
@@ -122,6 +129,7 @@ async def leave_group(call: Call) -> Answer:
     """Answer LeaveGroup, of one member or of several."""
     request = call.request
     batched = call.version >= _LEAVES_IN_BATCHES_FROM
+    await call.work.spend(len(request.members) if batched else 1)
     answer = await call.node.groups.ask(
         requests.LeaveGroup(
             group_id=request.group_id,
@@ -155,6 +163,8 @@ async def offset_commit(call: Call) -> Answer:
     request = call.request
     retention = getattr(request, "retention_time", None)
     own = retention is None or seconds(retention) == _BROKERS_OWN
+    offsets = offsets_of(request)
+    await call.work.spend(len(offsets))
     answer = await call.node.groups.ask(
         requests.OffsetCommit(
             group_id=request.group_id,
@@ -163,7 +173,7 @@ async def offset_commit(call: Call) -> Answer:
             member_id=request.member_id,
             group_instance_id=getattr(request, "group_instance_id", None),
             retention_time=None if own or retention is None else seconds(retention),
-            offsets=offsets_of(request),
+            offsets=offsets,
         ),
         answers.OffsetsCommitted,
     )
@@ -198,25 +208,27 @@ async def offset_fetch(call: Call) -> Answer:
     request = call.request
     batched = call.version >= _FETCHES_IN_BATCHES_FROM
     groups = request.groups if batched else (request,)
-    answer = await call.node.groups.ask(
-        requests.OffsetFetch(
-            version=call.version,
-            groups=tuple(
-                requests.OffsetFetchGroup(group_id=group.group_id, partitions=_partitions(group))
-                for group in groups
+    fetched: list[dict[str, Any]] = []
+    async for group in call.work.each(groups):
+        asked = requests.OffsetFetchGroup(group_id=group.group_id, partitions=_partitions(group))
+        await call.work.spend(len(asked.partitions or ()))
+        answer = await call.node.groups.ask(
+            requests.OffsetFetch(
+                version=call.version,
+                groups=(asked,),
+                require_stable=getattr(request, "require_stable", False),
             ),
-            require_stable=getattr(request, "require_stable", False),
-        ),
-        answers.OffsetsFetched,
-    )
-    fetched = [
-        {
-            "group_id": group.group_id,
-            "error_code": group.error,
-            "topics": by_topic(group.partitions, _fetched),
-        }
-        for group in answer.groups
-    ]
+            answers.OffsetsFetched,
+        )
+        (found,) = answer.groups
+        await call.work.include(len(found.partitions))
+        fetched.append(
+            {
+                "group_id": found.group_id,
+                "error_code": found.error,
+                "topics": by_topic(found.partitions, _fetched),
+            }
+        )
     if batched:
         return {"groups": fetched}
     return {"topics": fetched[0]["topics"], "error_code": fetched[0]["error_code"]}
@@ -245,15 +257,14 @@ def _fetched(offset: answers.FetchedOffset) -> dict[str, Any]:
 async def offset_delete(call: Call) -> Answer:
     """Answer OffsetDelete."""
     request = call.request
+    partitions = tuple(
+        TopicPartition(topic.name, part.partition_index)
+        for topic in request.topics
+        for part in topic.partitions
+    )
+    await call.work.spend(len(partitions))
     answer = await call.node.groups.ask(
-        requests.OffsetDelete(
-            group_id=request.group_id,
-            partitions=tuple(
-                TopicPartition(topic.name, part.partition_index)
-                for topic in request.topics
-                for part in topic.partitions
-            ),
-        ),
+        requests.OffsetDelete(group_id=request.group_id, partitions=partitions),
         answers.OffsetsDeleted,
     )
     return {"error_code": answer.error, "topics": results(answer.partitions)}
@@ -261,10 +272,14 @@ async def offset_delete(call: Call) -> Answer:
 
 async def describe_groups(call: Call) -> Answer:
     """Answer DescribeGroups."""
-    answer = await call.node.groups.ask(
-        requests.DescribeGroups(version=call.version, group_ids=tuple(call.request.groups)),
-        answers.GroupsDescribed,
-    )
+    described: list[answers.DescribedGroup] = []
+    async for group_id in call.work.each(call.request.groups):
+        answer = await call.node.groups.ask(
+            requests.DescribeGroups(version=call.version, group_ids=(group_id,)),
+            answers.GroupsDescribed,
+        )
+        described += answer.groups
+        await call.work.include(sum(_cost(group) for group in answer.groups))
     told = getattr(call.request, "include_authorized_operations", False)
     return {
         "groups": [
@@ -288,9 +303,15 @@ async def describe_groups(call: Call) -> Answer:
                 ],
                 "authorized_operations": _ALLOWED if told and not group.error else _NOT_TOLD,
             }
-            for group in answer.groups
+            for group in described
         ]
     }
+
+
+def _cost(group: answers.DescribedGroup) -> int:
+    """Items that a described group stands for: its members, and what they have sent along."""
+    carried = sum(len(one.metadata) + len(one.assignment) for one in group.members)
+    return 1 + len(group.members) + carried // _BYTES_OF_AN_ITEM
 
 
 async def list_groups(call: Call) -> Answer:
@@ -302,6 +323,7 @@ async def list_groups(call: Call) -> Answer:
         ),
         answers.GroupsListed,
     )
+    await call.work.include(len(answer.groups))
     return {
         "error_code": answer.error,
         "groups": [
@@ -318,6 +340,7 @@ async def list_groups(call: Call) -> Answer:
 
 async def delete_groups(call: Call) -> Answer:
     """Answer DeleteGroups."""
+    await call.work.spend(len(call.request.groups_names))
     answer = await call.node.groups.ask(
         requests.DeleteGroups(group_ids=tuple(call.request.groups_names)),
         answers.GroupsDeleted,

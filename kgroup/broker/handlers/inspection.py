@@ -22,6 +22,7 @@ from kgroup.broker.call import Call
 from kgroup.broker.handlers.partitions import led_log
 from kgroup.broker.log import PartitionLog
 from kgroup.broker.refusal import RefusedError
+from kgroup.broker.topics import Topic
 from kgroup.broker.transactions import State, Transaction
 
 NO_TIME: Final = dt.datetime.fromtimestamp(0, dt.UTC)
@@ -47,9 +48,9 @@ async def describe_log_dirs(call: Call) -> Answer:
     asked = call.request.topics
     wanted = None if asked is None else {topic.topic: set(topic.partitions) for topic in asked}
     topics = [
-        {"name": name, "partitions": found}
-        for topic in call.cluster.topics
-        if (name := topic.name) and (found := _replicas(call, topic, wanted))
+        {"name": topic.name, "partitions": found}
+        async for topic in call.work.each(call.cluster.topics)
+        if (found := await _replicas(call, topic, wanted))
     ]
     result = {
         "error_code": ErrorCode.none,
@@ -61,7 +62,12 @@ async def describe_log_dirs(call: Call) -> Answer:
     return {"error_code": ErrorCode.none, "results": [result]}
 
 
-def _replicas(call: Call, topic: Any, wanted: dict[str, set[int]] | None) -> list[dict[str, Any]]:
+async def _replicas(
+    call: Call, topic: Topic, wanted: dict[str, set[int]] | None
+) -> list[dict[str, Any]]:
+    if wanted is not None and topic.name not in wanted:
+        return []
+    await call.work.include(len(topic.logs))
     return [
         {
             "partition_index": number,
@@ -82,15 +88,16 @@ async def describe_producers(call: Call) -> Answer:
             {
                 "name": topic.name,
                 "partitions": [
-                    _producers(call, topic.name, number) for number in topic.partition_indexes
+                    await _producers(call, topic.name, number)
+                    async for number in call.work.each(topic.partition_indexes)
                 ],
             }
-            for topic in call.request.topics
+            async for topic in call.work.each(call.request.topics)
         ]
     }
 
 
-def _producers(call: Call, name: str, number: int) -> dict[str, Any]:
+async def _producers(call: Call, name: str, number: int) -> dict[str, Any]:
     try:
         log: PartitionLog = led_log(call, name, number)
     except RefusedError as refusal:
@@ -100,6 +107,8 @@ def _producers(call: Call, name: str, number: int) -> dict[str, Any]:
             "error_message": refusal.message,
             "active_producers": (),
         }
+    producers = log.producers()
+    await call.work.include(len(producers))
     return {
         "partition_index": number,
         "error_code": ErrorCode.none,
@@ -111,7 +120,7 @@ def _producers(call: Call, name: str, number: int) -> dict[str, Any]:
                 "coordinator_epoch": -1,
                 "current_txn_start_offset": producer.transaction_start,
             }
-            for producer in log.producers()
+            for producer in producers
         ],
     }
 
@@ -128,7 +137,7 @@ async def list_transactions(call: Call) -> Answer:
                 "producer_id": one.producer_id,
                 "transaction_state": one.state.value,
             }
-            for one in _matching(call)
+            async for one in call.work.each(_matching(call))
         ],
     }
 
@@ -161,13 +170,13 @@ async def describe_transactions(call: Call) -> Answer:
     """Answer DescribeTransactions."""
     return {
         "transaction_states": [
-            _transaction(call, transactional_id)
-            for transactional_id in call.request.transactional_ids
+            await _transaction(call, transactional_id)
+            async for transactional_id in call.work.each(call.request.transactional_ids)
         ]
     }
 
 
-def _transaction(call: Call, transactional_id: str) -> dict[str, Any]:
+async def _transaction(call: Call, transactional_id: str) -> dict[str, Any]:
     try:
         one = call.node.transactions.find(transactional_id)
     except RefusedError as refusal:
@@ -182,6 +191,7 @@ def _transaction(call: Call, transactional_id: str) -> dict[str, Any]:
             "topics": (),
         }
     topics: dict[str, list[int]] = {}
+    await call.work.include(len(one.partitions))
     for partition in one.partitions:
         topics.setdefault(partition.topic, []).append(partition.partition)
     return {

@@ -27,9 +27,10 @@ async def elect_leaders(call: Call) -> Answer:
         return {"error_code": ErrorCode.invalid_request, "replica_election_results": ()}
     everywhere = request.topic_partitions is None
     topics: dict[str, list[dict[str, Any]]] = {}
-    for partition in _asked(call):
+    async for partition in call.work.each(_asked(call)):
         code, message = _elect(call, partition)
         if not (everywhere and code is ErrorCode.election_not_needed):
+            await call.work.include(1)
             topics.setdefault(partition.topic, []).append(
                 {
                     "partition_id": partition.partition,

@@ -26,8 +26,6 @@ _ALWAYS_CREATES_UP_TO: Final = 3
 """Up to this version a Metadata request cannot say that it wants no topic created."""
 _BROKERS: Final = 1
 """Endpoint type of brokers; 2 is controllers (KIP-919)."""
-MOST_PARTITIONS_TOLD: Final = 2000
-"""Partitions in one answer to DescribeTopicPartitions (``max.request.partition.size.limit``)."""
 _BATCHED_FROM: Final = 4
 _PORTLESS: Final = {"node_id": -1, "host": "", "port": -1}
 
@@ -36,9 +34,11 @@ async def metadata(call: Call) -> Answer:
     """Answer Metadata, creating topics where asked and allowed."""
     cluster, request = call.cluster, call.request
     if request.topics is None or (not request.topics and call.version == _ALL_BY_EMPTY_LIST):
-        topics = [_topic(call, topic) for topic in cluster.topics]
+        topics = [await _topic(call, topic) async for topic in call.work.each(cluster.topics)]
     else:
-        topics = [_asked(call, asked) for asked in request.topics]
+        # Named twice, a topic is answered once, as by Kafka.
+        asked = {(one.name, getattr(one, "topic_id", None)): one for one in request.topics}
+        topics = [await _asked(call, one) async for one in call.work.each(asked.values())]
     return {
         "brokers": [
             {"node_id": node.node_id, "host": node.host, "port": node.port, "rack": node.rack}
@@ -87,10 +87,13 @@ async def describe_topic_partitions(call: Call) -> Answer:
     first, start = "", 0
     if request.cursor is not None:
         first, start = request.cursor.topic_name, request.cursor.partition_index
-    left = min(request.response_partition_limit, MOST_PARTITIONS_TOLD)
+        if start < 0:
+            raise RefusedError(ErrorCode.invalid_request, f"the cursor is at partition {start}")
+    most = call.cluster.settings.describe_max_partitions
+    left = max(1, min(request.response_partition_limit, most))
     topics: list[dict[str, Any]] = []
-    for name in [name for name in names if name >= first]:
-        shown = _topic_by_name(call, name)
+    async for name in call.work.each([name for name in names if name >= first]):
+        shown = await _topic_by_name(call, name)
         partitions = shown["partitions"][start if name == first else 0 :]
         if len(partitions) > left or (not left and partitions):
             following = partitions[left]["partition_index"]
@@ -105,11 +108,11 @@ async def describe_topic_partitions(call: Call) -> Answer:
     return {"topics": topics, "next_cursor": None}
 
 
-def _topic_by_name(call: Call, name: str) -> dict[str, Any]:
+async def _topic_by_name(call: Call, name: str) -> dict[str, Any]:
     topic = call.cluster.topics.get(name)
     if topic is None:
         return _no_topic(name, None, _why_absent(name))
-    shown = _topic(call, topic)
+    shown = await _topic(call, topic)
     # Null would be allowed by the schema; Java's admin client fails on it.
     none_eligible = {"eligible_leader_replicas": (), "last_known_elr": ()}
     return {**shown, "partitions": [{**one, **none_eligible} for one in shown["partitions"]]}
@@ -119,7 +122,8 @@ async def find_coordinator(call: Call) -> Answer:
     """Answer FindCoordinator, for one key or for several."""
     request = call.request
     keys = request.coordinator_keys if call.version >= _BATCHED_FROM else (request.key,)
-    found = [_coordinator(call, getattr(request, "key_type", 0), key) for key in keys]
+    key_type = getattr(request, "key_type", 0)
+    found = [_coordinator(call, key_type, key) async for key in call.work.each(keys)]
     if call.version >= _BATCHED_FROM:
         return {"coordinators": found}
     return {name: value for name, value in found[0].items() if name != "key"}
@@ -157,14 +161,14 @@ _FINDERS: Final[Mapping[int, Callable[[Cluster, str], Node | None]]] = {
 }
 
 
-def _asked(call: Call, asked: Any) -> dict[str, Any]:
+async def _asked(call: Call, asked: Any) -> dict[str, Any]:
     topics = call.cluster.topics
     name, topic_id = asked.name, getattr(asked, "topic_id", None)
     if name is None:
         topic = topics.by_id(topic_id)
         if topic is None:
             return _no_topic(None, topic_id, ErrorCode.unknown_topic_id)
-        return _topic(call, topic)
+        return await _topic(call, topic)
     topic = topics.get(name)
     if topic is None:
         if not _may_create(call):
@@ -173,7 +177,7 @@ def _asked(call: Call, asked: Any) -> dict[str, Any]:
             topic = topics.create(name)
         except RefusedError as refusal:
             return _no_topic(name, None, refusal.code)
-    return _topic(call, topic)
+    return await _topic(call, topic)
 
 
 def _why_absent(name: str) -> ErrorCode:
@@ -186,8 +190,9 @@ def _may_create(call: Call) -> bool:
     return bool(wanted and call.cluster.settings.auto_create_topics)
 
 
-def _topic(call: Call, topic: Topic) -> dict[str, Any]:
+async def _topic(call: Call, topic: Topic) -> dict[str, Any]:
     fleet = call.cluster.fleet
+    await call.work.include(len(topic.places))
     partitions = [_partition(fleet, number, place) for number, place in enumerate(topic.places)]
     return {
         "error_code": ErrorCode.none,

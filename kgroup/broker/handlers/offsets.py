@@ -20,6 +20,9 @@ from kgroup.broker.refusal import RefusedError
 _READ_COMMITTED: Final = 1
 _NONE: Final = -1
 
+_Special = Callable[[PartitionLog, int], tuple[int, int] | None]
+"""Takes a log and up to where it can be seen, gives (offset, timestamp) or None."""
+
 
 def _latest(log: PartitionLog, limit: int) -> tuple[int, int]:
     del log
@@ -31,22 +34,20 @@ def _earliest(log: PartitionLog, limit: int) -> tuple[int, int]:
     return log.start_offset, _NONE
 
 
-def _newest(log: PartitionLog, limit: int) -> tuple[int, int] | None:
-    del limit
-    return log.offset_of_max_time()
-
-
 def _nothing(log: PartitionLog, limit: int) -> None:
     del log, limit
 
 
+_NEWEST: Final = -3
+"""The timestamp that asks for the record with the greatest one."""
 #: What ListOffsets asks for by a negative timestamp -> the first version that may ask so, and
-#: (offset, timestamp) of it. There is no tiered storage: the earliest that is local (-4) is the
-#: earliest, none is the latest that is elsewhere (-5), or the earliest that is yet to go (-6).
-_SPECIAL: Final[dict[int, tuple[int, Callable[[PartitionLog, int], tuple[int, int] | None]]]] = {
+#: (offset, timestamp) of it, where it is known without a search. There is no tiered storage: the
+#: earliest that is local (-4) is the earliest, none is the latest that is elsewhere (-5), or the
+#: earliest that is yet to go (-6).
+_SPECIAL: Final[dict[int, tuple[int, _Special]]] = {
     -1: (1, _latest),
     -2: (1, _earliest),
-    -3: (7, _newest),
+    _NEWEST: (7, _nothing),
     -4: (8, _earliest),
     -5: (9, _nothing),
     -6: (11, _nothing),
@@ -59,19 +60,22 @@ async def list_offsets(call: Call) -> Answer:
         "topics": [
             {
                 "name": topic.name,
-                "partitions": [_offset(call, topic.name, part) for part in topic.partitions],
+                "partitions": [
+                    await _offset(call, topic.name, part)
+                    async for part in call.work.each(topic.partitions)
+                ],
             }
-            for topic in call.request.topics
+            async for topic in call.work.each(call.request.topics)
         ]
     }
 
 
-def _offset(call: Call, name: str, part: Any) -> dict[str, Any]:
+async def _offset(call: Call, name: str, part: Any) -> dict[str, Any]:
     committed = getattr(call.request, "isolation_level", 0) == _READ_COMMITTED
     try:
         epoch = getattr(part, "current_leader_epoch", NO_EPOCH)
         log = led_log(call, name, part.partition_index, epoch)
-        found = _find(log, call.version, part.timestamp, committed=committed)
+        found = await _find(call, log, part.timestamp, committed=committed)
     except RefusedError as refusal:
         return {"partition_index": part.partition_index, "error_code": refusal.code}
     if found is None:
@@ -85,16 +89,19 @@ def _offset(call: Call, name: str, part: Any) -> dict[str, Any]:
     }
 
 
-def _find(
-    log: PartitionLog, version: int, timestamp: int, *, committed: bool
+async def _find(
+    call: Call, log: PartitionLog, timestamp: int, *, committed: bool
 ) -> tuple[int, int] | None:
     limit = log.limit(committed=committed)
+    never: tuple[int, _Special] = (call.version + 1, _nothing)
+    since, special = (0, _nothing) if timestamp >= 0 else _SPECIAL.get(timestamp, never)
+    if call.version < since:
+        raise RefusedError(ErrorCode.unsupported_version, f"no offset is known by {timestamp}")
     if timestamp >= 0:
-        found = log.offset_for_time(timestamp)
+        found = await log.offset_for_time(timestamp, call.work)
+    elif timestamp == _NEWEST:
+        found = await log.offset_of_max_time(call.work)
     else:
-        since, special = _SPECIAL.get(timestamp, (version + 1, _nothing))
-        if version < since:
-            raise RefusedError(ErrorCode.unsupported_version, f"no offset is known by {timestamp}")
         found = special(log, limit)
     if found is None or found[0] > limit:
         return None
@@ -107,9 +114,12 @@ async def offset_for_leader_epoch(call: Call) -> Answer:
         "topics": [
             {
                 "topic": topic.topic,
-                "partitions": [_epoch_end(call, topic.topic, part) for part in topic.partitions],
+                "partitions": [
+                    _epoch_end(call, topic.topic, part)
+                    async for part in call.work.each(topic.partitions)
+                ],
             }
-            for topic in call.request.topics
+            async for topic in call.work.each(call.request.topics)
         ]
     }
 
@@ -134,9 +144,12 @@ async def delete_records(call: Call) -> Answer:
         "topics": [
             {
                 "name": topic.name,
-                "partitions": [_delete(call, topic.name, part) for part in topic.partitions],
+                "partitions": [
+                    _delete(call, topic.name, part)
+                    async for part in call.work.each(topic.partitions)
+                ],
             }
-            for topic in call.request.topics
+            async for topic in call.work.each(call.request.topics)
         ]
     }
 

@@ -14,6 +14,7 @@ from kgroup.broker import batches
 from kgroup.broker.answer import Answer
 from kgroup.broker.call import NO_ACKS, NO_ANSWER, Call
 from kgroup.broker.handlers.partitions import endpoints_told, leader_told, led_log
+from kgroup.broker.records import checking
 from kgroup.broker.refusal import RefusedError
 from kgroup.model import TopicPartition
 
@@ -27,10 +28,11 @@ async def produce(call: Call) -> Answer | None:
         {
             "name": topic.name,
             "partition_responses": [
-                _append(call, topic.name, part.index, part.records) for part in topic.partition_data
+                await _append(call, topic.name, part.index, part.records)
+                async for part in call.work.each(topic.partition_data)
             ],
         }
-        for topic in request.topic_data
+        async for topic in call.work.each(request.topic_data)
     ]
     failed = [
         part for topic in topics for part in topic["partition_responses"] if part["error_code"]
@@ -43,13 +45,17 @@ async def produce(call: Call) -> Answer | None:
     return NO_ANSWER
 
 
-def _append(call: Call, name: str, number: int, records: bytes | None) -> dict[str, Any]:
+async def _append(call: Call, name: str, number: int, records: bytes | None) -> dict[str, Any]:
     cluster = call.cluster
     try:
         if call.request.acks not in _ACKS:
             raise RefusedError(ErrorCode.invalid_required_acks, f"acks={call.request.acks}")
-        log = led_log(call, name, number)
+        led_log(call, name, number)
         header, data = batches.check(records)
+        most = cluster.settings.max_decompressed_bytes
+        async for _ in call.work.each(checking(data, header, most)):
+            pass
+        log = led_log(call, name, number)  # others ran meanwhile: it may have moved or gone
         if header.is_transactional and not log.has_open_transaction(header.producer_id):
             call.node.transactions.check_partition(
                 call.request.transactional_id,

@@ -6,6 +6,7 @@ Source: Kafka's ``ReplicationControlManager``.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -14,7 +15,7 @@ from kgroup.broker.answer import Answer
 from kgroup.broker.call import Call
 from kgroup.broker.handlers.configs import topic_configs
 from kgroup.broker.refusal import RefusedError
-from kgroup.broker.topics import UNSET
+from kgroup.broker.topics import MOST_PARTITIONS, UNSET
 
 _BY_ID_FROM: Final = 6
 """DeleteTopics names topics by id or name from this version on."""
@@ -24,11 +25,30 @@ async def create_topics(call: Call) -> Answer:
     """Answer CreateTopics; each topic is judged for itself."""
     times = Counter(asked.name for asked in call.request.topics)
     once = {asked.name: asked for asked in call.request.topics}
-    return {"topics": [_create(call, asked, times[name]) for name, asked in once.items()]}
+    _refuse_excess(call, once.values())
+    return {
+        "topics": [
+            await _create(call, asked, times[asked.name])
+            async for asked in call.work.each(once.values())
+        ]
+    }
 
 
-def _create(call: Call, asked: Any, times: int) -> dict[str, Any]:
+def _refuse_excess(call: Call, topics: Iterable[Any]) -> None:
+    default = call.cluster.settings.default_partitions
+    total = 0
+    for asked in topics:
+        number = default if asked.num_partitions == UNSET else max(0, asked.num_partitions)
+        total += len(asked.assignments) or number
+    if total > MOST_PARTITIONS:
+        raise RefusedError(
+            ErrorCode.policy_violation, "Excessively large number of partitions per request."
+        )
+
+
+async def _create(call: Call, asked: Any, times: int) -> dict[str, Any]:
     topics = call.cluster.topics
+    await call.work.include(len(topics.config_defaults()))
     try:
         if times > 1:
             raise RefusedError(
@@ -93,7 +113,11 @@ async def delete_topics(call: Call) -> Answer:
         asked = [(state.name, state.topic_id) for state in request.topics]
     else:
         asked = [(name, None) for name in request.topic_names]
-    return {"responses": [_delete(call, name, topic_id) for name, topic_id in asked]}
+    return {
+        "responses": [
+            _delete(call, name, topic_id) async for name, topic_id in call.work.each(asked)
+        ]
+    }
 
 
 def _delete(call: Call, name: str | None, topic_id: Any) -> dict[str, Any]:
@@ -117,7 +141,7 @@ def _delete(call: Call, name: str | None, topic_id: Any) -> dict[str, Any]:
 
 async def create_partitions(call: Call) -> Answer:
     """Answer CreatePartitions."""
-    return {"results": [_grow(call, asked) for asked in call.request.topics]}
+    return {"results": [_grow(call, asked) async for asked in call.work.each(call.request.topics)]}
 
 
 def _grow(call: Call, asked: Any) -> dict[str, Any]:

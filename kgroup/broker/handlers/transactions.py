@@ -68,6 +68,7 @@ async def add_partitions_to_txn(call: Call) -> Answer:
         for topic in request.v3_and_below_topics
         for number in topic.partitions
     ]
+    await call.work.spend(len(wanted))
     unknown = {tp for tp in wanted if not _exists(call, tp)}
     if unknown:
         codes = {
@@ -146,6 +147,8 @@ async def end_txn(call: Call) -> Answer:
 async def txn_offset_commit(call: Call) -> Answer:
     """Answer TxnOffsetCommit: the transaction is judged here, the member by the coordinator."""
     request = call.request
+    offsets = offsets_of(request)
+    await call.work.spend(len(offsets))
     if request.group_id and call.cluster.coordinator_of(request.group_id) is call.node:
         coordinator = call.node.groups.coordinator
         shard = coordinator.shard_of(request.group_id)
@@ -168,7 +171,7 @@ async def txn_offset_commit(call: Call) -> Answer:
             generation_id=getattr(request, "generation_id", -1),
             member_id=getattr(request, "member_id", ""),
             group_instance_id=getattr(request, "group_instance_id", None),
-            offsets=offsets_of(request),
+            offsets=offsets,
         ),
         answers.OffsetsCommitted,
     )
