@@ -15,7 +15,8 @@ from kgroup.broker.answer import Answer
 from kgroup.broker.call import Call
 from kgroup.broker.handlers.configs import topic_configs
 from kgroup.broker.refusal import RefusedError
-from kgroup.broker.topics import MOST_PARTITIONS, UNSET
+from kgroup.broker.settings import MOST_PARTITIONS
+from kgroup.broker.topics import UNSET
 
 _BY_ID_FROM: Final = 6
 """DeleteTopics names topics by id or name from this version on."""
