@@ -119,7 +119,7 @@ class Lifecycle:
                         await self._drain()
                 except BaseException:
                     # At once: a task may yet wait for the answer of a commit, behind a shield.
-                    self.end(End(Cause.CANCELLED, "the scope around the group was cancelled"))
+                    self.close(End(Cause.CANCELLED, "the scope around the group was cancelled"))
                     raise
                 nursery.cancel_scope.cancel()
         finally:
@@ -166,6 +166,20 @@ class Lifecycle:
             raise inner.error
         return inner.finished
 
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Let what a service does in the block count as work: the drain waits for it.
+
+        Heartbeats then go on beside it. What merely shields itself is waited for as well, but
+        only after all services were cancelled.
+        """
+        self._working += 1
+        try:
+            yield
+        finally:
+            self._working -= 1
+            self._wake()
+
     def start_service(self, fn: Service, *args: Any) -> None:
         """Start a task of kgroup's own, unless the end has begun."""
         if self.state is State.RUNNING and self._nursery is not None:
@@ -188,6 +202,15 @@ class Lifecycle:
             self._cancel_bodies()
         self._wake()
         return end
+
+    def close(self, end: End) -> None:
+        """Begin the end because the group closes; what ended the generation before stays.
+
+        Whatever ended it, and however long ago: the answer of a commit that was sent is awaited
+        for no longer than a drain that begins now may take.
+        """
+        self.end(end)
+        self._hooks.bound(trio.current_time() + max(0.0, self._hooks.drain_limit()))
 
     def hold_body(self) -> None:
         """The loop's body, this task, has the generation: what it does is work of it."""

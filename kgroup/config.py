@@ -30,6 +30,11 @@ ASSIGNORS: Final = (
     f"it must list 1 to {MOST_ASSIGNORS} assignors, each one of {', '.join(BUILTIN_ASSIGNORS)} or"
     " an object with name and assign()"
 )
+DRAIN_MARGIN: Final = 1.0
+"""Seconds before the rebalance time-out at which a drain ends, for the Join to arrive in time."""
+CLOSING_MARGIN: Final = 2.0
+"""Seconds of `GroupConfig.longest_close` for what ends by force, connections and the thread that
+fetches records, after the leave."""
 _LONGEST_INSTANCE: Final = 249
 _INSTANCE: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
@@ -195,7 +200,10 @@ class GroupConfig:
     close_timeout: float = attrs.field(
         default=5.0,
         validator=bounds.seconds(),
-        metadata=_why("The deadline of leaving the group, after the drain."),
+        metadata=_why(
+            "The deadline of leaving the group, after the drain. Closing takes at most the drain,"
+            " this and 2 s (`GroupConfig.longest_close`), whatever is down."
+        ),
     )
     auto_offset_reset: OffsetReset = attrs.field(
         default=OffsetReset.EARLIEST,
@@ -289,6 +297,18 @@ class GroupConfig:
             " v4 carries neither leader epochs nor a static identity."
         ),
     )
+
+    @property
+    def longest_close(self) -> float:
+        """Seconds within which a group with these settings has closed, whatever is down.
+
+        The longest drain (``drain_timeout``, or ``rebalance_timeout`` less 1 s if that is
+        shorter), then ``close_timeout`` for leaving, then 2 s for what ends by force. An
+        orchestrator that kills what does not stop in time should wait for longer than that. Tasks
+        of the program that go on after they were cancelled add the time that they take.
+        """
+        drain = min(self.drain_timeout, max(0.0, self.rebalance_timeout - DRAIN_MARGIN))
+        return drain + self.close_timeout + CLOSING_MARGIN
 
     def __attrs_post_init__(self) -> None:
         """The rules between fields."""

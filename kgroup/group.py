@@ -4,17 +4,27 @@ A manager task runs the member: it joins when somebody waits in `next()`, hands 
 over, waits until all of it has ended, and joins again. What the member does is in
 ``kgroup.member`` and ``kgroup.round``; here is who waits for whom.
 
+Closing has one deadline, `GroupConfig.longest_close` after it began, whatever is down. It is made
+of three parts that follow each other. First the drain: the generation ends by its own deadline,
+and commits that were sent are not awaited for longer. Then ``close_timeout``: LeaveGroup, with the
+search for the coordinator that it may need. Then what ends by force: connections, the source of
+records. Everything else that a member may be doing (entering the source, finding the coordinator,
+a parked Join, a back-off) is not waited for: it runs in a scope of `_until_closing`, which is
+cancelled by the closing, and from the start if the group closes already.
+
 INVARIANTS: there is never more than one generation; no Join is sent unless `next()` waits and
 every task of the generation before has ended; `next()` never returns a generation that is over;
-closing is idempotent, works at any moment, and has a deadline.
+closing is idempotent, works at any moment, and has a deadline; the manager awaits nothing outside
+a scope that the closing cancels or that has a deadline.
 """
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Self, final
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from typing import Final, Self, final
 
 import trio
 
@@ -34,6 +44,9 @@ from kgroup.records.librdkafka import LibrdkafkaSource
 from kgroup.reporting import Reporter
 from kgroup.round import Handover, Round
 from kgroup.wire.streams import open_tcp
+
+_FORCE: Final = 1.0
+"""Seconds, after the leave and the closing of connections, for the source of records to end."""
 
 
 def default_environment() -> Environment:
@@ -62,7 +75,9 @@ class ConsumerGroup:
     the generation finish what they hold (the drain), and leaves the group. Cancellation from
     outside does not drain, and still leaves the group; nor does a ``KeyboardInterrupt`` that hits a
     task, or a second one (``restrict_keyboard_interrupt_to_checkpoints`` of ``trio.run`` keeps it
-    out of tasks).
+    out of tasks). In every one of these ways the group has closed within
+    ``config.longest_close`` seconds, whatever is down; only a task of the program that goes on
+    after it was cancelled adds the time that it takes.
 
     Args:
         config: all settings.
@@ -96,7 +111,8 @@ class ConsumerGroup:
         self._held: Handover | None = None
         self._holder: trio.lowlevel.Task | None = None
         self._life: Lifecycle | None = None
-        self._joining: trio.CancelScope | None = None
+        self._cancelled_by_closing: trio.CancelScope | None = None
+        self._leave_by = -math.inf
         self._body = trio.CancelScope()
         self._closing: str | None = None
         self._fatal: Exception | None = None
@@ -191,15 +207,16 @@ class ConsumerGroup:
         """Begin to close, without waiting: the generation drains, then the member leaves.
 
         May be called any number of times, from any task of this event loop; from a signal
-        handler or another thread through ``trio.lowlevel.TrioToken.run_sync_soon``.
+        handler or another thread through ``trio.lowlevel.TrioToken.run_sync_soon``. The group
+        has closed ``config.longest_close`` seconds later at the latest; see `aclose`.
         """
         if self._closing is not None:
             return
         self._closing = reason
         if self._life is not None:
-            self._life.end(End(Cause.CLOSED, reason))
-        if self._joining is not None:
-            self._joining.cancel()
+            self._life.close(End(Cause.CLOSED, reason))
+        if self._cancelled_by_closing is not None:
+            self._cancelled_by_closing.cancel()
         self._wake()
 
     async def aclose(self, reason: str = "the program closes the group") -> None:
@@ -207,6 +224,10 @@ class ConsumerGroup:
 
         Called from a task of the generation it only signals, as `shutdown` does: the generation
         waits for its tasks. Idempotent.
+
+        It takes at most ``config.longest_close`` seconds, whatever is down: the coordinator, all
+        brokers, the network. A task that goes on after it was cancelled (it shields itself, or
+        waits for a thread) is waited for beyond that, because nothing can end it.
 
         Cancellation: the closing goes on; only the waiting is given up.
         """
@@ -269,23 +290,35 @@ class ConsumerGroup:
     async def _manage(self) -> None:
         """Run the member until it is closed, fails for good, or is cancelled."""
         try:
-            source = self._environment.record_source(self._config, self._reporter.fault)
-            async with source:
-                member = Member(self._config, self._environment, self._reporter, source, self)
-                try:
-                    await self._run(member)
-                finally:
-                    if self._life is not None:  # cancelled from outside, in a generation
-                        self._errors = list(self._life.errors)
-                    try:
-                        await self._leave(member)
-                    finally:
-                        await member.aclose()
+            if self._closing is None:
+                with self._until_closing() as around:
+                    await self._belong(around)
         finally:
             if self._errors:
                 self._body.cancel()
             self._done.set()
             self._wake()
+
+    async def _belong(self, around: trio.CancelScope) -> None:
+        """Be a member until the end; `around` is the scope that this runs in."""
+        source = self._environment.record_source(self._config, self._reporter.fault)
+        async with source:
+            # From here on closing cancels parts of it only, each in a scope of its own.
+            self._cancelled_by_closing = None
+            member = Member(self._config, self._environment, self._reporter, source, self)
+            try:
+                await self._run(member)
+            finally:
+                if self._life is not None:  # cancelled from outside, in a generation
+                    self._errors = list(self._life.errors)
+                try:
+                    await self._leave(member)
+                finally:
+                    await member.aclose()
+                    # A source may hold a nursery open, so that no scope can be put around its
+                    # exit alone: the one around all of it is given the deadline.
+                    around.shield = True
+                    around.deadline = max(self._leave_by, trio.current_time()) + _FORCE
 
     async def _run(self, member: Member) -> None:
         try:
@@ -299,7 +332,7 @@ class ConsumerGroup:
                 if last.fatal is not None:
                     self._fail(last.fatal)
                     return
-                with trio.CancelScope() as self._joining:
+                with self._until_closing():
                     await member.recover(last)
         except KgroupError as error:
             self._fail(error)
@@ -307,10 +340,26 @@ class ConsumerGroup:
     async def _one_generation(self, member: Member) -> Round | None:
         """Join and run one generation; None if the group is closed before one began."""
         finished: Round | None = None
-        with trio.CancelScope() as self._joining:
+        with self._until_closing():
             finished = await member.own_a_generation(self._offer, self._joined)
         self._life = self._ready = None
         return finished
+
+    @contextmanager
+    def _until_closing(self) -> Iterator[trio.CancelScope]:
+        """A scope for what is not worth finishing once the group closes.
+
+        INVARIANT: closing may begin before the scope is entered as well as within it. In either
+        case the scope is cancelled, so that no step that begins late escapes the closing.
+        """
+        with trio.CancelScope() as scope:
+            self._cancelled_by_closing = scope
+            if self._closing is not None:
+                scope.cancel()
+            try:
+                yield scope
+            finally:
+                self._cancelled_by_closing = None
 
     async def _asked_for_more(self) -> bool:
         """Wait until `next()` waits; False if the group closes instead."""
@@ -325,14 +374,13 @@ class ConsumerGroup:
         if self._errors:
             # Not its text: the reason goes to the broker, and into its log.
             reason = f"a task raised {type(self._errors[0]).__name__}"
-        with trio.CancelScope(
-            shield=True, deadline=trio.current_time() + self._config.close_timeout
-        ):
+        self._leave_by = trio.current_time() + self._config.close_timeout
+        with trio.CancelScope(shield=True, deadline=self._leave_by):
             await member.leave(reason)
 
     def _joined(self, life: Lifecycle) -> None:
         # From here on the generation ends by its own drain and not by this scope.
-        self._joining = None
+        self._cancelled_by_closing = None
         self._life = life
 
     def _offer(self, handover: Handover) -> None:

@@ -18,7 +18,7 @@ from kgroup.assignors import resolve
 from kgroup.assignors.traits import cooperate, tell_of_assignment
 from kgroup.backoff import Backoff
 from kgroup.cluster import Cluster
-from kgroup.config import GroupConfig
+from kgroup.config import DRAIN_MARGIN, GroupConfig
 from kgroup.environment import Environment
 from kgroup.errors import BrokerError, TransportError
 from kgroup.events import (
@@ -61,8 +61,6 @@ from kgroup.watchers.partitions import partition_watcher
 from kgroup.watchers.processing import processing_watcher
 from kgroup.watchers.subscription import subscription_watcher
 
-DRAIN_MARGIN: Final = 1.0
-"""Seconds before the rebalance time-out at which a drain ends, for the Join to arrive in time."""
 _UNREAD_AFTER: Final = 5.0
 """Seconds after which partitions that nobody reads are told of."""
 
@@ -244,7 +242,8 @@ class Round:
             Request.FETCH_OFFSETS, partial(self._starts.before_hand_over, mine)
         )
         generation, committer = self._make(positions)
-        await self._starts.commit_found(committer)
+        with self.lifecycle.working():
+            await self._starts.commit_found(committer)
         self._reporter.tell(
             Assigned,
             assignment=self.assignment,

@@ -322,3 +322,19 @@ def test_a_setting_is_taken_or_refused_by_its_name(field: str, value: object) ->
     except ConfigError as error:
         refused = error
     assert refused is None or refused.field in {field, "heartbeat_interval", "rejoin_backoff_max"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "seconds"),
+    [
+        ({}, 25.0 + 5.0 + 2.0),
+        ({"drain_timeout": 0.0, "close_timeout": 1.0}, 3.0),
+        ({"rebalance_timeout": 10.0}, 9.0 + 5.0 + 2.0),
+        ({"rebalance_timeout": 0.75, "heartbeat_interval": 0.5}, 5.0 + 2.0),
+    ],
+)
+def test_the_longest_close_is_made_of_the_drain_and_the_leave(
+    settings: Mapping[str, Any], seconds: float
+) -> None:
+    """The longest drain that the settings allow, then ``close_timeout``, then 2 s."""
+    assert GroupConfig(**REQUIRED, **settings).longest_close == seconds

@@ -10,6 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from kgroup.clocks import TrioClock
+from kgroup.config import DRAIN_MARGIN
 from kgroup.errors import GroupClosedError
 from kgroup.events import (
     Assigned,
@@ -22,7 +23,6 @@ from kgroup.events import (
 )
 from kgroup.group import ConsumerGroup
 from kgroup.model import Cause, TopicPartition
-from kgroup.round import DRAIN_MARGIN
 from kgroup.testing.memory import memory_environment
 from tests.group.world import P0, P1, World, values, world
 from tests.watchers.test_heartbeat import Jumping

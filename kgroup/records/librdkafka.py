@@ -80,8 +80,9 @@ class LibrdkafkaSource(QueuedSource):
     async def __aexit__(self, *details: object) -> None:
         """Stop fetching and join the thread, within ``close_timeout``.
 
-        A thread that is still there then is named to ``on_fault`` with its stack; it touches
-        nothing of the group any more.
+        If a scope around it has an earlier deadline, that one counts. A thread that is still
+        there then is named to ``on_fault`` with its stack; it touches nothing of the group any
+        more.
 
         Cancellation: waits all the same, up to the same deadline.
         """
@@ -90,7 +91,11 @@ class LibrdkafkaSource(QueuedSource):
     async def _close(self) -> None:
         self.close_queues()
         self._owner.end()
-        with trio.move_on_after(self._close_timeout, shield=True):
+        began = trio.current_time()
+        deadline, around = began + self._close_timeout, trio.current_effective_deadline()
+        if began < around < deadline:  # it is minus infinity in a scope that was cancelled
+            deadline = around
+        with trio.CancelScope(shield=True, deadline=deadline):
             await self._ended.wait()
         thread = self._owner.thread
         if self._ended.is_set():
@@ -100,7 +105,7 @@ class LibrdkafkaSource(QueuedSource):
         stack = "".join(traceback.format_stack(frame)) if frame else "(nowhere)"
         self._on_fault(
             None,
-            f"thread {thread.name} did not end within {self._close_timeout:g} s;"
+            f"thread {thread.name} did not end within {deadline - began:.3g} s;"
             f" it is left behind, at:\n{stack}",
         )
 

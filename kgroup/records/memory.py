@@ -302,10 +302,14 @@ class MemorySource(QueuedSource):
         self._scope = AsyncExitStack()
 
     async def __aenter__(self) -> MemorySource:
-        """Make it ready; no partition is read yet."""
+        """Make it ready; no partition is read yet.
+
+        Cancellation: nothing has begun.
+        """
+        # Before the nursery is open: who is cancelled here does not close it.
+        await trio.lowlevel.checkpoint()
         self._nursery = await self._scope.enter_async_context(trio.open_nursery())
         self._log_fetcher.launch(self, self._nursery)
-        await trio.lowlevel.checkpoint()
         return self
 
     async def __aexit__(self, *details: object) -> None:

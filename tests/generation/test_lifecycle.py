@@ -418,3 +418,41 @@ async def test_a_block_that_is_left_is_cancelled_no_more(
         await trio.lowlevel.checkpoint()
     running.life.end(LOSS)
     await trio.sleep(1)
+
+
+async def test_closing_bounds_commits_even_after_a_loss(
+    autojump_clock: MockClock, running: Life
+) -> None:
+    """The first end stays, and no commit is awaited for longer than a drain may take."""
+    life = running.life
+    life.end(LOSS)
+    life.close(End(Cause.CLOSED))
+    assert life.why is LOSS
+    assert running.told[-1] == ("bound", 10.0)
+
+
+async def test_what_a_service_does_as_work_is_waited_for(
+    autojump_clock: MockClock, running: Life
+) -> None:
+    """The drain lasts until it is done, and services go on meanwhile."""
+    life = running.life
+    beats = []
+
+    async def beat() -> None:
+        while True:
+            beats.append(trio.current_time())
+            await trio.sleep(1)
+
+    async def commit() -> None:
+        with life.working():
+            await trio.sleep(5)
+
+    began = trio.current_time()
+    life.start_service(beat)
+    life.start_service(commit)
+    await trio.testing.wait_all_tasks_blocked()
+    life.end(REBALANCE)
+    await life.ended.wait()
+    assert trio.current_time() - began == 5
+    assert len(beats) >= 5
+    assert not life.cut_short

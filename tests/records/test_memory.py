@@ -150,3 +150,15 @@ async def test_a_closed_source_gives_nothing_and_revokes_in_silence(
     with pytest.raises(StaleGenerationError):
         await source.receive(1, [P], 1)
     assert autojump_clock.autojump_threshold == 0
+
+
+async def test_entering_it_can_be_cancelled(autojump_clock: trio.testing.MockClock) -> None:
+    """Nothing has begun then, and the scopes around it are as they were."""
+    config = GroupConfig(group_id="g", bootstrap_servers="memory:9092", topics=["t"])
+    async with broker.in_memory() as running:
+        source = MemorySource(config, lambda *_: None, running.log)
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            async with source:
+                raise AssertionError("it was entered")
+        assert scope.cancelled_caught

@@ -284,6 +284,20 @@ async def test_a_thread_that_does_not_end_is_named() -> None:
     await trio.to_thread.run_sync(source._owner.thread.join, PATIENCE)
 
 
+async def test_a_thread_is_waited_for_up_to_the_deadline_around_it() -> None:
+    """If a scope around the source has an earlier deadline than ``close_timeout``, it counts."""
+    consumer = ScriptedConsumer()
+    consumer.let_close.clear()
+    faults: list[tuple[TopicPartition | None, str]] = []
+    with trio.CancelScope() as around:
+        async with running(consumer, faults, close_timeout=PATIENCE) as source:
+            around.deadline = trio.current_time() + 0.1
+    ((_, reason),) = faults
+    assert "did not end within 0.1 s" in reason
+    consumer.let_close.set()
+    await trio.to_thread.run_sync(source._owner.thread.join, PATIENCE)
+
+
 async def test_fetching_stops_when_the_buffer_is_full_and_goes_on() -> None:
     """With records unread nobody polls any more; reading them lets the thread go on."""
     consumer = ScriptedConsumer()

@@ -1,0 +1,122 @@
+"""Every state of a member in which a group can be closed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import trio
+
+from kgroup.codes import Code
+from kgroup.events import BackingOff, GenerationDraining, GenerationEnded
+from kgroup.generation.generation import Generation
+from tests.closing.stage import (
+    SHIELDED,
+    Stage,
+    State,
+    blocks,
+    commits,
+    obeys,
+    reads,
+    returns,
+    shields,
+    swallows,
+)
+
+
+def _ends_as_planned(_: Stage, generation: Generation) -> None:
+    """A second task returns, so that the first one drains."""
+    generation.start_soon(returns, generation)
+
+
+def _rebalances(stage: Stage, _: Generation) -> None:
+    """The next heartbeat tells of a rebalance, and the Join after it is parked."""
+    stage.broker.inject("heartbeat", Code.REBALANCE_IN_PROGRESS)
+    stage.hold()
+
+
+def _loses_its_coordinator(stage: Stage, _: Generation) -> None:
+    stage.lose_coordinator()
+
+
+async def _holds(stage: Stage, _: Generation) -> None:
+    """Do something else for as long as the group is open, and hold the generation meanwhile."""
+    await stage.group.wait_closed()
+
+
+async def _awaits_work(_: Stage, generation: Generation) -> None:
+    with generation.scope():
+        await generation.run(trio.sleep_forever)
+
+
+STATES: Final[Mapping[str, State]] = {
+    "not entered": State(entered=False),
+    "entering its source of records": State(source_never_begins=True),
+    "entered, and asked for nothing": State(asks=False),
+    "finding the coordinator": State(holds="find_coordinator"),
+    "looking up what its patterns match": State(
+        holds="metadata", settings={"topics": [re.compile("top.*")]}
+    ),
+    "joining": State(holds="join_group"),
+    "leading": State(holds="metadata"),
+    "leading, the assignor takes long": State(assignor_never_ends=True),
+    "syncing": State(holds="sync_group"),
+    "fetching offsets": State(holds="offset_fetch"),
+    "looking up positions": State(holds="list_offsets", settings={"auto_offset_reset": "latest"}),
+    "committing a position": State(holds="offset_commit", settings={"auto_offset_reset": "latest"}),
+    "running, the handler obeys": State(handler=obeys),
+    "running, the handler reads": State(handler=reads),
+    "running, the handler blocks": State(handler=blocks),
+    "running, the handler swallows its cancellation": State(handler=swallows),
+    "running, the handler shields itself": State(handler=shields, shielded=SHIELDED),
+    "running, a commit under way": State(handler=commits, holds="offset_commit"),
+    "running, a heartbeat under way": State(handler=obeys, holds="heartbeat"),
+    "running, watchers ask": State(
+        handler=obeys, holds="metadata", settings={"topics": [re.compile("top.*")]}
+    ),
+    "running, the body holds it": State(body=_holds),
+    "running, the body awaits work of it": State(body=_awaits_work),
+    "draining, the handler blocks": State(
+        handler=blocks,
+        then=_ends_as_planned,
+        told=lambda event: isinstance(event, GenerationDraining),
+    ),
+    "draining, the handler swallows its cancellation": State(
+        handler=swallows,
+        then=_ends_as_planned,
+        told=lambda event: isinstance(event, GenerationDraining),
+    ),
+    "draining, the handler shields itself": State(
+        handler=shields,
+        then=_ends_as_planned,
+        told=lambda event: isinstance(event, GenerationDraining),
+        shielded=SHIELDED,
+    ),
+    "joining again": State(handler=obeys, holds="join_group", then=_rebalances),
+    "joining again, cooperatively": State(
+        handler=obeys,
+        holds="join_group",
+        then=_rebalances,
+        settings={"assignors": ["cooperative-sticky"]},
+    ),
+    "recovering from a coordinator that was lost": State(
+        handler=obeys,
+        then=_loses_its_coordinator,
+        leaves=False,
+        told=lambda event: isinstance(event, GenerationEnded),
+    ),
+    "backing off after a task that returned": State(
+        handler=returns,
+        settings={"rejoin_backoff": 60.0, "rejoin_backoff_max": 60.0},
+        told=lambda event: isinstance(event, BackingOff),
+    ),
+    "leaving": State(closes_first=True, holds="leave_group", leaves=False),
+    "a static member, draining": State(
+        handler=blocks,
+        then=_ends_as_planned,
+        told=lambda event: isinstance(event, GenerationDraining),
+        settings={"group_instance_id": "one"},
+        leaves=False,
+    ),
+}

@@ -1,0 +1,52 @@
+"""Closing ends: in every state, in every way, whatever is away, within its bound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import cycle, islice
+from typing import Final
+
+import pytest
+
+from tests.closing.stage import Away, Case, Way, When, play
+from tests.closing.states import STATES
+
+SESSIONS: Final = (6.0, 10.0, 30.0)
+#: How many of the ways are taken for each moment; the states take turns, so that all occur.
+WAYS: Final = {When.BEFORE: len(Way), When.AMID: 2, When.EARLIER: 2}
+
+
+def cases(name: str, away: Away) -> Iterator[Case]:
+    """Closes in one state while one thing is away."""
+    turn = list(STATES).index(name) + list(Away).index(away)
+    number = turn
+    for when, ways in WAYS.items():
+        if away is Away.NOTHING and when is When.AMID:
+            continue
+        for way in islice(cycle(Way), turn, turn + ways):
+            yield Case(STATES[name], away, when, way, SESSIONS[number % len(SESSIONS)])
+            number += 1
+
+
+@pytest.mark.parametrize("away", Away, ids=lambda away: away.name.lower())
+@pytest.mark.parametrize("name", STATES)
+def test_closing_ends(name: str, away: Away) -> None:
+    """Within ``longest_close``, with every connection closed and the source of records ended."""
+    played = [(case, play(case)) for case in cases(name, away)]
+    wrong = {
+        f"{case.way.value}, {case.when.value}, {case.session_timeout:g} s": outcome.faults
+        for case, outcome in played
+        if outcome.faults
+    }
+    assert wrong == {}
+
+
+def test_the_walk_has_every_combination() -> None:
+    """Each state meets each thing that is away, each way, each moment and each session time-out."""
+    for name in STATES:
+        met = [case for away in Away for case in cases(name, away)]
+        assert {case.away for case in met} == set(Away)
+        assert {(case.when, case.way) for case in met} == {
+            (when, way) for when in When for way in Way
+        }
+        assert {case.session_timeout for case in met} == set(SESSIONS)
