@@ -12,6 +12,7 @@ from typing import Protocol, final
 import attrs
 import trio
 
+from kgroup.backoff import Backoff
 from kgroup.config import GroupConfig
 from kgroup.errors import OffsetOutOfRangeError, StaleGenerationError, UsageError
 from kgroup.model import IsolationLevel, TopicPartition
@@ -50,6 +51,7 @@ class Feed:
         serve: starts a task that is cancelled with the generation, unless its end has begun.
         config: the member's settings.
         clock: measures how long a batch is held.
+        backoff: makes the waits between positions of one partition that do not exist.
         handed_out: looks on as batches are handed out, or None.
     """
 
@@ -64,6 +66,7 @@ class Feed:
     serve: Callable[[Callable[[], Awaitable[None]]], None]
     config: GroupConfig
     clock: Clock
+    backoff: Callable[[], Backoff]
     handed_out: Callable[[Batch], None] | None = None
 
 
@@ -88,6 +91,10 @@ class RecordStream:
         self._busy = False
         self._closed = False
         self._held_since: float | None = None
+        self._resets: dict[TopicPartition, Backoff] = {}
+        """Of partitions whose position was reset and which have given no record since."""
+        self._away: dict[TopicPartition, tuple[float, OffsetOutOfRangeError]] = {}
+        """Those of them that are not read until a time of trio's clock."""
         self.partitions = partitions
 
     def __aiter__(self) -> RecordStream:
@@ -153,18 +160,60 @@ class RecordStream:
                     feed.source.open(feed.epoch, self.partitions)
                     continue
                 await feed.lease_confirmed()
-                batch = await feed.source.receive(feed.epoch, self.partitions, self._limit)
+                batch = await self._receive()
             except OffsetOutOfRangeError as error:
-                await feed.locate([error.partition], error)
+                await self._locate_again(error)
                 continue
             except StaleGenerationError:
                 return None
+            if batch is None:
+                continue
+            self._resets.pop(batch.partition, None)
             # INVARIANT: no checkpoint between this look and the hand-over, nor to the return:
             # what has left the source is handed out, or given back to it.
             if self._goes_on() and feed.lease_valid():
                 return batch
             feed.source.seek(feed.epoch, batch.partition, batch.messages[0].offset())
         return None
+
+    async def _receive(self) -> Batch | None:
+        """The source's next batch; None where a partition's wait is over before there is one."""
+        feed = self._feed
+        if not self._away:
+            return await feed.source.receive(feed.epoch, self.partitions, self._limit)
+        batch: Batch | None = None
+        with trio.move_on_at(min(until for until, _ in self._away.values())):
+            if ready := self.partitions.difference(self._away):
+                batch = await feed.source.receive(feed.epoch, ready, self._limit)
+            else:
+                await trio.sleep_forever()
+        now = trio.current_time()
+        for name, (until, error) in list(self._away.items()):
+            if until <= now and batch is None:
+                del self._away[name]
+                await self._reset(error)
+        return batch
+
+    async def _locate_again(self, error: OffsetOutOfRangeError) -> None:
+        """Reset a position that does not exist: at once, and after a wait where it happens again.
+
+        A leader may name an end that its log does not have, for ever. Each reset is a Metadata, a
+        ListOffsets and perhaps an OffsetCommit; the other partitions are read meanwhile.
+        """
+        name = error.partition
+        if name not in self._resets:
+            self._resets[name] = self._feed.backoff()
+            await self._reset(error)
+        else:
+            self._away[name] = trio.current_time() + self._resets[name].next(), error
+
+    async def _reset(self, error: OffsetOutOfRangeError) -> None:
+        try:
+            await self._feed.locate([error.partition], error)
+        except Exception:
+            # The handler's to see, each time that it asks.
+            self._resets.pop(error.partition, None)
+            raise
 
     def _goes_on(self) -> bool:
         return self._feed.running() and not self._closed

@@ -11,6 +11,29 @@ _JITTER: Final = 0.2
 
 
 @final
+class Allowance:
+    """How often something may be done: a number of times at once, then so many times a second.
+
+    Pure; who waits is up to the caller.
+    """
+
+    def __init__(self, at_once: int, per_second: float) -> None:
+        self._slack = (at_once - 1) / per_second
+        self._between = 1 / per_second
+        self._due = 0.0
+        """When the next one would be due, had all been done in time."""
+
+    def wait(self, now: float) -> float:
+        """Seconds to wait before the next one, which is counted; 0 as long as there is slack.
+
+        Source: the generic cell rate algorithm.
+        """
+        wait = max(0.0, self._due - self._slack - now)
+        self._due = max(self._due, now) + self._between
+        return wait
+
+
+@final
 class Backoff:
     """The next wait of a series. Pure; who waits is up to the caller."""
 

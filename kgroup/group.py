@@ -83,7 +83,8 @@ class ConsumerGroup:
         config: all settings.
         environment: the network, clock and source of records; TCP, the system's and librdkafka
             by default.
-        on_event: is called with each event, in this thread; it must not block.
+        on_event: is called with each event, in this thread; it must not block. What it raises
+            ends nothing: the first exception is logged with its traceback.
 
     Raises (from ``async with``):
         ExceptionGroup: tasks of a generation raised; it holds their exceptions (and the body's,
@@ -132,10 +133,12 @@ class ConsumerGroup:
             raise UsageError(
                 f"group {self._config.group_id!r}: a ConsumerGroup is entered once; make another"
             )
-        self._opened = self._open()
-        await self._opened.__aenter__()
+        # INVARIANT: nothing can fail once the nursery in `_open` is there: `__aexit__` would not be
+        # called to close it.
         if self._environment.observer is not None:
             self._environment.observer.opened(self.shutdown)
+        self._opened = self._open()
+        await self._opened.__aenter__()
         return self
 
     async def __aexit__(self, *details: object) -> bool | None:

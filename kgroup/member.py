@@ -18,7 +18,7 @@ from typing import Final, final
 import attrs
 import trio
 
-from kgroup.backoff import Backoff
+from kgroup.backoff import Allowance, Backoff
 from kgroup.cluster import Cluster
 from kgroup.config import GroupConfig
 from kgroup.coordinator import GroupCoordinator
@@ -40,6 +40,10 @@ from kgroup.retry import find_coordinator, must_wait, until_answered
 from kgroup.round import Handover, Round
 from kgroup.subscription import Subscription
 
+JOINS_AT_ONCE: Final = 20
+"""So many Joins in a row are sent as the recovery table says: rebalances come in bursts."""
+JOINS_PER_SECOND: Final = 2.0
+"""How often a Join is sent after so many, as long as they go on."""
 _FIRST: Final = "the program asks for its first generation"
 
 
@@ -72,6 +76,7 @@ class Member:
         self._failures = 0
         self._waits = self._new_backoff()
         self._short_lives = self._new_backoff()
+        self._joins = Allowance(JOINS_AT_ONCE, JOINS_PER_SECOND)
         self._reason = _FIRST
         self._asked = False
         self._returning = False
@@ -246,6 +251,7 @@ class Member:
                     await self._find()
                 topics = await self._subscription.resolve()
                 request = Request.JOIN
+                await self._pace()
                 self._reporter.about(None, self._member_id)
                 self._reporter.tell(Joining, reason=self._reason)
                 joined_at = self._environment.clock.now()
@@ -293,6 +299,17 @@ class Member:
             await self._wait(str(error))
         if move.find:
             await self._find()
+
+    async def _pace(self) -> None:
+        """Hold a Join back where there were very many of late, whatever each one's reason was.
+
+        Each move of the recovery table is right for one failure: the others wait for this member's
+        Join, so that most follow at once. A coordinator that answers every Sync or heartbeat with
+        REBALANCE_IN_PROGRESS would otherwise get as many Joins as the network carries.
+        """
+        if seconds := self._joins.wait(trio.current_time()):
+            self._reporter.tell(BackingOff, seconds=seconds, reason=self._reason)
+            await trio.sleep(seconds)
 
     async def _wait(self, reason: str) -> None:
         seconds = self._waits.next()

@@ -7,10 +7,42 @@ from typing import Any, TypeVar, final
 
 from kgroup.errors import BrokerError, TransportError
 from kgroup.events import Event, EventHandler, RequestFailed, SourceFault
+from kgroup.logs import LOGGER
 from kgroup.model import Membership, TopicPartition
 from kgroup.recovery import Move, Request
 
 E = TypeVar("E", bound=Event)
+
+
+@final
+class Handlers:
+    """Calls each handler with each event.
+
+    INVARIANT: no handler's exception leaves it. Events are made in the middle of commits, at a
+    generation's end, and in callbacks that trio itself runs, where an exception would end the whole
+    event loop. The first one of each handler is logged with its traceback.
+    """
+
+    def __init__(self, group_id: str, *handlers: EventHandler) -> None:
+        self._group_id = group_id
+        self._handlers = handlers
+        self._raised: set[int] = set()
+
+    def __call__(self, event: Event) -> None:
+        """Call them, in their order."""
+        for number, handler in enumerate(self._handlers):
+            try:
+                handler(event)
+            except Exception:  # noqa: BLE001 # whatever a program does wrong in it
+                if number not in self._raised:
+                    self._raised.add(number)
+                    LOGGER.exception(
+                        "the event handler %r of group %r raised at %r; the group goes on, and what"
+                        " the handler raises again is not logged",
+                        handler,
+                        self._group_id,
+                        event,
+                    )
 
 
 @final
@@ -19,7 +51,7 @@ class Reporter:
 
     def __init__(self, group_id: str, *handlers: EventHandler) -> None:
         self._group_id = group_id
-        self._handlers = handlers
+        self._hand_on = Handlers(group_id, *handlers)
         self._who: dict[str, Any] = {}
 
     def about(self, membership: Membership | None, member_id: str = "") -> None:
@@ -34,10 +66,9 @@ class Reporter:
             }
 
     def tell(self, kind: Callable[..., E], **fields: Any) -> None:
-        """Make an event and hand it on."""
+        """Make an event and hand it on; raises nothing that a handler does."""
         event = kind(group_id=self._group_id, **self._who, **fields)
-        for handler in self._handlers:
-            handler(event)
+        self._hand_on(event)
 
     def failed(self, request: Request, error: BrokerError | TransportError, move: Move) -> None:
         """A request failed, and this follows."""

@@ -381,6 +381,7 @@ class Round:
                 serve=self.lifecycle.start_service,
                 config=config,
                 clock=self._environment.clock,
+                backoff=self._new_backoff,
                 handed_out=None if observer is None else partial(observer.handed_out, membership),
             ),
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kgroup.errors import ConnectionLostError
 from kgroup.events import Event, GenerationStarted, RequestFailed, SourceFault
 from kgroup.model import Membership, TopicPartition
@@ -73,3 +75,20 @@ def test_a_fault_of_the_source() -> None:
         SourceFault(group_id="g", partition=TopicPartition("t", 0), reason="away"),
         SourceFault(group_id="g", partition=None, reason="all are"),
     ]
+
+
+def test_a_handler_that_raises_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """With its traceback; the other handlers get every event, and nothing is raised."""
+    told: list[Event] = []
+
+    def broken(event: Event) -> None:
+        raise RuntimeError(f"no room for {event}")
+
+    reporter = Reporter("g", broken, told.append)
+    reporter.tell(GenerationStarted)
+    reporter.fault(None, "away")
+    assert len(told) == 2
+    (record,) = caplog.records
+    assert "the group goes on" in record.getMessage()
+    assert record.exc_info
+    assert "no room for" in str(record.exc_info[1])

@@ -28,6 +28,9 @@ QUICK: Final = 0.25
 """Seconds to the second heartbeat of a generation; the wait doubles from there."""
 MOST_QUICK: Final = 5
 """How many heartbeats come quicker than the interval, at most."""
+THROTTLED_PART: Final = 1 / 3
+"""The longest wait that a broker can ask for, as a part of the session: past the session time-out
+it would have evicted the member that it told to wait."""
 _BLOCKED_PART: Final = 1 / 3
 _WOKEN_LATE: Final = 1.0
 
@@ -143,7 +146,8 @@ class Heartbeats:
                     return _coordinator_lost(None)
                 self._lease.confirm(sent_at)
                 if throttled > 0:
-                    await trio.sleep(throttled)
+                    # INVARIANT: with the wait for the next one it is less than the session.
+                    await trio.sleep(min(throttled, self._pace.session_timeout * THROTTLED_PART))
                 return None
 
     async def _beat(self) -> float | None:

@@ -21,6 +21,7 @@ from kgroup.generation.lifecycle import inside_of
 from kgroup.generation.states import State
 from kgroup.group import ConsumerGroup as TrioGroup
 from kgroup.logs import log
+from kgroup.reporting import Handlers
 from kgroup.threaded.generation import Generation
 from kgroup.threaded.loop import Loop, LoopOverError
 from kgroup.threaded.slot import Slot
@@ -54,7 +55,8 @@ class ConsumerGroup:
         config: all settings.
         environment: the network, clock and source of records; TCP, the system's and librdkafka
             by default.
-        on_event: is called with each event, in the background thread; it must not block.
+        on_event: is called with each event, in the background thread; it must not block. What it
+            raises ends nothing: the first exception is logged with its traceback.
 
     Raises (from ``with``):
         ExceptionGroup: handlers raised; it holds their exceptions (and the body's, if that
@@ -75,7 +77,7 @@ class ConsumerGroup:
                 " cannot be simulated; simulate the same work on kgroup.ConsumerGroup"
             )
         self._config = config
-        self._on_event = on_event
+        self._hand_on = Handlers(config.group_id, log, *([] if on_event is None else [on_event]))
         self._group = TrioGroup(config, environment=environment, on_event=on_event)
         self._loop = Loop(f"kgroup-{config.group_id}", self._main, self._over)
         self._slot = Slot(
@@ -241,9 +243,7 @@ class ConsumerGroup:
             self._current.ending.set()
 
     def _tell(self, event: Event) -> None:
-        log(event)
-        if self._on_event is not None:
-            self._on_event(event)
+        self._hand_on(event)
 
     # In the thread that leaves.
 

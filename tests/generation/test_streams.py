@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Collection, Mapping
 from types import SimpleNamespace
 from typing import Any, Self, final
@@ -11,6 +12,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from kgroup.backoff import Backoff
 from kgroup.clocks import TrioClock
 from kgroup.config import GroupConfig
 from kgroup.errors import FetchError, OffsetOutOfRangeError, StaleGenerationError, UsageError
@@ -31,6 +33,8 @@ class FakeSource:
     position: int = 0
     end: int = 1000
     error: Exception | None = None
+    lost: TopicPartition | None = None
+    pause_between: float = 0.0
     log: list[Any] = attrs.field(factory=list)
     grown: trio.Event = attrs.field(factory=trio.Event)
 
@@ -60,6 +64,9 @@ class FakeSource:
         if self.error is not None:
             error, self.error = self.error, None
             raise error
+        if self.lost in partitions:
+            raise OffsetOutOfRangeError("gone", P0, 7)
+        await trio.sleep(self.pause_between)
         while self.position >= self.end:
             await self.grown.wait()
         number = self.position
@@ -112,6 +119,7 @@ class Around:
             serve=self.told.append,
             config=CONFIG,
             clock=TrioClock(),
+            backoff=lambda: Backoff(0.1, 5.0, random.Random(1)),
         )
 
     def stream(self, *partitions: TopicPartition) -> RecordStream:
@@ -194,6 +202,15 @@ async def test_a_position_that_is_not_there_is_decided_anew(autojump_clock: Mock
     assert await offsets(around.stream(), 1) == [0]
     assert around.located == [([P0], None), ([P0], error)]
     assert [what for what, *_ in around.source.log] == ["open"]
+
+
+async def test_a_position_that_is_never_there_is_reset_seldom(autojump_clock: MockClock) -> None:
+    """The first time at once, then after rising waits; other partitions are read meanwhile."""
+    around = Around(FakeSource(lost=P0, pause_between=1.0))
+    began = trio.current_time()
+    await offsets(around.stream(P0, P1), 100)
+    assert trio.current_time() - began < 150
+    assert 15 < len(around.located) < 40
 
 
 async def test_what_the_rule_raises_is_the_handler_s(autojump_clock: MockClock) -> None:

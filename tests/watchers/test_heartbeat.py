@@ -118,6 +118,15 @@ async def test_a_throttled_member_is_silent_for_so_long(autojump_clock: MockCloc
     assert [at - began for at in it.coordinator.beaten] == pytest.approx([0, 7.25, 7.75])
 
 
+async def test_no_throttling_outlasts_the_session(autojump_clock: MockClock) -> None:
+    """A broker that asks for 24 days of silence gets a third of the session."""
+    it = Beating()
+    it.coordinator.beats = [(2**31 - 1) / 1000, 0.0, refused(Code.REBALANCE_IN_PROGRESS)]
+    began = trio.current_time()
+    await it.beats.until_rebalance()
+    assert [at - began for at in it.coordinator.beaten] == pytest.approx([0, 10.25, 10.75])
+
+
 @pytest.mark.parametrize(
     ("code", "cause"),
     [
