@@ -237,7 +237,7 @@ class Committer:
         moves: dict[TopicPartition, int] = {}
         for entry in entries:
             try:
-                self._setting.floors.check(entry.offsets, entry.moves)
+                self._setting.floors.check(entry.offsets, entry.moves, beyond_read=True)
                 for name, position in entry.offsets.items():
                     if moves.get(name) == entry.moves[name]:
                         _check_order(name, position, merged[name])

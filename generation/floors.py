@@ -1,7 +1,13 @@
-"""The floor under each owned partition: no commit goes behind it.
+"""The floor and the ceiling of each owned partition: no commit goes behind one or past the other.
 
 The floor is the start position, then the last commit that was acknowledged; a seek or a reset
-moves it. The coordinator checks neither, so a handler's mistake would silently be a repetition.
+moves it. The ceiling is the next offset after the last record that was handed out; reading and a
+seek raise it. The coordinator checks neither: a handler's mistake would silently repeat records,
+or make the group skip records that no member ever read. Programs that read by other means
+(``Generation.offsets``) have no ceiling, because only they know how far they are.
+
+What was handed out in the generation before counts where the member has kept the partition: its
+handlers may have carried over what they made of it.
 
 INVARIANT: a commit is held to the floor as its caller knew it. One that was asked for before the
 floor was moved is neither refused because of the move, nor does its answer undo the move.
@@ -13,7 +19,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import final
 
-from kgroup.errors import NotOwnedError, OffsetBehindFloorError
+from kgroup import arguments
+from kgroup.errors import NotOwnedError, OffsetBehindFloorError, OffsetBeyondReadError
 from kgroup.model import Assignment, Membership, OffsetAndMetadata, Offsets, TopicPartition
 
 
@@ -26,11 +33,16 @@ class Floors:
         membership: Membership,
         assignment: Assignment,
         positions: Mapping[TopicPartition, int],
+        read_before: Mapping[TopicPartition, int] | None = None,
     ) -> None:
         self._membership = membership
         self._assignment = assignment
         self._floors = dict(positions)
         self._moves: Counter[TopicPartition] = Counter()
+        self._read = {
+            name: offset for name, offset in (read_before or {}).items() if name in assignment
+        }
+        self._without_ceiling: set[TopicPartition] = set()
 
     def __getitem__(self, partition: TopicPartition) -> int:
         return self._floors.get(partition, 0)
@@ -39,25 +51,42 @@ class Floors:
         """How often each floor was moved so far: what a caller that asks now knows."""
         return {partition: self._moves[partition] for partition in partitions}
 
+    @property
+    def read(self) -> Mapping[TopicPartition, int]:
+        """The next offset after the last record handed out, of partitions that were read."""
+        return self._read
+
+    def handed_out(self, partition: TopicPartition, next_offset: int) -> None:
+        """Records up to this offset were given to the program."""
+        self._read[partition] = max(next_offset, self._read.get(partition, 0))
+
+    def lift(self, partitions: Iterable[TopicPartition]) -> None:
+        """From now on these have no ceiling: the program reads them by other means."""
+        self._without_ceiling.update(partitions)
+
     def check(
-        self, offsets: Offsets, known: Mapping[TopicPartition, int] | None = None
+        self,
+        offsets: Offsets,
+        known: Mapping[TopicPartition, int] | None = None,
+        *,
+        beyond_read: bool = False,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """The offsets as what is sent, or the one error that says what is wrong with them.
 
         Args:
             offsets: as the caller gave them.
             known: the moves that the caller knew of; all of them by default.
+            beyond_read: whether an offset may be past the ceiling.
 
         Raises:
+            ArgumentError: these are no offsets of partitions.
             NotOwnedError: a partition is not of this generation.
             OffsetBehindFloorError: an offset is behind the floor.
-            TypeError: an offset is neither an int nor an `OffsetAndMetadata`.
-            ValueError: an offset is negative.
+            OffsetBeyondReadError: an offset is past the ceiling.
         """
-        checked = {}
-        for partition, given in offsets.items():
+        checked = arguments.offsets(offsets)
+        for partition, position in checked.items():
             self.check_owned(partition)
-            position = _position(partition, given)
             moved = known is not None and known[partition] < self._moves[partition]
             if position.offset < self[partition] and not moved:
                 raise OffsetBehindFloorError(
@@ -65,12 +94,17 @@ class Floors:
                     f" commit or start position ({self._membership}); nothing was sent. To go"
                     " back on purpose, seek first."
                 )
-            checked[partition] = position
+            if not beyond_read:
+                self._check_ceiling(partition, position.offset)
         return checked
 
     def check_owned(self, partition: TopicPartition) -> None:
-        """Raise NotOwnedError unless the generation owns the partition."""
-        if partition not in self._assignment:
+        """Raise NotOwnedError unless the generation owns the partition.
+
+        Raises:
+            ArgumentError: it is no partition.
+        """
+        if arguments.partition("partition", partition) not in self._assignment:
             owned = ", ".join(map(str, self._assignment)) or "nothing"
             raise NotOwnedError(
                 f"{partition} is not of this generation: {self._membership} owns {owned};"
@@ -78,9 +112,15 @@ class Floors:
             )
 
     def move(self, partition: TopicPartition, offset: int) -> None:
-        """Set the floor anew, after a seek or a reset."""
+        """Set the floor after a seek; the ceiling is raised to it."""
         self._floors[partition] = offset
         self._moves[partition] += 1
+        self.handed_out(partition, offset)
+
+    def reset(self, partition: TopicPartition, offset: int) -> None:
+        """Set both after a reset: offsets that were read before may be of another log."""
+        self._read.pop(partition, None)
+        self.move(partition, offset)
 
     def raise_to(
         self, offsets: Mapping[TopicPartition, int], known: Mapping[TopicPartition, int]
@@ -90,12 +130,21 @@ class Floors:
             if known[partition] == self._moves[partition]:
                 self._floors[partition] = max(offset, self[partition])
 
-
-def _position(partition: TopicPartition, given: object) -> OffsetAndMetadata:
-    if isinstance(given, OffsetAndMetadata):
-        return given
-    if not isinstance(given, int) or isinstance(given, bool):
-        raise TypeError(f"{partition}: commit takes an int or an OffsetAndMetadata, not {given!r}")
-    if not 0 <= given < 2**63:
-        raise ValueError(f"{partition}: offset {given} is not from 0 to 2**63-1")
-    return OffsetAndMetadata(given)
+    def _check_ceiling(self, partition: TopicPartition, offset: int) -> None:
+        if partition in self._without_ceiling:
+            return
+        read = self._read.get(partition)
+        ceiling = max(self[partition], 0 if read is None else read)
+        if offset <= ceiling:
+            return
+        nothing = f"nothing was read yet, and it starts at {ceiling}"
+        so_far = nothing if read is None else f"records were handed out up to {ceiling} only"
+        raise OffsetBeyondReadError(
+            f"{partition}: offset {offset} is past what this member was given to read: {so_far}"
+            f" ({self._membership}); nothing was sent. The records between would be skipped by"
+            " every member. Commit batch.next_offset, or the last record's offset + 1. To skip"
+            f" on purpose, seek to {offset} first, or commit with beyond_read=True.",
+            partition,
+            offset,
+            ceiling,
+        )

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 import trio
 
+from kgroup import arguments
 from kgroup.config import GroupConfig
-from kgroup.errors import UsageError
+from kgroup.errors import ArgumentError, UsageError
 from kgroup.events import Event
 from kgroup.generation.attempt import stale_error
 from kgroup.generation.commits import Committer
@@ -25,7 +26,7 @@ from kgroup.generation.states import State
 from kgroup.generation.streams import Feed, RecordStream
 from kgroup.generation.transactions import group_metadata
 from kgroup.lease import Lease
-from kgroup.model import INT64_MAX, Assignment, End, Membership, Offsets, TopicPartition
+from kgroup.model import Assignment, End, Membership, Offsets, TopicPartition
 from kgroup.protocols import RecordSource, Task
 
 if TYPE_CHECKING:
@@ -161,13 +162,13 @@ class Generation(MembershipView):
             max_records: how many records a batch has at most, 1 or more.
 
         Raises:
+            ArgumentError: an argument is of the wrong type, or max_records is less than 1.
             NotOwnedError: a partition is not of this generation.
-            UsageError: another open stream has one of them, or max_records is less than 1.
+            UsageError: another open stream has one of them.
         """
-        if max_records < 1:
-            raise UsageError(f"max_records={max_records} is refused: it must be 1 or more")
+        limit = arguments.whole("max_records", max_records, 1)
         wanted = self._free(partitions)
-        stream = RecordStream(self._feed, wanted, max_records, self._streams.discard)
+        stream = RecordStream(self._feed, self._floors, wanted, limit, self._streams.discard)
         self._streams.add(stream)
         return stream
 
@@ -176,13 +177,16 @@ class Generation(MembershipView):
     ) -> OffsetStream:
         """What there is to read of one owned partition, of several, or of all (the default).
 
-        For a program that reads records by other means, such as ``kgroup.spark``.
+        For a program that reads records by other means, such as ``kgroup.spark``. As only that
+        knows what it has read, commits of these partitions may go as far as it says.
 
         Raises:
+            ArgumentError: these are no partitions.
             NotOwnedError: a partition is not of this generation.
             UsageError: another open stream has one of them.
         """
         wanted = self._free(partitions)
+        self._floors.lift(wanted)
         stream = OffsetStream(self._feed, self._floors, wanted, self._streams.discard)
         self._streams.add(stream)
         return stream
@@ -207,16 +211,15 @@ class Generation(MembershipView):
         """Go on reading at this offset, and allow commits from there on.
 
         Raises:
+            ArgumentError: the offset is no int from 0 to 2**63-1, or the partition is none.
             NotOwnedError: the partition is not of this generation.
-            ValueError: the offset is not from 0 to 2**63-1.
         """
         self._floors.check_owned(partition)
-        if not 0 <= offset <= INT64_MAX:
-            raise ValueError(f"{partition}: offset {offset} is not from 0 to 2**63-1")
-        self._floors.move(partition, offset)
-        self._source.seek(self.epoch, partition, offset)
+        position = arguments.whole(f"{partition}: offset", offset, 0)
+        self._floors.move(partition, position)
+        self._source.seek(self.epoch, partition, position)
 
-    async def commit(self, offsets: Offsets) -> None:
+    async def commit(self, offsets: Offsets, *, beyond_read: bool = False) -> None:
         """Commit the next offsets to read, under this generation's id.
 
         One request at a time is sent for a generation; commits that wait for their turn go out
@@ -225,14 +228,19 @@ class Generation(MembershipView):
         Args:
             offsets: for each partition the offset of the next record to read (last handled + 1),
                 as an int or an `OffsetAndMetadata`.
+            beyond_read: allow offsets past what this member was given to read. The records
+                between will be read by no member.
 
         Raises:
+            ArgumentError: this is no mapping of partitions to offsets; nothing was sent.
             StaleGenerationError: the generation has ended, or the coordinator has moved on;
                 nothing was committed. `LeaseExpiredError` where membership could not be
                 confirmed in time.
             NotOwnedError: a partition is not of this generation; nothing was sent.
             OffsetBehindFloorError: an offset is behind the start position or the last commit;
                 nothing was sent.
+            OffsetBeyondReadError: an offset is past the records that were handed out, and the
+                program neither sought there nor reads by `offsets`; nothing was sent.
             CommitFailedError: some partitions were refused; ``.partitions`` says which and why.
             CommitUnknownError: it was sent and not answered in time.
 
@@ -242,7 +250,7 @@ class Generation(MembershipView):
         Source: KIP-394, KIP-447; Kafka's ``OffsetMetadataManager.validateOffsetCommit``.
         """
         self._refuse_if_ended()
-        checked = self._floors.check(offsets)
+        checked = self._floors.check(offsets, beyond_read=beyond_read)
         if not checked:
             await trio.lowlevel.checkpoint()
             return
@@ -256,7 +264,9 @@ class Generation(MembershipView):
         """
         return group_metadata(self._membership)
 
-    async def commit_in_transaction(self, producer: Producer, offsets: Offsets) -> None:
+    async def commit_in_transaction(
+        self, producer: Producer, offsets: Offsets, *, beyond_read: bool = False
+    ) -> None:
         """Add these offsets to the producer's open transaction, under this generation's id.
 
         They become visible when the program commits the transaction; the drain waits for the
@@ -265,12 +275,14 @@ class Generation(MembershipView):
         Args:
             producer: a transactional ``confluent_kafka.Producer`` with a transaction begun.
             offsets: as in `commit`.
+            beyond_read: as in `commit`.
 
         Raises:
+            ArgumentError: as in `commit`, or this is no producer; nothing was sent.
             StaleGenerationError: the generation has ended or the coordinator refused it; abort
                 the transaction.
             NotOwnedError: a partition is not of this generation; nothing was sent.
-            OffsetBehindFloorError: as in `commit`.
+            OffsetBehindFloorError, OffsetBeyondReadError: as in `commit`; nothing was sent.
             CommitUnknownError: the producer did not answer in time; abort the transaction.
             confluent_kafka.KafkaException: the producer's own failure; its error says whether
                 to retry or to abort.
@@ -281,7 +293,10 @@ class Generation(MembershipView):
         Source: KIP-447.
         """
         self._refuse_if_ended()
-        checked = self._floors.check(offsets)
+        if not callable(getattr(producer, "send_offsets_to_transaction", None)):
+            wanted = "it must be a transactional confluent_kafka.Producer"
+            raise ArgumentError("producer", producer, wanted)
+        checked = self._floors.check(offsets, beyond_read=beyond_read)
         await self._committer.commit_in_transaction(producer, checked)
 
     def tell(self, kind: Callable[..., Event], **fields: Any) -> None:
@@ -313,11 +328,9 @@ class Generation(MembershipView):
     def _named(
         self, partitions: TopicPartition | Iterable[TopicPartition] | None
     ) -> frozenset[TopicPartition]:
-        if partitions is None:
+        named = arguments.partitions("partitions", partitions)
+        if named is None:
             return frozenset(self.assignment)
-        if isinstance(partitions, TopicPartition):
-            partitions = (partitions,)
-        named = frozenset(partitions)
         for partition in named:
             self._floors.check_owned(partition)
         return named

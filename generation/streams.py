@@ -15,6 +15,7 @@ import trio
 from kgroup.backoff import Backoff
 from kgroup.config import GroupConfig
 from kgroup.errors import OffsetOutOfRangeError, StaleGenerationError, UsageError
+from kgroup.generation.floors import Floors
 from kgroup.model import IsolationLevel, TopicPartition
 from kgroup.protocols import Batch, Clock, RecordSource
 
@@ -80,11 +81,13 @@ class RecordStream:
     def __init__(
         self,
         feed: Feed,
+        floors: Floors,
         partitions: frozenset[TopicPartition],
         max_records: int,
         closed: Callable[[RecordStream], None],
     ) -> None:
         self._feed = feed
+        self._floors = floors
         self._tell_closed = closed
         self._limit = max_records
         self._located = False
@@ -124,6 +127,7 @@ class RecordStream:
             self.close()
             raise StopAsyncIteration
         self._held_since = self._feed.clock.now()
+        self._floors.handed_out(batch.partition, batch.next_offset)
         if self._feed.handed_out is not None:
             self._feed.handed_out(batch)
         return batch

@@ -12,6 +12,7 @@ import kgroup.lazy
 if typing.TYPE_CHECKING:
     from kgroup.config import GroupConfig
     from kgroup.errors import (
+        ArgumentError,
         AssignorTimeoutError,
         AuthorizationError,
         BrokerError,
@@ -31,6 +32,7 @@ if typing.TYPE_CHECKING:
         NoOffsetError,
         NotOwnedError,
         OffsetBehindFloorError,
+        OffsetBeyondReadError,
         OffsetOutOfRangeError,
         ProtocolError,
         RequestTimeoutError,
@@ -58,6 +60,7 @@ if typing.TYPE_CHECKING:
 
 _HOMES: typing.Final = {
     "GroupConfig": "kgroup.config",
+    "ArgumentError": "kgroup.errors",
     "AssignorTimeoutError": "kgroup.errors",
     "AuthorizationError": "kgroup.errors",
     "BrokerError": "kgroup.errors",
@@ -77,6 +80,7 @@ _HOMES: typing.Final = {
     "NoOffsetError": "kgroup.errors",
     "NotOwnedError": "kgroup.errors",
     "OffsetBehindFloorError": "kgroup.errors",
+    "OffsetBeyondReadError": "kgroup.errors",
     "OffsetOutOfRangeError": "kgroup.errors",
     "ProtocolError": "kgroup.errors",
     "RequestTimeoutError": "kgroup.errors",
@@ -105,6 +109,7 @@ _HOMES: typing.Final = {
 __getattr__, __dir__ = kgroup.lazy.lazily(__name__, _HOMES)
 
 __all__ = (
+    "ArgumentError",
     "Assignment",
     "Assignor",
     "AssignorTimeoutError",
@@ -136,6 +141,7 @@ __all__ = (
     "NotOwnedError",
     "OffsetAndMetadata",
     "OffsetBehindFloorError",
+    "OffsetBeyondReadError",
     "OffsetOutOfRangeError",
     "OffsetReset",
     "ProtocolError",

@@ -61,6 +61,25 @@ class ConfigError(UsageError, ValueError):
 
 
 @final
+class ArgumentError(UsageError, TypeError, ValueError):
+    """An argument of a wrong type, or out of its range; nothing was done.
+
+    It is a TypeError and a ValueError, so that it is caught where either is expected.
+
+    Attributes:
+        argument: its name.
+        value: what was given.
+        allowed: what would have been accepted, in words.
+    """
+
+    def __init__(self, argument: str, value: object, allowed: str) -> None:
+        super().__init__(f"{argument}={shown(value)} is refused: {allowed}; nothing was done")
+        self.argument = argument
+        self.value = value
+        self.allowed = allowed
+
+
+@final
 class NotOwnedError(UsageError):
     """A partition that the generation does not own; nothing was sent."""
 
@@ -68,6 +87,23 @@ class NotOwnedError(UsageError):
 @final
 class OffsetBehindFloorError(UsageError):
     """A commit behind the start position or the last commit; nothing was sent."""
+
+
+@final
+class OffsetBeyondReadError(UsageError):
+    """A commit past what the member was given to read; nothing was sent.
+
+    Attributes:
+        partition: the partition.
+        offset: what was to be committed.
+        read: the next offset after the last record that was handed out, or the start position.
+    """
+
+    def __init__(self, message: str, partition: TopicPartition, offset: int, read: int) -> None:
+        super().__init__(message)
+        self.partition = partition
+        self.offset = offset
+        self.read = read
 
 
 @final

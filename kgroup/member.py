@@ -11,7 +11,7 @@ Source: Kafka's ``AbstractCoordinator`` and ``ConsumerCoordinator``; kafka-go's 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, final
 
@@ -32,7 +32,7 @@ from kgroup.events import BackingOff, CoordinatorFound, GenerationEnded, Joining
 from kgroup.events import Joined as JoinedEvent
 from kgroup.generation.lifecycle import Lifecycle
 from kgroup.inherited import Ask
-from kgroup.model import Assignment, Cause, Claim, End, Membership
+from kgroup.model import Assignment, Cause, Claim, End, Membership, TopicPartition
 from kgroup.protocols import Joined, RecordSource
 from kgroup.recovery import MemberId, Request, Then, decide, row_of
 from kgroup.reporting import Reporter
@@ -78,6 +78,7 @@ class Member:
         self._short_lives = self._new_backoff()
         self._joins = Allowance(JOINS_AT_ONCE, JOINS_PER_SECOND)
         self._reason = _FIRST
+        self._read: Mapping[TopicPartition, int] = {}
         self._asked = False
         self._returning = False
         self._doubtful = False
@@ -139,6 +140,7 @@ class Member:
             returning=self._returning,
             repeated=self._last_generation == (answer.member_id, answer.generation_id),
             asked=self._asked,
+            read_before=self._read,
         )
         self._last_generation = answer.member_id, answer.generation_id
         joined(current.lifecycle)
@@ -333,6 +335,7 @@ class Member:
         if last.lifecycle.was_held:
             self._previous = last.assignment
         self._claim = last.claim
+        self._read = last.read if last.end.can_commit else {}
         if self._claim is not None and not last.end.can_commit:
             self._claim = attrs.evolve(self._claim, lost=True)
         self._reporter.tell(GenerationEnded, end=last.end, cut_short=last.lifecycle.cut_short)

@@ -102,6 +102,7 @@ class Round:
         returning: bool,
         repeated: bool,
         asked: bool,
+        read_before: Mapping[TopicPartition, int],
     ) -> None:
         self._config = config
         self._environment = environment
@@ -144,6 +145,8 @@ class Round:
             asked=asked,
         )
         self._known: Mapping[str, TopicInfo] = {}
+        self._read_before = read_before
+        self._floors: Floors | None = None
         self._starts = Starts(
             Positions(
                 coordinator,
@@ -182,6 +185,11 @@ class Round:
         """Why the generation ended."""
         assert self.lifecycle.why is not None  # `run` returns only after the end
         return self.lifecycle.why
+
+    @property
+    def read(self) -> Mapping[TopicPartition, int]:
+        """How far each partition was handed out; what counted before where none was assigned."""
+        return self._read_before if self._floors is None else self._floors.read
 
     async def run(self, offer: Callable[[Handover], None]) -> None:
         """Run until every task has ended."""
@@ -336,7 +344,8 @@ class Round:
     def _make(self, positions: Mapping[TopicPartition, int]) -> tuple[Generation, Committer]:
         config, membership = self._config, self._membership
         observer = self._environment.observer
-        floors = Floors(membership, self.assignment, positions)
+        floors = Floors(membership, self.assignment, positions, self._read_before)
+        self._floors = floors
         committer = Committer(
             Setting(
                 membership=membership,

@@ -113,7 +113,7 @@ class Starts:
         starts = {name: start for name, start in found.items() if moved[name] == known[name]}
         for name, start in starts.items():
             self._unlocated.discard(name)
-            floors.move(name, start.offset)
+            floors.reset(name, start.offset)
             self._seek(name, start.offset)
         self._tell(starts, skipped=error is not None)
         await self._commit(starts, committer)

@@ -148,7 +148,9 @@ async def test_a_retention_is_carried_by_old_commits_only(
     hold_to(monkeypatch, "offset_commit", version)
     async with world() as here:
         async with here.group(offset_retention=retention) as group:
-            await (await group.next()).commit({P0: OffsetAndMetadata(0, 5, "note")})
+            await (await group.next()).commit(
+                {P0: OffsetAndMetadata(0, 5, "note")}, beyond_read=True
+            )
         ((_, request),) = here.asked("offset_commit")
     spoken = version if retention is None else min(version, 4)
     assert request.__version__ == spoken

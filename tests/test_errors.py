@@ -9,6 +9,7 @@ import pytest
 
 from kgroup import errors
 from kgroup.errors import (
+    ArgumentError,
     AssignorTimeoutError,
     AuthorizationError,
     BrokerError,
@@ -29,6 +30,7 @@ from kgroup.errors import (
     NoOffsetError,
     NotOwnedError,
     OffsetBehindFloorError,
+    OffsetBeyondReadError,
     OffsetOutOfRangeError,
     ProtocolError,
     RequestTimeoutError,
@@ -46,7 +48,9 @@ PARENTS = {
     KgroupError: Exception,
     UsageError: KgroupError,
     ConfigError: UsageError,
+    ArgumentError: UsageError,
     NotOwnedError: UsageError,
+    OffsetBeyondReadError: UsageError,
     OffsetBehindFloorError: UsageError,
     InvalidAssignmentError: UsageError,
     AssignorTimeoutError: UsageError,

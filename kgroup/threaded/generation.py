@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, final
 
 import trio
 
+from kgroup import arguments
 from kgroup.errors import StaleGenerationError
 from kgroup.events import HandlerOutstayed
 from kgroup.generation.generation import MAX_RECORDS
@@ -111,12 +112,13 @@ class Generation(MembershipView):
         the generation's own would wait for itself, until the drain's deadline.
 
         Raises:
+            ArgumentError: ``timeout`` is no number of seconds.
             TimeoutError: it has not ended in so many seconds.
             StaleGenerationError: the group's thread has died, and nobody knows why it ended.
         """
         in_body = threading.get_ident() == self.taken_by
         wait = self._wait_ended_in_body if in_body else self._generation.wait_ended
-        return self._ask(wait, timeout)
+        return self._ask(wait, arguments.seconds("timeout", timeout))
 
     @contextmanager
     def scope(self) -> Iterator[None]:
@@ -147,8 +149,9 @@ class Generation(MembershipView):
             max_records: how many records a batch has at most, 1 or more.
 
         Raises:
+            ArgumentError: an argument is of the wrong type, or max_records is less than 1.
             NotOwnedError: a partition is not of this generation.
-            UsageError: another open stream has one of them, or max_records is less than 1.
+            UsageError: another open stream has one of them.
             StaleGenerationError: the group was closed.
         """
         stream = self._do(
@@ -178,31 +181,39 @@ class Generation(MembershipView):
         """Go on reading at this offset, and allow commits from there on.
 
         Raises:
+            ArgumentError: the offset is no int from 0 to 2**63-1, or the partition is none.
             NotOwnedError: the partition is not of this generation.
-            ValueError: the offset is not from 0 to 2**63-1.
             StaleGenerationError: the group was closed.
         """
         self._do(partial(self._seek, partition, offset))
 
-    def commit(self, offsets: Offsets) -> None:
+    def commit(self, offsets: Offsets, *, beyond_read: bool = False) -> None:
         """Commit the next offsets to read, under this generation's id; waits for the outcome.
 
         Commits that threads make at the same time go out as one request, and each thread gets
         its own answer.
 
+        Args:
+            offsets: for each partition the offset of the next record to read.
+            beyond_read: allow offsets past what this member was given to read.
+
         Raises:
+            ArgumentError: this is no mapping of partitions to offsets; nothing was sent.
             StaleGenerationError: the generation has ended, or the coordinator has moved on;
                 nothing was committed. `LeaseExpiredError` where membership could not be
                 confirmed in time.
             NotOwnedError: a partition is not of this generation; nothing was sent.
             OffsetBehindFloorError: an offset is behind the start position or the last commit;
                 nothing was sent.
+            OffsetBeyondReadError: an offset is past the records that were handed out, and the
+                program did not seek there; nothing was sent.
             CommitFailedError: some partitions were refused; ``.partitions`` says which and why.
             CommitUnknownError: it was sent and not answered in time.
 
         What a signal handler raises out of the waiting leaves the outcome unknown.
         """
-        self._ask(partial(self._generation.commit, dict(offsets)))
+        given = arguments.offsets(offsets)
+        self._ask(partial(self._generation.commit, given, beyond_read=beyond_read))
 
     def ask(self, fn: Callable[[TrioGeneration], Awaitable[T]]) -> T:
         """Await something of the trio generation in the group's thread, for parts of kgroup.
@@ -221,20 +232,27 @@ class Generation(MembershipView):
         """
         return self._generation.transaction_metadata()
 
-    def commit_in_transaction(self, producer: Producer, offsets: Offsets) -> None:
+    def commit_in_transaction(
+        self, producer: Producer, offsets: Offsets, *, beyond_read: bool = False
+    ) -> None:
         """Add these offsets to the producer's open transaction, under this generation's id.
 
         Raises:
             StaleGenerationError: the generation has ended or the coordinator refused it; abort
                 the transaction.
-            NotOwnedError, OffsetBehindFloorError: as in `commit`; nothing was sent.
+            ArgumentError, NotOwnedError, OffsetBehindFloorError, OffsetBeyondReadError: as in
+                `commit`; nothing was sent.
             CommitUnknownError: the producer did not answer in time; abort the transaction.
             confluent_kafka.KafkaException: the producer's own failure; its error says whether
                 to retry or to abort.
 
         Source: KIP-447.
         """
-        self._ask(partial(self._generation.commit_in_transaction, producer, dict(offsets)))
+        given = arguments.offsets(offsets)
+        commit = partial(
+            self._generation.commit_in_transaction, producer, given, beyond_read=beyond_read
+        )
+        self._ask(commit)
 
     def __repr__(self) -> str:
         return repr(self._generation)
@@ -331,8 +349,6 @@ class Generation(MembershipView):
 
 def _listed(
     partitions: TopicPartition | Iterable[TopicPartition] | None,
-) -> TopicPartition | tuple[TopicPartition, ...] | None:
+) -> frozenset[TopicPartition] | None:
     """What the caller named, read in the caller's thread: an iterable may be its own code."""
-    if partitions is None or isinstance(partitions, TopicPartition):
-        return partitions
-    return tuple(partitions)
+    return arguments.partitions("partitions", partitions)

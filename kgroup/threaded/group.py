@@ -13,6 +13,7 @@ from typing import Self, final
 
 import trio
 
+from kgroup import arguments
 from kgroup.config import GroupConfig
 from kgroup.environment import Environment, surroundings
 from kgroup.errors import GroupClosedError, UsageError
@@ -141,9 +142,11 @@ class ConsumerGroup:
                 have no assignor in common. Every later call raises it again.
             TimeoutError: there was none in so many seconds; nothing is lost, the next call goes
                 on where this one was.
+            ArgumentError: ``timeout`` is no number of seconds.
             UsageError: another thread waits in `next()` already, the call comes from a handler
                 of one of this group's own generations, or the group was not entered.
         """
+        timeout = arguments.seconds("timeout", timeout)
         if self._owner is None:
             raise UsageError(
                 f"group {self._config.group_id!r} is not open; write `with ConsumerGroup(...)"

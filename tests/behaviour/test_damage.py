@@ -104,7 +104,7 @@ async def test_a_damaged_batch_is_an_error_and_is_not_skipped(kafka: Kafka) -> N
                 assert not generation.ending.is_set()
                 batch = await anext(generation.records(sound))
                 assert numbers(batch.messages)[0] == 0
-                await generation.commit({sound: 1})
+                await generation.commit({sound: 1}, beyond_read=True)
         way.on = False
         async with here.group(bootstrap_servers=bootstrap_servers) as group:
             generation = await group.next()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import attrs
 import pytest
 import trio
@@ -166,7 +168,7 @@ async def test_the_lease_stops_what_the_coordinator_cannot_reach(kafka: Kafka) -
             with pytest.raises(StopAsyncIteration):
                 await anext(stream)
             with pytest.raises(StaleGenerationError):
-                await generation.commit({here.partition(0): 5})
+                await generation.commit({here.partition(0): 5}, beyond_read=True)
             heartbeats.let_go()
             again = await group.next()
             assert again.positions == {here.partition(0): 0}
@@ -182,17 +184,19 @@ async def test_partitions_that_are_not_owned_and_offsets_that_go_back_are_refuse
         await here.produce([str(number) for number in range(10)])
         async with here.group() as group:
             generation = await group.next()
-            await generation.commit({here.partition(0): 5})
+            await generation.commit({here.partition(0): 5}, beyond_read=True)
             with pytest.raises(NotOwnedError):
-                await generation.commit({here.partition(0): 7, here.partition(1): 1})
+                await generation.commit(
+                    {here.partition(0): 7, here.partition(1): 1}, beyond_read=True
+                )
             with pytest.raises(OffsetBehindFloorError):
-                await generation.commit({here.partition(0): 4})
+                await generation.commit({here.partition(0): 4}, beyond_read=True)
         assert await here.committed() == [5]
         async with here.group() as group:
             generation = await group.next()
             assert generation.positions == {here.partition(0): 5}
             with pytest.raises(OffsetBehindFloorError):
-                await generation.commit({here.partition(0): 4})
+                await generation.commit({here.partition(0): 4}, beyond_read=True)
 
 
 async def test_commits_go_on_beside_each_other(kafka: Kafka) -> None:
@@ -204,9 +208,8 @@ async def test_commits_go_on_beside_each_other(kafka: Kafka) -> None:
             async with trio.open_nursery() as nursery:
                 for partition in generation.assignment:
                     for offset in (1, 2, 3):
-                        nursery.start_soon(
-                            generation.commit, {partition: offset + partition.partition}
-                        )
+                        position = {partition: offset + partition.partition}
+                        nursery.start_soon(partial(generation.commit, position, beyond_read=True))
                         await trio.lowlevel.checkpoint()
         assert await here.committed(20) == [3 + number for number in range(20)]
 

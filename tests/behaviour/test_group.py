@@ -166,7 +166,7 @@ async def test_a_raising_task_lets_the_others_finish_and_leaves(kafka: Kafka) ->
         async def sibling(generation: Generation) -> None:
             await generation.ending.wait()
             present.append(len(await members(here)))
-            await generation.commit({here.partition(0): 7})
+            await generation.commit({here.partition(0): 7}, beyond_read=True)
 
         async def raises() -> None:
             await trio.lowlevel.checkpoint()

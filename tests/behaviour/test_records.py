@@ -142,12 +142,12 @@ async def test_seek_goes_back_and_forward(kafka: Kafka) -> None:
             generation = await group.next()
             stream = generation.records(max_records=10)
             assert await read(stream, 10) == list(range(10))
-            await generation.commit({partition: 10})
+            await generation.commit({partition: 10}, beyond_read=True)
             generation.seek(partition, 90)
             assert await read(stream, 10) == list(range(90, 100))
             generation.seek(partition, 3)
             assert await read(stream, 10) == list(range(3, 13))
-            await generation.commit({partition: 3})
+            await generation.commit({partition: 3}, beyond_read=True)
         assert await here.committed() == [3]
         async with here.group() as group:
             assert (await read((await group.next()).records(), 97))[0] == 3
@@ -214,7 +214,7 @@ async def test_a_committed_offset_that_is_gone(kafka: Kafka, reset: str, first: 
         await here.create()
         await here.produce(texts(100))
         async with here.group() as group:
-            await (await group.next()).commit({here.partition(0): 10})
+            await (await group.next()).commit({here.partition(0): 10}, beyond_read=True)
         await cut(here, 60)
         events: list[Event] = []
         found = trio.Event()
@@ -241,7 +241,7 @@ async def test_a_committed_offset_that_is_gone(kafka: Kafka, reset: str, first: 
             assert (await read(stream, 1))[0] == first
             (told,) = [event for event in events if isinstance(event, OffsetReset)]
             assert (told.partition, told.offset) == (here.partition(0), first)
-            await generation.commit({here.partition(0): 101})
+            await generation.commit({here.partition(0): 101}, beyond_read=True)
         assert await here.committed() == [101]
 
 
@@ -251,7 +251,7 @@ async def test_an_offset_that_is_gone_is_an_error_if_so_asked(kafka: Kafka) -> N
         await here.create()
         await here.produce(texts(100))
         async with here.group() as group:
-            await (await group.next()).commit({here.partition(0): 10})
+            await (await group.next()).commit({here.partition(0): 10}, beyond_read=True)
         await cut(here, 60)
         async with here.group(auto_offset_reset="error") as group:
             generation = await group.next()
@@ -370,7 +370,7 @@ async def test_nothing_is_delivered_after_the_end(kafka: Kafka) -> None:
             first = await group.next()
             stream = first.records(max_records=10)
             assert await read(stream, 10) == list(range(10))
-            await first.commit({here.partition(0): 10})
+            await first.commit({here.partition(0): 10}, beyond_read=True)
             first.start_soon(trio.lowlevel.checkpoint)
             await first.ending.wait()
             with pytest.raises(StopAsyncIteration):

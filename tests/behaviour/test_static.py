@@ -107,7 +107,7 @@ async def test_a_twin_fences_the_member_before(kafka: Kafka) -> None:
         first = here.group(None, events.append, group_instance_id="one")
         async with first:
             fenced = await first.next()
-            await fenced.commit({partition: 1})
+            await fenced.commit({partition: 1}, beyond_read=True)
             async with here.group(group_instance_id="one") as second:
                 owner = await second.next()
                 assert list(owner.assignment) == [partition]
@@ -116,12 +116,12 @@ async def test_a_twin_fences_the_member_before(kafka: Kafka) -> None:
                 assert fenced.end is not None
                 assert fenced.end.cause is Cause.FENCED
                 with pytest.raises(StaleGenerationError):
-                    await fenced.commit({partition: 2})
+                    await fenced.commit({partition: 2}, beyond_read=True)
                 for _ in range(2):
                     with pytest.raises(FencedInstanceError):
                         await first.next()
                 assert (await anext(owner.records())).next_offset == 2
-                await owner.commit({partition: 2})
+                await owner.commit({partition: 2}, beyond_read=True)
         assert await here.committed() == [2]
 
 
@@ -143,7 +143,7 @@ async def test_a_commit_finds_the_fence_first(kafka: Kafka) -> None:
                 owner = await second.next()
                 await owner.commit({partition: 0})
                 with pytest.raises(StaleGenerationError):
-                    await fenced.commit({partition: 1})
+                    await fenced.commit({partition: 1}, beyond_read=True)
                 refused = [event for event in events if isinstance(event, CommitRefused)]
                 assert [event.reason for event in refused] == ["FENCED_INSTANCE_ID"]
                 with pytest.raises(FencedInstanceError):

@@ -69,10 +69,10 @@ async def test_a_new_member_waits_for_an_open_transaction(kafka: Kafka) -> None:
         producer = await producer_for(here)
         async with here.group() as group:
             generation = await group.next()
-            await generation.commit({partition: 2})
+            await generation.commit({partition: 2}, beyond_read=True)
             producer.begin_transaction()
             producer.produce(here.topic, "10", partition=0)
-            await generation.commit_in_transaction(producer, {partition: 5})
+            await generation.commit_in_transaction(producer, {partition: 5}, beyond_read=True)
         member = here.start("next")
         await here.ledger.until(lambda: member.told(RequestFailed), "it does not ask")
         assert "UNSTABLE_OFFSET_COMMIT" in member.told(RequestFailed)[0].reason
@@ -106,7 +106,7 @@ async def test_an_old_generation_is_refused(kafka: Kafka) -> None:
             producer.produce(target.topic, "never", partition=0)
             assert not generation.ending.is_set()
             with pytest.raises(StaleGenerationError):
-                await generation.commit_in_transaction(producer, {partition: 3})
+                await generation.commit_in_transaction(producer, {partition: 3}, beyond_read=True)
             assert generation.state is State.ENDED
             await in_thread(producer.abort_transaction, SOON)
             (refused,) = [event for event in events if isinstance(event, CommitRefused)]

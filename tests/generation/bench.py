@@ -160,6 +160,7 @@ class Bench:
     def __attrs_post_init__(self) -> None:
         """Make what needs the rest."""
         self.floors = Floors(MEMBERSHIP, Assignment(self.owned), self.positions)
+        self.floors.lift(self.owned)  # nothing is read here
         self.lease = Lease(
             TrioClock(),
             session_timeout=self.session_timeout,

@@ -9,16 +9,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, rule
 
-from kgroup.errors import NotOwnedError, OffsetBehindFloorError
+from kgroup.errors import (
+    ArgumentError,
+    NotOwnedError,
+    OffsetBehindFloorError,
+    OffsetBeyondReadError,
+)
 from kgroup.generation.floors import Floors
 from kgroup.model import Assignment, OffsetAndMetadata, TopicPartition
 from tests.generation.bench import MEMBERSHIP, P0, P1, P2
 
 
 def floors(**positions: int) -> Floors:
-    """Floors of t-0 and t-1, at these positions."""
+    """Floors of t-0 and t-1, at these positions, without ceilings."""
     at = {TopicPartition("t", int(name[1:])): offset for name, offset in positions.items()}
-    return Floors(MEMBERSHIP, Assignment((P0, P1)), at)
+    made = Floors(MEMBERSHIP, Assignment((P0, P1)), at)
+    made.lift([P0, P1])
+    return made
 
 
 def test_numbers_become_positions() -> None:
@@ -40,7 +47,7 @@ def test_the_start_position_is_the_first_floor() -> None:
 def test_what_is_not_owned_is_refused() -> None:
     """The error names the partition, the member and what it owns."""
     with pytest.raises(NotOwnedError, match=r"t-2 is not of .*'m-1'.* owns t-0, t-1;"):
-        floors().check({P0: 1, P2: 1})
+        floors().check({P0: 0, P2: 1})
     nothing = Floors(MEMBERSHIP, Assignment(()), {})
     with pytest.raises(NotOwnedError, match="owns nothing"):
         nothing.check_owned(P0)
@@ -91,6 +98,100 @@ def test_a_commit_asked_for_before_a_move_is_not_refused_by_it() -> None:
         mine.check({P0: 5})
     with pytest.raises(OffsetBehindFloorError):
         mine.check({P0: 5}, mine.moves([P0]))
+
+
+def ceilings(**read: int) -> Floors:
+    """Floors of t-0 at 5 and t-1 at an unknown position, of which so much was read before."""
+    before = {TopicPartition("t", int(name[1:])): offset for name, offset in read.items()}
+    return Floors(MEMBERSHIP, Assignment((P0, P1)), {P0: 5}, before)
+
+
+def test_nothing_goes_past_what_was_handed_out() -> None:
+    """The error names the partition, what was given, what was handed out, and what to do."""
+    mine = ceilings()
+    mine.check({P0: 5, P1: 0})
+    with pytest.raises(OffsetBeyondReadError, match=r"t-0: .* 6 .* nothing was read .* at 5 \(.*7"):
+        mine.check({P0: 6})
+    mine.handed_out(P0, 8)
+    mine.check({P0: 8})
+    with pytest.raises(OffsetBeyondReadError, match=r"t-0: offset 9 .* up to 8 only") as caught:
+        mine.check({P0: 9})
+    assert (caught.value.partition, caught.value.offset, caught.value.read) == (P0, 9, 8)
+    assert "seek to 9 first, or commit with beyond_read=True" in str(caught.value)
+    with pytest.raises(OffsetBeyondReadError):
+        mine.check({P0: OffsetAndMetadata(9), P1: 0})
+    assert mine.check({P0: 9}, beyond_read=True) == {P0: OffsetAndMetadata(9)}
+
+
+def test_a_seek_raises_the_ceiling_and_never_lowers_it() -> None:
+    """What was handed out before a seek back may still be committed."""
+    mine = ceilings()
+    mine.move(P0, 100)
+    mine.check({P0: 100})
+    mine.move(P0, 7)
+    mine.check({P0: 100})
+    with pytest.raises(OffsetBeyondReadError):
+        mine.check({P0: 101})
+
+
+def test_a_reset_sets_the_ceiling() -> None:
+    """Offsets handed out before may belong to a log that is gone."""
+    mine = ceilings()
+    mine.handed_out(P0, 100)
+    mine.reset(P0, 3)
+    with pytest.raises(OffsetBeyondReadError):
+        mine.check({P0: 4})
+    mine.check({P0: 3})
+
+
+def test_without_a_ceiling_anything_goes() -> None:
+    """Only for the partitions that it was lifted of."""
+    mine = ceilings()
+    mine.lift([P1])
+    mine.check({P1: 10**9})
+    with pytest.raises(OffsetBeyondReadError):
+        mine.check({P0: 6})
+
+
+def test_what_was_handed_out_before_counts() -> None:
+    """Of partitions that are still owned; reading on raises it."""
+    mine = ceilings(p0=9, p1=4, p2=70)
+    mine.check({P0: 9, P1: 4})
+    assert mine.read == {P0: 9, P1: 4}
+    mine.handed_out(P1, 3)
+    mine.handed_out(P0, 12)
+    assert mine.read == {P0: 12, P1: 4}
+
+
+@pytest.mark.parametrize("bad", [None, [], [P0], "t-0", 5, {"t-0": 1}, {("t", 0): 1}])
+def test_what_is_no_mapping_of_partitions_is_refused(bad: Any) -> None:
+    """By the error for arguments, which is all that a caller may expect."""
+    with pytest.raises(ArgumentError, match="offsets=.* is refused: .*TopicPartition"):
+        floors().check(bad)
+
+
+@pytest.mark.parametrize("bad", [0.0, False, "0", None])
+def test_partitions_that_only_look_equal_are_refused(bad: Any) -> None:
+    """``TopicPartition("t", 0.0)`` equals the owned one, and no request could carry it."""
+    with pytest.raises(ArgumentError, match="its partition an int"):
+        floors().check({TopicPartition("t", bad): 1})
+    with pytest.raises(ArgumentError):
+        floors().check_owned(TopicPartition("t", bad))
+
+
+class Indexed:
+    """A whole number as numpy has it."""
+
+    def __index__(self) -> int:
+        return 7
+
+
+def test_what_says_that_it_is_an_int_becomes_one() -> None:
+    """An offset may be numpy's."""
+    offset: Any = Indexed()
+    (position,) = floors().check({P0: offset}).values()
+    assert type(position.offset) is int
+    assert position.offset == 7
 
 
 @given(st.lists(st.integers(0, 50)))

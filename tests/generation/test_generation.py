@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -154,9 +155,9 @@ async def test_seek_moves_the_floor(autojump_clock: MockClock) -> None:
     """Back on purpose, and commits go on from there."""
     made = Made()
     with pytest.raises(OffsetBehindFloorError, match="seek first"):
-        await made.generation.commit({P0: 2})
+        await made.generation.commit({P0: 2}, beyond_read=True)
     made.generation.seek(P0, 2)
-    await made.generation.commit({P0: 2})
+    await made.generation.commit({P0: 2}, beyond_read=True)
     assert made.source.log == [("seek", 3, P0, 2)]
     assert made.bench.coordinator.commits == [at(p0=2)]
 
@@ -165,7 +166,9 @@ async def test_seek_moves_the_floor(autojump_clock: MockClock) -> None:
 async def test_seek_to_where_no_record_can_be(autojump_clock: MockClock, bad: int) -> None:
     """It is refused, and the floor stays."""
     made = Made()
-    with pytest.raises(ValueError, match=f"t-0: offset {bad} is not from 0 to"):
+    with pytest.raises(
+        ValueError, match=f"t-0: offset={bad} is refused: it must be an int from 0 to"
+    ):
         made.generation.seek(P0, bad)
     assert made.bench.floors[P0] == 5
     assert made.source.log == []
@@ -185,9 +188,9 @@ async def test_after_the_end_nothing_is_committed(autojump_clock: MockClock) -> 
     made.life.end(LOSS)
     producer: Any = object()
     with pytest.raises(StaleGenerationError, match=r"has ended \(membership lost: forgotten\)"):
-        await made.generation.commit({P0: 9})
+        await made.generation.commit({P0: 9}, beyond_read=True)
     with pytest.raises(StaleGenerationError) as caught:
-        await made.generation.commit_in_transaction(producer, {P0: 9})
+        await made.generation.commit_in_transaction(producer, {P0: 9}, beyond_read=True)
     assert caught.value.end is LOSS
     assert not made.generation.start_soon(trio.sleep, 1)
 
@@ -197,18 +200,18 @@ async def test_a_transaction_s_offsets_are_checked_as_a_commit_s(
 ) -> None:
     """The producer is not asked."""
     one = Made().generation
-    producer: Any = object()
+    producer: Any = SimpleNamespace(send_offsets_to_transaction=pytest.fail)
     with pytest.raises(NotOwnedError):
-        await one.commit_in_transaction(producer, {P2: 1})
+        await one.commit_in_transaction(producer, {P2: 1}, beyond_read=True)
     with pytest.raises(OffsetBehindFloorError):
-        await one.commit_in_transaction(producer, {P0: 4})
+        await one.commit_in_transaction(producer, {P0: 4}, beyond_read=True)
 
 
 async def test_a_transaction_s_offsets_go_to_the_producer() -> None:
     """The floor stays, because the transaction may yet be aborted."""
     made = Made()
     producer = FakeProducer()
-    await made.generation.commit_in_transaction(producer, {P0: 9})  # type: ignore[arg-type]
+    await made.generation.commit_in_transaction(producer, {P0: 9}, beyond_read=True)  # type: ignore[arg-type]
     assert [[it.offset for it in positions] for positions, *_ in producer.given] == [[9]]
     assert made.bench.floors[P0] == 5
 

@@ -21,7 +21,7 @@ async def test_begin_and_end(autojump_clock: MockClock) -> None:
         await here.append(4, 1)
         async with here.group() as group:
             generation = await group.next()
-            await generation.commit({P0: 7})
+            await generation.commit({P0: 7}, beyond_read=True)
         async with here.group() as group:
             offsets = (await group.next()).offsets()
             assert offsets.partitions == {P0, P1}
@@ -56,7 +56,7 @@ async def test_an_offset_that_is_gone(autojump_clock: MockClock) -> None:
         await here.append(10)
         async with here.group() as group:
             generation = await group.next()
-            await generation.commit({P0: 9})
+            await generation.commit({P0: 9}, beyond_read=True)
             assert await generation.offsets().reset(P0, 9) == 0
             await generation.commit({P0: 3})
         async with here.group(auto_offset_reset="error") as group:

@@ -16,10 +16,11 @@ from kgroup.backoff import Backoff
 from kgroup.clocks import TrioClock
 from kgroup.config import GroupConfig
 from kgroup.errors import FetchError, OffsetOutOfRangeError, StaleGenerationError, UsageError
+from kgroup.generation.floors import Floors
 from kgroup.generation.streams import Feed, RecordStream
-from kgroup.model import IsolationLevel, TopicPartition
+from kgroup.model import Assignment, IsolationLevel, TopicPartition
 from kgroup.protocols import Batch
-from tests.generation.bench import P0, P1
+from tests.generation.bench import MEMBERSHIP, P0, P1
 
 EPOCH = 3
 CONFIG = GroupConfig(group_id="g", bootstrap_servers="a:1", topics=["t"])
@@ -107,6 +108,7 @@ class Around:
         self.locating: Exception | None = None
         self.closed: list[RecordStream] = []
         self.told: list[Any] = []
+        self.floors = Floors(MEMBERSHIP, Assignment((P0, P1)), {})
         self.feed = Feed(
             epoch=EPOCH,
             source=self.source,
@@ -124,7 +126,8 @@ class Around:
 
     def stream(self, *partitions: TopicPartition) -> RecordStream:
         """A stream of these, P0 by default."""
-        return RecordStream(self.feed, frozenset(partitions or {P0}), 100, self.closed.append)
+        wanted = frozenset(partitions or {P0})
+        return RecordStream(self.feed, self.floors, wanted, 100, self.closed.append)
 
     async def _confirm(self) -> None:
         while not self.lease and self.running:

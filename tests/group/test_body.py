@@ -24,7 +24,7 @@ async def test_a_nursery_of_the_body_that_fails_drains_first(autojump_clock: Moc
     async def slow(generation: Generation) -> None:
         await generation.ending.wait()
         await trio.sleep(3)
-        await generation.commit({P0: 2})
+        await generation.commit({P0: 2}, beyond_read=True)
         committed.append(2)
 
     async with world() as here:

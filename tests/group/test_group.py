@@ -161,7 +161,7 @@ async def test_a_task_that_raises_drains_leaves_and_surfaces(autojump_clock: Moc
         async def sibling(generation: Generation) -> None:
             await generation.ending.wait()
             await trio.sleep(3)
-            await generation.commit({P0: 7})
+            await generation.commit({P0: 7}, beyond_read=True)
             finished.append(True)
 
         with pytest.raises(ExceptionGroup) as caught:
@@ -196,7 +196,7 @@ async def test_what_ends_the_program_in_the_body_drains_first(
         async def slow(generation: Generation) -> None:
             await generation.ending.wait()
             await trio.sleep(3)
-            await generation.commit({P0: 7})
+            await generation.commit({P0: 7}, beyond_read=True)
 
         with pytest.raises(error):
             async with here.group() as group:
@@ -217,7 +217,7 @@ def test_ctrl_c_while_it_waits_in_next(presses: int) -> None:
         try:
             await generation.ending.wait()
             await trio.sleep(10)
-            await generation.commit({P0: 7})
+            await generation.commit({P0: 7}, beyond_read=True)
         finally:
             ended.append(trio.current_time())
 
@@ -382,7 +382,7 @@ async def test_a_drain_past_its_deadline_is_cut(autojump_clock: MockClock) -> No
                 with trio.CancelScope(shield=True):
                     await trio.sleep(0.5)
                     try:
-                        await generation.commit({P0: 4})
+                        await generation.commit({P0: 4}, beyond_read=True)
                     except StaleGenerationError as error:
                         late.append(error)
 
@@ -418,7 +418,7 @@ async def test_a_first_start_is_no_warning_and_a_lost_position_is_one(
                 generation = await group.next()
                 batch = await anext(generation.records(P0))
                 assert values(batch.messages) == [0, 1, 2]
-                await generation.commit({P0: committed})
+                await generation.commit({P0: committed}, beyond_read=True)
             levels.append([severity(event) for event in here.told(OffsetReset)])
             here.events.clear()
         assert levels == [[logging.INFO], [logging.WARNING]]

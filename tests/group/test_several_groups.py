@@ -70,7 +70,7 @@ async def test_generations_and_members_of_groups_stay_apart(autojump_clock: Mock
         assert kept.state is State.RUNNING
         assert kept.generation_id == 1
         assert set(kept.assignment) == {P0, P1}
-        await kept.commit({P0: 1})
+        await kept.commit({P0: 1}, beyond_read=True)
         await restless.aclose()
         described = {group.group_id: group for group in await here.broker.groups()}
         assert _members(described["still"]) == {kept.member_id}

@@ -49,7 +49,7 @@ async def test_a_heartbeat_and_a_commit_find_out_at_once(
             await evict(here, generation.member_id)
             here.broker.slow(3.0, slow)
             try:
-                await generation.commit({P0: 1})
+                await generation.commit({P0: 1}, beyond_read=True)
             except StaleGenerationError as error:
                 refused.append(error)
                 raise

@@ -20,6 +20,7 @@ FLOORS: Final[tuple[tuple[frozenset[str], ...], ...]] = (
         frozenset(
             {
                 "kgroup.addresses",
+                "kgroup.arguments",
                 "kgroup.bounds",
                 "kgroup.codes",
                 "kgroup.config",

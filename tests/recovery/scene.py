@@ -190,7 +190,7 @@ async def _while_running(
     outcome.end = first.end
     if first.end is not None:
         if first.end.can_commit:
-            await first.commit({P0: 1})
+            await first.commit({P0: 1}, beyond_read=True)
         await _next(group, outcome)
 
 
@@ -204,7 +204,7 @@ async def _while_committing(
     outcome.since = len(outcome.scene.lines.sent)
     strike()
     with _caught(lambda error: setattr(outcome, "call", error)):
-        await first.commit({P0: 1})
+        await first.commit({P0: 1}, beyond_read=True)
     outcome.end = first.end
     if first.end is not None:
         await _next(group, outcome)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -43,13 +44,13 @@ async def test_a_commit_cancelled_before_it_was_sent_sends_nothing(
     async with world(2) as here, here.group() as group, trio.open_nursery() as nursery:
         generation = await group.next()
         here.broker.slow(2.0, OFFSETS, times=1)
-        nursery.start_soon(generation.commit, {P0: 1})
+        nursery.start_soon(partial(generation.commit, {P0: 1}, beyond_read=True))
         await trio.testing.wait_all_tasks_blocked()
         with trio.move_on_after(1) as scope:
-            await generation.commit({P1: 5})
+            await generation.commit({P1: 5}, beyond_read=True)
         assert scope.cancelled_caught
         await trio.sleep(5)
-        await generation.commit({P0: 2})
+        await generation.commit({P0: 2}, beyond_read=True)
         assert committed_on_the_wire(here) == [{0: 1}, {0: 2}]
         assert await here.committed() == {P0: 2}
 
@@ -63,7 +64,7 @@ async def test_a_commit_cancelled_after_it_was_sent_gives_its_outcome(
         here.broker.slow(2.0, OFFSETS, times=1)
         outcome = []
         with trio.move_on_after(1):
-            await generation.commit({P0: 1})
+            await generation.commit({P0: 1}, beyond_read=True)
             outcome.append(here.now)
             await trio.sleep(1)
             outcome.append(here.now)
@@ -78,7 +79,7 @@ async def test_a_refusal_in_a_cancelled_scope_is_told_too(autojump_clock: MockCl
         here.broker.slow(2.0, OFFSETS, times=1)
         here.broker.inject(OFFSETS, Code.OFFSET_METADATA_TOO_LARGE)
         with trio.move_on_after(1), pytest.raises(CommitFailedError) as caught:
-            await generation.commit({P0: 1})
+            await generation.commit({P0: 1}, beyond_read=True)
         assert caught.value.partitions[P0].code == Code.OFFSET_METADATA_TOO_LARGE
 
 
@@ -89,13 +90,15 @@ async def test_a_caller_cancelled_while_another_s_request_carries_its_offsets(
     async with world(2) as here, here.group() as group, trio.open_nursery() as nursery:
         generation = await group.next()
         here.broker.slow(2.0, OFFSETS)
-        nursery.start_soon(generation.commit, {P0: 1})
+        nursery.start_soon(partial(generation.commit, {P0: 1}, beyond_read=True))
         await trio.testing.wait_all_tasks_blocked()
-        nursery.start_soon(generation.commit, {P0: 2})  # waits for its turn
+        nursery.start_soon(
+            partial(generation.commit, {P0: 2}, beyond_read=True)
+        )  # waits for its turn
         await trio.testing.wait_all_tasks_blocked()
         done = []
         with trio.move_on_after(3) as scope:
-            await generation.commit({P1: 7})  # is taken along by the second
+            await generation.commit({P1: 7}, beyond_read=True)  # is taken along by the second
             done.append(here.now)
         assert done == [4.0]
         assert not scope.cancelled_caught
@@ -111,7 +114,9 @@ async def test_commits_that_wait_go_out_together(autojump_clock: MockClock) -> N
         async with trio.open_nursery() as nursery:
             for offset in range(1, 11):
                 for partition in partitions:
-                    nursery.start_soon(generation.commit, {partition: offset})
+                    nursery.start_soon(
+                        partial(generation.commit, {partition: offset}, beyond_read=True)
+                    )
                 await trio.testing.wait_all_tasks_blocked()
         assert len(here.asked(OFFSETS)) == 2
         assert await here.committed() == dict.fromkeys(partitions, 10)
@@ -129,7 +134,7 @@ async def test_each_caller_of_a_shared_request_has_its_own_answer(
 
         async def commit(name: str, offsets: dict[TopicPartition, Any]) -> None:
             try:
-                await generation.commit(offsets)
+                await generation.commit(offsets, beyond_read=True)
                 outcomes[name] = None
             except (CommitFailedError, OffsetBehindFloorError) as error:
                 outcomes[name] = error
@@ -158,12 +163,12 @@ async def test_commits_stay_in_the_order_of_their_calls(autojump_clock: MockCloc
     async with world() as here, here.group() as group, trio.open_nursery() as nursery:
         generation = await group.next()
         here.broker.slow(1.0, OFFSETS)
-        nursery.start_soon(generation.commit, {P0: 1})
+        nursery.start_soon(partial(generation.commit, {P0: 1}, beyond_read=True))
         await trio.testing.wait_all_tasks_blocked()
-        nursery.start_soon(generation.commit, {P0: 9})
+        nursery.start_soon(partial(generation.commit, {P0: 9}, beyond_read=True))
         await trio.testing.wait_all_tasks_blocked()
         with pytest.raises(OffsetBehindFloorError, match="behind 9"):
-            await generation.commit({P0: 8})
+            await generation.commit({P0: 8}, beyond_read=True)
         await trio.sleep(3)
         assert await here.committed() == {P0: 9}
 
@@ -174,19 +179,19 @@ async def test_nothing_goes_behind_the_floor(autojump_clock: MockClock) -> None:
         await here.append(10)
         async with here.group() as group:
             generation = await group.next()
-            await generation.commit({P0: 4})
+            await generation.commit({P0: 4}, beyond_read=True)
         async with here.group() as group:
             generation = await group.next()
             assert generation.positions[P0] == 4
             for offset in (3, 0):
                 with pytest.raises(OffsetBehindFloorError):
-                    await generation.commit({P0: offset})
-            await generation.commit({P0: 4})
-            await generation.commit({P0: 6})
+                    await generation.commit({P0: offset}, beyond_read=True)
+            await generation.commit({P0: 4}, beyond_read=True)
+            await generation.commit({P0: 6}, beyond_read=True)
             with pytest.raises(OffsetBehindFloorError):
-                await generation.commit({P0: 5})
+                await generation.commit({P0: 5}, beyond_read=True)
             generation.seek(P0, 2)
-            await generation.commit({P0: 2})
+            await generation.commit({P0: 2}, beyond_read=True)
         assert committed_on_the_wire(here) == [{0: 4}, {0: 4}, {0: 6}, {0: 2}]
         assert await here.committed() == {P0: 2}
 
@@ -197,9 +202,9 @@ async def test_what_is_no_offset_is_refused(autojump_clock: MockClock, bad: Any)
     async with world() as here, here.group() as group:
         generation = await group.next()
         with pytest.raises((TypeError, ValueError), match="topic-0"):
-            await generation.commit({P0: bad})
+            await generation.commit({P0: bad}, beyond_read=True)
         with pytest.raises(NotOwnedError, match="topic-1 is not of this generation"):
-            await generation.commit({P0: 1, P1: 1})
+            await generation.commit({P0: 1, P1: 1}, beyond_read=True)
         await generation.commit({})
         assert here.asked(OFFSETS) == []
 
@@ -213,12 +218,12 @@ async def test_an_answer_that_never_comes_is_unknown(autojump_clock: MockClock) 
             silent = [True]
             scene.lines.trouble(Trouble.SILENT_AFTER, OFFSETS, lambda: silent[0])
             with pytest.raises(CommitUnknownError, match="may have been applied"):
-                await generation.commit({P0: 3})
+                await generation.commit({P0: 3}, beyond_read=True)
             assert here.now == 4.0
             silent.clear()
             silent.append(False)
             assert generation.state is State.RUNNING
-            await generation.commit({P0: 3})
+            await generation.commit({P0: 3}, beyond_read=True)
             assert await here.committed() == {P0: 3}
         assert [event.stale for event in scene.events(CommitRefused)] == [False]
 
@@ -233,13 +238,15 @@ async def test_a_coordinator_that_cannot_be_reached_was_sent_nothing(
             generation = await group.next()
             await here.broker.stop()
             with pytest.raises(CommitUnknownError):
-                await generation.commit({P0: 3})  # given to a connection that had just ended
+                await generation.commit(
+                    {P0: 3}, beyond_read=True
+                )  # given to a connection that had just ended
             with pytest.raises(CommitFailedError) as caught:
-                await generation.commit({P0: 3})
+                await generation.commit({P0: 3}, beyond_read=True)
             assert caught.value.partitions[P0].code == Code.NETWORK_EXCEPTION
             assert generation.state is State.RUNNING
             await here.broker.start()
-            await generation.commit({P0: 3})
+            await generation.commit({P0: 3}, beyond_read=True)
         assert await here.committed() == {P0: 3}
 
 
@@ -256,7 +263,7 @@ async def test_a_refused_generation_is_told_to_all_its_callers(
 
         async def commit(offset: int) -> None:
             try:
-                await generation.commit({P0: offset})
+                await generation.commit({P0: offset}, beyond_read=True)
             except StaleGenerationError as error:
                 stale.append(error)
 
@@ -270,7 +277,7 @@ async def test_a_refused_generation_is_told_to_all_its_callers(
         assert len(here.asked(OFFSETS)) == 1
         again = await group.next()
         assert again.epoch == generation.epoch + 1
-        await again.commit({P0: 1})
+        await again.commit({P0: 1}, beyond_read=True)
         assert await here.committed() == {P0: 1}
 
 
@@ -284,7 +291,7 @@ async def test_a_stale_commit_of_an_old_generation_leaves_the_new_one_alone(
         new = await group.next()
         sent = len(here.asked(OFFSETS))
         with pytest.raises(StaleGenerationError, match="has ended"):
-            await old.commit({P0: 1})
+            await old.commit({P0: 1}, beyond_read=True)
         assert len(here.asked(OFFSETS)) == sent
         assert new.state is State.RUNNING
 
@@ -300,7 +307,7 @@ async def test_nothing_is_sent_past_the_lease(
         async def commits_late(generation: Generation) -> None:
             try:
                 await trio.sleep(7.5)
-                await generation.commit({P0: 1})
+                await generation.commit({P0: 1}, beyond_read=True)
             except StaleGenerationError as error:
                 outcomes.append(error)
                 raise
@@ -339,9 +346,9 @@ async def test_a_moved_coordinator_costs_a_commit_nothing(autojump_clock: MockCl
         generation = await group.next()
         nursery.start_soon(lambda: here.broker.restart_coordinator(away=1.0, loading=1.0))
         await trio.testing.wait_all_tasks_blocked()
-        await generation.commit({P0: 1})
+        await generation.commit({P0: 1}, beyond_read=True)
         assert 2.0 <= here.now <= 4.0
         here.broker.cut_connections()
-        await generation.commit({P0: 2})
+        await generation.commit({P0: 2}, beyond_read=True)
         assert await here.committed() == {P0: 2}
         assert generation.state is State.RUNNING

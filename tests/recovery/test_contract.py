@@ -52,7 +52,7 @@ async def test_a_returned_task_brings_the_next_generation_of_a_lone_member(
         assert (second.member_id, second.group_id) == (first.member_id, first.group_id)
         assert not first.start_soon(returns)
         with pytest.raises(StaleGenerationError):
-            await first.commit({P0: 1})
+            await first.commit({P0: 1}, beyond_read=True)
 
 
 async def test_a_leader_s_return_moves_the_whole_group(autojump_clock: MockClock) -> None:

@@ -263,7 +263,7 @@ async def test_closing_while_it_drains_and_while_it_backs_off(autojump_clock: Mo
         async def slow(generation: Generation) -> None:
             await generation.ending.wait()
             await trio.sleep(6)
-            await generation.commit({P0: 1})
+            await generation.commit({P0: 1}, beyond_read=True)
             finished.append(here.now)
 
         async with here.group() as group:
@@ -395,7 +395,7 @@ async def test_a_process_that_stood_still_asks_once_and_goes_on(
             clock.extra = 20.0
             assert generation.lease == 0
             heartbeats = len(here.asked("heartbeat"))
-            await generation.commit({P0: 1})
+            await generation.commit({P0: 1}, beyond_read=True)
             assert len(here.asked("heartbeat")) == heartbeats + 1
             apis = [api for _, api, _ in here.requests if api in ("heartbeat", "offset_commit")]
             assert apis[-2:] == ["heartbeat", "offset_commit"]

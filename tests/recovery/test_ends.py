@@ -60,7 +60,7 @@ async def test_a_commit_in_a_drain_has_the_drain_s_deadline(autojump_clock: Mock
             began.append(here.now)
             here.broker.slow(100.0, "offset_commit", times=1)
             try:
-                await generation.commit({P0: 1})
+                await generation.commit({P0: 1}, beyond_read=True)
             except CommitUnknownError as error:
                 outcome.append((here.now, type(error)))
 
@@ -183,7 +183,7 @@ async def test_an_explicit_retention_travels_in_v4(autojump_clock: MockClock) ->
     """offset_retention makes a commit v4, with the retention in milliseconds."""
     async with world() as here, here.group(offset_retention=3600.0) as group:
         generation = await group.next()
-        await generation.commit({P0: 1})
+        await generation.commit({P0: 1}, beyond_read=True)
         ((_, request),) = here.asked("offset_commit")
         assert request.__version__ == 4
         assert request.retention_time.total_seconds() == 3600

@@ -32,7 +32,7 @@ async def test_a_slow_commit_delays_no_heartbeat(autojump_clock: MockClock) -> N
             generation = await group.next()
             here.broker.slow(HELD_BACK, "offset_commit", times=1)
             began = here.now
-            await generation.commit({P0: 1})
+            await generation.commit({P0: 1}, beyond_read=True)
             assert here.now - began == HELD_BACK
             # A session passed twice: heartbeats that waited would have lost the membership.
             assert generation.state is State.RUNNING
@@ -52,7 +52,7 @@ async def test_heartbeats_commits_and_the_leave_have_a_connection_each(
         async with scene.group() as group:
             generation = await group.next()
             await trio.sleep(group.config.heartbeat_interval * 2)
-            await generation.commit({P0: 1})
+            await generation.commit({P0: 1}, beyond_read=True)
         lines = {
             api: {it.line for it in scene.lines.sent if it.api == api}
             for api in ("join_group", "heartbeat", "sync_group", "offset_commit", "leave_group")

@@ -29,7 +29,9 @@ async def test_committed_offsets_come_first(autojump_clock: MockClock) -> None:
         await here.append(5)
         async with here.group() as group:
             generation = await group.next()
-            await generation.commit({P0: OffsetAndMetadata(2, leader_epoch=0, metadata="note")})
+            await generation.commit(
+                {P0: OffsetAndMetadata(2, leader_epoch=0, metadata="note")}, beyond_read=True
+            )
         for reset in ("earliest", "latest", "error"):
             async with here.group(auto_offset_reset=reset) as group:
                 generation = await group.next()
@@ -113,7 +115,7 @@ async def test_error_hands_over_and_fails_where_it_is_read(autojump_clock: MockC
             generation = await group.next()
             with pytest.raises(NoOffsetError, match="topic-0"):
                 await anext(generation.records(P0))
-            await generation.commit({P0: 1})
+            await generation.commit({P0: 1}, beyond_read=True)
         async with here.group(auto_offset_reset="error") as group:
             generation = await group.next()
             assert generation.positions == {P0: 1}
@@ -129,7 +131,7 @@ async def test_an_offset_out_of_range(
         await here.append(3)
         async with here.group() as group:
             generation = await group.next()
-            await generation.commit({P0: 100})
+            await generation.commit({P0: 100}, beyond_read=True)
         async with here.group(auto_offset_reset=reset) as group:
             generation = await group.next()
             if reset == "error":
@@ -161,7 +163,7 @@ async def test_a_leader_that_is_away_holds_nothing_up(autojump_clock: MockClock)
             assert here.now == pytest.approx(2.0)
             assert generation.positions == {P0: 0}
             assert await first_of(generation) == 0
-            await generation.commit({P0: 3})
+            await generation.commit({P0: 3}, beyond_read=True)
         assert await here.committed() == {P0: 3}
 
 

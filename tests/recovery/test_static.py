@@ -99,7 +99,7 @@ async def fenced(here: World, act: str) -> tuple[Generation, list[Exception]]:
             await second_joined.wait()
             if act == "commit":
                 try:
-                    await generation.commit({P0: 1})
+                    await generation.commit({P0: 1}, beyond_read=True)
                 except StaleGenerationError as error:
                     raised.append(error)
             await generation.ending.wait()

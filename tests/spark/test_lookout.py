@@ -21,7 +21,7 @@ P0, P1 = TopicPartition("topic", 0), TopicPartition("topic", 1)
 async def commit(here: World, offset: int) -> None:
     """Leave a committed offset behind."""
     async with here.group() as group:
-        await (await group.next()).commit({P0: offset})
+        await (await group.next()).commit({P0: offset}, beyond_read=True)
 
 
 async def test_retention_passes_a_position_while_it_is_read(autojump_clock: MockClock) -> None:

@@ -324,7 +324,7 @@ async def test_records_that_are_gone(autojump_clock: MockClock) -> None:
     async with world() as here:
         await here.append(10)
         async with here.group() as group:
-            await (await group.next()).commit({P0: 2})
+            await (await group.next()).commit({P0: 2}, beyond_read=True)
         here.broker.cluster.topics.log("topic", 0).delete_before(6)
         async with here.group() as group:
             batch = await anext(loop_of(await group.next(), FakeEngine()))

@@ -54,18 +54,18 @@ def test_commits_and_their_refusals(kafka: Kafka) -> None:
     mine, foreign = here.partition(0), here.partition(7)
     with generation_of(here) as generation:
         generation.commit({})
-        generation.commit({mine: 3})
+        generation.commit({mine: 3}, beyond_read=True)
         assert here.committed() == 3
-        generation.commit({mine: OffsetAndMetadata(4)})
+        generation.commit({mine: OffsetAndMetadata(4)}, beyond_read=True)
         with pytest.raises(OffsetBehindFloorError):
-            generation.commit({mine: 2})
+            generation.commit({mine: 2}, beyond_read=True)
         with pytest.raises(NotOwnedError):
-            generation.commit({foreign: 1})
+            generation.commit({foreign: 1}, beyond_read=True)
         with pytest.raises(TypeError):
             generation.commit({mine: "5"})  # type: ignore[dict-item]
     assert here.committed() == 4
     with pytest.raises(StaleGenerationError) as info:
-        generation.commit({mine: 9})
+        generation.commit({mine: 9}, beyond_read=True)
     assert info.value.end == generation.end
     assert here.committed() == 4
 
@@ -82,7 +82,9 @@ def test_commits_of_many_threads_are_few_requests(kafka: Kafka) -> None:
         together.wait(SOON)
         good = partition.partition % 2 == 0
         try:
-            generation.commit({partition: 1} if good else {here.partition(threads): 1})
+            generation.commit(
+                {partition: 1} if good else {here.partition(threads): 1}, beyond_read=True
+            )
         except NotOwnedError:
             outcomes.append("refused")
         else:
@@ -143,16 +145,16 @@ def test_pause_resume_and_seek(kafka: Kafka) -> None:
             records.next(0.3)
         generation.resume()
         assert offsets(records.next(SOON)) == [4, 5, 6, 7]
-        generation.commit({partition: 8})
+        generation.commit({partition: 8}, beyond_read=True)
         generation.seek(partition, 5)
         assert read(records, 5) == [5, 6, 7, 8, 9]
-        generation.commit({partition: 6})
+        generation.commit({partition: 6}, beyond_read=True)
         for call in (generation.pause, generation.resume):
             with pytest.raises(NotOwnedError):
                 call(here.partition(3))
         with pytest.raises(NotOwnedError):
             generation.seek(here.partition(3), 0)
-        with pytest.raises(ValueError, match="not from 0"):
+        with pytest.raises(ValueError, match="from 0 to"):
             generation.seek(partition, -1)
     assert here.committed() == 6
 
@@ -228,7 +230,7 @@ def test_a_body_that_waited_is_waited_for_again(kafka: Kafka) -> None:
         generation.start(int)
         wait(generation.ending)
         assert not told.of(GenerationEnded)
-        generation.commit({here.partition(0): 3})
+        generation.commit({here.partition(0): 3}, beyond_read=True)
     assert here.committed() == 3
 
 
@@ -244,14 +246,14 @@ def test_a_transaction(kafka: Kafka) -> None:
     with generation_of(here) as generation:
         assert generation.member_id.encode() in generation.transaction_metadata()
         producer.begin_transaction()
-        generation.commit_in_transaction(producer, {mine: 2})
+        generation.commit_in_transaction(producer, {mine: 2}, beyond_read=True)
         producer.commit_transaction(SOON)
         assert here.committed() == 2
         with pytest.raises(NotOwnedError):
-            generation.commit_in_transaction(producer, {here.partition(1): 2})
+            generation.commit_in_transaction(producer, {here.partition(1): 2}, beyond_read=True)
     producer.begin_transaction()
     with pytest.raises(StaleGenerationError):
-        generation.commit_in_transaction(producer, {mine: 3})
+        generation.commit_in_transaction(producer, {mine: 3}, beyond_read=True)
     producer.abort_transaction(SOON)
     assert here.committed() == 2
 
@@ -269,7 +271,7 @@ def test_the_bodys_scope_ends_quietly_with_the_generation(kafka: Kafka) -> None:
         generation.start(int)
         told.wait(GenerationEnded)
         with generation.scope():
-            generation.commit({here.partition(0): 1})
+            generation.commit({here.partition(0): 1}, beyond_read=True)
             reached.append("not here")
         with pytest.raises(StaleGenerationError) as info, generation.scope():
             raise error
