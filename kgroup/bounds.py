@@ -43,10 +43,14 @@ class Bound:
     Attributes:
         holds: whether a value is allowed. Where it raises, the value is not.
         allowed: the same in words, "it must be ...".
+        least: the least number, of those that have one.
+        most: the largest.
     """
 
     holds: Callable[[Any], bool]
     allowed: str
+    least: float | None = None
+    most: float | None = None
 
     def __call__(self, _: object, attribute: attrs.Attribute[Any], value: object) -> None:
         """Check a field, as its validator.
@@ -102,6 +106,8 @@ def whole(least: int, most: int) -> Bound:
     return Bound(
         lambda value: is_whole(value) and least <= value <= most,
         f"it must be a whole number from {least} to {most}",
+        least,
+        most,
     )
 
 
@@ -110,6 +116,8 @@ def number(least: float, most: float) -> Bound:
     return Bound(
         lambda value: is_number(value) and least <= value <= most,
         f"it must be a number from {_plain(least)} to {_plain(most)}",
+        least,
+        most,
     )
 
 
@@ -119,6 +127,8 @@ def seconds(least: float = SHORTEST_DURATION, most: float = LONGEST_DURATION) ->
     return Bound(
         lambda value: is_number(value) and least <= value <= most,
         f"it must be seconds, {at_least} and at most {_plain(most)}",
+        least,
+        most,
     )
 
 
@@ -205,13 +215,22 @@ def check_servers(_: object, attribute: attrs.Attribute[Any], value: Any) -> Non
     Raises:
         ConfigError: it names a server that is none, and what is wrong with it.
     """
+    refuse_servers(attribute.name, value)
+
+
+def refuse_servers(field: str, value: Any) -> None:
+    """Check what `servers` gave, as `check_servers` does.
+
+    Raises:
+        ConfigError: it names a server that is none, and what is wrong with it.
+    """
     if not isinstance(value, tuple) or not value:
-        raise ConfigError(attribute.name, value, SERVERS)
+        raise ConfigError(field, value, SERVERS)
     for server in value:
         try:
             split_address(server)
         except ValueError as error:
-            raise ConfigError(attribute.name, server, f"{error}; {SERVERS}") from None
+            raise ConfigError(field, server, f"{error}; {SERVERS}") from None
 
 
 def _plain(value: float) -> str:

@@ -16,7 +16,8 @@ from kgroup.assignors.cooperative import CooperativeStickyAssignor
 from kgroup.assignors.range import RangeAssignor
 from kgroup.assignors.roundrobin import RoundRobinAssignor
 from kgroup.assignors.sticky import StickyAssignor
-from kgroup.errors import UsageError
+from kgroup.custom import check_assignor
+from kgroup.errors import UsageError, shown
 from kgroup.protocols import Assignor
 
 BUILTIN: Final[Mapping[str, Assignor]] = MappingProxyType(
@@ -41,16 +42,19 @@ def resolve(assignors: Iterable[str | Assignor]) -> dict[str, Assignor]:
 
     Raises:
         UsageError: no built-in assignor has that name, or two have the same.
+        ConfigError: a custom one is not what an assignor has to be.
     """
     resolved: dict[str, Assignor] = {}
     for given in assignors:
         if isinstance(given, str):
             if given not in BUILTIN:
-                raise UsageError(f"no assignor {given!r} is built in; {', '.join(BUILTIN)} are")
-            assignor = BUILTIN[given]
+                raise UsageError(
+                    f"no assignor {shown(given)} is built in; {', '.join(BUILTIN)} are"
+                )
+            name, assignor = given, BUILTIN[given]
         else:
-            assignor = given
-        if assignor.name in resolved:
-            raise UsageError(f"two assignors have the name {assignor.name!r}")
-        resolved[assignor.name] = assignor
+            name, assignor = check_assignor("assignors", given), given
+        if name in resolved:
+            raise UsageError(f"two assignors have the name {name!r}")
+        resolved[name] = assignor
     return resolved

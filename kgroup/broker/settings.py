@@ -29,7 +29,7 @@ request."""
 MOST_BROKERS: Final = 100
 """Brokers of one embedded cluster: each has its sockets and its replica of every shard."""
 BROKERS: Final = bounds.whole(1, MOST_BROKERS)
-_PARTITIONS: Final = bounds.whole(1, MOST_PARTITIONS)
+PARTITIONS: Final = bounds.whole(1, MOST_PARTITIONS)
 _COUNT: Final = bounds.whole(1, INT32_MAX)
 _REPLICAS: Final = bounds.whole(1, _INT16)
 _LONGEST_SHOWN: Final = 100
@@ -163,10 +163,10 @@ class BrokerSettings:
     node_id: int = attrs.field(default=1, validator=bounds.whole(0, INT32_MAX))
     rack: str | None = attrs.field(default=None, validator=bounds.optional(bounds.text()))
     auto_create_topics: bool = attrs.field(default=True, validator=bounds.flag())
-    default_partitions: int = attrs.field(default=1, validator=_PARTITIONS)
+    default_partitions: int = attrs.field(default=1, validator=PARTITIONS)
     default_replication_factor: int = attrs.field(default=1, validator=_REPLICAS)
     offsets_topic_replication_factor: int = attrs.field(default=3, validator=_REPLICAS)
-    transaction_log_partitions: int = attrs.field(default=50, validator=_PARTITIONS)
+    transaction_log_partitions: int = attrs.field(default=50, validator=PARTITIONS)
     transaction_log_replication_factor: int = attrs.field(default=3, validator=_REPLICAS)
     delete_topics: bool = attrs.field(default=True, validator=bounds.flag())
     max_message_bytes: int = attrs.field(default=1_048_588, validator=bounds.whole(0, INT32_MAX))

@@ -14,22 +14,27 @@ from typing import Final
 import click
 import trio
 
+from kgroup.addresses import split_address
 from kgroup.broker import BrokerSettings, serve_cluster
-from kgroup.errors import ConfigError, UsageError
+from kgroup.broker.running import check_listener
+from kgroup.broker.settings import BROKERS, PARTITIONS
+from kgroup.cli.options import Whole
+from kgroup.errors import ConfigError, UsageError, shown
+from kgroup.model import topic_fault
 
 __all__ = ["broker"]
 
 _DEFAULT_ADDRESS: Final = "127.0.0.1:9092"
-_HIGHEST_PORT: Final = 65535
 
 
 def _address(context: click.Context, option: click.Parameter, value: str) -> tuple[str, int]:
     del context, option
-    host, separator, port = value.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not (separator and host and port.isdecimal() and int(port) <= _HIGHEST_PORT):
-        raise click.BadParameter(f"{value!r} is not HOST:PORT, such as {_DEFAULT_ADDRESS}")
-    return host, int(port)
+    try:
+        return split_address(value, least_port=0)
+    except ValueError as error:
+        raise click.BadParameter(
+            f"{shown(value)} is not HOST:PORT, such as {_DEFAULT_ADDRESS}: {error}"
+        ) from error
 
 
 def _settings(
@@ -40,7 +45,7 @@ def _settings(
     for value in values:
         name, separator, text = value.partition("=")
         if not (separator and name):
-            raise click.BadParameter(f"{value!r} is not KEY=VALUE")
+            raise click.BadParameter(f"{shown(value)} is not KEY=VALUE")
         properties[name] = text
     try:
         return BrokerSettings.from_properties(properties)
@@ -54,10 +59,19 @@ def _topics(
     del context, option
     topics: dict[str, int] = {}
     for value in values:
-        name, _, partitions = value.partition(":")
-        if not (name and partitions.isdecimal() and int(partitions)):
-            raise click.BadParameter(f"{value!r} is not NAME:PARTITIONS, such as orders:6")
-        topics[name] = int(partitions)
+        name, colon, partitions = value.partition(":")
+        if not (name and colon):
+            raise click.BadParameter(f"{shown(value)} is not NAME:PARTITIONS, such as orders:6")
+        if fault := topic_fault(name):
+            raise click.BadParameter(f"the topic name {shown(name)} {fault}")
+        if name in topics:
+            raise click.BadParameter(f"the topic {name!r} is given twice")
+        try:
+            topics[name] = PARTITIONS.read(partitions)
+        except ValueError as error:
+            raise click.BadParameter(
+                f"{shown(value)} is not NAME:PARTITIONS, such as orders:6: {error}"
+            ) from error
     return topics
 
 
@@ -72,7 +86,7 @@ def _topics(
 )
 @click.option(
     "--brokers",
-    type=click.IntRange(min=1),
+    type=Whole(BROKERS),
     default=1,
     show_default=True,
     help="How many brokers; topics and groups are spread over them.",
@@ -101,8 +115,11 @@ def broker(
     It keeps nothing on disk: topics, records and groups are gone when it ends.
     """
     host, port = listen
-    if port + brokers - 1 > _HIGHEST_PORT:
-        raise click.BadParameter(f"port {port} leaves no room for {brokers} brokers")
+    try:
+        check_listener(host, port, brokers)
+        settings.check_brokers(brokers)
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
     trio.run(partial(_run, host, port, brokers, settings=settings, topics=topics))
 
 

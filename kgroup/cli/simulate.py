@@ -5,7 +5,6 @@ What is simulated, and what a failure says, is ``kgroup.testing.simulation``'s.
 
 from __future__ import annotations
 
-import importlib
 import sys
 import time
 from collections.abc import Callable
@@ -17,7 +16,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from kgroup.errors import UsageError
+from kgroup import bounds
+from kgroup.broker.settings import BROKERS
+from kgroup.cli.options import FilePath, Number, Whole, imported
+from kgroup.errors import ConfigError, UsageError, shown
+from kgroup.model import INT64_MAX
 from kgroup.testing.simulation import (
     Outcome,
     Progress,
@@ -30,42 +33,53 @@ from kgroup.testing.simulation import (
 )
 from kgroup.testing.simulation import simulate as run
 from kgroup.testing.simulation import worker as default_worker
+from kgroup.testing.simulation.campaign import MOST_SEEDS, PROCESSES
+from kgroup.testing.simulation.plan import (
+    FAULTS_PER_HOUR,
+    LONGEST_HOURS,
+    MEMBERS,
+    MOST_MEMBER_HOURS,
+)
 
 __all__ = ["simulate"]
 
 _MINUTE: Final = 60.0
 _HOUR: Final = 3600.0
 _DEFAULT: Final = Scenario()
+_SEED: Final = bounds.whole(0, INT64_MAX)
+_HOURS: Final = bounds.number(0, LONGEST_HOURS)
+_MINUTES: Final = bounds.number(0, LONGEST_HOURS * 60)
 _INTERRUPTED: Final = 130
 
 
 def _seeds(context: click.Context, option: click.Parameter, value: str) -> range:
     del context, option
     first, colon, end = value.partition(":")
-    if not first.isdecimal() or (colon and not end.isdecimal()):
-        raise click.BadParameter(f"{value!r} is neither a seed, such as 17, nor FIRST:END")
-    seeds = range(int(first), int(end) if colon else int(first) + 1)
-    if not seeds:
-        raise click.BadParameter(f"{value!r} has no seed in it: END is the first that is not run")
-    return seeds
+    try:
+        start = _SEED.read(first)
+        stop = _SEED.read(end) if colon else start + 1
+    except ValueError as error:
+        raise click.BadParameter(
+            f"{shown(value)} is neither a seed, such as 17, nor FIRST:END; of each, {error}"
+        ) from error
+    if stop <= start:
+        raise click.BadParameter(
+            f"{shown(value)} has no seed in it: END is the first that is not run"
+        )
+    if stop - start > MOST_SEEDS:
+        raise click.BadParameter(
+            f"{shown(value)} has {stop - start} seeds; at most {MOST_SEEDS} can be run at once"
+        )
+    return range(start, stop)
 
 
 def _worker(context: click.Context, option: click.Parameter, value: str | None) -> Worker:
     del context, option
     if value is None:
         return default_worker
-    name, _, attribute = value.partition(":")
-    if not (name and attribute):
-        raise click.BadParameter(f"{value!r} is not MODULE:FUNCTION")
-    if "" not in sys.path:
-        # As `python -m` does: a program's own modules lie where it is run.
-        sys.path.insert(0, "")
-    try:
-        worker: Worker = getattr(importlib.import_module(name), attribute)
-    except (ImportError, AttributeError) as error:
-        raise click.BadParameter(f"{value!r} cannot be imported: {error}") from error
+    worker: Worker = imported(value, "MODULE:FUNCTION")
     if not callable(worker):
-        raise click.BadParameter(f"{value!r} is {worker!r}, not an async function")
+        raise click.BadParameter(f"{shown(value)} is {shown(worker)}, not an async function")
     return worker
 
 
@@ -80,29 +94,33 @@ def _worker(context: click.Context, option: click.Parameter, value: str | None) 
 )
 @click.option(
     "--members",
-    type=click.IntRange(min=1),
+    type=Whole(MEMBERS),
     default=_DEFAULT.members,
     show_default=True,
     help="How many programs.",
 )
 @click.option(
     "--brokers",
-    type=click.IntRange(min=1),
+    type=Whole(BROKERS),
     default=_DEFAULT.brokers,
     show_default=True,
     help="How many brokers.",
 )
-@click.option("--hours", type=click.FloatRange(min=0), default=0.0, help="Virtual hours of each.")
+@click.option(
+    "--hours",
+    type=Number(_HOURS),
+    help="Virtual hours of each seed. All members together have at most"
+    f" {MOST_MEMBER_HOURS} hours.",
+)
 @click.option(
     "--minutes",
-    type=click.FloatRange(min=0),
-    default=0.0,
+    type=Number(_MINUTES),
     help="Virtual minutes of each, beside its hours.  [default: 10, without --hours]",
 )
 @click.option(
     "--faults-per-hour",
     metavar="N",
-    type=click.FloatRange(min=0),
+    type=Number(FAULTS_PER_HOUR),
     default=_DEFAULT.faults_per_hour,
     show_default=True,
     help="How many faults, on average.",
@@ -110,7 +128,7 @@ def _worker(context: click.Context, option: click.Parameter, value: str | None) 
 @click.option(
     "--processes",
     metavar="N",
-    type=click.IntRange(min=1),
+    type=Whole(PROCESSES),
     help="How many seeds at a time.  [default: one for each processor]",
 )
 @click.option(
@@ -121,7 +139,7 @@ def _worker(context: click.Context, option: click.Parameter, value: str | None) 
 )
 @click.option(
     "--trace",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FilePath(dir_okay=False, path_type=Path),
     help="Write there what was seen, a line for each fact; for a single seed.",
 )
 @click.option("--keep-going", is_flag=True, help="Run all seeds, and report a failure only then.")
@@ -129,8 +147,8 @@ def simulate(
     seeds: range,
     members: int,
     brokers: int,
-    hours: float,
-    minutes: float,
+    hours: float | None,
+    minutes: float | None,
     faults_per_hour: float,
     processes: int | None,
     worker: Worker,
@@ -144,12 +162,15 @@ def simulate(
     seed is the same simulation. Every invariant of the group is checked. The exit status is 1
     where one is broken; then the least that breaks it is shown, and how it is run again.
     """
-    scenario = Scenario(
-        members=members,
-        brokers=brokers,
-        duration=hours * _HOUR + minutes * _MINUTE or _DEFAULT.duration,
-        faults_per_hour=faults_per_hour,
-    )
+    duration = _DEFAULT.duration
+    if hours is not None or minutes is not None:
+        duration = (hours or 0.0) * _HOUR + (minutes or 0.0) * _MINUTE
+    try:
+        scenario = Scenario(
+            members=members, brokers=brokers, duration=duration, faults_per_hour=faults_per_hour
+        )
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
     if trace is not None and len(seeds) > 1:
         raise click.UsageError("--trace is for a single seed, such as --seeds 17")
     console = Console(highlight=False)

@@ -93,8 +93,13 @@ def test_a_port_in_use_is_a_clear_error() -> None:
         (["--set", "num.partitions"], "'num.partitions' is not KEY=VALUE"),
         (["--listen", "9092"], "'9092' is not HOST:PORT"),
         (["--listen", "localhost:70000"], "'localhost:70000' is not HOST:PORT"),
-        (["--listen", "localhost:65535", "--brokers", "2"], "no room for 2 brokers"),
-        (["--brokers", "0"], "0 is not in the range x>=1"),
+        (["--listen", "localhost:65535", "--brokers", "2"], "it leaves no room for 2 brokers"),
+        (["--brokers", "0"], "'0' is refused: it must be a whole number from 1 to 100"),
+        (["--listen", "a..b:0"], "its host has an empty label"),
+        (["--set", "node.id=2147483647", "--brokers", "3"], "it must be at most 2147483645"),
+        (["--set", "offsets.topic.num.partitions=2147483647"], "a whole number from 1 to 10000"),
+        (["--set", "transaction.state.log.num.partitions=10001"], "from 1 to 10000"),
+        (["--topic", "a:10001"], "a whole number from 1 to 10000"),
         (["--topic", "a"], "'a' is not NAME:PARTITIONS"),
         (["--topic", "a:0"], "'a:0' is not NAME:PARTITIONS"),
     ],
@@ -107,7 +112,8 @@ def test_a_bad_option_is_refused(options: list[str], why: str) -> None:
 
 
 def test_a_bad_topic_is_refused() -> None:
-    """A name that Kafka would not take ends the start."""
+    """A name that Kafka would not take, and one that is given twice, end the start."""
     result = invoke("--listen", "127.0.0.1:0", "--topic", "a/b:1")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "topic name 'a/b' has a character other than" in result.output
+    assert "the topic 'a' is given twice" in invoke("--topic", "a:1", "--topic", "a:2").output

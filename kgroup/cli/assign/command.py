@@ -5,24 +5,30 @@ What a plan is worth, and how it is shown, is this package's other modules'.
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import IO, Any
+from typing import IO
 
 import click
 import trio
 from rich.console import Console
 
 from kgroup.assignors import BUILTIN, resolve
-from kgroup.cli.assign.fields import Group, WrongInputError, read_group, read_json
-from kgroup.cli.assign.lines import answer_each
+from kgroup.cli.assign.fields import (
+    LONGEST_INPUT,
+    Group,
+    WrongInputError,
+    read_group,
+    read_json,
+)
+from kgroup.cli.assign.lines import answer_each, lines_of
 from kgroup.cli.assign.live import look
 from kgroup.cli.assign.plans import Plan, plan
 from kgroup.cli.assign.report import as_json, print_plans
-from kgroup.errors import KgroupError, UsageError
+from kgroup.cli.options import InputFile, imported, one_line, servers, standard_input, with_kind
+from kgroup.errors import KgroupError, UsageError, shown
 from kgroup.group import default_environment
 from kgroup.protocols import Assignor
 
@@ -31,35 +37,34 @@ __all__ = ["assign"]
 
 def _assignors(
     context: click.Context, option: click.Parameter, values: Sequence[str]
-) -> tuple[Assignor, ...]:
+) -> Mapping[str, Assignor]:
     del context, option
     try:
-        return tuple(resolve(map(_assignor, values)).values())
+        return resolve(map(_assignor, values))
     except UsageError as error:
         raise click.BadParameter(str(error)) from error
 
 
 def _assignor(name: str) -> str | Assignor:
     """A built-in one's name, or the custom one that ``module:object`` leads to."""
-    module, colon, attribute = name.partition(":")
-    if not colon:
+    if ":" not in name:
         return name
-    if "" not in sys.path:
-        # As `python -m` does: a program's own modules lie where it is run.
-        sys.path.insert(0, "")
+    found = imported(name, "NAME or MODULE:OBJECT")
     try:
-        found: Any = getattr(importlib.import_module(module), attribute)
-        made = found() if isinstance(found, type) else found
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
-        raise click.BadParameter(f"{name!r} cannot be imported: {error}") from error
-    if not isinstance(made, Assignor) or not isinstance(made.name, str):
-        raise click.BadParameter(f"{name!r} is {made!r}, which has no name and assign()")
+        made: Assignor = found() if isinstance(found, type) else found
+    except Exception as error:
+        raise click.BadParameter(f"{shown(name)} cannot be made: {with_kind(error)}") from error
     return made
 
 
 @click.command()
-@click.argument("file", type=click.File("rb"), required=False)
-@click.option("--bootstrap-servers", metavar="HOST:PORT,...", help="Where the live group is.")
+@click.argument("file", type=InputFile(), required=False)
+@click.option(
+    "--bootstrap-servers",
+    metavar="HOST:PORT,...",
+    callback=servers,
+    help="Where the live group is.",
+)
 @click.option("--group", "group_id", metavar="GROUP_ID", help="The live group.")
 @click.option(
     "--assignor",
@@ -87,7 +92,7 @@ def assign(
     file: IO[bytes] | None,
     bootstrap_servers: str | None,
     group_id: str | None,
-    assignors: tuple[Assignor, ...],
+    assignors: Mapping[str, Assignor],
     output: str,
     *,
     lines: bool,
@@ -109,7 +114,7 @@ def assign(
                 "--json reads standard input: without FILE, --bootstrap-servers, --group and"
                 " --output, and with one --assignor at most"
             )
-        sys.exit(0 if _answer_lines(next(iter(assignors), None)) else 1)
+        sys.exit(0 if _answer_lines(next(iter(assignors.values()), None)) else 1)
     if live == (file is not None):
         raise click.UsageError("give FILE, or --bootstrap-servers with --group, or --json")
     if file is None:
@@ -118,9 +123,9 @@ def assign(
         group = _live(bootstrap_servers, group_id)
     else:
         group = _of_file(file)
-    plans = _plans(assignors or tuple(BUILTIN.values()), group)
+    plans = _plans(assignors or BUILTIN, group)
     if output == "json":
-        click.echo(json.dumps(as_json(group, plans)))
+        click.echo(json.dumps(as_json(group, plans), allow_nan=False))
     else:
         print_plans(Console(highlight=False), group, plans)
 
@@ -129,13 +134,13 @@ def _answer_lines(assignor: Assignor | None) -> bool:
     def say(line: str) -> None:
         print(line, flush=True)
 
-    return answer_each(sys.stdin.buffer.readline, say, partial(click.echo, err=True), assignor)
+    return answer_each(lines_of(standard_input()), say, partial(click.echo, err=True), assignor)
 
 
 def _of_file(file: IO[bytes]) -> Group:
     try:
-        return read_group(read_json(file.read()))
-    except WrongInputError as error:
+        return read_group(read_json(file.read(LONGEST_INPUT + 1)))
+    except (WrongInputError, OSError) as error:
         name = getattr(file, "name", "standard input")
         raise click.ClickException(f"{name}: {error}") from error
 
@@ -143,18 +148,16 @@ def _of_file(file: IO[bytes]) -> Group:
 def _live(bootstrap_servers: str, group_id: str) -> Group:
     try:
         return trio.run(look, bootstrap_servers, group_id, default_environment())
-    except KgroupError as error:
-        raise click.ClickException(str(error)) from error
+    except (KgroupError, WrongInputError) as error:
+        raise click.ClickException(one_line(error)) from error
 
 
-def _plans(assignors: Sequence[Assignor], group: Group) -> list[Plan]:
+def _plans(assignors: Mapping[str, Assignor], group: Group) -> list[Plan]:
     plans = []
-    for assignor in assignors:
+    for name, assignor in assignors.items():
         try:
             plans.append(plan(assignor, group))
         except Exception as error:
             # Also a custom assignor's own: the plan of no other is worth less for it.
-            raise click.ClickException(
-                f"assignor {assignor.name!r}: {type(error).__name__}: {error}"
-            ) from error
+            raise click.ClickException(f"assignor {shown(name)}: {with_kind(error)}") from error
     return plans

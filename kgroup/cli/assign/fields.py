@@ -10,6 +10,8 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, final
 
@@ -24,6 +26,11 @@ from kgroup.model import (
     text_fault,
 )
 
+LONGEST_INPUT: Final = 32 * 1024 * 1024
+"""Bytes of a file or of a line; Python takes up to 25 times as many for what they say."""
+MOST_PARTITIONS: Final = 1_000_000
+"""Partitions of all topics together; an assignor works for about half a minute on so many."""
+MOST_MEMBERS: Final = 100_000
 _NONE: Final = -1
 """The generation of a member that was in none."""
 _NEWEST: Final = 3
@@ -56,15 +63,24 @@ def read_json(text: bytes | str) -> dict[str, Any]:
     """A JSON object, all of whose names differ.
 
     Raises:
-        WrongInputError: the text is something else.
+        WrongInputError: the text is something else, or too long.
     """
+    if len(text) > LONGEST_INPUT:
+        raise WrongInputError(f"it is longer than {LONGEST_INPUT} bytes")
     try:
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+        value = json.loads(
+            text,
+            object_pairs_hook=_unique,
+            parse_constant=_no_constant,
+            parse_float=_finite,
+        )
     except WrongInputError:
         raise
     except json.JSONDecodeError as error:
         raise WrongInputError(f"it is no JSON: {error.msg} at character {error.pos + 1}") from error
-    except (ValueError, RecursionError) as error:  # also of bytes that are no UTF-8
+    except RecursionError as error:
+        raise WrongInputError("its arrays and objects are nested too deeply") from error
+    except ValueError as error:  # also of bytes that are no UTF-8, and of ints without measure
         raise WrongInputError(f"it is no JSON: {error}") from error
     return _object(value, "it")
 
@@ -77,11 +93,15 @@ def read_group(fields: Mapping[str, Any]) -> Group:
     """
     listed = _object(_field(fields, "topics", ""), "topics")
     topics = {name: _topic(name, value) for name, value in listed.items()}
-    if (total := sum(topic.partitions for topic in topics.values())) > INT32_MAX:
-        raise WrongInputError(f"topics have {total} partitions, more than {INT32_MAX}")
+    check_partitions(topics)
     members: dict[str, MemberSubscription] = {}
     claims: dict[str, Claim] = {}
-    for number, value in enumerate(_array(_field(fields, "members", ""), "members")):
+    given_members = _array(_field(fields, "members", ""), "members")
+    if len(given_members) > MOST_MEMBERS:
+        raise WrongInputError(
+            f"there are {len(given_members)} members; at most {MOST_MEMBERS} can be looked at"
+        )
+    for number, value in enumerate(given_members):
         where = f"members[{number}]"
         given = _object(value, where)
         member = _member(given, where)
@@ -93,6 +113,20 @@ def read_group(fields: Mapping[str, Any]) -> Group:
             claims[member.member_id] = claim
     ordered = sorted(members.values(), key=lambda member: member.member_id)
     return Group(topics=topics, members=tuple(ordered), claims=claims)
+
+
+def check_partitions(topics: Mapping[str, TopicInfo]) -> None:
+    """Whether the assignors can be asked at all.
+
+    Raises:
+        WrongInputError: there are too many partitions.
+    """
+    total = sum(topic.partitions for topic in topics.values())
+    if total > MOST_PARTITIONS:
+        raise WrongInputError(
+            f"topics have {total} partitions together; at most {MOST_PARTITIONS} can be divided:"
+            " leave topics out"
+        )
 
 
 def _topic(name: str, value: Any) -> TopicInfo:
@@ -227,10 +261,17 @@ def _short(value: Any) -> str:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in fields if names.count(name) > 1)
+        twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
         raise WrongInputError(f"the name {_short(twice)} is twice in one object")
     return fields
+
+
+def _finite(text: str) -> float:
+    """A number as Python has it; 1e999 would be an infinity, which JSON cannot say again."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise WrongInputError(f"the number {_short(text)} is beyond what a float can be")
+    return number
 
 
 def _no_constant(name: str) -> Any:

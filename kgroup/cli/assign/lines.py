@@ -8,10 +8,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from typing import IO
 
 from kgroup.assignors import BUILTIN
 from kgroup.assignors.check import check_assignments
-from kgroup.cli.assign.fields import Group, WrongInputError, read_group, read_json
+from kgroup.cli.assign.fields import (
+    LONGEST_INPUT,
+    Group,
+    WrongInputError,
+    read_group,
+    read_json,
+)
+from kgroup.cli.options import with_kind
+from kgroup.errors import shown
 from kgroup.model import MemberAssignments, TopicInfo
 from kgroup.protocols import Assignor
 
@@ -36,7 +45,10 @@ def answer_line(line: bytes, assignor: Assignor | None = None) -> str:
         member: [[one.topic, one.partition] for one in partitions]
         for member, partitions in answer(asked, group).items()
     }
-    return json.dumps(fields, separators=(",", ":"))
+    try:
+        return json.dumps(fields, separators=(",", ":"), allow_nan=False)
+    except RecursionError as error:
+        raise WrongInputError("its arrays and objects are nested too deeply") from error
 
 
 def answer(assignor: Assignor, group: Group) -> MemberAssignments:
@@ -55,6 +67,19 @@ def subscribed(group: Group) -> dict[str, TopicInfo]:
     """The topics that a leader asks for: those of the group that exist."""
     wanted = frozenset[str]().union(*(member.topics for member in group.members))
     return {name: topic for name, topic in group.topics.items() if name in wanted}
+
+
+def lines_of(stream: IO[bytes]) -> Callable[[], bytes]:
+    """Reads the next line each time; of one that is too long, only as much as shows that it is."""
+
+    def read() -> bytes:
+        line = stream.readline(LONGEST_INPUT + 1)
+        rest = line
+        while len(line) > LONGEST_INPUT and rest and not rest.endswith(b"\n"):
+            rest = stream.readline(LONGEST_INPUT)
+        return line
+
+    return read
 
 
 def answer_each(
@@ -82,7 +107,7 @@ def answer_each(
         except WrongInputError as error:
             reason = str(error)
         except Exception as error:  # noqa: BLE001 # a custom assignor's own, told with its line
-            reason = f"{type(error).__name__}: {error}"
+            reason = with_kind(error)
         else:
             say(answered)
             continue
@@ -94,5 +119,5 @@ def answer_each(
 def _named(fields: Mapping[str, object]) -> Assignor:
     name = fields.get("assignor")
     if not isinstance(name, str) or name not in BUILTIN:
-        raise WrongInputError(f"assignor is {json.dumps(name)}, not one of {', '.join(BUILTIN)}")
+        raise WrongInputError(f"assignor is {shown(name)}, not one of {', '.join(BUILTIN)}")
     return BUILTIN[name]

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kgroup.cli.assign.fields import Group
+from kgroup.cli.assign.fields import Group, check_partitions
 from kgroup.cluster import Cluster
 from kgroup.codes import Code, code_name
 from kgroup.config import GroupConfig
@@ -31,6 +31,7 @@ async def look(bootstrap_servers: str, group_id: str, environment: Environment) 
 
     Raises:
         ConfigError: the servers or the group's id are no such thing.
+        WrongInputError: its topics have more partitions than can be looked at.
         UsageError: there is no such group of consumers, or it is not settled.
         BrokerError | TransportError | UnsupportedVersionError: it cannot be asked.
 
@@ -47,7 +48,9 @@ async def look(bootstrap_servers: str, group_id: str, environment: Environment) 
         members, claims = read_members(described)
         wanted = frozenset[str]().union(*(member.topics for member in members))
         told = await cluster.metadata(wanted) if wanted else None
-        return Group(topics=told.topics if told else {}, members=members, claims=claims)
+        topics = told.topics if told else {}
+        check_partitions(topics)
+        return Group(topics=topics, members=members, claims=claims)
     finally:
         await cluster.aclose()
 

@@ -17,11 +17,13 @@ import click
 import trio
 from rich.console import Console
 
+from kgroup import bounds
 from kgroup.cli.demo.account import Account
 from kgroup.cli.demo.conductor import DRIVERS, WORKERS, Plan
 from kgroup.cli.demo.display import Display, print_account
 from kgroup.cli.demo.performance import perform
-from kgroup.cli.demo.text import lines_of, own_sources
+from kgroup.cli.demo.text import MOST_LINES, lines_of, own_sources
+from kgroup.cli.options import FilePath, Whole, servers
 
 _SIGNALLED: Final = 128
 """What shells add to a signal's number to make an exit status of it."""
@@ -31,14 +33,14 @@ _SIGNALLED: Final = 128
 @click.option(
     "--file",
     "files",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FilePath(exists=True, dir_okay=False, path_type=Path),
     multiple=True,
     help="A text file to take the lines from; can be given again. Python's own modules if none is.",
 )
 @click.option(
     "--lines",
     "number",
-    type=click.IntRange(min=1000),
+    type=Whole(bounds.whole(1000, MOST_LINES)),
     default=50_000,
     show_default=True,
     help="How many lines; the files are read again from the top if they have fewer.",
@@ -46,16 +48,17 @@ _SIGNALLED: Final = 128
 @click.option(
     "--bootstrap-servers",
     metavar="HOST:PORT,...",
+    callback=servers,
     help="Another cluster than the demo's own; what the demo makes there it removes again.",
 )
 @click.option(
     "--workers",
-    type=click.IntRange(2, 50),
+    type=Whole(bounds.whole(2, 50)),
     help="How many workers begin.  [default: 3; of Spark drivers 2]",
 )
 @click.option(
     "--partitions",
-    type=click.IntRange(1, 200),
+    type=Whole(bounds.whole(1, 200)),
     default=6,
     show_default=True,
     help="How many partitions the topic begins with.",

@@ -13,6 +13,12 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Final
 
+MOST_LINES: Final = 1_000_000
+"""Lines of one demo; each is accounted for in memory."""
+LONGEST_LINE: Final = 100_000
+"""Characters; a record has to fit in a broker's ``message.max.bytes``."""
+MOST_TEXT: Final = 64 * 1024 * 1024
+"""Characters of all lines together, those that are taken again included."""
 _WORD: Final = re.compile(r"\w+")
 
 
@@ -26,13 +32,17 @@ def lines_of(files: Sequence[Path], number: int) -> list[str]:
 
     Raises:
         OSError: a file cannot be read.
-        ValueError: there is not one line in them.
+        ValueError: there is not one line in them, or there is too much text.
     """
     first = list(islice(_lines(files), number))
     if not first:
         names = ", ".join(map(str, files)) or "no file"
         raise ValueError(f"there is no line of text in {names}")
     times = -(-number // len(first))
+    if sum(map(len, first)) * times > MOST_TEXT + sum(map(len, first)):
+        raise ValueError(
+            f"{number} lines of these files have more than {MOST_TEXT} characters: take fewer"
+        )
     return list(islice(chain.from_iterable([first] * times), number))
 
 
@@ -42,6 +52,13 @@ def words_of(line: str) -> Counter[str]:
 
 
 def _lines(files: Sequence[Path]) -> Iterator[str]:
+    total = 0
     for file in files:
         with file.open(encoding="utf-8", errors="replace") as text:
-            yield from (line.rstrip("\n") for line in text)
+            while line := text.readline(LONGEST_LINE + 1):
+                total += len(line)
+                if len(line.rstrip("\n")) > LONGEST_LINE:
+                    raise ValueError(f"{file} has a line of more than {LONGEST_LINE} characters")
+                if total > MOST_TEXT:
+                    raise ValueError(f"{file} goes beyond {MOST_TEXT} characters of text in all")
+                yield line.rstrip("\n")

@@ -27,7 +27,7 @@ from kgroup.testing.simulation.worker import worker as default_worker
 
 MOST_SEEDS: Final = 1_000_000
 """Seeds of one campaign, where their number is known before."""
-PROCESSES: Final = bounds.optional(bounds.whole(1, 256))
+PROCESSES: Final = bounds.whole(1, 256)
 """Each process takes about 100 MB."""
 _RUNS: Final = bounds.whole(0, 100_000)
 
@@ -91,7 +91,7 @@ def check(
 
     ``KeyboardInterrupt`` ends all processes at once.
     """
-    PROCESSES.check("processes", processes)
+    bounds.optional(PROCESSES).check("processes", processes)
     _RUNS.check("most_runs", most_runs)
     try:
         known = len(seeds) if isinstance(seeds, Sized) else None

@@ -20,7 +20,8 @@ from kgroup.testing.simulation.network import Latency
 
 _HOUR: Final = 3600.0
 MEMBERS: Final = bounds.whole(1, 100)
-DURATION: Final = bounds.seconds(1, 1000 * _HOUR)
+LONGEST_HOURS: Final = 1000
+DURATION: Final = bounds.seconds(1, LONGEST_HOURS * _HOUR)
 FAULTS_PER_HOUR: Final = bounds.number(0, 100_000)
 MOST_MEMBER_HOURS: Final = 100
 """What all members of a simulation may live together; each hour of one is about 8 MB of facts."""

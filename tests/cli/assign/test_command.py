@@ -107,7 +107,8 @@ def test_a_line_is_answered_before_the_next_comes() -> None:
         (["-", "--assignor", "mine"], "no assignor 'mine' is built in"),
         (["-", "--assignor", "range", "--assignor", "range"], "two assignors have the name"),
         (["-", "--assignor", "nowhere:X"], "'nowhere:X' cannot be imported"),
-        (["-", "--assignor", "sys:path"], "has no name and assign()"),
+        (["--bootstrap-servers", "a..b:9092", "--group", "g"], "its host has an empty label"),
+        (["-", "--assignor", "sys:path"], "an assignor is an object with a name"),
         (["nowhere.json"], "nowhere.json"),
     ],
 )
@@ -123,7 +124,7 @@ def test_wrong_options_are_refused(arguments: list[str], fault: str) -> None:
     [
         (["-"], b"{}", "standard input: it has no 'topics'"),
         (["-", "--assignor", OWN], line(topics={}), "assignor 'first': ValueError"),
-        (["--bootstrap-servers", "x", "--group", "g"], b"", "bootstrap_servers"),
+        (["--bootstrap-servers", "localhost:1", "--group", ""], b"", "group_id='' is refused"),
     ],
 )
 def test_what_has_no_plan_is_told(arguments: list[str], given: bytes, fault: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kgroup.cli.assign.fields import WrongInputError, read_group, read_json
+from kgroup.cli.assign.fields import LONGEST_INPUT, WrongInputError, read_group, read_json
 from kgroup.model import Claim, MemberSubscription, TopicInfo, TopicPartition
 from tests.cli.assign.groups import ORDERS, member, owning
 
@@ -73,9 +73,13 @@ def test_a_sticky_member_owns_what_its_user_data_says() -> None:
     [
         (b"{", "it is no JSON: "),
         (b'"\xff"', "it is no JSON: "),
-        (b"[" * 100_000, "it is no JSON: "),
+        pytest.param(b"[" * 100_000, "nested too deeply", id="deep"),
         (b"[1]", "it is an array of 1, not an object"),
         (b'{"a": NaN}', "NaN is no JSON"),
+        (b'{"a": [1e999]}', 'the number "1e999" is beyond what a float can be'),
+        (b'{"a": -1e999}', 'the number "-1e999" is beyond what a float can be'),
+        pytest.param(b'{"a": ' + b"9" * 5000 + b"}", "it is no JSON: ", id="digits"),
+        pytest.param(b" " * (LONGEST_INPUT + 1), "it is longer than", id="long"),
         (b'{"b": {"a": 1, "a": 2}}', 'the name "a" is twice in one object'),
     ],
 )

@@ -1,0 +1,163 @@
+"""What the options of all commands have in common: bounded numbers, addresses, files, imports.
+
+INVARIANT: whatever a shell or a test passes, a conversion here ends with a value or with click's
+usage error of one line, which says what was given and what is allowed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import IO, Any, Final, final
+
+import click
+
+from kgroup import bounds
+from kgroup.bounds import Bound
+from kgroup.errors import ConfigError, shown
+
+_STDIN: Final = "-"
+_LONGEST: Final = 1000
+"""Characters of an error's text that are shown."""
+
+
+@final
+class Whole(click.IntRange):
+    """A whole number within a bound; the help shows its ends."""
+
+    def __init__(self, bound: Bound) -> None:
+        assert bound.least is not None
+        assert bound.most is not None
+        super().__init__(int(bound.least), int(bound.most))
+        self._bound = bound
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number, or a usage error that names the bounds."""
+        return _number(self, self._bound, value, param, ctx)
+
+
+@final
+class Number(click.FloatRange):
+    """A number within a bound, never NaN; the help shows its ends."""
+
+    def __init__(self, bound: Bound) -> None:
+        super().__init__(bound.least, bound.most)
+        self._bound = bound
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number, or a usage error that names the bounds."""
+        return _number(self, self._bound, value, param, ctx)
+
+
+def _number(
+    kind: click.IntRange | click.FloatRange,
+    bound: Bound,
+    value: Any,
+    param: click.Parameter | None,
+    ctx: click.Context | None,
+) -> Any:
+    if not isinstance(value, str) and bound.holds(value):
+        return value  # a default
+    try:
+        return bound.read(str(value))
+    except ValueError as error:
+        kind.fail(f"{shown(value)} is refused: {error}", param, ctx)
+
+
+@final
+class FilePath(click.Path):
+    """A path; one that no system call takes is refused as well."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path, or a usage error."""
+        if "\0" in os.fsdecode(value):
+            self.fail(f"{shown(value)} is no path: it has a NUL character", param, ctx)
+        try:
+            return super().convert(value, param, ctx)
+        except (OSError, ValueError) as error:
+            self.fail(f"{shown(value)} is no path: {error}", param, ctx)
+
+
+@final
+class InputFile(click.File):
+    """A file to read bytes from, or ``-`` for standard input."""
+
+    def __init__(self) -> None:
+        super().__init__("rb")
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The open file, or a usage error."""
+        try:
+            if value == _STDIN:
+                standard_input()
+            elif "\0" in os.fsdecode(value):
+                raise ValueError("it has a NUL character")
+            return super().convert(value, param, ctx)
+        except (OSError, ValueError) as error:
+            self.fail(f"{shown(value)} cannot be read: {error}", param, ctx)
+
+
+def standard_input() -> IO[bytes]:
+    """Standard input's bytes.
+
+    Raises:
+        UsageError: the process was started without one (``<&-``).
+    """
+    if sys.stdin is None:
+        raise click.UsageError("standard input is closed")
+    return sys.stdin.buffer
+
+
+def servers(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    """A callback for ``--bootstrap-servers``: what ``GroupConfig`` takes, refused before any work.
+
+    Raises:
+        BadParameter: it names no broker, or one that can be none.
+    """
+    del context, option
+    if value is None:
+        return None
+    try:
+        bounds.refuse_servers("bootstrap_servers", bounds.servers(value))
+    except ConfigError as error:
+        raise click.BadParameter(f"{shown(error.value)} is refused: {error.allowed}") from error
+    return value
+
+
+def imported(path: str, wanted: str) -> Any:
+    """What ``MODULE:NAME`` leads to, in the folder where the command is run or on the path.
+
+    Args:
+        path: the text of the option.
+        wanted: what it should be, for the error.
+
+    Raises:
+        BadParameter: it leads nowhere, or importing the module fails, whatever it raises.
+    """
+    module, colon, name = path.partition(":")
+    if not (module and colon and name):
+        raise click.BadParameter(f"{shown(path)} is not {wanted}")
+    if "" not in sys.path:
+        # As `python -m` does: a program's own modules lie where it is run.
+        sys.path.insert(0, "")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (Exception, SystemExit) as error:
+        known = isinstance(error, ImportError | AttributeError)
+        said = one_line(error) if known else with_kind(error)
+        raise click.BadParameter(f"{shown(path)} cannot be imported: {said}") from error
+
+
+def one_line(error: BaseException) -> str:
+    """An error's text in one line, for a message; also where the text itself raises."""
+    try:
+        text = " ".join(str(error).split())
+    except Exception:  # noqa: BLE001 # whatever the exception's own __str__ raises
+        text = ""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def with_kind(error: BaseException) -> str:
+    """The same of a program's own error, behind the name of its class."""
+    return f"{type(error).__name__}: {one_line(error)}".removesuffix(": ")

@@ -1,0 +1,52 @@
+"""What a program might give a command as its own assignor or worker, and should not."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NoReturn
+
+
+class Unmade:
+    """Cannot be made."""
+
+    def __init__(self) -> None:
+        raise RuntimeError("two\nlines")
+
+
+class Raising:
+    """An assignor all of whose attributes raise."""
+
+    @property
+    def name(self) -> NoReturn:
+        """Raises."""
+        raise RuntimeError("no name")
+
+    def __repr__(self) -> NoReturn:
+        raise RuntimeError("no repr")
+
+
+class Unnamed:
+    """An assignor without a name."""
+
+    def assign(self, *_: object) -> dict[str, Any]:
+        """Give nobody anything."""
+        return {}
+
+
+class Lying(Unnamed):
+    """An assignor that has a name once."""
+
+    def __init__(self) -> None:
+        self._asked = 0
+
+    @property
+    def name(self) -> str:
+        """A name, the first time."""
+        self._asked += 1
+        if self._asked > 1:
+            raise RuntimeError("asked again")
+        return "lying"
+
+
+raises: Final = Raising()
+unnamed: Final = Unnamed()
+lying: Final = Lying
