@@ -20,6 +20,7 @@ import trio
 from kgroup import answers
 from kgroup.addresses import split_address
 from kgroup.codes import Code
+from kgroup.computing import at_once
 from kgroup.config import GroupConfig
 from kgroup.errors import (
     BrokerError,
@@ -30,7 +31,7 @@ from kgroup.errors import (
 )
 from kgroup.leaders import Leaders, ask_all
 from kgroup.model import Broker, IsolationLevel, TopicInfo, TopicPartition, by_topic
-from kgroup.protocols import Random, StreamOpener
+from kgroup.protocols import Compute, Random, StreamOpener
 from kgroup.recovery import Request, Then, broker_error, move_for
 from kgroup.wire.border import milliseconds
 from kgroup.wire.link import Link
@@ -73,8 +74,15 @@ class Metadata:
 class Cluster:
     """Brokers of one cluster and lazily opened connections to them. Close it when done."""
 
-    def __init__(self, config: GroupConfig, open_stream: StreamOpener, random: Random) -> None:
+    def __init__(
+        self,
+        config: GroupConfig,
+        open_stream: StreamOpener,
+        random: Random,
+        compute: Compute = at_once,
+    ) -> None:
         self._config = config
+        self._compute = compute
         self._open_stream = open_stream
         self._random = random
         self._brokers: dict[int, Broker] = {}
@@ -86,7 +94,13 @@ class Cluster:
 
     def link(self, host: str, port: int) -> Link:
         """A connection of its own to an address; the caller closes it."""
-        return Link(self._open_stream, host, port, client_id=self._config.client_id)
+        return Link(
+            self._open_stream,
+            host,
+            port,
+            client_id=self._config.client_id,
+            compute=self._compute,
+        )
 
     async def metadata(
         self, topics: Collection[str] | None, foreign: Collection[str] = ()

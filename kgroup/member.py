@@ -64,7 +64,9 @@ class Member:
         self._reporter = reporter
         self._source = source
         self._owner = owner
-        self._cluster = Cluster(config, environment.open_stream, environment.random)
+        self._cluster = Cluster(
+            config, environment.open_stream, environment.random, environment.compute()
+        )
         # Two: what the coordinator says is read even while an assignor that was given up goes on.
         self._compute = environment.compute()
         self._coordinator = GroupCoordinator(self._cluster, config, environment.compute())

@@ -19,7 +19,7 @@ from typing import Final, final, overload
 from weakref import WeakKeyDictionary
 
 from kgroup.layout import Layout, Share
-from kgroup.model import LONGEST_TEXT, TopicPartition, by_topic
+from kgroup.model import LONGEST_TEXT, LONGEST_TOPIC, TopicPartition, by_topic
 
 _LENGTH: Final = struct.Struct(">h")
 _INT: Final = struct.Struct(">i")
@@ -30,8 +30,9 @@ _BEFORE: Final = WeakKeyDictionary[Layout, list[bytes]]()
 
 _NAMES: Final[dict[bytes, str]] = {}
 """Topics of partitions that were read, by their bytes with the length before them."""
-_MANY_NAMES: Final = 100_000
-"""So many names are forgotten again; a cluster has no more topics that matter."""
+_MANY_NAMES: Final = 20_000
+"""So many names are kept at most, and none that is longer than a topic's: other members send them,
+and the memory is the process's."""
 
 Heads = Mapping[bytes, tuple[int, int]]
 """For each topic's name, with its length before it, where it starts and how many it has."""
@@ -195,7 +196,7 @@ def listed(data: bytes, at: int) -> tuple[Listed, int]:
     numbers = array("i")
     (count,) = _INT.unpack_from(data, at)
     at += _INT.size
-    if len(_NAMES) > _MANY_NAMES:
+    if len(_NAMES) >= _MANY_NAMES:
         _NAMES.clear()
     width = 0
     for _ in range(counted(count, data)):
@@ -204,7 +205,8 @@ def listed(data: bytes, at: int) -> tuple[Listed, int]:
         if name is None:
             name, after = text(data, at)
             width = after - at
-            _NAMES[data[at:after]] = name
+            if len(name) <= LONGEST_TOPIC and len(_NAMES) < _MANY_NAMES:
+                _NAMES[data[at:after]] = name
         count, number = _TWO.unpack_from(data, at + width)
         at += width + _INT.size
         if count == 1:

@@ -117,3 +117,11 @@ def test_a_name_that_is_cut_off_is_not_remembered(monkeypatch: pytest.MonkeyPatc
     for number in range(9):
         listed(pack([TopicPartition(f"t{number}", 0)]) + b"more", 0)
         assert len(packed._NAMES) <= 5
+
+
+def test_what_other_members_send_is_not_kept_for_ever() -> None:
+    """Neither many names nor long ones stay when what was read of them is dropped."""
+    names = [TopicPartition(f"{number:05}{'x' * 240}", 0) for number in range(30_000)]
+    listed(pack([*names, TopicPartition("y" * 30_000, 0)]) + b"more", 0)
+    assert len(packed._NAMES) <= 20_000
+    assert max(map(len, packed._NAMES)) <= 251

@@ -39,7 +39,7 @@ _NO_ID: Final = bytes(_CORRELATION_ID.size)
 _SHORT: Final = 256
 """Messages of up to so many bytes are remembered; heartbeats and their answers repeat all day."""
 _SHORT_ONES: Final = 1024
-_LONG: Final = 1 << 20
+_LONG: Final = 1 << 18
 """A few longer answers are, too: metadata is asked for again and again and seldom changes."""
 _LONG_ONES: Final = 4
 _LONGEST: Final = 2**31 - 1

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
 from typing import Any, Final, final
@@ -25,6 +26,7 @@ from typing import Any, Final, final
 import trio
 from kio.schema.errors import ErrorCode
 
+from kgroup.computing import at_once
 from kgroup.errors import (
     BrokerError,
     ConnectionLostError,
@@ -32,15 +34,17 @@ from kgroup.errors import (
     RequestTimeoutError,
     UnsupportedVersionError,
 )
-from kgroup.protocols import StreamOpener
+from kgroup.protocols import Compute, StreamOpener
 from kgroup.wire.border import decode_response, encode_request
 from kgroup.wire.build import LostFieldError, error_code
 from kgroup.wire.frames import MAX_FRAME, Frames
-from kgroup.wire.versions import API_KEYS, SPOKEN, choose, spelled
+from kgroup.wire.versions import API_KEYS, LONGEST, SPOKEN, choose, spelled
 
 Fields = Mapping[str, Any] | Callable[[int], Mapping[str, Any]]
 """A request's fields, or a function that gives them for the version that was chosen."""
 
+LARGE: Final = 256 * 1024
+"""Answers of so many bytes are read beside the event loop: 8 MB of them take seconds."""
 _NEGOTIATION: Final = "api_versions"
 _CORRELATION_ID: Final = struct.Struct(">i")
 _ERROR_AFTER_ID: Final = struct.Struct(">ih")
@@ -52,10 +56,17 @@ class Connection:
     """An open connection that knows which versions its broker speaks. Made by `open`."""
 
     def __init__(
-        self, stream: trio.abc.Stream, *, client_id: str | None, broker: str, max_frame: int
+        self,
+        stream: trio.abc.Stream,
+        *,
+        client_id: str | None,
+        broker: str,
+        max_frame: int,
+        compute: Compute,
     ) -> None:
         self._stream = stream
         self._frames = Frames(stream, broker, max_frame)
+        self._compute = compute
         self._client_id = client_id
         self._broker = broker
         self._lock = trio.StrictFIFOLock()
@@ -75,6 +86,7 @@ class Connection:
         timeout: float,  # noqa: ASYNC109 # its passing is an error that says at which step
         broker: str | None = None,
         max_frame: int = MAX_FRAME,
+        compute: Compute = at_once,
     ) -> Connection:
         """Open a stream and learn the versions that the broker speaks.
 
@@ -86,6 +98,7 @@ class Connection:
             timeout: seconds for all of it.
             broker: how errors name the broker; its address by default.
             max_frame: the longest answer that is read, in bytes.
+            compute: reads answers of `LARGE` bytes and more.
 
         Raises:
             ConnectionLostError: there is no connection, or it ended.
@@ -105,7 +118,13 @@ class Connection:
                     stream = await opener(host, port)
                 except OSError as error:
                     raise ConnectionLostError(f"no connection to {name}: {error}") from error
-                connection = cls(stream, client_id=client_id, broker=name, max_frame=max_frame)
+                connection = cls(
+                    stream,
+                    client_id=client_id,
+                    broker=name,
+                    max_frame=max_frame,
+                    compute=compute,
+                )
                 step = "no answer to ApiVersions from"
                 try:
                     await connection._negotiate(asked)
@@ -246,7 +265,7 @@ class Connection:
         # INVARIANT: from here to the whole answer every way out breaks the connection.
         try:
             await self._frames.send(body)
-            answer = await self._frames.receive()
+            answer = await self._frames.receive(LONGEST[api])
             (answered,) = _CORRELATION_ID.unpack_from(answer)
             if answered != correlation_id:
                 raise ProtocolError(
@@ -267,7 +286,11 @@ class Connection:
 
     async def _decode(self, api: str, chosen: int, answer: bytes) -> Any:
         try:
-            _, entity = decode_response(api, chosen, answer, broker=self._broker)
+            read = partial(decode_response, api, chosen, answer, broker=self._broker)
+            if len(answer) < LARGE:
+                _, entity = read()
+            else:
+                _, entity = await self._compute(read, f"kgroup-decode {spelled(api)}")
         except ProtocolError as error:
             await self._break(str(error))
             raise

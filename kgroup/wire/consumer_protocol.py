@@ -26,6 +26,8 @@ from kgroup.wire.border import decode_data, encode_data
 HIGHEST: Final = 3
 """The newest version of both blobs."""
 
+LONGEST_ASSIGNMENT: Final = 8 * 1024 * 1024
+"""The most bytes of one member's assignment: two million partitions of few topics."""
 _VERSION: Final = struct.Struct(">h")
 _LENGTH: Final = struct.Struct(">i")
 _SUBSCRIPTION: Final[tuple[Any, ...]] = tuple(
@@ -126,6 +128,10 @@ def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
     """
     if not data:
         return ()
+    if len(data) > LONGEST_ASSIGNMENT:
+        raise ProtocolError(
+            f"the assignment has {len(data)} bytes, more than {LONGEST_ASSIGNMENT}", sent=True
+        )
     _, entity = _decode(_ASSIGNMENT, data, "the assignment")
     return _flattened(entity.assigned_partitions)
 
@@ -166,6 +172,8 @@ class _Latest:
 
 
 _LATEST: Final = _Latest()
+_LONGEST_KEPT: Final = 1 << 20
+"""Longer ones are not kept: another member decides how long they are."""
 
 
 def _read_topics(data: bytes) -> tuple[tuple[str, ...], int]:
@@ -181,7 +189,8 @@ def _read_topics(data: bytes) -> tuple[tuple[str, ...], int]:
     for _ in range(counted(count, data)):
         topic, at = text(data, at)
         found.append(topic)
-    _LATEST.topics = data[_VERSION.size : at], tuple(found)
+    if at <= _LONGEST_KEPT:
+        _LATEST.topics = data[_VERSION.size : at], tuple(found)
     return tuple(found), at
 
 

@@ -55,8 +55,11 @@ class Frames:
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             raise ConnectionLostError(f"lost the connection to {self._peer}", sent=True) from error
 
-    async def receive(self) -> bytes:
+    async def receive(self, longest: int | None = None) -> bytes:
         """Wait for the next whole frame.
+
+        Args:
+            longest: the most bytes of this one, where that is less than of any.
 
         Raises:
             ConnectionLostError: the stream ended or broke; ``answer_begun`` says whether within
@@ -69,10 +72,11 @@ class Frames:
         (length,) = _LENGTH.unpack_from(self._received)
         if length < _SHORTEST:
             raise ProtocolError(f"{self._peer} announced a frame of {length} bytes", sent=True)
-        if length > self._max_frame:
+        limit = self._max_frame if longest is None else min(longest, self._max_frame)
+        if length > limit:
             raise ProtocolError(
                 f"{self._peer} announced a frame of {length} bytes, the limit is"
-                f" {self._max_frame}; is this Kafka's port, and is it PLAINTEXT?",
+                f" {limit}; is this Kafka's port, and is it PLAINTEXT?",
                 sent=True,
             )
         end = _LENGTH.size + length

@@ -13,8 +13,9 @@ from typing import Any, TypeVar, final
 
 import trio
 
+from kgroup.computing import at_once
 from kgroup.errors import ConnectionLostError, ProtocolError, RequestTimeoutError
-from kgroup.protocols import StreamOpener
+from kgroup.protocols import Compute, StreamOpener
 from kgroup.wire.connection import Connection, Fields
 from kgroup.wire.frames import MAX_FRAME
 from kgroup.wire.versions import spelled
@@ -38,6 +39,7 @@ class Link:
         client_id: what the broker's quotas and logs call this client, or None.
         broker: how errors name the broker; its address by default.
         max_frame: the longest answer that is read, in bytes.
+        compute: reads large answers, as in `Connection.open`.
     """
 
     def __init__(
@@ -49,12 +51,14 @@ class Link:
         client_id: str | None,
         broker: str | None = None,
         max_frame: int = MAX_FRAME,
+        compute: Compute = at_once,
     ) -> None:
         self._opener = opener
         self._address = (host, port)
         self._client_id = client_id
         self._broker = broker or f"{host}:{port}"
         self._max_frame = max_frame
+        self._compute = compute
         self._opening = trio.StrictFIFOLock()
         self._connection: Connection | None = None
         self._closed = False
@@ -193,6 +197,7 @@ class Link:
             timeout=_until(deadline),
             broker=self._broker,
             max_frame=self._max_frame,
+            compute=self._compute,
         )
         if self._closed:
             await connection.aclose()

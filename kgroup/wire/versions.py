@@ -57,6 +57,28 @@ SPOKEN: Final[Mapping[str, Spoken]] = {
 }
 
 
+_KIB: Final = 1024
+_MIB: Final = 1024 * _KIB
+#: The longest answer that is read, in bytes. What is in one takes up to twenty times its bytes as
+#: objects, so an answer that is short by nature gets no room for more. Answers about partitions
+#: have some 50 bytes for each, with their metadata up to 4 KiB.
+LONGEST: Final[Mapping[str, int]] = {
+    "api_versions": 64 * _KIB,
+    "metadata": 64 * _MIB,
+    "find_coordinator": 64 * _KIB,
+    "join_group": 100 * _MIB,
+    "sync_group": 16 * _MIB,
+    "heartbeat": 4 * _KIB,
+    "leave_group": 64 * _KIB,
+    "offset_commit": 16 * _MIB,
+    "offset_fetch": 64 * _MIB,
+    "list_offsets": 16 * _MIB,
+    "describe_groups": 100 * _MIB,
+    "sasl_handshake": 64 * _KIB,
+    "sasl_authenticate": 1 * _MIB,
+}
+
+
 @cache
 def spelled(api: str) -> str:
     """An API's name as Kafka spells it: ``JoinGroup`` for ``join_group``."""

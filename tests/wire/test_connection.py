@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from importlib.metadata import PackageNotFoundError
 from typing import Any
 
@@ -13,6 +14,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
+from kgroup.computing import at_once
 from kgroup.errors import (
     BrokerError,
     ConnectionLostError,
@@ -23,8 +25,9 @@ from kgroup.errors import (
 )
 from kgroup.wire import connection as connection_module
 from kgroup.wire.border import encode_response
-from kgroup.wire.connection import Connection
+from kgroup.wire.connection import LARGE, Connection
 from kgroup.wire.streams import open_tcp
+from kgroup.wire.versions import LONGEST
 from tests.wire.scripted import NO_TIME, RANGES, Peer, ScriptedBroker, api_keys
 
 HEARTBEAT = {"group_id": "g", "generation_id": 1, "member_id": "m"}
@@ -473,3 +476,50 @@ def test_without_an_installed_package_the_version_is_unknown(
     assert connection_module._software_version() == "unknown"
     monkeypatch.setattr(connection_module, "installed_version", lambda _: "1.2.3")
     assert connection_module._software_version() == "1.2.3"
+
+
+async def test_an_answer_that_is_longer_than_its_kind_is_not_read(nursery: trio.Nursery) -> None:
+    """What a heartbeat's answer announces beyond 4 KiB is refused before it arrives."""
+
+    async def script(peer: Peer) -> None:
+        await peer.negotiate()
+        await peer.request()
+        await peer.stream.send_all(struct.pack(">i", LONGEST["heartbeat"] + 1))
+        await peer.rest()
+
+    connection = await opened(ScriptedBroker(nursery, script))
+    with pytest.raises(ProtocolError, match="announced a frame of 4097 bytes, the limit is 4096"):
+        await beat(connection)
+    assert connection.broken
+
+
+async def test_a_large_answer_is_read_beside_the_event_loop(nursery: trio.Nursery) -> None:
+    """By what was given for it; the answer is the same."""
+    named: list[str] = []
+
+    async def compute(work: Callable[[], Any], name: str) -> Any:
+        named.append(name)
+        return await at_once(work, name)
+
+    async def script(peer: Peer) -> None:
+        await peer.negotiate()
+        request = await peer.request()
+        member = {"member_id": "m", "group_instance_id": None, "metadata": bytes(LARGE)}
+        fields = {"generation_id": 1, "protocol_type": "consumer", "protocol_name": "range"}
+        more = {"leader": "m", "member_id": "m", "skip_assignment": False, "members": [member]}
+        await peer.answer(request, error_code=0, **NO_TIME, **fields, **more)
+
+    connection = await opened(ScriptedBroker(nursery, script), compute=compute)
+    asked = {
+        "group_id": "g",
+        "session_timeout": timedelta(1),
+        "rebalance_timeout": timedelta(1),
+        "member_id": "m",
+        "group_instance_id": None,
+        "protocol_type": "consumer",
+        "protocols": [],
+        "reason": None,
+    }
+    answer = await connection.ask("join_group", asked, timeout=5)
+    assert len(answer.members[0].metadata) == LARGE
+    assert named == ["kgroup-decode JoinGroup"]

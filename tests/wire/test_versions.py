@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kgroup.errors import UnsupportedVersionError
-from kgroup.wire.versions import API_KEYS, SPOKEN, choose, known_versions, spelled
+from kgroup.wire.versions import API_KEYS, LONGEST, SPOKEN, choose, known_versions, spelled
 
 BROKER = "broker 1 at b:9092"
 
@@ -15,6 +15,11 @@ def test_kio_has_every_version_that_is_spoken() -> None:
     for api, spoken in SPOKEN.items():
         lowest, highest = known_versions(api)
         assert lowest <= spoken.lowest <= spoken.highest <= highest, api
+
+
+def test_every_answer_has_a_longest() -> None:
+    """What is spoken is bounded, and what is bounded is spoken."""
+    assert LONGEST.keys() == SPOKEN.keys()
 
 
 @pytest.mark.parametrize("api", ["offset_commit", "offset_fetch"])
