@@ -5,7 +5,12 @@ A handler catches it where the answer has a place for it: a partition, a topic, 
 
 from __future__ import annotations
 
+from typing import Final
+
 from kio.schema.errors import ErrorCode
+
+_LONGEST: Final = 1000
+"""Characters of a message: it may quote a client's text, and has to fit an answer's field."""
 
 
 class RefusedError(Exception):
@@ -17,6 +22,8 @@ class RefusedError(Exception):
     """
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
+        if len(message) > _LONGEST:
+            message = f"{message[:_LONGEST]}..."
         super().__init__(f"{code.name}: {message}" if message else code.name)
         self.code = code
         self.message = message

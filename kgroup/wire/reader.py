@@ -106,8 +106,9 @@ _SIZED: Final[Mapping[tuple[str, bool, bool], Reader]] = {
     ("string", False, True): readers.read_nullable_legacy_string,
     ("bytes", False, False): readers.read_legacy_bytes,
     ("bytes", False, True): readers.read_nullable_legacy_bytes,
-    ("datetime_i64", True, False): readers.read_datetime_i64,
-    ("datetime_i64", False, False): readers.read_datetime_i64,
+    # -1 is no time also where kio's class has no null: DescribeTransactions says so of the start.
+    ("datetime_i64", True, False): readers.read_nullable_datetime_i64,
+    ("datetime_i64", False, False): readers.read_nullable_datetime_i64,
     ("datetime_i64", True, True): readers.read_nullable_datetime_i64,
     ("datetime_i64", False, True): readers.read_nullable_datetime_i64,
 }

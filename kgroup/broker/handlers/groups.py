@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from kio.schema.errors import ErrorCode
+
 from kgroup.broker.answer import Answer
 from kgroup.broker.call import SILENCE, Call, Silence
 from kgroup.broker.groups import answers, requests
 from kgroup.broker.handlers.shapes import by_topic, seconds
+from kgroup.broker.refusal import RefusedError
 from kgroup.model import TopicPartition
 
 _REBALANCE_TIMEOUT_FROM: Final = 1
@@ -24,6 +27,8 @@ _NO_EPOCH: Final = -1
 _ALLOWED: Final = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 """What everybody may do to a group, as Kafka's ``AclOperation`` numbers it: read, delete,
 describe, describe its configuration, alter that."""
+_LONGEST_NAME: Final = 2**15 - 1 - 37
+"""Bytes of a client or instance id: with a dash and a UUID behind it, it still fits a text."""
 _BYTES_OF_AN_ITEM: Final = 1024
 """Bytes of members' own data that count as one item of an answer."""
 _NOT_TOLD: Final = -(1 << 31)
@@ -32,6 +37,7 @@ _NOT_TOLD: Final = -(1 << 31)
 async def join_group(call: Call) -> Answer | Silence:
     """Answer JoinGroup; it waits until the group is complete."""
     request = call.request
+    _check_names(call)
     await call.work.spend(len(request.protocols))
     call.work.rest()
     rebalance = (
@@ -77,6 +83,15 @@ async def join_group(call: Call) -> Answer | Silence:
             for member in answer.members
         ],
     }
+
+
+def _check_names(call: Call) -> None:
+    """Refuse names of which no member id can be made: it is one of them and a UUID, and a text."""
+    for name in (call.client_id, getattr(call.request, "group_instance_id", None) or ""):
+        if len(name.encode()) > _LONGEST_NAME:
+            raise RefusedError(
+                ErrorCode.invalid_request, f"a client or instance id of {len(name)} characters"
+            )
 
 
 async def sync_group(call: Call) -> Answer | Silence:

@@ -1,0 +1,329 @@
+"""A hostile client against the embedded broker: every API that it serves, every version, any bytes.
+
+A case is one connection with one to three requests. Each request is made from kio's class of it,
+with names that mean something to the broker; one of its fields is at an extreme, or its bytes are
+changed at random, or it is sent as it is. What may come of it: answers that can be read, a closed
+connection, or, for a request that waits for others, nothing yet. Never a defect of the broker, and
+an honest client is served afterwards as ever. An API that the broker learns is covered without a
+change here.
+"""
+
+from __future__ import annotations
+
+import logging
+import resource
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import cache
+from random import Random
+from typing import Any, Final
+from uuid import UUID
+
+import trio
+import trio.testing
+from kio.index import load_request_schema
+
+from kgroup.broker import Broker, in_memory
+from kgroup.broker.apis import APIS
+from kgroup.broker.pace import SLICE
+from kgroup.broker.settings import MOST_PARTITIONS
+from kgroup.errors import ProtocolError
+from kgroup.wire import border
+from kgroup.wire.versions import API_KEYS
+from tests.broker.made import batch
+from tests.broker.wire import Client
+from tests.hostile import extremes
+
+LENGTH: Final = struct.Struct(">i")
+PORTION: Final = 100
+"""Cases of one broker; it is as they leave it, but for its topic, which is made again."""
+PATIENCE: Final = 0.5
+"""Virtual seconds to wait for an answer that may never come."""
+WAITS: Final = frozenset({"fetch", "join_group", "sync_group", "produce"})
+"""What may be without an answer for now: it waits for records or members, or wants none."""
+LONGEST_ANSWER: Final = 16 << 20
+MORE_MEMORY: Final = 256 << 10
+"""KiB that the process may grow by in a portion of cases."""
+LONGEST_SLICE: Final = MOST_PARTITIONS + SLICE
+"""Steps without a checkpoint: a topic's partitions are one at most."""
+PROPERTIES: Final = {
+    "group.initial.rebalance.delay.ms": 0,
+    "group.min.session.timeout.ms": 1,
+    "kgroup.max.partitions": 12_000,
+    "num.partitions": 2,
+}
+#: Values that mean something, by field name; the rest is kio's zero or empty text.
+KNOWN: Final[Mapping[str, Any]] = {
+    "allow_auto_topic_creation": True,
+    "client_software_name": "hostile",
+    "client_software_version": "1",
+    "committed_offset": 1,
+    "configuration_keys": None,
+    "coordinator_keys": ("group",),
+    "count": 3,
+    "cursor": None,
+    "group_id": "group",
+    "groups_names": ("group",),
+    "key": "group",
+    "max_bytes": 1 << 20,
+    "max_wait": timedelta(milliseconds=10),
+    "member_id": "",
+    "min_bytes": 0,
+    "name": "topic",
+    "num_partitions": 1,
+    "partition_max_bytes": 1 << 20,
+    "producer_epoch": -1,
+    "producer_id": -1,
+    "protocol_type": "consumer",
+    "rebalance_timeout": timedelta(milliseconds=50),
+    "records": batch(b"one", b"two"),
+    "replication_factor": 1,
+    "resource_name": "topic",
+    "resource_type": 2,
+    "response_partition_limit": 10,
+    "session_timeout": timedelta(milliseconds=50),
+    "timestamp": -1,
+    "topic": "topic",
+    "topic_names": ("topic",),
+    "transaction_timeout": timedelta(seconds=1),
+    "transactional_id": "transaction",
+    "v3_and_below_transactional_id": "transaction",
+}
+#: What several APIs mean by a name that one of them uses otherwise.
+KNOWN_TO: Final[Mapping[str, Mapping[str, Any]]] = {
+    "describe_groups": {"groups": ("group",)},
+    "create_topics": {"name": "other", "assignments": (), "configs": ()},
+    "incremental_alter_configs": {"name": "retention.bytes", "value": "1000"},
+    "alter_configs": {"name": "retention.bytes", "value": "1000"},
+    "init_producer_id": {"transactional_id": None},
+}
+SERVED: Final = tuple(
+    (api, version)
+    for api, offered in APIS.items()
+    for version in range(offered.lowest, offered.highest + 1)
+)
+
+
+def play(seed: int, numbers: Sequence[int]) -> Iterator[tuple[int, str]]:
+    """Play the cases with these numbers; those that ended as none may, and what happened."""
+    for start in range(0, len(numbers), PORTION):
+        some = numbers[start : start + PORTION]
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        clock = trio.testing.MockClock(autojump_threshold=0)
+        with _silent_log():
+            wrong = trio.run(_play_some, seed, some, clock=clock)
+        yield from wrong
+        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        if grown > MORE_MEMORY and start:
+            yield some[0], f"up to case {some[-1]} the process grew by {grown >> 10} MB"
+
+
+@contextmanager
+def _silent_log() -> Iterator[None]:
+    """The broker warns of every connection that it closes; what is a defect is kept besides."""
+    log = logging.getLogger("kgroup.broker")
+    before = log.disabled
+    log.disabled = True
+    try:
+        yield
+    finally:
+        log.disabled = before
+
+
+async def _play_some(seed: int, numbers: Sequence[int]) -> list[tuple[int, str]]:
+    wrong: list[tuple[int, str]] = []
+    async with in_memory(PROPERTIES, random=Random(0)) as broker:
+        await broker.create_topic("honest", 1)
+        for number in numbers:
+            await _settle(broker)
+            faults = await _case(broker, Random(f"{seed}:{number}"))
+            wrong += [(number, fault) for fault in faults]
+        try:
+            await serve_honest_client(broker)
+        except Exception as error:  # noqa: BLE001 # whatever it is, the cases are to blame
+            wrong.append((numbers[-1], f"an honest client afterwards: {error!r}"))
+    return wrong
+
+
+async def _settle(broker: Broker) -> None:
+    """Have the topic that requests name, as it was."""
+    if broker.cluster.topics.get("topic") is None:
+        await broker.create_topic("topic", 2)
+        await broker.append("topic", 0, [b"a", b"b"])
+
+
+async def _case(broker: Broker, random: Random) -> list[str]:
+    cluster = broker.cluster
+    seen, cluster.pace.longest = cluster.defects.seen, 0
+    stream = await broker.open_stream(broker.host, broker.port)
+    topic = cluster.topics.get("topic")
+    topic_id = None if topic is None else topic.topic_id
+    faults: list[str] = []
+    said: list[str] = []
+    async with stream:
+        for _ in range(random.randint(1, 3)):
+            api, version, body, words = _request(random, topic_id)
+            said.append(f"{api} v{version}, {words}")
+            try:
+                fault = await _exchange(stream, api, version, body)
+            except (trio.BrokenResourceError, EOFError):
+                break
+            if fault is not None:
+                faults.append(fault)
+                break
+    if cluster.defects.seen > seen:
+        faults += [f"{one.during}: {one.error!r}" for one in cluster.defects.latest[-1:]]
+    if cluster.pace.longest > LONGEST_SLICE:
+        faults.append(f"{cluster.pace.longest} steps without a checkpoint")
+    return [f"{fault} after {'; '.join(said)}" for fault in faults]
+
+
+async def _exchange(stream: trio.abc.Stream, api: str, version: int, body: bytes) -> str | None:
+    """Send a request and look at what comes; what is wrong with it, or None.
+
+    Raises:
+        EOFError: the broker has closed the connection, which it may.
+    """
+    await stream.send_all(LENGTH.pack(len(body)) + body)
+    client = Client(stream)
+    with trio.move_on_after(PATIENCE) as scope:
+        answer = await client.frame()
+    if scope.cancelled_caught:
+        return None if api in WAITS else "no answer"
+    if len(answer) > LONGEST_ANSWER:
+        return f"an answer of {len(answer)} bytes"
+    if body[:8] != _prefix(api, version):
+        return None  # another request, or another correlation id: whatever it is, it came whole
+    try:
+        correlation_id, _ = border.decode_response(api, version, answer)
+    except ProtocolError as error:
+        return f"an answer that cannot be read: {error}"
+    return None if correlation_id == 7 else f"correlation id {correlation_id}"
+
+
+def _request(random: Random, topic_id: UUID | None) -> tuple[str, int, bytes, str]:
+    """A request's API, version, bytes, and what is wrong with it in words."""
+    api = random.choice(list(APIS))
+    version = random.choice([served for name, served in SERVED if name == api])
+    entity = _entity(api, version, topic_id)
+    header = {
+        "request_api_key": API_KEYS[api],
+        "request_api_version": version,
+        "correlation_id": 7,
+        "client_id": "hostile",
+    }
+    kind = random.random()
+    if kind < 0.5:
+        change = random.choice(random.choice(_changes(api, version, topic_id)))
+        return api, version, extremes.message(entity, change, **header), str(change)
+    body = extremes.message(entity, None, **header)
+    if kind < 0.6:
+        return api, version, body, "as it is"
+    return api, version, _mutated(random, body), "its bytes changed"
+
+
+def _prefix(api: str, version: int) -> bytes:
+    return struct.pack(">hhi", API_KEYS[api], version, 7)
+
+
+@cache
+def _entity(api: str, version: int, topic_id: UUID | None) -> Any:
+    request: Any = load_request_schema(API_KEYS[api], version)
+    return extremes.sample(request, {**KNOWN, "topic_id": topic_id, **KNOWN_TO.get(api, {})})
+
+
+@cache
+def _changes(api: str, version: int, topic_id: UUID | None) -> list[list[extremes.Change]]:
+    by_path: dict[extremes.Path, list[extremes.Change]] = {}
+    for change in extremes.changes(_entity(api, version, topic_id)):
+        by_path.setdefault(change.path, []).append(change)
+    return list(by_path.values())
+
+
+def _mutated(random: Random, body: bytes) -> bytes:
+    """A body with bytes changed, taken away, put in, or copied; its first four stay."""
+    data = bytearray(body)
+    for _ in range(random.randint(1, 8)):
+        at = random.randrange(4, len(data) + 1)
+        change = random.randrange(5)
+        if change == 0:
+            data[at : at + 1] = bytes([random.randrange(256)])
+        elif change == 1:
+            del data[at : at + random.randint(1, 8)]
+        elif change == 2:
+            data[at:at] = random.randbytes(random.randint(1, 8))
+        elif change == 3:
+            size = random.choice((1, 2, 4, 8))
+            data[at : at + size] = random.choice((b"\xff", b"\0", b"\x7f", b"\x80")) * size
+        else:
+            start = random.randrange(4, len(data) + 1)
+            data[at:at] = data[start : start + random.randint(1, 64)]
+    return bytes(data)
+
+
+async def serve_honest_client(broker: Broker) -> None:
+    """A client that joins, produces, fetches and commits, as every client may.
+
+    Raises:
+        AssertionError: it was not served.
+    """
+    client = await Client.open(broker, "honest")
+    async with client.stream:
+        with trio.fail_after(60):
+            await _be_honest(client)
+
+
+async def _be_honest(client: Client) -> None:
+    joined = await client.ask(
+        "join_group",
+        3,
+        group_id="honest",
+        session_timeout=timedelta(seconds=10),
+        rebalance_timeout=timedelta(seconds=10),
+        member_id="",
+        protocol_type="consumer",
+        protocols=[{"name": "range", "metadata": b""}],
+    )
+    assert int(joined.error_code) == 0, joined
+    who = {"group_id": "honest", "member_id": joined.member_id}
+    given = [{"member_id": joined.member_id, "assignment": b"a"}]
+    synced = await client.ask(
+        "sync_group", 3, **who, generation_id=joined.generation_id, assignments=given
+    )
+    assert synced.assignment == b"a", synced
+    part = {"index": 0, "records": batch(b"value")}
+    produced = await client.ask(
+        "produce",
+        9,
+        transactional_id=None,
+        acks=1,
+        timeout=timedelta(seconds=1),
+        topic_data=[{"name": "honest", "partition_data": [part]}],
+    )
+    offset = produced.responses[0].partition_responses[0].base_offset
+    assert offset >= 0, produced
+    wanted = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1000}
+    fetched = await client.ask(
+        "fetch",
+        4,
+        replica_id=-1,
+        max_wait=timedelta(seconds=1),
+        min_bytes=1,
+        max_bytes=1000,
+        isolation_level=0,
+        topics=[{"topic": "honest", "partitions": [wanted]}],
+    )
+    assert b"value" in fetched.responses[0].partitions[0].records, fetched
+    done = {"partition_index": 0, "committed_offset": offset + 1, "committed_metadata": ""}
+    committed = await client.ask(
+        "offset_commit",
+        7,
+        **who,
+        generation_id_or_member_epoch=joined.generation_id,
+        topics=[{"name": "honest", "partitions": [done]}],
+    )
+    assert int(committed.topics[0].partitions[0].error_code) == 0, committed
+    left = await client.ask("leave_group", 2, **who)
+    assert int(left.error_code) == 0, left

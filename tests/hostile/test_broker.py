@@ -1,0 +1,391 @@
+"""The embedded broker under attack: it bounds what a request costs, and serves others meanwhile."""
+
+from __future__ import annotations
+
+import struct
+import tracemalloc
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import timedelta
+from typing import Any, Final
+
+import pytest
+import trio
+import trio.testing
+from kio.schema.errors import ErrorCode
+
+from kgroup.broker import Broker, batches, in_memory
+from kgroup.broker.apis import APIS
+from kgroup.broker.groups.timers import TimerKind, TimerName
+from kgroup.broker.pace import SLICE
+from kgroup.errors import FetchError
+from kgroup.model import TopicPartition
+from kgroup.wire.versions import API_KEYS
+from tests.broker.made import NOW, batch
+from tests.broker.wire import LENGTH, Client
+from tests.hostile import broker as hostile
+
+CASES: Final = 10_000
+"""In this suite; ``python -m tests.hostile --broker`` plays any number."""
+MEGABYTE: Final = 1 << 20
+TP: Final = TopicPartition("t", 0)
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[Broker]:
+    """A broker with topic t; it has to serve an honest client afterwards, and have no defect."""
+    async with in_memory(hostile.PROPERTIES | {"kgroup.max.partitions": 50_000}) as made:
+        await made.create_topic("t", 1)
+        await made.create_topic("honest", 1)
+        yield made
+        await hostile.serve_honest_client(made)
+        assert not made.cluster.defects.latest
+
+
+def produce_of(records: bytes) -> dict[str, Any]:
+    """A Produce to t-0."""
+    return {
+        "transactional_id": None,
+        "acks": 1,
+        "timeout": timedelta(seconds=1),
+        "topic_data": [{"name": "t", "partition_data": [{"index": 0, "records": records}]}],
+    }
+
+
+async def code_of(broker: Broker, records: bytes) -> int:
+    """Produce a batch and give the error."""
+    client = await Client.open(broker)
+    async with client.stream:
+        answer = await client.ask("produce", 9, **produce_of(records))
+    return int(answer.responses[0].partition_responses[0].error_code)
+
+
+@pytest.mark.parametrize("start", range(0, CASES, 2_500))
+def test_any_request_is_answered_or_ends_its_connection_only(start: int) -> None:
+    """Every field of every request at its extremes, and bytes changed at random."""
+    assert not list(hostile.play(10, range(start, start + 2_500)))
+
+
+def test_every_api_is_among_the_cases() -> None:
+    """What the broker serves is attacked, whatever it learns to serve."""
+    assert {api for api, _ in hostile.SERVED} == set(APIS)
+    for api, version in hostile.SERVED:
+        assert hostile._entity(api, version, None) is not None
+
+
+# Record batches.
+
+
+@pytest.mark.parametrize("codec", range(5))
+async def test_a_batch_cannot_claim_more_records_than_its_bytes_hold(
+    broker: Broker, codec: int
+) -> None:
+    """68 bytes are no 2**31-1 records, however well they are compressed."""
+    liar = batches.assemble(
+        bytes(7), count=2**31 - 1, base_timestamp=NOW, max_timestamp=NOW, compression=codec
+    )
+    assert await code_of(broker, liar) == ErrorCode.invalid_record
+    assert broker.log.end_offset(TP) == 0
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        b"\x0d" + bytes(6),
+        b"\x80" * 7,
+        b"\xff" * 7,
+        b"\x0c" + bytes(5),
+        bytes(7),
+        b"\x0c" + bytes(7),
+    ],
+    ids=["length -7", "endless length", "ones", "cut off", "length 0", "one byte more"],
+)
+async def test_records_are_one_behind_the_other(broker: Broker, records: bytes) -> None:
+    """A record that leads back, beyond, or nowhere is refused before anyone reads it."""
+    liar = batches.assemble(records, count=1, base_timestamp=NOW, max_timestamp=NOW)
+    assert await code_of(broker, liar) == ErrorCode.invalid_record
+
+
+def bomb(size: int) -> bytes:
+    """A gzip batch of one record that has so many bytes."""
+    packer = zlib.compressobj(9, wbits=31)
+    length = bytearray()
+    number = (size + 10) << 1
+    while number > 0x7F:
+        length.append(number & 0x7F | 0x80)
+        number >>= 7
+    length.append(number)
+    data = packer.compress(bytes(length))
+    for _ in range(0, size, MEGABYTE):
+        data += packer.compress(bytes(MEGABYTE))
+    return batches.assemble(
+        data + packer.flush(), count=1, base_timestamp=NOW, max_timestamp=NOW, compression=1
+    )
+
+
+async def test_what_a_batch_decompresses_to_is_bounded(broker: Broker) -> None:
+    """A gzip batch of 100 kB that stands for 100 MB is refused, and never wholly in memory."""
+    attack = bomb(100 * MEGABYTE)
+    assert len(attack) < MEGABYTE
+    tracemalloc.start()
+    try:
+        assert await code_of(broker, attack) == ErrorCode.message_too_large
+        assert tracemalloc.get_traced_memory()[1] < 80 * MEGABYTE
+    finally:
+        tracemalloc.stop()
+
+
+async def test_records_that_cannot_be_read_are_found_by_time_as_a_whole(broker: Broker) -> None:
+    """A record whose inside is garbage harms neither ListOffsets nor a reader in the process."""
+    garbage = batches.assemble(
+        b"\x0c" + b"\xff" * 6, count=1, base_timestamp=NOW, max_timestamp=NOW
+    )
+    assert await code_of(broker, garbage) == ErrorCode.none
+    client = await Client.open(broker)
+    part = {"partition_index": 0, "timestamp": 5, "current_leader_epoch": -1}
+    answer = await client.ask(
+        "list_offsets",
+        5,
+        replica_id=-1,
+        isolation_level=0,
+        topics=[{"name": "t", "partitions": [part]}],
+    )
+    assert answer.topics[0].partitions[0].offset == 0
+    with pytest.raises(FetchError, match="cannot be read"):
+        broker.log.read(TP, 0, 10)
+    await client.stream.aclose()
+
+
+# Many things in one request.
+
+
+async def overtaken(broker: Broker, attack: Callable[[Client], Awaitable[Any]]) -> Any:
+    """Make an attack, and see that another client's requests are answered before it is.
+
+    Returns:
+        the answer to the attack.
+    """
+    attacker, other = await Client.open(broker), await Client.open(broker)
+    answered: list[str] = []
+    answer: list[Any] = []
+
+    async def go_on() -> None:
+        for _ in range(5):
+            await other.ask("metadata", 4, topics=[{"name": "t"}], allow_auto_topic_creation=False)
+            answered.append("other")
+
+    async def attack_it() -> None:
+        answer.append(await attack(attacker))
+        answered.append("attack")
+
+    async with attacker.stream, other.stream, trio.open_nursery() as nursery:
+        nursery.start_soon(attack_it)
+        await trio.lowlevel.checkpoint()
+        nursery.start_soon(go_on)
+    assert answered == ["other"] * 5 + ["attack"]
+    assert broker.cluster.pace.longest <= 2 * SLICE
+    return answer[0]
+
+
+async def test_others_are_served_beside_a_metadata_request_of_many_names(broker: Broker) -> None:
+    """Tens of thousands of topics are looked up, or created, without holding anyone up."""
+    topics = [{"name": f"name-{number}"} for number in range(20_000)]
+    answer = await overtaken(
+        broker,
+        lambda client: client.ask("metadata", 4, topics=topics, allow_auto_topic_creation=False),
+    )
+    assert len(answer.topics) == 20_000
+
+
+async def test_more_items_than_allowed_end_the_connection(broker: Broker) -> None:
+    """Beyond kgroup.request.max.items a request is not even read."""
+    client = await Client.open(broker)
+    await client.send(
+        "metadata", 4, topics=[{"name": "a"}] * 50_001, allow_auto_topic_creation=False
+    )
+    assert await client.is_closed()
+
+
+async def test_others_are_served_beside_a_fetch_of_many_partitions(
+    autojump_clock: trio.testing.MockClock, broker: Broker
+) -> None:
+    """Each partition of a long Fetch is a step, also while it waits."""
+    part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1}
+    answer = await overtaken(
+        broker,
+        lambda client: client.ask(
+            "fetch",
+            4,
+            replica_id=-1,
+            max_wait=timedelta(seconds=1),
+            min_bytes=1,
+            max_bytes=1000,
+            isolation_level=0,
+            topics=[{"topic": "t", "partitions": [part] * 10_000}],
+        ),
+    )
+    assert len(answer.responses[0].partitions) == 10_000
+
+
+async def test_an_answer_has_a_limit_too(broker: Broker) -> None:
+    """A small request that asks for the same thing again and again gets no answer of any size."""
+    client = await Client.open(broker)
+    asked = {"resource_type": 2, "resource_name": "t", "configuration_keys": None}
+    answer = await client.ask(
+        "describe_configs", 1, resources=[asked] * 10_000, include_synonyms=True
+    )
+    assert {int(one.error_code) for one in answer.results} == {ErrorCode.policy_violation}
+    await client.stream.aclose()
+
+
+async def test_a_topic_named_twice_is_answered_once(broker: Broker) -> None:
+    """As by Kafka; else a few bytes could ask for any number of partitions."""
+    client = await Client.open(broker)
+    answer = await client.ask(
+        "metadata", 4, topics=[{"name": "t"}] * 1000, allow_auto_topic_creation=False
+    )
+    assert [topic.name for topic in answer.topics] == ["t"]
+    await client.stream.aclose()
+
+
+async def test_partitions_are_limited_in_a_request_and_in_all(broker: Broker) -> None:
+    """269 bytes are not turned into 200,000 logs, nor many requests into more than 50,000."""
+    client = await Client.open(broker)
+
+    async def create(*names: str) -> set[int]:
+        answer = await client.ask(
+            "create_topics",
+            4,
+            timeout=timedelta(seconds=1),
+            validate_only=False,
+            topics=[
+                {
+                    "name": name,
+                    "num_partitions": 10_000,
+                    "replication_factor": 1,
+                    "assignments": (),
+                    "configs": (),
+                }
+                for name in names
+            ],
+        )
+        return {int(topic.error_code) for topic in answer.topics}
+
+    assert await create(*[f"many-{number}" for number in range(20)]) == {ErrorCode.policy_violation}
+    for number in range(4):
+        assert await create(f"one-{number}") == {ErrorCode.none}
+    assert await create("one-too-many") == {ErrorCode.policy_violation}
+    answer = await client.ask(
+        "create_partitions",
+        1,
+        timeout=timedelta(seconds=1),
+        validate_only=False,
+        topics=[{"name": "t", "count": 10_000, "assignments": None}],
+    )
+    assert int(answer.results[0].error_code) == ErrorCode.policy_violation
+    await client.stream.aclose()
+
+
+# Bytes and connections.
+
+
+async def test_a_number_without_an_end_costs_nothing(broker: Broker) -> None:
+    """A megabyte of 0xFF behind a Produce's header ends its connection at once."""
+    client = await Client.open(broker)
+    prefix = struct.pack(">hhi", API_KEYS["produce"], 9, 1)
+    await client.send_frame(prefix + b"\xff" * MEGABYTE)
+    assert await client.is_closed()
+
+
+async def test_a_client_that_sends_nothing_is_disconnected(
+    autojump_clock: trio.testing.MockClock, broker: Broker
+) -> None:
+    """After connections.max.idle.ms, whether it has said nothing, or half of something."""
+    silent, halfway, alive = [await Client.open(broker) for _ in range(3)]
+    await halfway.stream.send_all(LENGTH.pack(1000) + b"abc")
+    await trio.sleep(500)
+    await alive.ask("metadata", 4, topics=[], allow_auto_topic_creation=False)
+    assert await silent.is_closed()
+    assert await halfway.is_closed()
+    assert trio.current_time() == 600
+    assert await alive.is_closed()
+    assert trio.current_time() == 1100
+
+
+async def test_a_request_that_waits_is_not_idle(
+    autojump_clock: trio.testing.MockClock, broker: Broker
+) -> None:
+    """A Fetch may wait for longer than a connection may say nothing."""
+    client = await Client.open(broker)
+    part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1}
+    await client.ask(
+        "fetch",
+        4,
+        replica_id=-1,
+        max_wait=timedelta(seconds=2000),
+        min_bytes=1,
+        max_bytes=1000,
+        isolation_level=0,
+        topics=[{"topic": "t", "partitions": [part]}],
+    )
+    assert trio.current_time() == 2000
+    await client.stream.aclose()
+
+
+async def test_half_requests_give_way_to_whole_ones(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Beyond queued.max.request.bytes the connection is cut whose bytes stood still longest."""
+    async with in_memory({"queued.max.request.bytes": 4 * MEGABYTE}) as broker:
+        await broker.create_topic("t", 1)
+        stalled = [await Client.open(broker) for _ in range(8)]
+        for client in stalled:
+            await client.stream.send_all(LENGTH.pack(50 * MEGABYTE) + bytes(MEGABYTE))
+            await trio.testing.wait_all_tasks_blocked()
+        assert await stalled[0].is_closed()
+        assert await code_of(broker, batch(bytes(MEGABYTE // 2))) == ErrorCode.none
+        with trio.move_on_after(1) as scope:
+            await stalled[-1].is_closed()
+        assert scope.cancelled_caught
+
+
+async def test_connections_are_limited(autojump_clock: trio.testing.MockClock) -> None:
+    """Where there are max.connections, the one that has been idle the longest makes room."""
+    async with in_memory({"max.connections": 3}) as broker:
+        clients = []
+        for _ in range(4):
+            clients.append(await Client.open(broker))
+            await trio.sleep(1)
+        assert await clients[0].is_closed()
+        for client in clients[1:]:
+            await client.ask("metadata", 4, topics=[], allow_auto_topic_creation=False)
+
+
+async def test_connections_of_one_address_are_limited(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """The one too many of an address is closed, and those that it has stay."""
+    async with in_memory({"max.connections.per.ip": 2}) as broker:
+        clients = [await Client.open(broker) for _ in range(3)]
+        assert await clients[2].is_closed()
+        for client in clients[:2]:
+            await client.ask("metadata", 4, topics=[], allow_auto_topic_creation=False)
+
+
+# What goes wrong in the broker itself.
+
+
+async def test_a_timer_that_fails_stops_neither_the_broker_nor_other_timers(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is recorded, where a test finds it, and the alarm goes on."""
+    async with in_memory(hostile.PROPERTIES) as broker:
+        (node,) = broker.cluster.brokers.values()
+        with monkeypatch.context() as patch:
+            patch.setattr(node.groups, "deliver", lambda _: 1 / 0)
+            node.groups.coordinator._registry.timers.set(TimerName(TimerKind.RETENTION), 5.0)
+            node.groups.alarm.look()
+            await trio.sleep(6)
+        assert [one.during for one in broker.cluster.defects.latest] == ["a timer"]
+        await broker.create_topic("honest", 1)
+        await hostile.serve_honest_client(broker)
