@@ -53,20 +53,23 @@ async def main(servers: str, topic: str) -> None:
     """Be a member with this assignor, and measure beside it."""
     group_id, by_lag = f"{topic}-by-lag", ByLag()
 
-    async def keep_measuring(task_status: trio.TaskStatus[None]) -> None:
+    async def measure_once() -> None:
+        try:
+            by_lag.lag = await trio.to_thread.run_sync(measure, servers, group_id, topic)
+        except confluent_kafka.KafkaException as error:
+            print("the lag of before counts on:", error, file=sys.stderr)
+
+    async def keep_measuring() -> None:
         while True:
-            try:
-                by_lag.lag = await trio.to_thread.run_sync(measure, servers, group_id, topic)
-            except confluent_kafka.KafkaException as error:
-                print("the lag of before counts on:", error, file=sys.stderr)
-            task_status.started()
             await trio.sleep(10)
+            await measure_once()
 
     config = GroupConfig(
         bootstrap_servers=servers, group_id=group_id, topics=[topic], assignors=[by_lag]
     )
     async with trio.open_nursery() as nursery:
-        await nursery.start(keep_measuring)
+        await measure_once()
+        nursery.start_soon(keep_measuring)
         async with ConsumerGroup(config) as group:
             async for generation in group:
                 print("owns", *generation.assignment)

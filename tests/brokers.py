@@ -23,7 +23,7 @@ from kgroup.testing.kafka import SETTINGS, KafkaAddress
 ROOT: Final = Path(__file__).resolve().parent.parent
 EMBEDDED: Final = "embedded"
 REAL: Final = "real"
-STOP_TIMEOUT: Final = 10.0
+STOP_TIMEOUT: Final = 60.0
 SHARED: Final = (
     "group.initial.rebalance.delay.ms",
     "group.min.session.timeout.ms",

@@ -31,7 +31,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 E = TypeVar("E", bound=Event)
 
-SOON: Final = 30.0
+SOON: Final = 60.0
 """Seconds after which what is waited for is missed; on a machine at rest nothing takes 5."""
 QUICK: Final[Mapping[str, Any]] = {
     "heartbeat_interval": 0.2,

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 from kgroup.cli.broker import broker
 
 READY = re.compile(r"kgroup broker is ready at (\S+:\d+); it keeps nothing on disk\n")
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 @contextmanager

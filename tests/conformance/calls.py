@@ -21,7 +21,7 @@ from tests.conformance.wire import Fields, NoAnswerError, Pool
 
 HOLD: Final = 0.25
 """Silence after which a request counts as parked."""
-PATIENCE: Final = 10.0
+PATIENCE: Final = 30.0
 """Longest wait for something that must happen."""
 _LATE: Final = 2.0
 """An answer that nothing holds up is called late after this long."""

@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
 
 from kgroup.assignors.check import check_assignments
 from kgroup.model import MemberSubscription, TopicInfo, TopicPartition
@@ -37,6 +44,31 @@ def test_a_member_without_the_topic_gets_nothing() -> None:
     """Only subscribers of a topic share it."""
     members = (MEMBERS[0], MemberSubscription(member_id="b"))
     assert EXAMPLE.ByLag().assign(TOPICS, members)["b"] == []
+
+
+async def test_it_keeps_measuring(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It measures before it joins, and every ten seconds after that."""
+    times: list[float] = []
+
+    async def measured(*_: object) -> dict[TopicPartition, int]:
+        await trio.lowlevel.checkpoint()
+        times.append(trio.current_time() - began)
+        return {}
+
+    @asynccontextmanager
+    async def group(_: object) -> AsyncIterator[Any]:
+        assert times == [0]
+        await trio.sleep_forever()
+        yield
+
+    monkeypatch.setattr(trio.to_thread, "run_sync", measured)
+    monkeypatch.setattr(EXAMPLE, "ConsumerGroup", group)
+    began = trio.current_time()
+    with trio.move_on_after(35):
+        await EXAMPLE.main("broker:9092", "t")
+    assert times == [0, 10, 20, 30]
 
 
 def test_it_runs(reader: Reader, topic: Topic) -> None:

@@ -13,7 +13,7 @@ from kgroup.model import TopicPartition
 from kgroup.testing import admin
 from tests.brokers import Kafka, unique
 
-PATIENCE: Final = 30.0
+PATIENCE: Final = 90.0
 PAUSE: Final = 0.05
 
 Record = tuple[TopicPartition, int]

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self, final
 
-SOON: Final = 60.0
+SOON: Final = 120.0
 """Seconds after which what is waited for is missed; on a machine at rest nothing takes 5."""
 
 

@@ -19,7 +19,7 @@ from kgroup.records.librdkafka import LibrdkafkaSource
 from tests.records.scripted import failure, record
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 class ScriptedConsumer:

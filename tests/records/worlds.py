@@ -22,7 +22,7 @@ from kgroup.records.memory import MemorySource
 from kgroup.records.queued import OnFault
 from kgroup.testing import admin
 
-PATIENCE: Final = 30.0
+PATIENCE: Final = 60.0
 """Seconds within which something must happen; only a failing test waits so long."""
 
 

@@ -58,7 +58,7 @@ def assert_right(account: Account) -> None:
     assert account.disordered == []
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(500)
 @pytest.mark.parametrize("seed", EMBEDDED)
 async def test_a_schedule_on_the_embedded_broker(seed: int, tmp_path: Path) -> None:
     """Joins, a leave, growth, a coordinator that moves, a SIGKILL: only the kill repeats."""
@@ -75,7 +75,7 @@ async def test_a_schedule_on_the_embedded_broker(seed: int, tmp_path: Path) -> N
 
 
 @pytest.mark.real_kafka
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(500)
 @pytest.mark.parametrize("seed", REAL)
 async def test_a_schedule_on_a_real_kafka(seed: int, tmp_path: Path) -> None:
     """The same, with a broker that restarts; only a lease that ran out may repeat besides."""

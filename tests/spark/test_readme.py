@@ -14,7 +14,7 @@ from tests.conftest import ROOT
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SOON = 60.0
+SOON = 120.0
 
 
 def test_the_program_of_readme_runs(

@@ -23,7 +23,7 @@ from tests.brokers import Kafka, unique
 
 E = TypeVar("E", bound=Event)
 
-SOON: Final = 40.0
+SOON: Final = 100.0
 """Seconds after which what is waited for is missed; on a machine at rest nothing takes 5."""
 QUICK: Final[Mapping[str, Any]] = {
     "heartbeat_interval": 0.2,

@@ -30,7 +30,7 @@ KEYS: Final = {
 COMMAND: Final = [sys.executable, "-P", "-c", "from kgroup.cli import main; main()", "demo"]
 
 # A session has to run out twice, and the machine may be busy.
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(500)
 
 
 @pytest.fixture(autouse=True)
