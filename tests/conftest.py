@@ -31,7 +31,8 @@ os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(ROOT / ".hypothesis"))
 BROKEN = [link for link in LINKS if (ROOT / link).is_file()]
 # From a checkout that is broken nothing of kgroup can be imported.
 PLUGINS = ["kgroup.testing.plugin", "kgroup.testing.spark_plugin", "tests.brokers"]
-pytest_plugins = [] if BROKEN else [*PLUGINS, "tests.collecting", "tests.interrupts"]
+OURS = ["tests.collecting", "tests.durations", "tests.interrupts"]
+pytest_plugins = [] if BROKEN else [*PLUGINS, *OURS]
 
 
 def pytest_configure() -> None:

@@ -1,0 +1,26 @@
+"""The Pythons that kgroup names are those on which tox runs its tests."""
+
+from __future__ import annotations
+
+import configparser
+import re
+
+from tests.conftest import ROOT
+
+
+def section(file: str, name: str, key: str) -> list[str]:
+    """The lines of a setting."""
+    config = configparser.ConfigParser(interpolation=None)
+    config.read(ROOT / file, encoding="utf-8")
+    return config[name][key].split("\n")
+
+
+def test_classifiers_name_what_is_run() -> None:
+    """Each Python of the classifiers has an environment of tox, and no other Python has one."""
+    lines = section("setup.cfg", "metadata", "classifiers")
+    named = {line.rpartition(" :: ")[2] for line in lines if re.search(r":: 3\.\d+$", line)}
+    factors = re.findall(r"py3\{?([\d,]+)", " ".join(section("tox.ini", "tox", "env_list")))
+    run = {f"3.{minor}" for factor in factors for minor in factor.split(",")}
+    assert named == run
+    (oldest,) = section("setup.cfg", "options", "python_requires")
+    assert oldest == f">={min(run)}"
