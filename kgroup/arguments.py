@@ -84,6 +84,16 @@ def callback(name: str, value: object) -> Callable[..., Any] | None:
     return value
 
 
+def instance(name: str, value: object, kind: type) -> None:
+    """An object of a class.
+
+    Raises:
+        ArgumentError: it is of another.
+    """
+    if not isinstance(value, kind):
+        raise ArgumentError(name, value, f"it must be a kgroup {kind.__name__}")
+
+
 def partition(name: str, value: object) -> TopicPartition:
     """One partition, whose number is an int.
 

@@ -1,4 +1,4 @@
-"""What a program's own assignor must have, found out without trusting it.
+"""What a program's own assignor, or source of records, must have, found out without trusting it.
 
 An attribute of such an object may be a property, and a property may raise anything. It is read
 here once, when the settings are made, so that the program learns of it there and not as the group
@@ -9,12 +9,24 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kgroup.errors import ConfigError, shown
+from kgroup.errors import ConfigError, UsageError, shown
 from kgroup.model import text_fault
 
 WANTED: Final = "an assignor is an object with a name, which is a str, and a method assign()"
 _METHODS: Final = ("user_data", "on_assignment")
 """Methods that an assignor may have beside ``assign``."""
+SOURCE_METHODS: Final = (
+    "__aenter__",
+    "__aexit__",
+    "assign",
+    "open",
+    "receive",
+    "pause",
+    "resume",
+    "seek",
+    "revoke",
+)
+"""What ``RecordSource`` asks of a source of records."""
 _MISSING: Final = object()
 
 
@@ -53,6 +65,26 @@ def check_assignor(field: str, assignor: Any) -> str:
             field, assignor, "its 'cooperative', if it has one, must be True or False"
         )
     return name
+
+
+def check_source(source: Any) -> None:
+    """Whether a record source has everything that a member calls.
+
+    Raises:
+        UsageError: a method is missing, or raises when it is looked up.
+    """
+    for name in SOURCE_METHODS:
+        try:
+            found = getattr(source, name, None)
+        except Exception as error:
+            raise UsageError(
+                f"the record source {shown(source)} cannot be used: its {name!r} raised"
+                f" {_said(error)}"
+            ) from error
+        if not callable(found):
+            raise UsageError(
+                f"the record source {shown(source)} cannot be used: it has no {name}()"
+            )
 
 
 def _said(error: Exception) -> str:

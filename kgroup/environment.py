@@ -12,6 +12,7 @@ from typing import Final, Protocol, final
 
 import attrs
 
+from kgroup import bounds
 from kgroup.config import GroupConfig
 from kgroup.events import Event
 from kgroup.model import Membership, TopicPartition
@@ -34,6 +35,17 @@ class Observer(Protocol):
         ...
 
 
+def _having(*methods: str) -> bounds.Bound:
+    """An object with these methods; reading one of them may raise, which refuses the object."""
+    return bounds.Bound(
+        lambda value: all(callable(getattr(value, name)) for name in methods),
+        f"it must be an object with {', '.join(f'{name}()' for name in methods)}",
+    )
+
+
+_CALLABLE: Final = bounds.Bound(callable, "it must be a function")
+
+
 @final
 @attrs.frozen(kw_only=True)
 class Environment:
@@ -51,16 +63,21 @@ class Environment:
         compute: makes what computes a member's assignments: a thread, or nothing of the kind
             where the clock is virtual.
         observer: looks on, and is told of events in the log's place; or None.
+
+    Raises:
+        ConfigError: a part cannot be called, or lacks a method; it is named.
     """
 
-    open_stream: StreamOpener
-    clock: Clock
-    random: Random
+    open_stream: StreamOpener = attrs.field(validator=_CALLABLE)
+    clock: Clock = attrs.field(validator=_having("now"))
+    random: Random = attrs.field(validator=_having("random"))
     record_source: Callable[
         [GroupConfig, Callable[[TopicPartition | None, str], None]], RecordSource
-    ]
-    compute: Callable[[], Compute]
-    observer: Observer | None = None
+    ] = attrs.field(validator=_CALLABLE)
+    compute: Callable[[], Compute] = attrs.field(validator=_CALLABLE)
+    observer: Observer | None = attrs.field(
+        default=None, validator=bounds.optional(_having("opened", "event", "handed_out"))
+    )
 
 
 surroundings: Final[ContextVar[Callable[[], Environment] | None]] = ContextVar(

@@ -28,9 +28,11 @@ from typing import Final, Self, final
 
 import trio
 
+from kgroup import arguments
 from kgroup.clocks import SuspendAwareClock
 from kgroup.computing import OneThread
 from kgroup.config import GroupConfig
+from kgroup.custom import check_source
 from kgroup.environment import Environment, surroundings
 from kgroup.errors import GroupClosedError, KgroupError, UsageError
 from kgroup.events import EventHandler, GenerationStarted
@@ -86,6 +88,9 @@ class ConsumerGroup:
         on_event: is called with each event, in this thread; it must not block. What it raises
             ends nothing: the first exception is logged with its traceback.
 
+    Raises:
+        ArgumentError: an argument is of another class, or cannot be called.
+
     Raises (from ``async with``):
         ExceptionGroup: tasks of a generation raised; it holds their exceptions (and the body's,
             if that raised too), one level deep. Catch them with ``except*``.
@@ -99,6 +104,10 @@ class ConsumerGroup:
         environment: Environment | None = None,
         on_event: EventHandler | None = None,
     ) -> None:
+        arguments.instance("config", config, GroupConfig)
+        arguments.callback("on_event", on_event)
+        if environment is not None:
+            arguments.instance("environment", environment, Environment)
         self._config = config
         self._environment = environment or (surroundings.get() or default_environment)()
         observer = self._environment.observer
@@ -305,6 +314,7 @@ class ConsumerGroup:
     async def _belong(self, around: trio.CancelScope) -> None:
         """Be a member until the end; `around` is the scope that this runs in."""
         source = self._environment.record_source(self._config, self._reporter.fault)
+        check_source(source)
         async with source:
             # From here on closing cancels parts of it only, each in a scope of its own.
             self._cancelled_by_closing = None

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from kgroup.errors import UsageError, shown
 from kgroup.model import Claim, TopicPartition
 
 
@@ -30,12 +31,23 @@ def user_data_of(assignor: Any, claim: Claim | None) -> bytes | None:
     Args:
         assignor: one of those that the member offers.
         claim: what the member was assigned last, or None if it never was.
+
+    Raises:
+        UsageError: the assignor gives something else than bytes or None.
+        Exception: whatever a custom assignor raises.
     """
     tell = getattr(assignor, "user_data", None)
     if tell is None:
         return None
     data = tell(None, -1) if claim is None else tell(claim.owned, claim.generation_id)
-    return None if data is None else bytes(data)
+    if data is None:
+        return None
+    if not isinstance(data, bytes | bytearray | memoryview):
+        # bytes() of a number would be so many zeros, and of a list whatever it happens to hold.
+        raise UsageError(
+            f"user_data() of {shown(assignor)} gave {shown(data)}: it must give bytes, or None"
+        )
+    return bytes(data)
 
 
 def tell_of_assignment(

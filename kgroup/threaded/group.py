@@ -72,6 +72,7 @@ class ConsumerGroup:
         environment: Environment | None = None,
         on_event: EventHandler | None = None,
     ) -> None:
+        arguments.instance("config", config, GroupConfig)
         if surroundings.get() is not None:
             raise UsageError(
                 f"group {config.group_id!r}: kgroup.threaded runs on threads in real time and"
