@@ -21,7 +21,7 @@ from typing import Final
 import trio
 
 from kgroup.errors import FetchError, NotOwnedError, StaleGenerationError, UsageError
-from kgroup.model import TopicPartition
+from kgroup.model import TopicPartition, partition_fault
 from kgroup.protocols import Batch
 from kgroup.records.items import Broken, Fetcher, Item, OutOfRange, Run, Start, Trouble, Unreadable
 from kgroup.records.ledger import Ledger
@@ -80,6 +80,9 @@ class QueuedSource:
                 f"epochs rise: {epoch} was assigned after {self._latest_epoch}; nothing has changed"
             )
         for partition, offset in positions.items():
+            # What was assigned has been checked; librdkafka ends the process on some of the rest.
+            if fault := partition_fault(partition):
+                raise UsageError(f"a partition cannot be read, {fault}; nothing has changed")
             if offset < 0:
                 raise UsageError(f"{partition} cannot start at {offset}; nothing has changed")
         if self._epoch is not None:

@@ -1,0 +1,263 @@
+"""Hostile brokers and members against kgroup's client: cases drawn from a seed.
+
+Three kinds, by what is attacked:
+
+- a *call*: one request of the client, answered with one field at an extreme, in any version;
+- a *member*: bytes of another member (subscription, user data, assignment), as a leader and as a
+  follower reads them;
+- a *group*: a whole `ConsumerGroup` beside an embedded broker whose answers are changed on their
+  way for a while. What it has read when the hostility is over is compared with what there was.
+
+What must hold in every case is in `verdict`s below: nothing but `KgroupError` is raised, within
+the time-outs of virtual time.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from random import Random
+from typing import Any, Final
+
+import trio
+import trio.testing
+from kio.index import load_entity_schema, load_response_schema
+from kio.static.constants import EntityType
+
+from kgroup.admission import admit
+from kgroup.assignors import resolve
+from kgroup.assignors.check import check_assignments
+from kgroup.cluster import LATEST, PATIENCE, Cluster
+from kgroup.config import BUILTIN_ASSIGNORS, GroupConfig
+from kgroup.coordinator import JOIN_GRACE, GroupCoordinator
+from kgroup.errors import KgroupError, ProtocolError
+from kgroup.model import (
+    Membership,
+    MemberSubscription,
+    OffsetAndMetadata,
+    TopicInfo,
+    TopicPartition,
+)
+from kgroup.wire.border import RequestFrame
+from kgroup.wire.consumer_protocol import (
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from kgroup.wire.versions import API_KEYS, SPOKEN
+from tests.hostile.extremes import Change, body, draw, message, sample
+from tests.hostile.group import play_group
+from tests.hostile.wire import AnsweringStream, negotiated
+
+T0 = TopicPartition("topic", 0)
+CONFIG: Final = GroupConfig(group_id="group", bootstrap_servers="a:9092", topics=["topic"])
+MEMBERSHIP: Final = Membership(
+    group_id="group",
+    member_id="m-1",
+    group_instance_id=None,
+    generation_id=3,
+    epoch=1,
+    assignor="range",
+    leader=False,
+)
+SUBSCRIPTION: Final = encode_subscription(topics=["topic"])
+#: What honest answers say, by kio's names of the fields.
+KNOWN: Final[Mapping[str, Any]] = {
+    "assignment": encode_assignment([T0]),
+    "committed_leader_epoch": -1,
+    "committed_offset": 5,
+    "error_message": None,
+    "generation_id": 3,
+    "group_id": "group",
+    "group_instance_id": None,
+    "group_state": "Stable",
+    "host": "a",
+    "key": "group",
+    "leader": "m-1",
+    "member_assignment": encode_assignment([T0]),
+    "member_id": "m-1",
+    "member_metadata": SUBSCRIPTION,
+    "metadata": SUBSCRIPTION,
+    "offset": 5,
+    "port": 9092,
+    "protocol_name": "range",
+    "protocol_type": "consumer",
+    "rack": None,
+    "skip_assignment": False,
+}
+ONE_IN: Final = 40
+"""Of so many cases one is a whole group's."""
+LONGEST: Final = PATIENCE * CONFIG.request_timeout + CONFIG.rebalance_timeout + JOIN_GRACE + 1.0
+"""Virtual seconds that any call may take: it may look for the coordinator first."""
+
+Call = Callable[[Cluster, GroupCoordinator], Awaitable[object]]
+CALLS: Final[Mapping[str, Call]] = {
+    "api_versions": lambda cluster, _: cluster.metadata({"topic"}),
+    "metadata": lambda cluster, _: cluster.metadata({"topic"}),
+    "find_coordinator": lambda cluster, _: cluster.find_coordinator("group"),
+    "join_group": lambda _, at: at.join("m-1", ["topic"], "why"),
+    "sync_group": lambda _, at: at.sync(MEMBERSHIP, {}),
+    "heartbeat": lambda _, at: at.heartbeat(MEMBERSHIP),
+    "leave_group": lambda _, at: at.leave("m-1", None, "why"),
+    "offset_commit": lambda _, at: at.commit(MEMBERSHIP, {T0: OffsetAndMetadata(5)}, lambda: None),
+    "offset_fetch": lambda _, at: at.fetch_offsets(MEMBERSHIP, [T0]),
+    "list_offsets": lambda cluster, _: cluster.list_offsets([T0], LATEST),
+    "describe_groups": lambda _, at: at.describe(),
+}
+"""Each request that the client sends, by a call that sends it."""
+
+
+def play(seed: int, numbers: Iterable[int]) -> Iterator[tuple[int, str]]:
+    """Play cases of a seed; those that ended as none may, and how."""
+    for number in numbers:
+        random = Random(f"{seed} {number}")
+        case, what = "", None
+        try:
+            if number % ONE_IN == 0:
+                case, what = trio.run(play_group, random, clock=_clock())
+            elif number % 4 == 1:
+                case, what = play_member(random)
+            else:
+                case, what = trio.run(play_call, random, clock=_clock())
+        except Exception as error:  # noqa: BLE001 # whatever it is, it is what must not be
+            what = f"{type(error).__name__}: {error}"
+        if what is not None:
+            yield number, f"{case}: {what}"
+
+
+async def play_call(random: Random) -> tuple[str, str | None]:
+    """One answer at an extreme; the case in words, and what was wrong with how it ended."""
+    api = random.choice(list(CALLS))
+    lowest = SPOKEN[api].lowest
+    version = random.randint(lowest, SPOKEN[api].highest)
+    kind: Any = load_response_schema(API_KEYS[api], version)
+    known = {**KNOWN, "metadata": ""} if api == "offset_fetch" else KNOWN
+    change = draw(random, sample(kind, known))
+    case = f"{api} v{version}, {change}"
+    brokers = _Brokers(api, version, change)
+    cluster = Cluster(CONFIG, brokers.open, random)
+    coordinator = GroupCoordinator(cluster, CONFIG)
+    began = trio.current_time()
+    what: str | None = None
+    try:
+        if api not in ("api_versions", "find_coordinator"):
+            await coordinator.find()
+        brokers.hostile = True
+        given = await CALLS[api](cluster, coordinator)
+        what = _wrong(api, given)
+    except KgroupError as error:
+        if isinstance(error, ProtocolError) and not str(error):
+            what = "an error without words"
+    except Exception as error:  # noqa: BLE001
+        what = f"{type(error).__name__}: {error}"
+    finally:
+        await coordinator.aclose()
+        await cluster.aclose()
+    if trio.current_time() - began > LONGEST:
+        what = f"it took {trio.current_time() - began:.0f} s"
+    return case, what
+
+
+class _Brokers:
+    """Any address is a broker that answers honestly, but for one kind of request."""
+
+    def __init__(self, api: str, version: int, change: Change) -> None:
+        self._api = api
+        self._version = version
+        self._change = change
+        self.hostile = False
+
+    async def open(self, host: str, port: int) -> trio.abc.Stream:
+        """A ``StreamOpener``."""
+        del host, port
+        await trio.lowlevel.checkpoint()
+        return AnsweringStream(self._answer)
+
+    def _answer(self, frame: RequestFrame) -> bytes:
+        if frame.api == "api_versions" and not (self.hostile and self._api == "api_versions"):
+            return negotiated(frame, self._api, self._version)
+        kind: Any = load_response_schema(API_KEYS[frame.api], frame.version)
+        known = {**KNOWN, "metadata": ""} if frame.api == "offset_fetch" else KNOWN
+        honest = sample(kind, known)
+        change = None
+        if self.hostile and frame.api == self._api:
+            # ApiVersions is asked in a version that nobody has agreed on.
+            same = frame.version == self._version
+            change = self._change if same else draw(Random(frame.version), honest)
+        return message(honest, change, correlation_id=frame.correlation_id)
+
+
+def _wrong(api: str, given: Any) -> str | None:
+    """What a call must never return, whatever was answered."""
+    may = _RETURNED.get(api)
+    return None if may is None or may(given) else f"it returned {given}"
+
+
+#: What is returned for answers that are let through.
+_RETURNED: Final[Mapping[str, Callable[[Any], bool]]] = {
+    "metadata": lambda given: given.topics.keys() <= {"topic"},
+    "find_coordinator": lambda given: bool(given.host) and 0 < given.port < 2**16,
+    "join_group": lambda given: bool(given.member_id) and given.generation_id >= 0,
+    "heartbeat": lambda given: given >= 0,
+    "offset_commit": lambda given: given.keys() == {T0},
+    "offset_fetch": lambda given: (
+        given.keys() == {T0} and all(at is None or at.offset >= 0 for at in given.values())
+    ),
+    "list_offsets": lambda given: (
+        given.keys() == {T0} and all(not isinstance(at, int) or at >= 0 for at in given.values())
+    ),
+}
+
+
+def play_member(random: Random) -> tuple[str, str | None]:
+    """Bytes of another member at an extreme, read as its leader and as its follower do."""
+    what = random.choice(("subscription", "assignment", "user data"))
+    version = random.randint(0, 3)
+    if what == "user data":
+        data = random.randbytes(random.randint(0, 40))
+        theirs = encode_subscription(topics=["topic"], user_data=data, version=version)
+        case = f"user data {data.hex()}"
+    else:
+        kind: Any = load_entity_schema(f"consumer_protocol_{what}", version, EntityType.data)
+        known = {"topics": ("topic", "other"), "topic": "topic", "user_data": None}
+        honest = sample(kind, known)
+        change = draw(random, honest)
+        theirs = struct.pack(">h", version) + body(honest, change)
+        case = f"{what} v{version}, {change}"
+    if what == "assignment":
+        return case, _follow(theirs)
+    return case, _lead(theirs)
+
+
+def _follow(theirs: bytes) -> str | None:
+    try:
+        assigned = decode_assignment(theirs)
+    except ProtocolError:
+        return None
+    admitted = admit(assigned, {"topic"})
+    strange = [name for name in admitted.partitions if name.topic != "topic" or name.partition < 0]
+    if strange or len(set(admitted.partitions)) != len(admitted.partitions):
+        return f"admitted {strange}"
+    return None
+
+
+def _lead(theirs: bytes) -> str | None:
+    try:
+        other = decode_subscription(theirs, member_id="m-2")
+    except ProtocolError:
+        return None
+    topics = {"topic": TopicInfo(name="topic", partitions=3)}
+    members = [MemberSubscription(member_id="m-1", topics=("topic",)), other]
+    for name in BUILTIN_ASSIGNORS:
+        (assignor,) = resolve([name]).values()
+        given = assignor.assign(topics, members)
+        checked = check_assignments(name, topics, members, given)
+        waiting = set(other.owned)
+        if lost := [one for one in checked.unassigned if one not in waiting]:
+            return f"{name} gives {lost} to nobody"
+    return None
+
+
+def _clock() -> trio.testing.MockClock:
+    return trio.testing.MockClock(autojump_threshold=0)

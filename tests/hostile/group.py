@@ -1,0 +1,199 @@
+"""A whole group beside a broker whose answers are changed on their way, for a while."""
+
+from __future__ import annotations
+
+import logging
+from random import Random
+from typing import Any, Final, final
+
+import attrs
+import trio
+
+from kgroup.broker.server import Broker, in_memory
+from kgroup.errors import FatalGroupError, KgroupError
+from kgroup.group import ConsumerGroup
+from kgroup.model import TopicPartition
+from kgroup.protocols import Batch
+from kgroup.testing.memory import config_for, memory_environment
+from kgroup.wire.border import RequestFrame, decode_request, decode_response
+from kgroup.wire.versions import SPOKEN
+from tests.hostile.extremes import draw, message
+
+SETTINGS: Final = {"group.initial.rebalance.delay.ms": "0", "auto.create.topics.enable": "false"}
+ATTACKED: Final = sorted(SPOKEN.keys() - {"sasl_handshake", "sasl_authenticate", "describe_groups"})
+RECORDS: Final = 6
+HOSTILE: Final = 30.0
+"""Virtual seconds of hostility."""
+AFTER: Final = 200.0
+"""Virtual seconds within which everything is read when the hostility is over."""
+MOST: Final = 30.0
+"""The most requests in a virtual second, on average over the hostility."""
+#: What may be a lie that nobody can see through: it says where there is something to read, or
+#: what the members of the group have said.
+BELIEVED: Final = {
+    ("offset_fetch", "committed_offset"),
+    ("list_offsets", "offset"),
+    ("join_group", "metadata"),
+    ("sync_group", "assignment"),
+}
+
+
+@final
+class Wire:
+    """Opens streams to a broker, and changes the answers to one kind of request."""
+
+    def __init__(self, broker: Broker, api: str, random: Random, rate: float) -> None:
+        self._broker = broker
+        self._api = api
+        self._random = random
+        self._rate = rate
+        self.hostile = False
+        self.asked = 0
+        self.changes: list[str] = []
+        self.lied = False
+
+    async def open(self, host: str, port: int) -> trio.abc.Stream:
+        """A ``StreamOpener``; an address that no broker has is unknown."""
+        try:
+            stream = await self._broker.open_stream(host, port)
+        except ValueError as error:
+            raise OSError(str(error)) from error
+        return _Line(stream, self)
+
+    def changed(self, frame: RequestFrame, answer: bytes) -> bytes:
+        """What arrives instead of an answer."""
+        if not self.hostile or frame.api != self._api or self._random.random() > self._rate:
+            return answer
+        _, entity = decode_response(frame.api, frame.version, answer)
+        change = draw(self._random, entity)
+        self.changes.append(str(change))
+        names = [part for part in change.path if isinstance(part, str)]
+        self.lied |= bool(names) and (frame.api, names[-1]) in BELIEVED
+        return message(entity, change, correlation_id=frame.correlation_id)
+
+
+@final
+class _Line(trio.abc.Stream):
+    """One connection: whole frames, one request at a time."""
+
+    def __init__(self, inner: trio.abc.Stream, wire: Wire) -> None:
+        self._inner = inner
+        self._wire = wire
+        self._frame: RequestFrame | None = None
+        self._received = b""
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        self._frame = decode_request(bytes(data), 4)
+        self._wire.asked += 1
+        await self._inner.send_all(data)
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        if self._frame is None:
+            return await self._inner.receive_some(max_bytes)
+        while len(self._received) < 4 or len(self._received) < 4 + int.from_bytes(
+            self._received[:4], "big"
+        ):
+            more = await self._inner.receive_some()
+            if not more:
+                return more
+            self._received += bytes(more)
+        answer = self._wire.changed(self._frame, self._received[4:])
+        self._frame, self._received = None, b""
+        return len(answer).to_bytes(4, "big") + answer
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self._inner.wait_send_all_might_not_block()
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+@final
+@attrs.define
+class Seen:
+    """What the programs of one case have read, and how the first one ended."""
+
+    offsets: set[tuple[TopicPartition, int]] = attrs.field(factory=set)
+    raised: BaseException | None = None
+    over: trio.Event = attrs.field(factory=trio.Event)
+
+    def note(self, batch: Batch) -> None:
+        """A batch was read; all of them may have been."""
+        self.offsets.update((batch.partition, message.offset()) for message in batch.messages)
+        if len(self.offsets) == 2 * RECORDS:
+            self.over.set()
+
+
+async def play_group(random: Random) -> tuple[str, str | None]:
+    """One group, one kind of request; the case in words, and what was wrong with how it ended."""
+    logging.getLogger("kgroup").setLevel(logging.CRITICAL)
+    api = random.choice(ATTACKED)
+    rate = random.choice((0.2, 0.6, 1.0))
+    async with in_memory(SETTINGS) as broker:
+        await broker.create_topic("topic", 2)
+        wire = Wire(broker, api, random, rate)
+        seen = Seen()
+        case = f"{api} at {rate:g}"
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_read, broker, wire, seen, random.getrandbits(32))
+            wire.hostile = True
+            await trio.sleep(1)
+            for partition in range(2):
+                await broker.append("topic", partition, [b"x"] * RECORDS)
+            await trio.sleep(HOSTILE)
+            wire.hostile = False
+            often = wire.asked / HOSTILE
+            case = f"{case}: {'; '.join(wire.changes[:6])}"
+            with trio.move_on_after(AFTER):
+                await seen.over.wait()
+            nursery.cancel_scope.cancel()
+        if often > MOST:
+            return case, f"{often:.0f} requests a second"
+        if seen.raised is not None and not isinstance(seen.raised, KgroupError):
+            return case, f"{type(seen.raised).__name__}: {seen.raised}"
+        if seen.raised is not None and not wire.lied:
+            await _again(broker, wire, seen)
+        if len(seen.offsets) < 2 * RECORDS and not wire.lied:
+            return case, f"{sorted(seen.offsets)} of {2 * RECORDS} were read; {seen.raised!r}"
+        return case, None
+
+
+async def _again(broker: Broker, wire: Wire, seen: Seen) -> None:
+    """Another member goes on after one that ended for good."""
+    async with trio.open_nursery() as nursery:
+        again = Seen(seen.offsets)
+        nursery.start_soon(_read, broker, wire, again, 1)
+        with trio.move_on_after(AFTER):
+            await again.over.wait()
+        nursery.cancel_scope.cancel()
+
+
+async def _read(broker: Broker, wire: Wire, seen: Seen, seed: int) -> None:
+    """A program that reads everything and commits it, until its group is over."""
+    environment = attrs.evolve(memory_environment(broker, seed=seed), open_stream=wire.open)
+    config = config_for(broker, session_timeout=10.0, request_timeout=3.0, rebalance_timeout=10.0)
+    try:
+        async with ConsumerGroup(config, environment=environment) as group:
+            async for generation in group:
+                generation.start_soon(_handle, generation, seen)
+    except Exception as error:  # noqa: BLE001 # the case's to judge
+        seen.raised = _first(error)
+        seen.over.set()
+
+
+async def _handle(generation: Any, seen: Seen) -> None:
+    async for batch in generation.records():
+        seen.note(batch)
+        try:
+            await generation.commit({batch.partition: batch.next_offset})
+        except FatalGroupError:
+            raise
+        except KgroupError:
+            continue  # what was not committed is read again
+
+
+def _first(error: BaseException) -> BaseException:
+    """The first exception in a group of them."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,213 @@
+"""What brokers and members can do to kgroup's client: nothing but what its errors say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import final
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from kgroup.cluster import Cluster
+from kgroup.codes import Code
+from kgroup.config import GroupConfig
+from kgroup.coordinator import GroupCoordinator
+from kgroup.errors import BrokerError, MemberIdRequiredError, UsageError
+from kgroup.events import AssignmentRefused, Event, TopicsRefused
+from kgroup.group import ConsumerGroup
+from kgroup.model import Membership, TopicPartition
+from kgroup.protocols import Joined
+from kgroup.records.librdkafka import LibrdkafkaSource
+from kgroup.recovery import MOVES, Request
+from kgroup.testing.memory import memory_environment
+from tests.group.world import P0, World, world
+from tests.hostile.client import CALLS, play
+from tests.hostile.group import ATTACKED
+from tests.recovery.scene import APIS
+
+SEED = 20261122
+CASES, PORTIONS = 8000, 8
+PER_SECOND = 12.0
+"""The most requests in a virtual second, whatever is answered."""
+UNKNOWN = 12_345
+SECONDS = 40.0
+
+
+@pytest.mark.parametrize("portion", range(PORTIONS))
+def test_no_answer_and_no_member_surprises_the_client(portion: int) -> None:
+    """Each field at its extremes: only KgroupErrors, in time, and nothing is lost."""
+    size = CASES // PORTIONS
+    assert list(play(SEED, range(portion * size, (portion + 1) * size))) == []
+
+
+def test_every_request_of_the_client_is_attacked() -> None:
+    """A request that is added to the recovery table has a call and a place in the group's cases."""
+    assert set(APIS.values()) <= CALLS.keys()
+    assert set(APIS.values()) - {"describe_groups"} <= set(ATTACKED)
+
+
+def failures() -> list[tuple[Request, int]]:
+    """Every error that the recovery table names for a request, and one that nobody knows."""
+    named = [
+        (request, int(code))
+        for request, moves in MOVES.items()
+        for code in moves
+        if isinstance(code, Code) and request in APIS
+    ]
+    return [*named, *((request, UNKNOWN) for request in MOVES if request in APIS)]
+
+
+async def until_over(group: ConsumerGroup) -> None:
+    """A program that reads and commits, and goes on whatever its commits raise."""
+    async with group:
+        async for generation in group:
+            generation.start_soon(read, generation)
+
+
+async def read(generation: object) -> None:
+    """A handler."""
+    async for batch in generation.records():  # type: ignore[attr-defined]
+        try:
+            await generation.commit({batch.partition: batch.next_offset})  # type: ignore[attr-defined]
+        except Exception:  # noqa: BLE001, S112 # what came of it is not this test's
+            continue
+
+
+async def count(here: World, group: ConsumerGroup) -> float:
+    """Requests a second, of a program that is given so long."""
+    with trio.move_on_after(SECONDS):
+        try:
+            await until_over(group)
+        except Exception:  # noqa: BLE001 # a refusal for good ends it, as it may
+            return 0.0
+    return len(here.requests) / SECONDS
+
+
+@pytest.mark.parametrize(("request_", "code"), failures(), ids=str)
+async def test_no_error_for_ever_makes_a_storm(
+    autojump_clock: MockClock, request_: Request, code: int
+) -> None:
+    """Each error of the table, given to each request for ever, costs so many requests a second."""
+    async with world() as here:
+        await here.append(3)
+        here.broker.inject(APIS[request_], code, times=1_000_000)
+        assert await count(here, here.group(request_timeout=3.0)) < PER_SECOND
+
+
+@final
+class Peer:
+    """Another member, which says and assigns what a test wants."""
+
+    def __init__(self, here: World, topics: Sequence[str], given: Sequence[TopicPartition]) -> None:
+        self._config = here.config(topics=["topic"])
+        self._cluster = Cluster(self._config, here.broker.open_stream, Random(1))
+        self._coordinator = GroupCoordinator(self._cluster, self._config)
+        self._topics = topics
+        self._given = given
+        self.in_group = trio.Event()
+
+    async def run(self) -> None:
+        """Be a member until the test is over; as a leader give everything to the others."""
+        await self._coordinator.find()
+        member_id = ""
+        while True:
+            try:
+                joined = await self._coordinator.join(member_id, self._topics, "")
+                member_id = joined.member_id
+                await self._stay(joined)
+            except MemberIdRequiredError as error:
+                member_id = error.member_id
+            except BrokerError:
+                continue  # a rebalance
+
+    async def _stay(self, joined: Joined) -> None:
+        membership = Membership(
+            group_id=self._config.group_id,
+            member_id=joined.member_id,
+            group_instance_id=None,
+            generation_id=joined.generation_id,
+            epoch=1,
+            assignor=joined.assignor,
+            leader=joined.leader,
+        )
+        others = [one.member_id for one in joined.members if one.member_id != joined.member_id]
+        assignments = {joined.member_id: (), **dict.fromkeys(others, self._given)}
+        await self._coordinator.sync(membership, assignments if joined.leader else {})
+        self.in_group.set()
+        while True:
+            await self._coordinator.heartbeat(membership)
+            await trio.sleep(0.2)
+
+
+IMPOSSIBLE = [
+    TopicPartition(topic, 0)
+    for topic in ("", ".", "a" * 250, "a" * 512, "a" * 513, "a" * 32_767, "my topic", "ü", "a\0b")
+]
+
+
+async def test_a_leader_that_assigns_the_impossible_hurts_nothing(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    """What cannot be read is left out and named, whatever else it is; the rest is read."""
+    async with world() as here:
+        await here.append(3)
+        given = [*IMPOSSIBLE, P0, P0, TopicPartition("secret", 0)]
+        leader = Peer(here, ["topic"], given)
+        nursery.start_soon(leader.run)
+        await leader.in_group.wait()
+        async with here.group() as group:
+            generation = await group.next()
+            assert list(generation.assignment) == [P0]
+            assert len((await anext(generation.records())).messages) == 3
+        (refused,) = here.told(AssignmentRefused)
+        assert {"''-0", "'my topic'-0", "'secret'-0"} <= refused.entries.keys()
+        assert "'topic'-0" not in refused.entries
+        nursery.cancel_scope.cancel()
+
+
+async def test_what_another_member_subscribes_to_ends_no_leader(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    """Names that no topic has are left out and reported; the group is led as before."""
+    async with world() as here:
+        await here.append(3)
+        names = ["my topic", "", "a" * 600, *(f"t{number}" for number in range(3000))]
+        async with here.group() as group:
+            await group.next()
+            nursery.start_soon(Peer(here, ["topic", *names], []).run)
+            while True:
+                generation = await group.next()
+                if here.told(TopicsRefused):
+                    break
+                await generation.ending.wait()
+            assert generation.state.name in ("RUNNING", "DRAINING")
+        refused = here.told(TopicsRefused)[-1]
+        assert sorted(refused.topics) == sorted(["my topic", "", "a" * 600])
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("name", IMPOSSIBLE, ids=lambda name: f"{name.topic!r:.20}")
+async def test_no_impossible_name_reaches_librdkafka(name: TopicPartition) -> None:
+    """The source itself refuses one: some of them end the whole process there."""
+    config = GroupConfig(group_id="g", bootstrap_servers="127.0.0.1:1", topics=["topic"])
+    source = LibrdkafkaSource(config, lambda *_: None)
+    with pytest.raises(UsageError, match="cannot be read, the topic's name"):
+        source.assign(1, {name: 0})
+
+
+async def test_a_handler_of_events_that_raises_ends_nothing(autojump_clock: MockClock) -> None:
+    """At every event, faults of the source included; records are read and committed."""
+
+    def broken(event: Event) -> None:
+        raise RuntimeError(str(event))
+
+    async with world() as here:
+        await here.append(3)
+        environment = memory_environment(here.broker)
+        async with ConsumerGroup(here.config(), environment=environment, on_event=broken) as group:
+            generation = await group.next()
+            batch = await anext(generation.records())
+            await generation.commit({P0: batch.next_offset})
+        assert await here.committed() == {P0: 3}
