@@ -27,15 +27,24 @@ GROUPS: Final = {"spark": SESSION, "kafka": KAFKA, "real_kafka": KAFKA}
 """The group of a test on Spark, by the first of these fixtures that it uses."""
 FIRST: Final = (
     "tests/testing/simulation/test_seeds.py",
+    "tests/schedules/test_schedules.py",
+    "tests/cli/demo/test_whole_demo.py",
+    "tests/testing/simulation/mutations/test_mutations.py",
+    "tests/broker/interop/test_groups.py",
+    "tests/broker/interop/test_java_tools.py",
+    "tests/broker/interop/test_mixed_group.py",
+    "tests/behaviour/test_freeze.py",
+    "tests/testing/test_kafka.py",
     "tests/spark/examples/test_exactly_once.py",
     "tests/spark/test_drivers.py",
     SESSION,
     "tests/spark/test_demo.py",
     "tests/spark/test_cluster.py",
 )
-"""Files and groups of tests that take minutes, in the order in which they begin.
+"""Files and groups of tests that take longest, in the order in which they begin.
 
-The seeds only compute; drivers and clusters on Spark are started and then mostly waited for.
+The seeds only compute, for minutes, and what follows them mostly waits for the processes that it
+starts: side by side they leave no core idle. Short tests fill what is left at the end.
 """
 
 

@@ -17,7 +17,6 @@ from kgroup.cli.demo.processes import children
 from kgroup.testing.kafka import RealKafka
 from tests.brokers import unique
 from tests.schedules.stage import Account, Restart, Run
-from tests.uncovered import leave_children_uncovered
 
 EMBEDDED: Final = range(20)
 REAL: Final = range(100, 103)
@@ -28,12 +27,6 @@ SETTINGS: Final = {
     "group.min.session.timeout.ms": "1000",
     "auto.create.topics.enable": "false",
 }
-
-
-@pytest.fixture(autouse=True)
-def _uncovered_children(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There are a hundred workers, which do what those of the demo's tests do."""
-    leave_children_uncovered(monkeypatch)
 
 
 async def played(

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 
 import pytest
-
-from tests.uncovered import leave_children_uncovered
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -15,14 +12,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "filterwarnings", r"ignore:unclosed <socket.*raddr=\('127.0.0.1':ResourceWarning"
     )
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _uncovered_children() -> Iterator[None]:
-    """Drivers and Spark's Python workers are many, and do what is tested in this process too."""
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        leave_children_uncovered(monkeypatch)
-        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

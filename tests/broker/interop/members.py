@@ -24,7 +24,6 @@ from kgroup.model import TopicPartition
 from kgroup.testing.java import program_command
 from kgroup.testing.tools import TOOLS
 from tests.behaviour.stage import SOON, Processed, Stage
-from tests.uncovered import uncovered
 
 PROGRAM: Final = Path(__file__).resolve().parent / "member_program.py"
 HEARTBEAT_MS: Final = 300
@@ -172,7 +171,6 @@ class ForeignMember:
         start = partial(
             trio.run_process,
             command,
-            env=uncovered(),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             check=False,

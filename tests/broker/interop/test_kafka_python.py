@@ -11,7 +11,6 @@ import trio
 from kgroup.broker import serve
 from tests.broker.interop.clients import AT_ONCE
 from tests.broker.interop.members import KAFKA_PYTHON
-from tests.uncovered import uncovered
 
 CLIENT = Path(__file__).resolve().parent / "kafka_python_client.py"
 
@@ -23,7 +22,6 @@ async def test_what_is_produced_is_consumed() -> None:
         await broker.create_topic("t", 2)
         client = await trio.run_process(
             [sys.executable, str(CLIENT), broker.bootstrap_servers],
-            env=uncovered(),
             capture_stderr=True,
             stdout=subprocess.DEVNULL,
             check=False,

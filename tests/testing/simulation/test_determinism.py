@@ -13,7 +13,6 @@ import attrs
 from kgroup.testing.simulation import draw, simulate
 from tests.conftest import LEAN
 from tests.testing.simulation.samples import SMALL
-from tests.uncovered import uncovered
 
 HERE = Path(__file__).parent
 HASH_SEEDS = ("0", "1", "random")
@@ -26,7 +25,7 @@ def begin(hash_seed: str) -> subprocess.Popen[str]:
     path = os.pathsep.join([str(LEAN), *filter(None, [os.environ.get("PYTHONPATH"), *sys.path])])
     return subprocess.Popen(
         [sys.executable, "-P", str(HERE / "tracing.py"), *SEEDS, MEMBERS],
-        env={**uncovered(), "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path},
+        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

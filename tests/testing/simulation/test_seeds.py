@@ -1,8 +1,8 @@
 """Three hundred seeds of ten virtual minutes find nothing wrong.
 
-They run in processes that coverage does not look at, and one after the other, from the suite's
-beginning (``tests/collecting.py``): they only compute, and beside them is time for tests that
-mostly wait. Groups are of all sizes and paces.
+They run in processes of their own, which coverage does not measure, and one after the other, from
+the suite's beginning (``tests/collecting.py``): they only compute, and beside them is time for
+tests that mostly wait. Groups are of all sizes and paces.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import sys
 from typing import Final
 
 import pytest
-
-from tests.uncovered import uncovered
 
 SEEDS: Final = 300
 PARTS: Final = 6
@@ -60,7 +58,6 @@ def test_no_seed_breaks_an_invariant(part: int) -> None:
     asked = json.dumps([[part * share, (part + 1) * share], scenario])
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM, asked],
-        env=uncovered(),
         capture_output=True,
         text=True,
         check=False,

@@ -13,7 +13,6 @@ import attrs
 
 from tests.testing.simulation.mutations import program
 from tests.testing.simulation.mutations.mutation import Mutation
-from tests.uncovered import uncovered
 
 SCENARIO: Final = {
     "members": 3,
@@ -95,7 +94,6 @@ def hunting() -> Iterator[Hunter]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env=uncovered(),
     ) as process:
         try:
             yield Hunter(process)
