@@ -108,8 +108,12 @@ class Generation(MembershipView):
         Returns:
             False if the generation drains or has ended: nothing was started, which is no error;
             the next generation comes.
+
+        Raises:
+            ArgumentError: this is no function, such as a coroutine: ``start_soon(handle, batch)``
+                is meant, and not ``start_soon(handle(batch))``.
         """
-        return self._lifecycle.start_work(fn, args)
+        return self._lifecycle.start_work(arguments.function("fn", fn), args)
 
     async def run(self, fn: Callable[[], Awaitable[T]]) -> T:
         """Run a function as work of this generation, from whatever task, and wait for it.
@@ -124,6 +128,7 @@ class Generation(MembershipView):
 
         Cancellation: the function is cancelled, and waited for.
         """
+        arguments.function("fn", fn)
         finished = await self._lifecycle.run_within(fn)
         if finished is None:
             await trio.lowlevel.checkpoint_if_cancelled()

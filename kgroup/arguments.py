@@ -9,19 +9,21 @@ become ints at once. A bool is not a number, a float is none either, not even 2.
 
 from __future__ import annotations
 
+import inspect
 import operator
+import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from kgroup.errors import ArgumentError
 from kgroup.model import (
     INT64_MAX,
-    LONGEST_TEXT,
     OffsetAndMetadata,
     Offsets,
     TopicPartition,
-    text_fault,
 )
+
+T = TypeVar("T")
 
 _OFFSET: Final = "an int or an OffsetAndMetadata"
 
@@ -46,7 +48,7 @@ def whole(name: str, value: object, least: int, most: int = INT64_MAX) -> int:
 
 
 def seconds(name: str, value: object) -> float | None:
-    """A time to wait, or None for as long as it takes.
+    """A time to wait, or None for as long as it takes, which infinity means too.
 
     Raises:
         ArgumentError: it is a number that no wait can take, such as NaN, or none at all.
@@ -58,40 +60,55 @@ def seconds(name: str, value: object) -> float | None:
         raise ArgumentError(name, value, wanted)
     if not value >= 0:  # NaN is not
         raise ArgumentError(name, value, wanted)
-    return float(value)
+    return None if value > threading.TIMEOUT_MAX else float(value)
 
 
-def text(name: str, value: object) -> str:
-    """A text that the wire can carry.
+def function(name: str, value: object) -> Callable[..., Any]:
+    """A function.
 
     Raises:
-        ArgumentError: it is no str, is longer than Kafka's STRING, or has no form in UTF-8.
+        ArgumentError: it cannot be called, such as a coroutine.
     """
-    wanted = f"it must be a str of at most {LONGEST_TEXT} bytes in UTF-8"
-    if not isinstance(value, str) or text_fault(value):
-        raise ArgumentError(name, value, wanted)
-    return value
+    if callable(value):
+        return value
+    wanted = "it must be a function"
+    if inspect.iscoroutine(value):
+        value.close()  # it would warn that nothing awaited it
+        wanted += "; pass its arguments beside it, and do not call it"
+    raise ArgumentError(name, value, wanted)
 
 
-def callback(name: str, value: object) -> Callable[..., Any] | None:
+def callback(name: str, value: object) -> None:
     """A function, or None.
 
     Raises:
         ArgumentError: it cannot be called.
     """
-    if value is not None and not callable(value):
-        raise ArgumentError(name, value, "it must be a function, or None")
-    return value
+    if value is not None:
+        function(name, value)
 
 
-def instance(name: str, value: object, kind: type) -> None:
+def instance(name: str, value: T, kind: type[T]) -> T:
     """An object of a class.
 
     Raises:
         ArgumentError: it is of another.
     """
     if not isinstance(value, kind):
-        raise ArgumentError(name, value, f"it must be a kgroup {kind.__name__}")
+        ours = "kgroup " if kind.__module__.startswith("kgroup.") else ""
+        raise ArgumentError(name, value, f"it must be a {ours}{kind.__name__}")
+    return value
+
+
+def listed(name: str, value: object, kind: type[T]) -> tuple[T, ...]:
+    """Objects of one class, out of any iterable.
+
+    Raises:
+        ArgumentError: it is no iterable, or has something else in it.
+    """
+    if not isinstance(value, Iterable):
+        raise ArgumentError(name, value, f"it must be an iterable of {kind.__name__}")
+    return tuple(instance(name, one, kind) for one in value)
 
 
 def partition(name: str, value: object) -> TopicPartition:

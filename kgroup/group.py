@@ -95,6 +95,9 @@ class ConsumerGroup:
         ExceptionGroup: tasks of a generation raised; it holds their exceptions (and the body's,
             if that raised too), one level deep. Catch them with ``except*``.
         FatalGroupError: bare, if the group is over and no `next()` has raised it.
+
+    Raises (where it is made):
+        ArgumentError: an argument is of the wrong type.
     """
 
     def __init__(
@@ -222,6 +225,7 @@ class ConsumerGroup:
         handler or another thread through ``trio.lowlevel.TrioToken.run_sync_soon``. The group
         has closed ``config.longest_close`` seconds later at the latest; see `aclose`.
         """
+        arguments.instance("reason", reason, str)
         if self._closing is not None:
             return
         self._closing = reason

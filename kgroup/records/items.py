@@ -96,7 +96,7 @@ class Trouble:
 @final
 @attrs.frozen
 class Broken:
-    """The fetcher itself cannot go on; every ``receive`` fails from now on."""
+    """The fetcher itself cannot go on; every ``receive`` fails until the next generation."""
 
     reason: str
     cause: BaseException | None = None

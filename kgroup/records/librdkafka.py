@@ -2,13 +2,16 @@
 
 It joins a thread (``kgroup.records.owner``) to the queues that both sources share
 (``kgroup.records.queued``), and is responsible for the thread's life: it is started at entry and
-joined at exit, or named where it does not end in time.
+joined at exit, or named where it does not end in time. A thread that died, or whose Consumer failed
+for good, is replaced when the next generation begins.
 """
 
 from __future__ import annotations
 
 import sys
+import threading
 import traceback
+from collections.abc import Sequence
 from typing import final
 
 import confluent_kafka
@@ -16,6 +19,7 @@ import trio
 
 from kgroup.config import GroupConfig
 from kgroup.errors import FetchError
+from kgroup.records.items import Item
 from kgroup.records.ledger import Ledger
 from kgroup.records.owner import OpenConsumer, Owner
 from kgroup.records.queued import OnFault, QueuedSource
@@ -46,14 +50,14 @@ class LibrdkafkaSource(QueuedSource):
         *,
         open_consumer: OpenConsumer = confluent_kafka.Consumer,
     ) -> None:
-        ledger = Ledger(config.max_buffered_records, config.max_buffered_bytes)
-        self._owner = Owner(
-            f"kgroup-records-{config.group_id}", settings(config), ledger, open_consumer
-        )
-        super().__init__(self._owner, ledger, on_fault)
+        self._config = config
+        self._open_consumer = open_consumer
         self._close_timeout = config.close_timeout
         self._started = trio.Event()
-        self._ended = trio.Event()
+        self._ended: dict[Owner, trio.Event] = {}
+        owner, ledger = self._new_owner()
+        self._owner = owner
+        super().__init__(owner, ledger, on_fault)
 
     async def __aenter__(self) -> LibrdkafkaSource:
         """Start the owner thread; no partition is read yet.
@@ -64,7 +68,7 @@ class LibrdkafkaSource(QueuedSource):
         Cancellation: the thread has been told to end, and was waited for up to
             ``close_timeout``.
         """
-        self._owner.launch(self.deliver, self._started.set, self._on_ended)
+        self._launch(self._owner)
         try:
             await self._started.wait()
         except trio.Cancelled:
@@ -90,25 +94,60 @@ class LibrdkafkaSource(QueuedSource):
 
     async def _close(self) -> None:
         self.close_queues()
-        self._owner.end()
+        for owner in self._ended:
+            owner.end()
         began = trio.current_time()
         deadline, around = began + self._close_timeout, trio.current_effective_deadline()
         if began < around < deadline:  # it is minus infinity in a scope that was cancelled
             deadline = around
         with trio.CancelScope(shield=True, deadline=deadline):
-            await self._ended.wait()
-        thread = self._owner.thread
-        if self._ended.is_set():
-            thread.join()  # what told us was its last step
-            return
+            for ended in self._ended.values():
+                await ended.wait()
+        self._join_ended()
+        for owner in self._ended:
+            self._tell_left_behind(owner.thread, deadline - began)
+
+    def _tell_left_behind(self, thread: threading.Thread, seconds: float) -> None:
         frame = sys._current_frames().get(thread.ident or 0)  # noqa: SLF001 - the only way to it
         stack = "".join(traceback.format_stack(frame)) if frame else "(nowhere)"
         self._on_fault(
             None,
-            f"thread {thread.name} did not end within {deadline - began:.3g} s;"
+            f"thread {thread.name} did not end within {seconds:.3g} s;"
             f" it is left behind, at:\n{stack}",
         )
 
-    def _on_ended(self) -> None:
-        self._started.set()
-        self._ended.set()
+    def _new_owner(self) -> tuple[Owner, Ledger]:
+        """A thread that is yet to be started, and its ledger."""
+        config = self._config
+        ledger = Ledger(config.max_buffered_records, config.max_buffered_bytes)
+        name = f"kgroup-records-{config.group_id}"
+        return Owner(name, settings(config), ledger, self._open_consumer), ledger
+
+    def _launch(self, owner: Owner) -> None:
+        ended = self._ended[owner] = trio.Event()
+
+        def on_ended() -> None:
+            self._started.set()
+            ended.set()
+
+        def deliver(items: Sequence[Item]) -> None:
+            # INVARIANT: of a thread that was replaced nothing is taken. Its records are counted
+            # in a ledger of its own.
+            if owner is self._owner:
+                self.deliver(items)
+
+        owner.launch(deliver, self._started.set, on_ended)
+
+    def _replace_fetcher(self) -> None:
+        """Let the thread end, if it lives, and start another one."""
+        self._owner.end()
+        self._join_ended()
+        self._owner, self._ledger = self._new_owner()
+        self._fetcher = self._owner
+        self._launch(self._owner)
+
+    def _join_ended(self) -> None:
+        """Join and forget the threads that have ended: what said so was their last step."""
+        for owner in [owner for owner, ended in self._ended.items() if ended.is_set()]:
+            owner.thread.join()
+            del self._ended[owner]

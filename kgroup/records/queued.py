@@ -68,10 +68,11 @@ class QueuedSource:
 
         Records of a kept partition stay if a reader at the given offset would go on with
         exactly them; markers of transactions and compacted records between make no difference.
+        If the fetcher broke, another one takes its place, which is reported as a fault.
 
         Raises:
-            UsageError: the epoch is not past the one before, a position is negative, or the
-                source is closed; nothing has changed.
+            UsageError: the epoch is not past the one before, a position is no int or negative,
+                or the source is closed; nothing has changed.
         """
         if self._closed:
             raise UsageError(f"this record source is closed; epoch {epoch} cannot be assigned")
@@ -83,10 +84,12 @@ class QueuedSource:
             # What was assigned has been checked; librdkafka ends the process on some of the rest.
             if fault := partition_fault(partition):
                 raise UsageError(f"a partition cannot be read, {fault}; nothing has changed")
-            if offset < 0:
-                raise UsageError(f"{partition} cannot start at {offset}; nothing has changed")
+            if type(offset) is not int or offset < 0:
+                raise UsageError(f"{partition} cannot start at {offset!r}; nothing has changed")
         if self._epoch is not None:
             self.revoke(self._epoch)
+        if self._broken is not None:
+            self._renew(self._broken, epoch)
         before, self._queues = self._queues, {}
         for partition, offset in positions.items():
             queue = before.get(partition)
@@ -152,8 +155,8 @@ class QueuedSource:
 
         Cancellation: nothing has left the source.
         """
-        if limit < 1:
-            raise UsageError(f"limit={limit}: a batch has at least one record")
+        if type(limit) is not int or limit < 1:
+            raise UsageError(f"limit={limit!r}: a batch has at least one record")
         await trio.lowlevel.checkpoint()
         while True:
             self._check(epoch)
@@ -183,13 +186,13 @@ class QueuedSource:
 
         Raises:
             NotOwnedError: the partition was not assigned.
-            UsageError: the offset is negative; nothing has changed.
+            UsageError: the offset is no int or negative; nothing has changed.
         """
         if epoch != self._epoch:
             return
         (queue,) = self._owned((partition,))
-        if offset < 0:
-            raise UsageError(f"{partition} cannot go on at {offset}; nothing has changed")
+        if type(offset) is not int or offset < 0:
+            raise UsageError(f"{partition} cannot go on at {offset!r}; nothing has changed")
         self._ledger.gone(*queue.clear())
         queue.position = offset
         if queue.opened:
@@ -228,6 +231,24 @@ class QueuedSource:
 
     # Within.
 
+    def _replace_fetcher(self) -> None:
+        """Put another fetcher and ledger in the place of the ones that broke; nothing is fetched.
+
+        One that tests break, and that has no thread that could have died, goes on as it is.
+        """
+
+    def _renew(self, broken: Broken, epoch: int) -> None:
+        # What was fetched is dropped: the fetcher may have broken in the middle of a hand-over.
+        self._drop(self._queues.values())
+        self._queues = {}
+        self._broken = None
+        self._replace_fetcher()
+        self._on_fault(
+            None,
+            f"the record source broke ({broken.reason}); another one takes its place with the"
+            f" generation of epoch {epoch}",
+        )
+
     def _check(self, epoch: int) -> None:
         if epoch != self._epoch:
             now = "none" if self._epoch is None else f"epoch {self._epoch}"
@@ -237,7 +258,8 @@ class QueuedSource:
             )
         if self._broken is not None:
             raise FetchError(
-                f"records cannot be fetched any more: {self._broken.reason}"
+                f"records cannot be fetched any more: {self._broken.reason}; the next generation"
+                " begins with another source"
             ) from self._broken.cause
 
     def _owned(self, partitions: Collection[TopicPartition]) -> list[PartitionQueue]:

@@ -20,7 +20,7 @@ from typing import Final, final
 import attrs
 from attrs import validators
 
-from kgroup import bounds
+from kgroup import arguments, bounds
 from kgroup.errors import UsageError
 from kgroup.model import INT32_MAX, INT64_MAX, TopicPartition, topic_fault
 
@@ -99,9 +99,11 @@ def in_order(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
     """Those that are not empty, sorted.
 
     Raises:
+        ArgumentError: these are no ranges.
         UsageError: two overlap, so that records would come twice.
     """
-    ordered = tuple(sorted(r for r in ranges if r.offsets))
+    given = arguments.listed("ranges", ranges, OffsetRange)
+    ordered = tuple(sorted(r for r in given if r.offsets))
     for one, other in pairwise(ordered):
         if one.topic_partition == other.topic_partition and other.start < one.end:
             raise UsageError(

@@ -96,7 +96,11 @@ class Generation(MembershipView):
         Returns:
             False if the generation drains or has ended: nothing was started, which is no error;
             the next generation comes.
+
+        Raises:
+            ArgumentError: this is no function.
         """
+        arguments.function("fn", fn)
         context = contextvars.copy_context()
         context.run(inside_of.set, inside_of.get() | {self._owner})
         handler = Handler(self._loop, self.group_id, context, fn)

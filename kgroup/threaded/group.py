@@ -73,6 +73,7 @@ class ConsumerGroup:
         on_event: EventHandler | None = None,
     ) -> None:
         arguments.instance("config", config, GroupConfig)
+        arguments.callback("on_event", on_event)
         if surroundings.get() is not None:
             raise UsageError(
                 f"group {config.group_id!r}: kgroup.threaded runs on threads in real time and"
@@ -174,6 +175,7 @@ class ConsumerGroup:
         May be called any number of times, from any thread and from signal handlers. Then
         `next()` raises GroupClosedError, a ``for`` over the group ends.
         """
+        arguments.instance("reason", reason, str)
         self._asked_to_close = self._asked_to_close or reason
         self._loop.post(lambda: self._group.shutdown(reason))
 

@@ -7,6 +7,7 @@ from typing import Final, final
 
 import trio
 
+from kgroup import arguments
 from kgroup.generation.generation import Generation
 from kgroup.generation.states import State
 from kgroup.generation.streams import RecordStream
@@ -78,13 +79,15 @@ class Records:
         """As ``next()``, within a time: the next batch, or None at the end.
 
         Raises:
+            ArgumentError: ``timeout`` is no number of seconds.
             TimeoutError: no batch came in so many seconds; nothing is lost.
             OffsetOutOfRangeError, NoOffsetError, FetchError, UsageError: as ``next()``.
         """
+        limit = arguments.seconds("timeout", timeout)
         if self._over:
             return None
         try:
-            batch = self._slot.take(timeout)
+            batch = self._slot.take(limit)
         except LoopOverError:
             batch = None
         self._over = batch is None

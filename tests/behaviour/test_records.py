@@ -12,8 +12,8 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
 from kgroup.config import GroupConfig
-from kgroup.errors import NotOwnedError, OffsetOutOfRangeError, UsageError
-from kgroup.events import Event, OffsetReset
+from kgroup.errors import FetchError, NotOwnedError, OffsetOutOfRangeError, UsageError
+from kgroup.events import Event, OffsetReset, SourceFault
 from kgroup.generation.generation import Generation
 from kgroup.generation.streams import RecordStream
 from kgroup.group import default_environment
@@ -111,6 +111,39 @@ async def test_a_slow_handler_stops_the_fetching(kafka: Kafka) -> None:
             assert 0 < most <= limit + CHUNK
             found += await read(stream, count - len(found))
         assert found == list(range(count))
+
+
+async def test_a_thread_that_died_is_replaced_with_the_next_generation(kafka: Kafka) -> None:
+    """The generation's streams fail; the next generation's read on where the commit is."""
+    sources: list[LibrdkafkaSource] = []
+    events: list[Event] = []
+
+    def make(config: GroupConfig, on_fault: Any) -> RecordSource:
+        sources.append(LibrdkafkaSource(config, on_fault=on_fault))
+        return sources[-1]
+
+    def broken() -> None:
+        raise RuntimeError("as scripted")
+
+    async with stage(kafka) as here:
+        await here.create()
+        await here.produce(texts(4))
+        environment = attrs.evolve(default_environment(), record_source=make)
+        async with here.group(environment, events.append) as group:
+            first = await group.next()
+            stream = first.records(max_records=2)
+            assert await read(stream, 2) == [0, 1]
+            await first.commit({here.partition(0): 2})
+            thread = sources[0]._owner.thread
+            sources[0]._owner._commands.put(broken)
+            with pytest.raises(FetchError, match="as scripted"), trio.fail_after(SOON):
+                while True:
+                    await anext(stream)
+            await in_thread(admin.add_partitions, here.bootstrap_servers, here.topic, 2)
+            second = await group.next()
+            assert await read(second.records(here.partition(0)), 2) == [2, 3]
+            assert not thread.is_alive()
+        assert [type(event) for event in events if isinstance(event, SourceFault)] == [SourceFault]
 
 
 async def test_pause_and_resume(kafka: Kafka) -> None:

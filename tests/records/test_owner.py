@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import confluent_kafka
@@ -15,8 +16,9 @@ from confluent_kafka import KafkaError, Message
 from kgroup.config import GroupConfig
 from kgroup.errors import FetchError, OffsetOutOfRangeError, StaleGenerationError
 from kgroup.model import TopicPartition
+from kgroup.records.items import Broken
 from kgroup.records.librdkafka import LibrdkafkaSource
-from tests.records.scripted import failure, record
+from tests.records.scripted import failure, record, run_of
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 PATIENCE = 60.0
@@ -254,6 +256,60 @@ async def test_a_thread_that_fails_fails_every_receive() -> None:
         with pytest.raises(FetchError, match="as scripted") as caught:
             await source.receive(1, [A], 1)
         assert caught.value.__cause__ is consumer.fail_with
+
+
+@pytest.mark.parametrize("thread_dies", [True, False])
+async def test_a_source_that_broke_is_replaced_in_the_next_generation(*, thread_dies: bool) -> None:
+    """Another thread with a Consumer of its own reads on; the one before is closed; it is told."""
+    first, second = ScriptedConsumer(), ScriptedConsumer()
+    opened = [first, second]
+    consumer: Any = SimpleNamespace(open=lambda settings: opened.pop(0).open(settings))
+    faults: list[tuple[TopicPartition | None, str]] = []
+    async with running(consumer, faults) as source:
+        before = source._owner.thread
+        source.assign(1, {A: 0, B: 0})
+        source.open(1, [A])
+        if thread_dies:
+            first.fail_with = RuntimeError("as scripted")
+        else:
+            first.feed(failure(None, KafkaError._FATAL))
+        with pytest.raises(FetchError, match="another source"):
+            await source.receive(1, [A], 1)
+        source.revoke(1)
+        assert faults == []
+        source.assign(2, {A: 5, B: 0})
+        ((partition, reason),) = faults
+        assert partition is None
+        assert "another one takes its place with the generation of epoch 2" in reason
+        source.open(2, [A])
+        second.feed(record(A, 5))
+        assert (await source.receive(2, [A], 1)).next_offset == 6
+        await first.until(lambda: first.calls[-1][0] == "close")
+        assert second.calls == [("assign", [(0, 5)])]
+        source.assign(3, {A: 6})
+        assert len(faults) == 1
+    assert second.calls[-1][0] == "close"
+    assert not before.is_alive()
+    assert source._ledger.records == 0
+
+
+async def test_what_a_replaced_thread_still_hands_over_is_dropped() -> None:
+    """Also that it breaks again, as its Consumer is closed."""
+    first, second = ScriptedConsumer(), ScriptedConsumer()
+    opened = [first, second]
+    consumer: Any = SimpleNamespace(open=lambda settings: opened.pop(0).open(settings))
+    async with running(consumer) as source:
+        source.assign(1, {A: 0})
+        source.open(1, [A])
+        first.feed(failure(None, KafkaError._FATAL))
+        with pytest.raises(FetchError):
+            await source.receive(1, [A], 1)
+        old = source._owner
+        source.assign(2, {A: 0})
+        old._deliver([Broken("again"), run_of(A, 1, [0])])
+        source.open(2, [A])
+        second.feed(record(A, 0))
+        assert (await source.receive(2, [A], 1)).next_offset == 1
 
 
 async def test_refused_settings_surface_at_entry() -> None:

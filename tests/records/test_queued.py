@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import trio
 import trio.testing
@@ -88,10 +90,15 @@ async def test_calls_of_another_epoch_do_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("epoch", "positions", "said"),
-    [(1, {A: 0}, "epochs rise"), (2, {A: -1}, "cannot start at -1")],
+    [
+        (1, {A: 0}, "epochs rise"),
+        (2, {A: -1}, "cannot start at -1"),
+        (2, {A: 2.5}, "cannot start at 2.5"),
+        (2, {A: True}, "cannot start at True"),
+    ],
 )
 def test_a_senseless_assignment_is_refused(
-    epoch: int, positions: dict[TopicPartition, int], said: str
+    epoch: int, positions: dict[TopicPartition, Any], said: str
 ) -> None:
     """An old epoch and a negative position are refused, and nothing has changed."""
     source, _ = scripted()
@@ -110,8 +117,10 @@ async def test_senseless_arguments_are_refused() -> None:
     source.open(1, [A])
     with pytest.raises(UsageError, match="limit=0"):
         await source.receive(1, [A], 0)
-    with pytest.raises(UsageError, match="-1"):
-        source.seek(1, A, -1)
+    for bad in (-1, 2.5, None, True):
+        senseless: Any = bad
+        with pytest.raises(UsageError, match=f"go on at {bad}"):
+            source.seek(1, A, senseless)
     for call in (source.pause, source.resume):
         with pytest.raises(NotOwnedError, match="t-1"):
             call(1, [A, B])
@@ -147,6 +156,22 @@ async def test_a_broken_fetcher_wakes_and_fails_every_receive() -> None:
         await trio.testing.wait_all_tasks_blocked()
         source.deliver([Broken("as scripted")])
     await fails()
+
+
+async def test_after_a_broken_fetcher_the_next_generation_reads_on() -> None:
+    """What was fetched before is dropped and fetched again; the fault is reported once."""
+    faults: list[str] = []
+    source, fetcher = scripted(on_fault=lambda _, reason: faults.append(reason))
+    source.assign(1, {A: 0})
+    source.open(1, [A])
+    fetcher.hand_over(source, run_of(A, fetcher.fetches[A].ticket, [0, 1]))
+    source.deliver([Broken("as scripted")])
+    source.assign(2, {A: 0})
+    assert ["as scripted" in reason for reason in faults] == [True]
+    assert source._ledger.records == 0
+    source.open(2, [A])
+    fetcher.hand_over(source, run_of(A, fetcher.fetches[A].ticket, [0]))
+    assert (await source.receive(2, [A], 5)).next_offset == 1
 
 
 async def test_a_fault_is_told_again_only_after_reading_went_on(

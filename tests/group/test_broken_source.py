@@ -1,0 +1,58 @@
+"""A record source that broke: its generation says so, and the next one reads on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+import pytest
+from trio.testing import MockClock
+
+from kgroup.config import GroupConfig
+from kgroup.errors import FetchError
+from kgroup.events import SourceFault
+from kgroup.group import ConsumerGroup
+from kgroup.model import TopicPartition
+from kgroup.protocols import RecordSource
+from kgroup.records.items import Broken
+from kgroup.records.queued import QueuedSource
+from kgroup.testing.memory import memory_environment
+from tests.group.world import P0, P1, values, world
+
+
+async def test_the_next_generation_reads_on(autojump_clock: MockClock) -> None:
+    """Every stream of the generation fails, none of the next one does, and an event says why."""
+    async with world(2) as here:
+        await here.append(3)
+        environment = memory_environment(here.broker)
+        made: list[QueuedSource] = []
+
+        def source(
+            config: GroupConfig, on_fault: Callable[[TopicPartition | None, str], None]
+        ) -> RecordSource:
+            source = environment.record_source(config, on_fault)
+            assert isinstance(source, QueuedSource)
+            made.append(source)
+            return source
+
+        group = ConsumerGroup(
+            here.config(),
+            environment=attrs.evolve(environment, record_source=source),
+            on_event=here.events.append,
+        )
+        async with group:
+            first = await group.next()
+            begun = first.records(P0, max_records=1)
+            batch = await anext(begun)
+            await first.commit({P0: batch.next_offset})
+            made[0].deliver([Broken("as scripted")])
+            for stream in (first.records(P1), begun):
+                with pytest.raises(FetchError, match="as scripted; the next generation"):
+                    await anext(stream)
+            assert here.told(SourceFault) == []
+            await here.broker.add_partitions("topic", 3)
+            second = await group.next()
+            assert values((await anext(second.records(P0))).messages) == [1, 2]
+        (fault,) = here.told(SourceFault)
+        assert "another one takes its place" in str(fault)
+    assert len(made) == 1

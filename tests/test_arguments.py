@@ -1,0 +1,180 @@
+"""What a program passes to the API: checked in the call, by one error, before anything happens."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from kgroup import arguments
+from kgroup.errors import ArgumentError, UsageError
+from kgroup.generation.generation import Generation
+from kgroup.group import ConsumerGroup
+from kgroup.model import TopicPartition
+from kgroup.spark.ranges import OffsetRange, in_order
+from kgroup.threaded.group import ConsumerGroup as ThreadedGroup
+from tests.group.world import P0, P1, World, values, world
+
+
+class Indexed:
+    """A whole number as numpy has it."""
+
+    def __index__(self) -> int:
+        return 3
+
+
+NO_NUMBERS: tuple[Any, ...] = (None, "1", 1.0, 2.5, math.nan, math.inf, True, [], {}, 1j)
+
+
+def test_it_is_caught_as_whatever_a_caller_expects() -> None:
+    """One class for wrong types and wrong values, and a caller's mistake like any other."""
+    assert issubclass(ArgumentError, UsageError | TypeError)
+    assert issubclass(ArgumentError, ValueError)
+    error = ArgumentError("limit", "x" * 1000, "it must be an int")
+    assert (error.argument, error.allowed) == ("limit", "it must be an int")
+    assert len(str(error)) < 300
+
+
+def test_whole_numbers() -> None:
+    """Ints within bounds, and what says by ``__index__`` that it is one; nothing else."""
+    assert arguments.whole("n", 1, 1) == 1
+    assert type(arguments.whole("n", Indexed(), 1)) is int
+    more: tuple[Any, ...] = (*NO_NUMBERS, 0, -1, 2**63)
+    for bad in more:
+        with pytest.raises(ArgumentError, match="n=.* is refused: it must be an int from 1 to"):
+            arguments.whole("n", bad, 1)
+
+
+def test_seconds() -> None:
+    """None and more than any lock can wait mean for ever; NaN and negative ones are refused."""
+    assert arguments.seconds("timeout", 1) == 1.0
+    assert arguments.seconds("timeout", 0.0) == 0.0
+    for forever in (None, math.inf, threading.TIMEOUT_MAX * 2):
+        assert arguments.seconds("timeout", forever) is None
+    wrong: tuple[Any, ...] = (math.nan, -1, -math.inf, "1", True, [], 1j)
+    for bad in wrong:
+        with pytest.raises(ArgumentError, match="timeout=.* is refused: it must be seconds"):
+            arguments.seconds("timeout", bad)
+
+
+def test_partitions() -> None:
+    """One, several in any iterable, or None for all."""
+    assert arguments.partitions("partitions", None) is None
+    assert arguments.partitions("partitions", P0) == frozenset([P0])
+    assert arguments.partitions("partitions", iter([P0, P1])) == frozenset([P0, P1])
+    odd: Any = 0.0
+    for bad in (
+        "topic-0",
+        b"x",
+        5,
+        ["topic-0"],
+        [("topic", 0)],
+        [None],
+        [TopicPartition("t", odd)],
+    ):
+        with pytest.raises(ArgumentError, match="partitions="):
+            arguments.partitions("partitions", bad)
+
+
+@pytest.fixture
+async def running(autojump_clock: MockClock) -> AsyncIterator[tuple[World, Generation]]:
+    """A generation with three records to read."""
+    async with world() as here:
+        await here.append(3)
+        async with here.group() as group:
+            yield here, await group.next()
+
+
+WRONG: list[Callable[[Generation, Any], object]] = [
+    lambda generation, bad: generation.seek(P0, bad),
+    lambda generation, bad: generation.records(max_records=bad),
+    lambda generation, bad: generation.seek(bad, 1),
+    lambda generation, bad: generation.records(bad or [bad]),
+    lambda generation, bad: generation.offsets(bad or [bad]),
+    lambda generation, bad: generation.pause(bad or [bad]),
+    lambda generation, bad: generation.resume(bad or [bad]),
+    lambda generation, bad: generation.start_soon(bad),
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+async def test_a_wrong_argument_changes_nothing(
+    running: tuple[World, Generation], wrong: Callable[[Generation, Any], object]
+) -> None:
+    """Whatever is passed where something else belongs, the generation goes on as before."""
+    here, generation = running
+    for bad in NO_NUMBERS:
+        with pytest.raises(ArgumentError):
+            wrong(generation, bad)
+    batch = await anext(generation.records())
+    assert values(batch.messages) == [0, 1, 2]
+    await generation.commit({P0: batch.next_offset})
+    assert await here.committed() == {P0: 3}
+
+
+async def test_a_wrong_commit_sends_nothing(running: tuple[World, Generation]) -> None:
+    """Also inside a transaction, and also in part."""
+    here, generation = running
+    producer: Any = object()
+    commits: list[Any] = [*NO_NUMBERS, {P0: None}, {P0: 1.0}, {P0: -1}, {None: 1}, {"topic-0": 1}]
+    commits.remove({})
+    for bad in commits:
+        with pytest.raises(ArgumentError):
+            await generation.commit(bad)
+        with pytest.raises(ArgumentError):
+            await generation.commit_in_transaction(producer, bad)
+    with pytest.raises(ArgumentError, match="producer="):
+        await generation.commit_in_transaction(producer, {P0: 0})
+    assert here.asked("offset_commit") == []
+    await generation.commit({})
+
+
+async def test_a_coroutine_is_not_a_function(running: tuple[World, Generation]) -> None:
+    """The error says how it is done, and Python does not warn of the coroutine."""
+    _, generation = running
+
+    async def handle(seconds: float) -> None:
+        await trio.sleep(seconds)
+
+    handler: Any = handle(1)
+    with pytest.raises(ArgumentError, match="pass its arguments beside it"):
+        generation.start_soon(handler)
+    with pytest.raises(ArgumentError):
+        await generation.run(None)  # type: ignore[arg-type]
+
+
+async def test_a_group_of_something_else(autojump_clock: MockClock) -> None:
+    """Refused where it is made; a reason to close is a text, which no broker has to understand."""
+    async with world() as here:
+        config: Any = here.config()
+        for kind in (ConsumerGroup, ThreadedGroup):
+            wrongs: tuple[Any, ...] = ({}, None, "group")
+            for wrong in wrongs:
+                with pytest.raises(ArgumentError, match="it must be a kgroup GroupConfig"):
+                    kind(wrong)
+            with pytest.raises(ArgumentError, match="on_event="):
+                kind(config, on_event=5)  # type: ignore[arg-type]
+            with pytest.raises(ArgumentError, match="environment="):
+                kind(config, environment=5)  # type: ignore[arg-type]
+        async with here.group() as group:
+            await group.next()
+            with pytest.raises(ArgumentError, match="reason="):
+                await group.aclose(None)  # type: ignore[arg-type]
+            await group.aclose("odd \ud800 text")
+        (leave,) = [request for _, request in here.asked("leave_group")]
+        assert leave.members[0].reason == "odd ? text"
+
+
+def test_ranges_are_ranges() -> None:
+    """Spark's functions take nothing else in their place."""
+    part = OffsetRange("t", 0, 0, 5)
+    assert in_order([part]) == (part,)
+    for bad in (None, 5, [None], ["t-0"], [(0, 5)]):
+        wrong: Any = bad
+        with pytest.raises(ArgumentError, match="ranges="):
+            in_order(wrong)
