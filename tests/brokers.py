@@ -24,6 +24,13 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 EMBEDDED: Final = "embedded"
 REAL: Final = "real"
 STOP_TIMEOUT: Final = 60.0
+#: ``kgroup broker``, and it ends with the process that started it, also if that is killed.
+BROKER: Final = """
+from kgroup.cli import main
+from kgroup.cli.demo import lifeline
+lifeline.hold(0.0)
+main()
+"""
 SHARED: Final = (
     "group.initial.rebalance.delay.ms",
     "group.min.session.timeout.ms",
@@ -50,11 +57,13 @@ class Kafka:
 def embedded_broker(**settings: str) -> Iterator[str]:
     """Run ``kgroup broker``; its ``host:port``."""
     given = {**{name: SETTINGS[name] for name in SHARED}, **settings}
-    command = [sys.executable, "-c", "from kgroup.cli import main; main()"]
+    command = [sys.executable, "-c", BROKER]
     command += ["broker", "--listen", "127.0.0.1:0"]
     for name, value in given.items():
         command += ["--set", f"{name}={value}"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None  # it is a pipe
         try:
             ready = process.stdout.readline()

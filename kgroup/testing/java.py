@@ -24,6 +24,7 @@ import attrs
 from filelock import FileLock, Timeout
 
 from kgroup.errors import KgroupError
+from kgroup.testing import tether
 
 KAFKA_VERSION: Final = "4.3.0"
 ENDPOINTS: Final = (
@@ -239,7 +240,7 @@ def run_java(
     stdin: str | None = None,
     timeout: float = 60.0,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a Java program on Kafka's class path to its end.
+    """Run a Java program on Kafka's class path to its end; it does not outlive this process.
 
     Args:
         main_class: the class whose ``main`` is run.
@@ -255,12 +256,9 @@ def run_java(
         subprocess.TimeoutExpired: it was killed.
         KafkaUnavailableError: there is no Java, or no class path.
     """
-    result = subprocess.run(
+    result = tether.run(
         program_command(main_class, *args, heap=heap, options=options),
-        input=stdin or "",
-        check=False,
-        capture_output=True,
-        text=True,
+        stdin=stdin or "",
         timeout=timeout,
     )
     # The class path is five pages long, and says nothing to the reader of a result or an error.

@@ -112,7 +112,7 @@ def test_own_settings_are_refused() -> None:
 def test_shared_and_ended_with_its_last_user(tmp_path: Path) -> None:
     """A broker outlives the process that started it, by SIGKILL too, for others that use it.
 
-    With the last of them it ends, and nothing of it is left.
+    With the last of them it ends, killed as well, and nothing of it is left.
     """
     program = (
         "import sys, time; from pathlib import Path; from kgroup.testing.shared import *\n"
@@ -120,14 +120,18 @@ def test_shared_and_ended_with_its_last_user(tmp_path: Path) -> None:
         "    print(kafka.bootstrap_servers, flush=True); time.sleep(600)"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    starter = subprocess.Popen(
-        [sys.executable, "-c", program, str(tmp_path)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment,
-    )
-    assert starter.stdout is not None
-    server = starter.stdout.readline().strip()
+
+    def user() -> tuple[subprocess.Popen[str], str]:
+        started = subprocess.Popen(
+            [sys.executable, "-c", program, str(tmp_path)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        assert started.stdout is not None
+        return started, started.stdout.readline().strip()
+
+    starter, server = user()
     with shared_kafka(tmp_path) as kafka:
         assert kafka.bootstrap_servers == server
         folder = Path(json.loads((tmp_path / "real-kafka.json").read_text())["folder"])
@@ -136,6 +140,11 @@ def test_shared_and_ended_with_its_last_user(tmp_path: Path) -> None:
         create_topic(server, "shared")
         brokers = processes_of(folder)
         assert len(brokers) == 1
+        last, address = user()
+        assert address == server
+    assert brokers[0].is_running()
+    last.kill()
+    last.communicate()
     psutil.wait_procs(brokers, timeout=30)
     assert not brokers[0].is_running()
     hold = Guard.join(folder)

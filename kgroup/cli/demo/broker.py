@@ -14,6 +14,7 @@ from typing import Final
 import trio
 
 from kgroup.broker import serve
+from kgroup.cli.demo import lifeline
 
 SETTINGS: Final[Mapping[str, str]] = {
     "auto.create.topics.enable": "false",
@@ -22,8 +23,13 @@ SETTINGS: Final[Mapping[str, str]] = {
 }
 
 
+GRACE: Final = 10.0
+"""Seconds that it gets to end by itself."""
+
+
 async def main() -> None:
     """Serve until standard input ends."""
+    lifeline.hold(GRACE)
     async with serve(settings=SETTINGS) as broker:
         print(broker.bootstrap_servers, flush=True)
         async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as stdin:

@@ -18,7 +18,7 @@ import trio
 
 from kgroup.cli.demo.journal import Journal
 from kgroup.cli.demo.text import words_of
-from kgroup.cli.demo.worker import Task, close_when_told, config_of, told
+from kgroup.cli.demo.worker import Task, close_when_told, config_of, hold_lifeline, told
 from kgroup.errors import CommitUnknownError
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
@@ -112,6 +112,7 @@ async def commit(batch: Batch) -> None:
 def main() -> None:
     """Do the task that the command line has."""
     task = told()
+    hold_lifeline(task)
     with session("local[1]", app_name=task.name) as spark, Journal(Path(task.journal)) as journal:
         trio.run(partial(drive, task, journal, spark))
 

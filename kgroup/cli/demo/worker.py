@@ -21,6 +21,7 @@ from typing import Final, final
 import attrs
 import trio
 
+from kgroup.cli.demo import lifeline
 from kgroup.cli.demo.journal import Journal
 from kgroup.cli.demo.text import words_of
 from kgroup.config import GroupConfig
@@ -31,6 +32,8 @@ from kgroup.model import TopicPartition
 
 BATCH: Final = 200
 """Lines that are committed together, at most."""
+GRACE: Final = 5.0
+"""Seconds that the process gets to end after its group may have taken to close."""
 
 
 @final
@@ -147,9 +150,15 @@ def told() -> Task:
     return Task(**json.loads(sys.argv[1]))
 
 
+def hold_lifeline(task: Task) -> None:
+    """Let nothing keep this process after the demo, once its group has had the time to close."""
+    lifeline.hold(config_of(task).longest_close + GRACE)
+
+
 def main() -> None:
     """Do the task that the command line has."""
     task = told()
+    hold_lifeline(task)
     with Journal(Path(task.journal)) as journal:
         trio.run(partial(work, task, journal))
 

@@ -1,7 +1,8 @@
 """Processes that simulate seeds: each is handed one at a time and gives back figures, no facts.
 
-INVARIANTS: no process outlives the iteration over its results, whatever ends it; one that dies
-is an error that says so, and no seed is silently left out.
+INVARIANTS: no process outlives the iteration over its results, whatever ends it, nor the process
+that iterates, also if that is killed; one that dies is an error that says so, and no seed is
+silently left out.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import threading
 import traceback
 from collections.abc import Generator, Iterable, Iterator, Sized
 from itertools import islice
@@ -116,6 +118,7 @@ def _work(connection: Connection, payload: bytes) -> None:
     """The life of a process of the crew."""
     # Who is interrupted is the process that waits for this one, and ends it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, name="parent watch", daemon=True).start()
     try:
         scenario, worker = pickle.loads(payload)  # noqa: S301 # our own parent's
     except Exception as error:  # noqa: BLE001 # told to the parent
@@ -128,6 +131,14 @@ def _work(connection: Connection, payload: bytes) -> None:
         except EOFError:
             return
         connection.send(_result(scenario, worker, position, seed))
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent has ended, in the middle of a long simulation too."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 @final

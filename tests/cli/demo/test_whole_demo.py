@@ -140,6 +140,19 @@ def test_no_process_is_left_behind(number: signal.Signals) -> None:
     assert left == []
 
 
+def test_no_process_is_left_behind_in_the_middle_of_it() -> None:
+    """SIGKILL while a worker is frozen: broker, workers, and the frozen one too, end."""
+    with subprocess.Popen(COMMAND, stdout=subprocess.PIPE, text=True) as demo:
+        assert demo.stdout is not None
+        read_until(demo.stdout, "is frozen (SIGSTOP)")
+        children = psutil.Process(demo.pid).children(recursive=True)
+        assert psutil.STATUS_STOPPED in [child.status() for child in children]
+        demo.kill()
+    # The workers' coordinator is gone with them: they drain and leave in vain.
+    _, left = psutil.wait_procs(children, timeout=60)
+    assert left == []
+
+
 def read_until(lines: IO[str], text: str) -> None:
     """Read lines up to the one that has this text."""
     assert any(text in line for line in lines)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import psutil
@@ -37,6 +39,28 @@ def test_it_is_gone_when_it_is_closed(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert not Path(data).parent.exists()
     server.close()
     assert repr(server) == "<Postgres, not running>"
+
+
+USER = """
+import time
+from kgroup.testing.postgres import Postgres
+with Postgres() as server:
+    print(server._process.pid, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_it_ends_with_a_user_that_was_killed() -> None:
+    """SIGKILL to the process that started it; its reaper ends the server and its folder."""
+    with subprocess.Popen([sys.executable, "-c", USER], stdout=subprocess.PIPE, text=True) as user:
+        assert user.stdout is not None
+        server = psutil.Process(int(user.stdout.readline()))
+        (folder,) = {Path(part).parent for part in server.cmdline() if part.endswith("/data")}
+        reapers = [one for one in psutil.Process(user.pid).children() if one != server]
+        user.kill()
+    _, left = psutil.wait_procs([server, *reapers], timeout=60)
+    assert left == []
+    assert not folder.exists()
 
 
 def test_a_port_that_is_taken_is_left(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:

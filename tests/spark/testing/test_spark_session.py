@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 
+import psutil
 import pyarrow
 import pytest
 from pyspark.sql import SparkSession
@@ -23,6 +26,28 @@ def test_executors_run_python_with_arrow(spark: SparkSession) -> None:
     """A function of a test module runs in the executors on Arrow's batches."""
     rows = spark.range(0, 4, 1, 2).mapInArrow(doubled, "id long").collect()
     assert sorted(row["id"] for row in rows) == [0, 2, 4, 6]
+
+
+USER = """
+import time
+from kgroup.testing.spark import session
+if __name__ == "__main__":
+    with session("local[1]"):
+        print("ready", flush=True)
+        time.sleep(600)
+"""
+
+
+def test_its_jvm_ends_with_a_user_that_was_killed() -> None:
+    """SIGKILL to the process that has the session; no JVM, no reaper and no folder is left."""
+    with subprocess.Popen([sys.executable, "-c", USER], stdout=subprocess.PIPE, text=True) as user:
+        assert user.stdout is not None
+        assert user.stdout.readline() == "ready\n"
+        started = psutil.Process(user.pid).children(recursive=True)
+        assert any("java" in process.name() for process in started)
+        user.kill()
+    _, left = psutil.wait_procs(started, timeout=60)
+    assert left == []
 
 
 def test_a_second_session_is_refused(spark: SparkSession) -> None:

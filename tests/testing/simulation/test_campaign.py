@@ -5,12 +5,16 @@ from __future__ import annotations
 import gc
 import itertools
 import multiprocessing
+import os
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 
 import attrs
+import psutil
 import pytest
 
 from kgroup.errors import ConfigError, UsageError
@@ -68,6 +72,30 @@ def test_the_first_failure_ends_it() -> None:
     assert (seen[0].seeds, seen[0].of, seen[0].failed) == (1, None, (5,))
     assert [one.shrinking for one in seen] == list(range(failure.shrunk.runs + 1))
     assert started == {5}
+
+
+KILLED = """
+import attrs
+from kgroup.testing.simulation import Scenario, check
+if __name__ == "__main__":
+    check(Scenario(duration=86400.0), range(2), processes=2)
+"""
+
+
+def test_other_processes_end_with_one_that_is_killed(tmp_path: Path) -> None:
+    """In the middle of a simulation that would go on for hours."""
+    script = tmp_path / "campaign.py"
+    script.write_text(KILLED)
+    path = os.pathsep.join(filter(None, sys.path))
+    with subprocess.Popen(
+        [sys.executable, str(script)], env={**os.environ, "PYTHONPATH": path}
+    ) as campaign:
+        seen = psutil.Process(campaign.pid)
+        while len(simulating := [one for one in seen.children() if one.num_threads() > 1]) < 2:
+            assert campaign.poll() is None
+        campaign.kill()
+    _, left = psutil.wait_procs(simulating, timeout=60)
+    assert left == []
 
 
 def test_other_processes_run_seeds() -> None:
