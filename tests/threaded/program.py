@@ -14,9 +14,16 @@ from collections.abc import Callable
 from typing import Final
 
 from kgroup.config import GroupConfig
-from kgroup.events import Event, Left, RequestFailed
+from kgroup.events import Event, GenerationDraining, Left, RequestFailed
 from kgroup.threaded import ConsumerGroup, Generation
 from tests.threaded.stage import QUICK, SOON
+
+
+OWN: Final[dict[str, dict[str, float]]] = {
+    "outstay": {"drain_timeout": 1.0},
+    "lost": {"session_timeout": 0.6, "drain_timeout": 2.0, "close_timeout": 0.5},
+}
+"""Settings of one program."""
 
 
 def say(*words: object) -> None:
@@ -30,6 +37,13 @@ def tell(event: Event) -> None:
         say("failed")
     if isinstance(event, Left):
         say("left", event.told)
+
+
+def tell_more(event: Event) -> None:
+    """Tell of the drain too."""
+    tell(event)
+    if isinstance(event, GenerationDraining):
+        say("draining")
 
 
 def drain(generation: Generation) -> None:
@@ -112,6 +126,20 @@ def outstay(group: ConsumerGroup) -> None:
     say("over")
 
 
+def lost(group: ConsumerGroup) -> None:
+    """Close at SIGTERM, as the docs have it, with a handler that is stuck."""
+
+    def be_stuck() -> None:
+        say("stuck")
+        threading.Event().wait()
+
+    with group:
+        signal.signal(signal.SIGTERM, lambda *_: group.shutdown())
+        for generation in group:
+            generation.start(be_stuck)
+    say("over")
+
+
 def fork(group: ConsumerGroup) -> None:
     """Use the group in a forked process, and exit there."""
     with group:
@@ -134,6 +162,7 @@ PROGRAMS: Final[dict[str, Callable[[ConsumerGroup], None]]] = {
     "elsewhere": elsewhere,
     "exit inside": exit_inside,
     "outstay": outstay,
+    "lost": lost,
     "fork": fork,
 }
 
@@ -141,9 +170,9 @@ PROGRAMS: Final[dict[str, Callable[[ConsumerGroup], None]]] = {
 def main() -> None:
     """Run one of them."""
     name, servers, topic, group_id = sys.argv[1:]
-    settings = {**QUICK, "drain_timeout": 1.0} if name == "outstay" else QUICK
+    settings = {**QUICK, **OWN.get(name, {})}
     config = GroupConfig(bootstrap_servers=servers, group_id=group_id, topics=[topic], **settings)
-    PROGRAMS[name](ConsumerGroup(config, on_event=tell))
+    PROGRAMS[name](ConsumerGroup(config, on_event=tell_more if name == "lost" else tell))
 
 
 if __name__ == "__main__":

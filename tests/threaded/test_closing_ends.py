@@ -1,0 +1,159 @@
+"""Closing a threaded group ends, whatever is away, in whatever way: a slice of the walk in threads.
+
+What fails here does not end at all: each test has far more time than the few seconds that closing
+may take with these settings, and asserts nothing on the time.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+import pytest
+
+from kgroup.events import GenerationDraining, GenerationStarted, HandlerOutstayed, RequestFailed
+from kgroup.testing.embedded import EmbeddedKafka
+from kgroup.threaded import ConsumerGroup, Generation
+from tests.brokers import EMBEDDED, Kafka
+from tests.threaded.stage import SOON, Stage, Told, thread, wait
+from tests.threaded.test_signals import program
+
+SHORT: Final[Mapping[str, Any]] = {
+    "session_timeout": 0.6,
+    "drain_timeout": 2.0,
+    "close_timeout": 0.5,
+    "request_timeout": 1.0,
+}
+
+
+class Boom(Exception):  # noqa: N818 # what it is called does not matter
+    """What the body raises."""
+
+
+@pytest.fixture
+def own() -> Iterator[EmbeddedKafka]:
+    """A broker of the test's own, which it may lose."""
+    settings = {"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 100}
+    with EmbeddedKafka(settings) as kafka:
+        yield kafka
+
+
+def gone(kafka: EmbeddedKafka) -> None:
+    """Its connections are cut, and further ones refused."""
+    (node,) = kafka.cluster.nodes.values()
+    kafka.call(node.stop)
+
+
+def silent(kafka: EmbeddedKafka) -> None:
+    """Its connections stay, and nothing is answered."""
+    (node,) = kafka.cluster.nodes.values()
+
+    async def be_silent() -> None:
+        node.set_reachable(reachable=False)
+
+    kafka.call(be_silent)
+
+
+Loss = Callable[[EmbeddedKafka], None]
+lost = pytest.mark.parametrize("lose", [gone, silent])
+ways = pytest.mark.parametrize("way", ["shutdown", "close", "leave", "raise"])
+
+
+def member(group: ConsumerGroup, way: str, leave: threading.Event, stuck: threading.Event) -> None:
+    """Be a member with one handler thread that goes on until it is let go."""
+    with suppress(Boom), group:
+        for generation in group:
+            generation.start(stuck.wait, SOON)
+            if way in ("shutdown", "close"):
+                generation.wait_ended()
+                continue
+            wait(leave)
+            if way == "raise":
+                raise Boom
+            break
+
+
+@lost
+@ways
+def test_the_broker_is_lost_while_a_handler_drains(
+    own: EmbeddedKafka, way: str, lose: Loss
+) -> None:
+    """The block ends, and the thread that is stuck is named and left behind."""
+    here, told = Stage(Kafka(EMBEDDED, own.bootstrap_servers)), Told()
+    here.create()
+    leave, stuck = threading.Event(), threading.Event()
+    group = here.group(told, **SHORT)
+    with thread(member, group, way, leave, stuck):
+        told.wait(GenerationStarted)
+        if way in ("shutdown", "close"):
+            closing = threading.Thread(target=getattr(group, way), daemon=True)
+            closing.start()
+        leave.set()
+        told.wait(GenerationDraining)
+        lose(own)
+    if way in ("shutdown", "close"):
+        closing.join(SOON)
+        assert not closing.is_alive()
+    assert told.of(HandlerOutstayed)
+    assert "closed" in repr(group)
+    stuck.set()
+
+
+@lost
+@pytest.mark.parametrize("way", ["shutdown", "close"])
+def test_the_broker_is_lost_before_a_body_that_reads(
+    own: EmbeddedKafka, way: str, lose: Loss
+) -> None:
+    """Its records end, and so do the loop and the block."""
+    here, told = Stage(Kafka(EMBEDDED, own.bootstrap_servers)), Told()
+    here.create()
+    group = here.group(told, **SHORT)
+
+    def read() -> None:
+        with group:
+            for generation in group:
+                read_all(generation)
+
+    def read_all(generation: Generation) -> None:
+        for _ in generation.records():
+            raise AssertionError("there are none")
+
+    with thread(read):
+        told.wait(GenerationStarted)
+        lose(own)
+        told.wait(RequestFailed)
+        getattr(group, way)()
+    assert "closed" in repr(group)
+
+
+@lost
+def test_there_never_was_a_broker(own: EmbeddedKafka, lose: Loss) -> None:
+    """A thread that waits in next() is released, and the block ends."""
+    here, told = Stage(Kafka(EMBEDDED, own.bootstrap_servers)), Told()
+    lose(own)
+    group = here.group(told, **SHORT)
+
+    def work() -> None:
+        with group:
+            assert list(group) == []
+
+    with thread(work):
+        told.wait(RequestFailed)
+        group.close()
+
+
+def test_a_program_that_gets_sigterm_and_loses_its_broker(own: EmbeddedKafka) -> None:
+    """As docs/threads.md has the handler; the process ends, though a thread of its is stuck."""
+    here = Stage(Kafka(EMBEDDED, own.bootstrap_servers))
+    here.create(1, 1)
+    with program("lost", here) as running:
+        running.until("stuck")
+        running.process.send_signal(signal.SIGTERM)
+        running.until("draining")
+        gone(own)
+        assert running.ends() == 0
+    assert running.said[-2:] == ["over", ""]
+    assert "left False" in running.said
