@@ -18,7 +18,6 @@ from kgroup.events import Event, GenerationDraining, Left, RequestFailed
 from kgroup.threaded import ConsumerGroup, Generation
 from tests.threaded.stage import QUICK, SOON
 
-
 OWN: Final[dict[str, dict[str, float]]] = {
     "outstay": {"drain_timeout": 1.0},
     "lost": {"session_timeout": 0.6, "drain_timeout": 2.0, "close_timeout": 0.5},
