@@ -10,7 +10,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, final
 
 import pytest
 
@@ -62,15 +62,30 @@ lost = pytest.mark.parametrize("lose", [gone, silent])
 ways = pytest.mark.parametrize("way", ["shutdown", "close", "leave", "raise"])
 
 
-def member(group: ConsumerGroup, way: str, leave: threading.Event, stuck: threading.Event) -> None:
+@final
+class Events:
+    """What a member and its test wait for."""
+
+    def __init__(self) -> None:
+        self.handling = threading.Event()
+        self.leave = threading.Event()
+        self.let_go = threading.Event()
+
+
+def member(group: ConsumerGroup, way: str, events: Events) -> None:
     """Be a member with one handler thread that goes on until it is let go."""
+
+    def be_stuck() -> None:
+        events.handling.set()
+        wait(events.let_go)
+
     with suppress(Boom), group:
         for generation in group:
-            generation.start(stuck.wait, SOON)
+            generation.start(be_stuck)
             if way in ("shutdown", "close"):
                 generation.wait_ended()
                 continue
-            wait(leave)
+            wait(events.leave)
             if way == "raise":
                 raise Boom
             break
@@ -84,14 +99,14 @@ def test_the_broker_is_lost_while_a_handler_drains(
     """The block ends, and the thread that is stuck is named and left behind."""
     here, told = Stage(Kafka(EMBEDDED, own.bootstrap_servers)), Told()
     here.create()
-    leave, stuck = threading.Event(), threading.Event()
+    events = Events()
     group = here.group(told, **SHORT)
-    with thread(member, group, way, leave, stuck):
-        told.wait(GenerationStarted)
+    with thread(member, group, way, events):
+        wait(events.handling)
         if way in ("shutdown", "close"):
             closing = threading.Thread(target=getattr(group, way), daemon=True)
             closing.start()
-        leave.set()
+        events.leave.set()
         told.wait(GenerationDraining)
         lose(own)
     if way in ("shutdown", "close"):
@@ -99,7 +114,7 @@ def test_the_broker_is_lost_while_a_handler_drains(
         assert not closing.is_alive()
     assert told.of(HandlerOutstayed)
     assert "closed" in repr(group)
-    stuck.set()
+    events.let_go.set()
 
 
 @lost
