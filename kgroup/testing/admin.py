@@ -2,7 +2,8 @@
 
 Thin over confluent-kafka, whose ``KafkaException`` tells what the broker refused; what is added is
 that a call returns only when the broker shows its effect. From trio use
-``trio.to_thread.run_sync``.
+``trio.to_thread.run_sync``. A time-out, or a number of partitions, that is out of its bounds is a
+``ConfigError`` that names them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
+from kgroup.broker.settings import PARTITIONS
 from kgroup.model import OffsetAndMetadata, TopicPartition
+from kgroup.testing.limits import PATIENCE
 
 TIMEOUT: Final = 30.0
 """Seconds within which a broker must have done what is asked of it."""
@@ -46,6 +49,8 @@ def create_topic(
         KafkaException: the broker refused.
         TimeoutError: it is not there in time.
     """
+    PATIENCE.check("timeout", timeout)
+    PARTITIONS.check("partitions", partitions)
     admin = _admin(bootstrap_servers)
     new = NewTopic(topic, partitions, replication_factor=1, config=dict(config or {}))
     admin.create_topics([new], operation_timeout=timeout)[topic].result(timeout)
@@ -65,6 +70,8 @@ def add_partitions(
         KafkaException: the broker refused.
         TimeoutError: they are not there in time.
     """
+    PATIENCE.check("timeout", timeout)
+    PARTITIONS.check("total", total)
     admin = _admin(bootstrap_servers)
     more = NewPartitions(topic, total)
     admin.create_partitions([more], operation_timeout=timeout)[topic].result(timeout)
@@ -82,6 +89,7 @@ def delete_topic(bootstrap_servers: str, topic: str, *, timeout: float = TIMEOUT
         KafkaException: the broker refused.
         TimeoutError: it is still there.
     """
+    PATIENCE.check("timeout", timeout)
     admin = _admin(bootstrap_servers)
     admin.delete_topics([topic], operation_timeout=timeout)[topic].result(timeout)
     _wait_until(lambda: _leaders(admin, topic) is None, f"topic {topic!r} is still there", timeout)
@@ -113,6 +121,7 @@ def produce(
         KafkaException: the broker refused a record.
         TimeoutError: not all were acknowledged in time.
     """
+    PATIENCE.check("timeout", timeout)
     producer = Producer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -172,6 +181,7 @@ def committed_offsets(
     Raises:
         KafkaException: the broker refused, or did not answer in time.
     """
+    PATIENCE.check("timeout", timeout)
     # AdminClient.list_consumer_group_offsets would be the call for it, but confluent-kafka 2.16.1
     # crashes the process in it when the coordinator is not ready yet.
     asked = [confluent_kafka.TopicPartition(p.topic, p.partition) for p in partitions]
@@ -199,6 +209,7 @@ def end_offsets(
     Raises:
         KafkaException: the broker refused.
     """
+    PATIENCE.check("timeout", timeout)
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,

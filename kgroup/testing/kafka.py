@@ -31,6 +31,7 @@ from kgroup.testing.java import (
     java_command,
     kafka_class_path,
 )
+from kgroup.testing.limits import HEAP, PATIENCE, check_properties
 from kgroup.testing.probe import PAUSE, free_ports, wait_until_open, wait_until_serving
 from kgroup.testing.reaper import mark
 from kgroup.testing.tools import run_tool
@@ -126,7 +127,8 @@ class RealKafka:
             the ``with`` block.
 
     Raises:
-        ConfigError: a setting is one of those that kgroup decides on.
+        ConfigError: a setting is one of those that kgroup decides on, or cannot be written; the
+            heap is no size.
     """
 
     def __init__(
@@ -137,6 +139,8 @@ class RealKafka:
         java_options: Sequence[str] = QUICK,
         log_path: Path | None = None,
     ) -> None:
+        check_properties(settings or {})
+        HEAP.check("heap", heap)
         for name in sorted(OWN & set(settings or {})):
             raise ConfigError(name, (settings or {})[name], "RealKafka decides on it; leave it out")
         self._wanted = {**SETTINGS, **{k: _property(v) for k, v in (settings or {}).items()}}
@@ -233,6 +237,7 @@ class RealKafka:
                 end of its log.
             UsageError: it runs already.
         """
+        PATIENCE.check("timeout", timeout)
         if self._process is not None:
             raise UsageError(f"Kafka at {self.bootstrap_servers} runs already, pid {self.pid}")
         if self._guard is not None:
@@ -259,6 +264,7 @@ class RealKafka:
 
         Its data stay for the next ``start``. Stopping what does not run is nothing.
         """
+        PATIENCE.check("timeout", timeout)
         process, self._process = self._process, None
         if process is None:
             return

@@ -23,6 +23,7 @@ import psutil
 
 from kgroup.errors import UsageError
 from kgroup.testing.kafka import LOG_TAIL, PORT_ATTEMPTS, tail
+from kgroup.testing.limits import CORES, HEAP, WORKERS
 from kgroup.testing.probe import PAUSE, free_ports
 from kgroup.testing.reaper import processes_of
 from kgroup.testing.spark.home import HOST, SparkHome
@@ -64,6 +65,9 @@ class SparkCluster:
         java: Java | None = None,
         log_path: Path | None = None,
     ) -> None:
+        WORKERS.check("workers", workers)
+        CORES.check("cores", cores)
+        HEAP.check("memory", memory)
         self._count = workers
         self._size = ["--cores", str(cores), "--memory", memory]
         self._java = java

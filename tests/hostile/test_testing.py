@@ -1,0 +1,105 @@
+"""What the helpers for tests are given: a wrong argument is refused before anything is started."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from typing import Any, Final
+
+import pytest
+
+from kgroup.errors import ConfigError
+from kgroup.model import TopicPartition
+from kgroup.testing import admin
+from kgroup.testing.embedded import EmbeddedKafka
+from kgroup.testing.kafka import RealKafka
+from kgroup.testing.simulation import Scenario
+from kgroup.testing.simulation import check as simulate
+from kgroup.testing.spark.cluster import SparkCluster
+from tests.hostile.values import NUMBERS, TEXTS
+
+WRONG: Final = (math.nan, math.inf, -1.0, 1e308, True, "1", None)
+#: What each function of ``admin`` needs besides the argument that is tested.
+ARGUMENTS: Final[dict[str, Any]] = {
+    "bootstrap_servers": "localhost:1",
+    "topic": "t",
+    "group_id": "g",
+    "values": [],
+    "partitions": 1,
+    "total": 1,
+}
+FUNCTIONS: Final = [
+    function
+    for _, function in inspect.getmembers(admin, inspect.isfunction)
+    if function.__module__ == admin.__name__ and not function.__name__.startswith("_")
+]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_a_wait_has_an_end(function: Any) -> None:
+    """Every helper takes a time-out, and none that is no time."""
+    parameters = inspect.signature(function).parameters
+    given = {name: ARGUMENTS[name] for name in parameters if name in ARGUMENTS}
+    if function in (admin.committed_offsets, admin.end_offsets):
+        given["partitions"] = [TopicPartition("t", 0)]
+    for value in WRONG:
+        with pytest.raises(ConfigError, match="timeout=.* is refused: it must be seconds"):
+            function(**given, timeout=value)
+
+
+@pytest.mark.parametrize("function", [admin.create_topic, admin.add_partitions])
+def test_a_number_of_partitions_has_bounds(function: Any) -> None:
+    """What librdkafka would refuse in its own words, or overflow on, is refused here."""
+    for value in (0, -1, 10_001, 2**31, 10**30, 1.5, True, "1"):
+        with pytest.raises(ConfigError, match="whole number from 1 to 10000"):
+            function("localhost:1", "t", value)
+
+
+@pytest.mark.parametrize("argument", ["workers", "cores", "memory"])
+def test_the_size_of_a_spark_cluster_has_bounds(argument: str) -> None:
+    """Nothing is started, and the argument is named."""
+    make: Any = SparkCluster
+    for value in (*(number for number in NUMBERS if number not in (0, 1)), "", "1", "g", "1 g"):
+        with pytest.raises(ConfigError, match=f"{argument}=.* is refused"):
+            make(**{argument: value})
+
+
+def test_a_broker_of_apache_kafka_takes_what_can_be_written() -> None:
+    """Settings are lines of a file, the heap a size; a wait for it ends."""
+    for settings in (5, {"a b": 1}, {"": 1}, {5: 1}, {"a\n": 1}, {"a": "\ud800"}, {"a": 10**5000}):
+        with pytest.raises(ConfigError):
+            RealKafka(settings)  # type: ignore[arg-type] # that is what is tested
+    for heap in (*TEXTS, 5, None):
+        with pytest.raises(ConfigError, match="heap=.* is refused: it must be a size"):
+            RealKafka(heap=heap)  # type: ignore[arg-type] # that is what is tested
+    for timeout in WRONG:
+        for wait in (RealKafka().start, RealKafka().stop):
+            with pytest.raises(ConfigError, match="timeout=.* is refused"):
+                wait(timeout)  # type: ignore[arg-type] # that is what is tested
+
+
+def test_the_size_of_an_embedded_cluster_has_bounds() -> None:
+    """The thread that was to run it has ended, and its refusal is raised here."""
+    for brokers in (0, -1, 101, 2**31, 1.5, math.nan, None, "1"):
+        with pytest.raises(ConfigError, match="brokers=.* is refused"):
+            EmbeddedKafka(brokers=brokers).__enter__()  # type: ignore[arg-type] # that is tested
+    with pytest.raises(ConfigError, match="settings=5 is refused"):
+        EmbeddedKafka(5).__enter__()  # type: ignore[arg-type] # that is tested
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"seeds": range(10**30)}, "seeds"),
+        ({"seeds": range(1_000_001)}, "seeds"),
+        ({"processes": 0}, "processes"),
+        ({"processes": 257}, "processes"),
+        ({"processes": math.nan}, "processes"),
+        ({"most_runs": -1}, "most_runs"),
+        ({"most_runs": math.inf}, "most_runs"),
+    ],
+)
+def test_a_campaign_of_simulations_has_bounds(arguments: dict[str, Any], named: str) -> None:
+    """Nothing is simulated, and the argument is named."""
+    with pytest.raises(ConfigError, match=f"{named}=.* is refused"):
+        simulate(Scenario(), **{"seeds": range(1), **arguments})
