@@ -180,8 +180,8 @@ class BrokerSettings:
     max_decompressed_bytes: int = attrs.field(
         default=67_108_864, validator=bounds.whole(0, INT32_MAX)
     )
-    request_max_items: int = attrs.field(default=50_000, validator=_COUNT)
-    answer_max_items: int = attrs.field(default=100_000, validator=_COUNT)
+    request_max_items: int = attrs.field(default=20_000, validator=_COUNT)
+    answer_max_items: int = attrs.field(default=60_000, validator=_COUNT)
     queued_max_bytes: int = attrs.field(default=268_435_456, validator=bounds.whole(1, INT64_MAX))
     describe_max_partitions: int = attrs.field(default=2000, validator=_COUNT)
     connections_max_idle: float | None = attrs.field(
@@ -257,7 +257,7 @@ PROPERTIES: Final[Mapping[str, tuple[str, Reader, str]]] = {
     "default.replication.factor": ("default_replication_factor", _whole(1, _INT16), "1"),
     "delete.topic.enable": ("delete_topics", _FLAG, "true"),
     "fetch.max.bytes": ("fetch_max_bytes", _whole(1024, INT32_MAX), "57671680"),
-    "kgroup.answer.max.items": ("answer_max_items", _whole(1, INT32_MAX), "100000"),
+    "kgroup.answer.max.items": ("answer_max_items", _whole(1, INT32_MAX), "60000"),
     "kgroup.max.partitions": ("max_partitions", _whole(1, INT32_MAX), "50000"),
     "kgroup.max.transactional.ids": ("max_transactional_ids", _whole(1, INT32_MAX), "10000"),
     "kgroup.message.max.decompressed.bytes": (
@@ -265,7 +265,7 @@ PROPERTIES: Final[Mapping[str, tuple[str, Reader, str]]] = {
         _whole(0, INT32_MAX),
         "67108864",
     ),
-    "kgroup.request.max.items": ("request_max_items", _whole(1, INT32_MAX), "50000"),
+    "kgroup.request.max.items": ("request_max_items", _whole(1, INT32_MAX), "20000"),
     "log.message.timestamp.type": (
         "append_time",
         _choice(

@@ -201,7 +201,7 @@ async def test_more_items_than_allowed_end_the_connection(broker: Broker) -> Non
     """Beyond kgroup.request.max.items a request is not even read."""
     client = await Client.open(broker)
     await client.send(
-        "metadata", 4, topics=[{"name": "a"}] * 50_001, allow_auto_topic_creation=False
+        "metadata", 4, topics=[{"name": "a"}] * 20_001, allow_auto_topic_creation=False
     )
     assert await client.is_closed()
 

@@ -10,7 +10,6 @@ Source: Kafka's ``KafkaApis``, ``ReplicaManager.describeLogDirs``,
 from __future__ import annotations
 
 import datetime as dt
-import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -21,6 +20,7 @@ from kgroup.broker.answer import Answer
 from kgroup.broker.call import Call
 from kgroup.broker.handlers.partitions import led_log
 from kgroup.broker.log import PartitionLog
+from kgroup.broker.patterns import Pattern
 from kgroup.broker.refusal import RefusedError
 from kgroup.broker.topics import Topic
 from kgroup.broker.transactions import State, Transaction
@@ -30,6 +30,7 @@ NO_TIME: Final = dt.datetime.fromtimestamp(0, dt.UTC)
 LOG_DIR: Final = "memory"
 """What stands for the folder of a broker that has none."""
 _UNKNOWN_SIZE: Final = -1
+_CHARACTERS_OF_A_STEP: Final = 10
 _NO_FILTER: Final = -1
 _STATES: Final = frozenset(
     {
@@ -128,6 +129,12 @@ async def _producers(call: Call, name: str, number: int) -> dict[str, Any]:
 async def list_transactions(call: Call) -> Answer:
     """Answer ListTransactions: those that this broker coordinates."""
     states = tuple(call.request.state_filters)
+    pattern = Pattern(getattr(call.request, "transactional_id_pattern", None) or ".*")
+    found: list[Transaction] = []
+    async for one in call.work.each(_matching(call)):
+        await call.work.spend(len(one.transactional_id) // _CHARACTERS_OF_A_STEP)
+        if pattern.matches(one.transactional_id):
+            found.append(one)
     return {
         "error_code": ErrorCode.none,
         "unknown_state_filters": [state for state in states if state not in _STATES],
@@ -137,7 +144,7 @@ async def list_transactions(call: Call) -> Answer:
                 "producer_id": one.producer_id,
                 "transaction_state": one.state.value,
             }
-            async for one in call.work.each(_matching(call))
+            for one in found
         ],
     }
 
@@ -147,13 +154,11 @@ def _matching(call: Call) -> Iterator[Transaction]:
     states, producers = set(request.state_filters) & _STATES, set(request.producer_id_filters)
     if request.state_filters and not states:
         return
-    pattern = getattr(request, "transactional_id_pattern", None)
     longer_than = getattr(request, "duration_filter", _NO_FILTER)
     for one in call.node.transactions.coordinated():
         if (
             (not states or one.state.value in states)
             and (not producers or one.producer_id in producers)
-            and (not pattern or re.fullmatch(pattern, one.transactional_id))
             and (longer_than < 0 or _lasts(one) * 1000 > longer_than)
         ):
             yield one

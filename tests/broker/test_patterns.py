@@ -1,0 +1,42 @@
+"""Patterns: what Python's say of them, in time that no pattern makes long."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kio.schema.errors import ErrorCode
+
+from kgroup.broker.patterns import Pattern
+from kgroup.broker.refusal import RefusedError
+
+ATOMS = st.sampled_from(["a", "b", ".", "[ab]", "[^a]", r"\.", r"\w", "-", "[]a]"])
+TIMES = st.sampled_from(["", "", "*", "+", "?"])
+ALTERNATIVES = st.lists(st.tuples(ATOMS, TIMES).map("".join), max_size=6).map("".join)
+
+
+@given(
+    pattern=st.lists(ALTERNATIVES, min_size=1, max_size=3).map("|".join),
+    text=st.text(alphabet="ab.-]", max_size=8),
+)
+def test_they_mean_what_they_mean_to_python(pattern: str, text: str) -> None:
+    """Where both understand a pattern, they say the same of a text."""
+    assert Pattern(pattern).matches(text) == (re.fullmatch(pattern, text, re.DOTALL) is not None)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["(a+)+", "a{9}", "a**", "*", "[", "a\\", "(?=a)", r"\1", "a" * 201, "^a", "[b-a]"],
+)
+def test_others_are_refused(pattern: str) -> None:
+    """Groups, counts, look-around, and what is no pattern."""
+    with pytest.raises(RefusedError) as refused:
+        Pattern(pattern)
+    assert refused.value.code is ErrorCode.invalid_regular_expression
+
+
+def test_no_pattern_takes_long() -> None:
+    """What Python's own would take years for is done at once."""
+    assert not Pattern("a*" * 99 + "b").matches("a" * 10_000)
