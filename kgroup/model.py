@@ -7,9 +7,10 @@ group is said by the modules that use them.
 from __future__ import annotations
 
 import enum
+import operator
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Final, final
+from typing import Any, Final, final
 from uuid import UUID
 
 import attrs
@@ -79,6 +80,16 @@ def _whole(least: int, most: int) -> Callable[[object, attrs.Attribute[int], obj
     return check
 
 
+def _index(value: Any) -> Any:
+    """What says by ``__index__`` that it is an int, such as numpy's, as one; all else as it is."""
+    if type(value) is int or isinstance(value, bool):
+        return value
+    try:
+        return operator.index(value)
+    except TypeError:
+        return value
+
+
 def _short_text(_: object, attribute: attrs.Attribute[str], value: str) -> None:
     if text_fault(value):
         raise ValueError(f"{attribute.name}={value!r:.100} is refused: it {text_fault(value)}")
@@ -99,8 +110,8 @@ class OffsetAndMetadata:
         TypeError | ValueError: a value that no request could carry; it names the field.
     """
 
-    offset: int = attrs.field(validator=_whole(0, INT64_MAX))
-    leader_epoch: int = attrs.field(default=-1, validator=_whole(-1, INT32_MAX))
+    offset: int = attrs.field(converter=_index, validator=_whole(0, INT64_MAX))
+    leader_epoch: int = attrs.field(default=-1, converter=_index, validator=_whole(-1, INT32_MAX))
     metadata: str = attrs.field(default="", validator=[validators.instance_of(str), _short_text])
 
 

@@ -15,7 +15,7 @@ from kgroup import arguments
 from kgroup.errors import ArgumentError, UsageError
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
-from kgroup.model import TopicPartition
+from kgroup.model import OffsetAndMetadata, TopicPartition
 from kgroup.spark.ranges import OffsetRange, in_order
 from kgroup.threaded.group import ConsumerGroup as ThreadedGroup
 from tests.group.world import P0, P1, World, values, world
@@ -48,6 +48,16 @@ def test_whole_numbers() -> None:
     for bad in more:
         with pytest.raises(ArgumentError, match="n=.* is refused: it must be an int from 1 to"):
             arguments.whole("n", bad, 1)
+
+
+def test_a_position_of_such_numbers() -> None:
+    """OffsetAndMetadata takes them too, and a bool or a float no more than a commit does."""
+    given: Any = Indexed()
+    position = OffsetAndMetadata(given, given)
+    assert (type(position.offset), position.leader_epoch) == (int, 3)
+    for bad in NO_NUMBERS:
+        with pytest.raises(TypeError, match="offset=.* is refused"):
+            OffsetAndMetadata(bad)
 
 
 def test_seconds() -> None:

@@ -15,6 +15,7 @@ from kgroup.broker.apis import APIS
 from kgroup.codes import Code
 from kgroup.events import BackingOff, GenerationEnded, Joined
 from kgroup.model import Cause, MemberSubscription, TopicInfo, TopicPartition
+from kgroup.wire.versions import SPOKEN
 from tests.group.world import P0, P1, P2, World, world
 
 ONE = {"group_instance_id": "one"}
@@ -62,6 +63,36 @@ async def test_what_still_fits_is_kept(autojump_clock: MockClock) -> None:
             first.start_soon(trio.sleep, 1)
             await group.next()
         assert described(here) == 1
+
+
+@pytest.mark.parametrize("version", range(SPOKEN["describe_groups"].highest + 1))
+async def test_in_every_version_of_the_request(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    """What is assigned is read from each version's answer."""
+    held = attrs.evolve(APIS["describe_groups"], highest=version)
+    monkeypatch.setitem(APIS, "describe_groups", held)
+    async with world(2) as here:
+        before = await lead_and_go(here)
+        async with here.group(**ONE) as group:
+            assert (await group.next()).generation_id == before
+        await here.broker.add_partitions("topic", 3)
+        async with here.group(**ONE) as group:
+            assert len((await group.next()).assignment) == 3
+        sent = here.asked("describe_groups")
+        assert [request.__version__ for _, request in sent] == [version] * 2
+
+
+async def test_a_broker_that_describes_no_groups(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A version that is not shared costs a rebalance, and nothing else."""
+    monkeypatch.setitem(SPOKEN, "describe_groups", attrs.evolve(SPOKEN["leave_group"], lowest=99))
+    async with world(2) as here:
+        before = await lead_and_go(here)
+        async with here.group(**ONE) as group:
+            assert (await group.next()).generation_id == before + 1
+        assert described(here) == 0
 
 
 @pytest.mark.parametrize("highest", [8, 9])
