@@ -184,7 +184,8 @@ MOVES: Final[Mapping[Request, Mapping[Code | Fault, Move]]] = {
         Fault.GARBLED: _REJOIN_ELSEWHERE,
     },
     Request.SYNC: {
-        # The others wait for this member's Join: no wait, however often it happens.
+        # The others wait for this member's Join: no wait for this failure, however often it
+        # happens. Joins as such are paced (``Member._pace``), so that it ends in no storm.
         Code.REBALANCE_IN_PROGRESS: Move(Then.REJOIN, cause=Cause.REBALANCE),
         Code.ILLEGAL_GENERATION: _REJOIN,
         Code.UNKNOWN_MEMBER_ID: Move(Then.REJOIN, MemberId.DROP, Wait.IF_REPEATED),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from random import Random
 from typing import Any, Final, final
 
@@ -126,7 +125,6 @@ class Seen:
 
 async def play_group(random: Random) -> tuple[str, str | None]:
     """One group, one kind of request; the case in words, and what was wrong with how it ended."""
-    logging.getLogger("kgroup").setLevel(logging.CRITICAL)
     api = random.choice(ATTACKED)
     rate = random.choice((0.2, 0.6, 1.0))
     async with in_memory(SETTINGS) as broker:

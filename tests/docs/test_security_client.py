@@ -1,0 +1,55 @@
+"""docs/security.md: the limits of the client are the code's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kgroup.cluster import PATIENCE
+from kgroup.coordinator import JOIN_GRACE
+from kgroup.leading import MANY_TOPICS
+from kgroup.member import JOINS_AT_ONCE, JOINS_PER_SECOND
+from kgroup.packed import _MANY_NAMES
+from kgroup.watchers.heartbeat import THROTTLED_PART
+from kgroup.wire.connection import LARGE
+from kgroup.wire.consumer_protocol import LONGEST_ASSIGNMENT
+from kgroup.wire.versions import LONGEST, spelled
+
+PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "security.md"
+MIB = 1024 * 1024
+
+
+def rows() -> list[str]:
+    """The rows of the client's limits."""
+    return [line for line in PAGE.read_text().splitlines() if line.startswith("| ")]
+
+
+@pytest.mark.parametrize("api", sorted(api for api in LONGEST if not api.startswith("sasl")))
+def test_the_longest_answer_of_each_request_is_there(api: str) -> None:
+    """In one row, with the code's number."""
+    (row,) = [row for row in rows() if "an answer to" in row and spelled(api) in row]
+    size = LONGEST[api]
+    assert f"{size // MIB} MiB" in row if size >= MIB else f"{size // 1024} KiB" in row
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        f"`rebalance_timeout` + {JOIN_GRACE:g} s",
+        f"| {PATIENCE} x `request_timeout`",
+        f"{JOINS_AT_ONCE} in a row, then {JOINS_PER_SECOND:g} in a second",
+        f"assignment {LONGEST_ASSIGNMENT // MIB} MiB",
+        f"from {LARGE // 1024} KiB on",
+        f"| {_MANY_NAMES:,}, none longer",
+        f"| {MANY_TOPICS:,}; beyond",
+    ],
+)
+def test_a_limit_is_the_code_s(words: str) -> None:
+    """Each number of the table."""
+    assert any(words in row for row in rows())
+
+
+def test_a_third_of_the_session_is_the_longest_throttling() -> None:
+    """As the page says in words."""
+    assert pytest.approx(1 / 3) == THROTTLED_PART
