@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from kgroup.cli.assign.fields import Group, check_partitions
@@ -16,8 +17,9 @@ from kgroup.config import GroupConfig
 from kgroup.coordinator import PROTOCOL_TYPE
 from kgroup.environment import Environment
 from kgroup.errors import UsageError
-from kgroup.model import Claim, MemberSubscription
+from kgroup.model import Claim, MemberSubscription, topic_fault
 from kgroup.wire.consumer_protocol import decode_assignment, decode_subscription
+from kgroup.wire.link import WrongAnswerError
 
 _STABLE: Final = "Stable"
 _AUTHORIZED_OPERATIONS: Final = 3
@@ -46,8 +48,9 @@ async def look(bootstrap_servers: str, group_id: str, environment: Environment) 
     try:
         described = await _describe(cluster, config)
         members, claims = read_members(described)
-        wanted = frozenset[str]().union(*(member.topics for member in members))
-        told = await cluster.metadata(wanted) if wanted else None
+        named = frozenset[str]().union(*(member.topics for member in members))
+        wanted = frozenset(name for name in named if topic_fault(name) is None)
+        told = await cluster.metadata(wanted, foreign=wanted) if wanted else None
         topics = told.topics if told else {}
         check_partitions(topics)
         return Group(topics=topics, members=members, claims=claims)
@@ -66,10 +69,21 @@ async def _describe(cluster: Cluster, config: GroupConfig) -> Any:
         return asked
 
     try:
-        answer = await link.ask("describe_groups", fields, timeout=config.request_timeout)
+        return await link.ask_for(
+            partial(_group_of, config.group_id),
+            "describe_groups",
+            fields,
+            timeout=config.request_timeout,
+        )
     finally:
         await link.aclose()
-    return answer.groups[0]
+
+
+def _group_of(group_id: str, answer: Any) -> Any:
+    groups = [group for group in answer.groups if group.group_id == group_id]
+    if len(groups) != 1:
+        raise WrongAnswerError(f"describes group {group_id!r} {len(groups)} times")
+    return groups[0]
 
 
 def read_members(described: Any) -> tuple[tuple[MemberSubscription, ...], dict[str, Claim]]:
