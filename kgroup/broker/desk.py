@@ -52,7 +52,10 @@ class Alarm:
 
     def look(self) -> None:
         """The next time may have changed: wake the task if it sleeps too long."""
-        following = self._next_time()
+        self.look_at(self._next_time())
+
+    def look_at(self, following: float | None) -> None:
+        """As ``look``, for a time that is known to be among the next ones."""
         if following is not None and (self._set_for is None or following < self._set_for):
             self._changed.set()
 

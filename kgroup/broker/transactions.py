@@ -199,8 +199,8 @@ class Transactions:
         producer_id: int,
         epoch: int,
         partitions: Collection[TopicPartition],
-    ) -> None:
-        """Take partitions into the transaction, beginning it if need be.
+    ) -> float:
+        """Take partitions into the transaction, beginning it if need be; when it is aborted.
 
         Raises:
             RefusedError: INVALID_REQUEST, NOT_COORDINATOR, INVALID_PRODUCER_ID_MAPPING,
@@ -209,11 +209,12 @@ class Transactions:
         known = self._coordinated(transactional_id, producer_id, epoch)
         self._begin(known, now)
         known.partitions.update(dict.fromkeys(partitions))
+        return known.deadline
 
     def add_group(
         self, now: float, transactional_id: str, producer_id: int, epoch: int, group_id: str
-    ) -> None:
-        """Take a group's offsets into the transaction, beginning it if need be.
+    ) -> float:
+        """Take a group's offsets into the transaction, beginning it if need be; as above.
 
         Raises:
             RefusedError: as ``add_partitions``.
@@ -221,6 +222,7 @@ class Transactions:
         known = self._coordinated(transactional_id, producer_id, epoch)
         self._begin(known, now)
         known.groups[group_id] = None
+        return known.deadline
 
     def end(self, transactional_id: str, producer_id: int, epoch: int, *, committed: bool) -> None:
         """Commit or abort the transaction; again is no error, the opposite is.

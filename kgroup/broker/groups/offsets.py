@@ -77,12 +77,13 @@ def fetch(
     """
     known = {} if group is None else store.of_group(asked.group_id)
     wanted = known if asked.partitions is None else asked.partitions
+    unstable = store.pending_of(asked.group_id) if stable else ()
 
     def fetched(partition: TopicPartition) -> FetchedOffset:
         topic, number = partition.topic, partition.partition
-        if stable and store.is_pending(asked.group_id, partition):
-            unstable = ErrorCode.UNSTABLE_OFFSET_COMMIT
-            return FetchedOffset(topic=topic, partition=number, error=unstable)
+        if partition in unstable:
+            error = ErrorCode.UNSTABLE_OFFSET_COMMIT
+            return FetchedOffset(topic=topic, partition=number, error=error)
         record = known.get(partition)
         if record is None:
             return FetchedOffset(topic=topic, partition=number)
@@ -101,23 +102,19 @@ def fetch(
 
 def deletable(group: Group, partitions: tuple[TopicPartition, ...], store: OffsetStore) -> bool:
     """Whether an allowed delete of these has anything to forget."""
-    return any(
-        not group.protects(one.topic) and store.has_record(group.group_id, one)
-        for one in partitions
-    )
+    free = [one for one in partitions if not group.protects(one.topic)]
+    return store.has_record(group.group_id, free)
 
 
 def delete(
     group: Group, partitions: tuple[TopicPartition, ...], store: OffsetStore
 ) -> tuple[PartitionResult, ...]:
     """Forget these offsets of an allowed delete, but for those of topics in use (KIP-496)."""
+    store.delete(group.group_id, [one for one in partitions if not group.protects(one.topic)])
     results = []
     for partition in partitions:
-        error = ErrorCode.NONE
-        if group.protects(partition.topic):
-            error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-        else:
-            store.delete(group.group_id, partition)
+        protected = group.protects(partition.topic)
+        error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if protected else ErrorCode.NONE
         results.append(
             PartitionResult(topic=partition.topic, partition=partition.partition, error=error)
         )

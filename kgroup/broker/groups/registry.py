@@ -126,8 +126,7 @@ class Registry:
         goes_too = is_bare and group.state is EMPTY
         if not (gone or goes_too) or self.journal.append() is not ErrorCode.NONE:
             return
-        for partition in gone:
-            store.delete(group_id, partition)
+        store.delete(group_id, gone)
         if goes_too:
             self.delete(now, group_id, DeleteGroups(group_ids=(group_id,)))
 

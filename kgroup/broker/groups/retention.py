@@ -28,11 +28,12 @@ def expired(
     now: float, retention: float, group: Group, store: OffsetStore
 ) -> tuple[TopicPartition, ...]:
     """The partitions of a group whose offsets are to go."""
+    pending = store.pending_of(group.group_id)
     return tuple(
         partition
         for partition, record in store.of_group(group.group_id).items()
         if not group.protects(partition.topic)
-        and not store.is_pending(group.group_id, partition)
+        and partition not in pending
         and _is_expired(now, retention, unused_since(group, record), record)
     )
 

@@ -38,13 +38,19 @@ class OffsetStore:
         """The committed offsets of a group, in the order of their first commits."""
         return self._offsets.get(group_id, {})
 
-    def has_record(self, group_id: str, partition: TopicPartition) -> bool:
-        """Whether a partition has an offset, be it a pending one."""
-        return partition in self.of_group(group_id) or self.is_pending(group_id, partition)
+    def has_record(self, group_id: str, partitions: Iterable[TopicPartition]) -> bool:
+        """Whether any of some partitions has an offset, be it a pending one."""
+        known, pending = self.of_group(group_id), self.pending_of(group_id)
+        return any(partition in known or partition in pending for partition in partitions)
 
-    def is_pending(self, group_id: str, partition: TopicPartition) -> bool:
-        """Whether an open transaction has an offset for a partition."""
-        return any(partition in groups.get(group_id, {}) for groups in self._pending.values())
+    def pending_of(self, group_id: str) -> Collection[TopicPartition]:
+        """The partitions for which open transactions have offsets.
+
+        Found once for a request, however many partitions that names: transactions can be many.
+        """
+        return {
+            partition for groups in self._pending.values() for partition in groups.get(group_id, ())
+        }
 
     def has_transaction(self, group_id: str) -> bool:
         """Whether a transaction has offsets of a group pending."""
@@ -83,11 +89,11 @@ class OffsetStore:
                 if known is None or record.sequence > known.sequence:
                     self.commit(group_id, partition, record)
 
-    def delete(self, group_id: str, partition: TopicPartition) -> None:
-        """Forget a partition's offset, and the pending ones."""
-        self._offsets.get(group_id, {}).pop(partition, None)
-        for groups in self._pending.values():
-            groups.get(group_id, {}).pop(partition, None)
+    def delete(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        """Forget the offsets of some partitions, and the pending ones."""
+        gone = set(partitions)
+        pending = [groups[group_id] for groups in self._pending.values() if group_id in groups]
+        _forget([self._offsets.get(group_id, {}), *pending], gone)
 
     def delete_group(self, group_id: str) -> None:
         """Forget all offsets of a group."""
@@ -100,9 +106,7 @@ class OffsetStore:
         """Forget partitions in all groups."""
         gone = set(partitions)
         pending = [offsets for groups in self._pending.values() for offsets in groups.values()]
-        for offsets in (*self._offsets.values(), *pending):
-            for partition in offsets.keys() & gone:
-                del offsets[partition]
+        _forget([*self._offsets.values(), *pending], gone)
 
     # Moving between coordinators
 
@@ -147,3 +151,9 @@ class OffsetStore:
                 groups.pop(group_id, None)
         for producer_id in [one for one, groups in self._pending.items() if not groups]:
             del self._pending[producer_id]
+
+
+def _forget(some: Iterable[_Offsets], gone: set[TopicPartition]) -> None:
+    for offsets in some:
+        for partition in offsets.keys() & gone:
+            del offsets[partition]

@@ -18,6 +18,7 @@ from kgroup.broker.refusal import RefusedError
 from kgroup.broker.settings import MOST_PARTITIONS
 from kgroup.broker.topics import UNSET
 
+_STEPS_OF_A_DELETION: Final = 50
 _BY_ID_FROM: Final = 6
 """DeleteTopics names topics by id or name from this version on."""
 
@@ -116,12 +117,12 @@ async def delete_topics(call: Call) -> Answer:
         asked = [(name, None) for name in request.topic_names]
     return {
         "responses": [
-            _delete(call, name, topic_id) async for name, topic_id in call.work.each(asked)
+            await _delete(call, name, topic_id) async for name, topic_id in call.work.each(asked)
         ]
     }
 
 
-def _delete(call: Call, name: str | None, topic_id: Any) -> dict[str, Any]:
+async def _delete(call: Call, name: str | None, topic_id: Any) -> dict[str, Any]:
     topics = call.cluster.topics
     topic = topics.by_id(topic_id) if name is None else topics.get(name)
     try:
@@ -130,6 +131,7 @@ def _delete(call: Call, name: str | None, topic_id: Any) -> dict[str, Any]:
         if topic is None:
             raise RefusedError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
         call.cluster.delete_topic(topic)
+        await call.work.spend(_STEPS_OF_A_DELETION)  # every group and transaction is looked through
     except RefusedError as refusal:
         return {
             "name": name,

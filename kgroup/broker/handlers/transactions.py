@@ -36,12 +36,13 @@ def _code(call: Call, refusal: RefusedError) -> ErrorCode:
     return refusal.code
 
 
-def _outcome(call: Call, act: Callable[[], None]) -> ErrorCode:
+def _outcome(call: Call, act: Callable[[], float | None]) -> ErrorCode:
+    """What comes of an act that gives the time at which its transaction is aborted, or None."""
     try:
-        act()
+        deadline = act()
     except RefusedError as refusal:
         return _code(call, refusal)
-    call.node.transaction_alarm.look()
+    call.node.transaction_alarm.look_at(deadline)
     return ErrorCode.none
 
 
