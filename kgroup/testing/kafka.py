@@ -28,6 +28,7 @@ from kgroup.testing.java import (
     LOGGING,
     QUICK,
     KafkaUnavailableError,
+    archived,
     java_command,
     kafka_class_path,
 )
@@ -421,8 +422,8 @@ class RealKafka:
         )
 
     def _java(self, class_path: str) -> list[str]:
-        marked = [mark(self.folder), *LOGGING, *self._java_options]
-        return [*java_command(heap=self._heap, options=marked), "-cp", class_path]
+        options = [*archived(class_path), mark(self.folder), *LOGGING, *self._java_options]
+        return [*java_command(heap=self._heap, options=options), "-cp", class_path]
 
     def _properties_file(self) -> Path:
         return self.folder / "server.properties"

@@ -1,0 +1,52 @@
+"""The archive of Kafka's classes: every JVM starts from it, and it is made once."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kgroup.testing import archive
+from kgroup.testing.archive import make_archive
+from kgroup.testing.java import (
+    KAFKA_VERSION,
+    KafkaUnavailableError,
+    archive_of,
+    archived,
+    kafka_class_path,
+    run_java,
+)
+from kgroup.testing.tools import TOOLS
+
+
+def test_a_program_starts_from_it(tmp_path: Path) -> None:
+    """Java's and Kafka's classes come from the archive, and nothing is printed beside."""
+    assert make_archive() == archive_of(kafka_class_path())
+    loaded = tmp_path / "loaded"
+    log = f"-Xlog:class+load:file={loaded}"
+    ended = run_java(TOOLS["kafka-topics"], "--version", options=[log])
+    assert (ended.stdout, ended.stderr) == (f"{KAFKA_VERSION}\n", "")
+    sources = dict(re.findall(r" (\S+) source: (.*)", loaded.read_text()))
+    assert sources[TOOLS["kafka-topics"]] == sources["java.lang.String"] == "shared objects file"
+
+
+def test_it_is_made_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The first process makes it; what it leaves is whole, and there for all others."""
+    monkeypatch.setattr(archive, "archive_of", lambda _: tmp_path / "cache" / "kafka.jsa")
+    monkeypatch.setattr(archive, "_loaded", lambda _: iter(["no.such.Class"]))
+    monkeypatch.setattr(archive, "java_command", lambda **_: ["false"])
+    with pytest.raises(KafkaUnavailableError, match="no archive of Kafka's classes was made"):
+        make_archive()
+    monkeypatch.setattr(archive, "_dump", lambda _, made: made.write_text("classes"))
+    made = make_archive()
+    monkeypatch.setattr(archive, "_dump", lambda *_: pytest.fail("again"))
+    assert make_archive() == made
+    assert {path.suffix for path in made.parent.iterdir()} <= {".jsa", ".lock"}
+
+
+def test_without_it_java_runs_as_well(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Where no archive was made there is no option that names one."""
+    class_path = kafka_class_path()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert archived(class_path) == []
