@@ -17,7 +17,7 @@ import trio
 from kgroup.addresses import split_address
 from kgroup.broker import BrokerSettings, serve_cluster
 from kgroup.broker.running import check_listener
-from kgroup.broker.settings import BROKERS, PARTITIONS
+from kgroup.broker.settings import BROKERS, MOST_PARTITIONS, PARTITIONS
 from kgroup.cli.options import Whole
 from kgroup.errors import ConfigError, UsageError, shown
 from kgroup.model import topic_fault
@@ -105,7 +105,8 @@ def _topics(
     metavar="NAME:PARTITIONS",
     multiple=True,
     callback=_topics,
-    help="A topic to begin with. Can be given again for others.",
+    help=f"A topic to begin with, of 1 to {MOST_PARTITIONS} partitions. Can be given again for"
+    " others.",
 )
 def broker(
     listen: tuple[str, int], brokers: int, settings: BrokerSettings, topics: Mapping[str, int]

@@ -90,7 +90,8 @@ def _worker(context: click.Context, option: click.Parameter, value: str | None) 
     default="0:100",
     show_default=True,
     callback=_seeds,
-    help="Which seeds, END not among them; a single number is one seed, which is told of in full.",
+    help=f"Which seeds, at most {MOST_SEEDS}, END not among them; a single number is one seed,"
+    " which is reported in full.",
 )
 @click.option(
     "--members",

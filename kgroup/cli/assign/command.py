@@ -104,8 +104,8 @@ def assign(
     uneven it is.
 
     With --json each line of standard input is such an object; it is printed again with the
-    assignment that its assignor gives, before the next is read. A line that is wrong is told of on
-    standard error, and the exit status is 1 at the end.
+    assignment that its assignor gives, before the next is read. A line that is wrong is reported
+    on standard error, and the exit status is 1 at the end.
     """
     live = bootstrap_servers is not None or group_id is not None
     if lines:

@@ -1,0 +1,73 @@
+"""Every ``kgroup`` command that a page or the README shows takes the options that it is given."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from click.testing import CliRunner
+
+from kgroup.cli import main
+from tests.hostile.test_commands import DONE, WORK, begin
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+PAGES: Final = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+COMMAND: Final = re.compile(
+    r"^(?:.*/bin/| +)?kgroup ((?:assign|broker|demo|simulate)\b.*)$", re.MULTILINE
+)
+GROUP: Final = re.search(
+    r"```json\n(.*?)```", (ROOT / "docs" / "assignors.md").read_text(encoding="utf-8"), re.DOTALL
+)
+OWN: Final = """
+class OneEach:
+    name = "one each"
+
+    def assign(self, topics, members):
+        return {member.member_id: [] for member in members}
+
+
+async def member(process):
+    pass
+"""
+SHOWN: Final = [
+    pytest.param(shlex.split(line), id=f"{page.name}-{line}")
+    for page in PAGES
+    for block in re.findall(r"```sh\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    for line in COMMAND.findall(block)
+]
+
+
+def test_pages_show_commands() -> None:
+    """Each command is shown somewhere but the demo, which stands in the README's first line."""
+    assert {given.values[0][0] for given in SHOWN} >= {"assign", "broker", "simulate"}  # type: ignore[index]
+
+
+@pytest.mark.parametrize("arguments", SHOWN)
+def test_a_command_is_accepted_as_it_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    """It comes as far as its work, which is left out here."""
+    worked: list[Any] = []
+
+    def work(*given: Any, **more: Any) -> Any:
+        worked.append(given)
+        return begin(*given, **more)
+
+    for place in WORK[arguments[0]]:
+        monkeypatch.setattr(place, work)
+    assert GROUP is not None
+    (tmp_path / "group.json").write_text(GROUP[1])
+    (tmp_path / "my_assignors.py").write_text(OWN)
+    (tmp_path / "my_tests").mkdir()
+    (tmp_path / "my_tests" / "test_worker.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    result = CliRunner().invoke(main, arguments)
+    for name in ("my_assignors", "my_tests", "my_tests.test_worker"):
+        sys.modules.pop(name, None)
+    assert result.exit_code == DONE, result.output
+    assert worked
