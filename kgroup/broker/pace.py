@@ -26,6 +26,9 @@ SLICE: Final = 500
 FREE: Final = 100
 """Steps that a request may do before it has to take its turn."""
 
+BYTES_OF_AN_ITEM: Final = 1024
+"""What clients have stored of their own and is answered again counts by its bytes."""
+
 Item = TypeVar("Item")
 
 
@@ -85,6 +88,16 @@ class Work:
                 f"the answer has more than {self._most_items} items (kgroup.answer.max.items)",
             )
         await self.spend(items)
+
+    async def include_bytes(self, size: int) -> None:
+        """Count a client's own bytes in an answer: so many are worth an item.
+
+        Raises:
+            RefusedError: as ``include``.
+
+        Cancellation: the lane is left.
+        """
+        await self.include(size // BYTES_OF_AN_ITEM)
 
     def each(self, items: Iterable[Item]) -> AsyncIterator[Item]:
         """The items, each a step when the next one is asked for."""

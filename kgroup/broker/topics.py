@@ -21,6 +21,8 @@ from kgroup.broker.refusal import RefusedError
 from kgroup.broker.settings import MOST_PARTITIONS, BrokerSettings
 from kgroup.model import TopicPartition, topic_fault
 
+_LONGEST_VALUE: Final = 2**15 - 1
+"""Bytes of a config's value: what DescribeConfigs can answer."""
 UNSET: Final = -1
 """What a request says for "the broker's default" partitions or replication factor."""
 
@@ -298,6 +300,10 @@ class Topics:
         for name in configs:
             if name not in EFFECTIVE_CONFIGS and name not in PASSIVE_CONFIGS:
                 raise RefusedError(ErrorCode.invalid_config, f"Unknown topic config name: {name}")
+            if len(configs[name].encode()) > _LONGEST_VALUE:
+                raise RefusedError(
+                    ErrorCode.invalid_config, f"{name} has more than {_LONGEST_VALUE} bytes"
+                )
         own = self._settings
         properties = {
             EFFECTIVE_CONFIGS[name]: value

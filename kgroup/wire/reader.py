@@ -41,6 +41,9 @@ FAULTS: Final = (ValueError, LookupError, OverflowError, struct.error, SerialErr
 _VARINT_MOST: Final = 5
 """Bytes of the longest varint: an unsigned one of 32 bits, as Kafka's ``ByteUtils`` reads it."""
 
+_LONGEST_TEXT: Final = 2**15 - 1
+"""Bytes of a text, in flexible versions too: what came in by one must fit an answer by another."""
+
 _Values = dict[str, Any]
 _Step = Callable[[bytes, int, _Values], int]
 """Reads some fields of an entity into its values, gives the offset behind them."""
@@ -245,6 +248,8 @@ def _compact(*, text: bool, nullable: bool) -> Reader:
             if nullable:
                 return None, offset
             raise ValueError("null where a value must be")
+        if text and length > _LONGEST_TEXT + 1:
+            raise ValueError(f"a text of {length - 1} bytes, {_LONGEST_TEXT} is the most")
         end = offset + length - 1
         value = data[offset:end]
         if len(value) < length - 1:

@@ -389,3 +389,34 @@ async def test_a_timer_that_fails_stops_neither_the_broker_nor_other_timers(
         assert [one.during for one in broker.cluster.defects.latest] == ["a timer"]
         await broker.create_topic("honest", 1)
         await hostile.serve_honest_client(broker)
+
+
+async def test_what_a_client_stored_bounds_no_others_answer(broker: Broker) -> None:
+    """A list config grows with every request, and still fits the answer that tells it."""
+    client = await Client.open(broker)
+
+    async def append(value: str) -> int:
+        config = {"name": "cleanup.policy", "config_operation": 2, "value": value}
+        resource = {"resource_type": 2, "resource_name": "t", "configs": [config]}
+        answer = await client.ask(
+            "incremental_alter_configs", 0, resources=[resource], validate_only=False
+        )
+        return int(answer.responses[0].error_code)
+
+    assert await append("a" * 20_000) == ErrorCode.none
+    assert await append("b" * 20_000) == ErrorCode.invalid_config
+    asked = {"resource_type": 2, "resource_name": "t", "configuration_keys": ["cleanup.policy"]}
+    answer = await client.ask("describe_configs", 1, resources=[asked], include_synonyms=False)
+    assert len(answer.results[0].configs[0].value) == 20_000
+    answer = await client.ask(
+        "describe_configs", 1, resources=[asked] * 5_000, include_synonyms=False
+    )
+    assert {int(one.error_code) for one in answer.results} == {ErrorCode.policy_violation}
+    await client.stream.aclose()
+
+
+async def test_no_text_is_longer_than_the_oldest_version_can_say(broker: Broker) -> None:
+    """A name of 40 kB in a flexible version would end the connection of whoever lists it in v0."""
+    client = await Client.open(broker)
+    await client.send("find_coordinator", 4, key_type=0, coordinator_keys=["a" * 40_000])
+    assert await client.is_closed()

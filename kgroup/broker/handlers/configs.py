@@ -124,6 +124,7 @@ async def _describe(call: Call, asked: Any) -> dict[str, Any]:
         return {**result, "error_code": refusal.code, "error_message": refusal.message}
     wanted = None if asked.configuration_keys is None else set(asked.configuration_keys)
     await call.work.include(len(configs) if wanted is None else len(wanted & configs.keys()))
+    await call.work.include_bytes(sum(len(config.value) for config in configs.values()))
     await call.work.spend(len(configs))
     return {
         **result,

@@ -15,6 +15,7 @@ from kgroup.broker.answer import Answer
 from kgroup.broker.call import SILENCE, Call, Silence
 from kgroup.broker.groups import answers, requests
 from kgroup.broker.handlers.shapes import by_topic, seconds
+from kgroup.broker.pace import BYTES_OF_AN_ITEM
 from kgroup.broker.refusal import RefusedError
 from kgroup.model import TopicPartition
 
@@ -29,8 +30,6 @@ _ALLOWED: Final = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 describe, describe its configuration, alter that."""
 _LONGEST_NAME: Final = 2**15 - 1 - 37
 """Bytes of a client or instance id: with a dash and a UUID behind it, it still fits a text."""
-_BYTES_OF_AN_ITEM: Final = 1024
-"""Bytes of members' own data that count as one item of an answer."""
 _NOT_TOLD: Final = -(1 << 31)
 
 
@@ -237,6 +236,7 @@ async def offset_fetch(call: Call) -> Answer:
         )
         (found,) = answer.groups
         await call.work.include(len(found.partitions))
+        await call.work.include_bytes(sum(len(one.metadata) for one in found.partitions))
         fetched.append(
             {
                 "group_id": found.group_id,
@@ -325,8 +325,11 @@ async def describe_groups(call: Call) -> Answer:
 
 def _cost(group: answers.DescribedGroup) -> int:
     """Items that a described group stands for: its members, and what they have sent along."""
-    carried = sum(len(one.metadata) + len(one.assignment) for one in group.members)
-    return 1 + len(group.members) + carried // _BYTES_OF_AN_ITEM
+    carried = sum(
+        len(one.member_id) + len(one.client_id) + len(one.metadata) + len(one.assignment)
+        for one in group.members
+    )
+    return 1 + len(group.members) + carried // BYTES_OF_AN_ITEM
 
 
 async def list_groups(call: Call) -> Answer:
@@ -339,6 +342,9 @@ async def list_groups(call: Call) -> Answer:
         answers.GroupsListed,
     )
     await call.work.include(len(answer.groups))
+    await call.work.include_bytes(
+        sum(len(one.group_id) + len(one.protocol_type) for one in answer.groups)
+    )
     return {
         "error_code": answer.error,
         "groups": [

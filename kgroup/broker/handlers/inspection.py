@@ -134,6 +134,8 @@ async def list_transactions(call: Call) -> Answer:
     async for one in call.work.each(_matching(call)):
         await call.work.spend(len(one.transactional_id) // _CHARACTERS_OF_A_STEP)
         if pattern.matches(one.transactional_id):
+            await call.work.include(1)
+            await call.work.include_bytes(len(one.transactional_id))
             found.append(one)
     return {
         "error_code": ErrorCode.none,
