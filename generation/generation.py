@@ -223,6 +223,8 @@ class Generation(MembershipView):
         position = arguments.whole(f"{partition}: offset", offset, 0)
         self._floors.move(partition, position)
         self._source.seek(self.epoch, partition, position)
+        if self._feed.sought is not None:
+            self._feed.sought(partition, position)
 
     async def commit(self, offsets: Offsets, *, beyond_read: bool = False) -> None:
         """Commit the next offsets to read, under this generation's id.

@@ -53,7 +53,8 @@ class Feed:
         config: the member's settings.
         clock: measures how long a batch is held.
         backoff: makes the waits between positions of one partition that do not exist.
-        handed_out: looks on as batches are handed out, or None.
+        handed_out: is called with each batch as it is handed out, or None.
+        sought: is called with each position that the program seeks, or None.
     """
 
     epoch: int
@@ -69,6 +70,7 @@ class Feed:
     clock: Clock
     backoff: Callable[[], Backoff]
     handed_out: Callable[[Batch], None] | None = None
+    sought: Callable[[TopicPartition, int], None] | None = None
 
 
 @final

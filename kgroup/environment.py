@@ -34,6 +34,10 @@ class Observer(Protocol):
         """A handler is about to be given a batch."""
         ...
 
+    def sought(self, membership: Membership, partition: TopicPartition, offset: int) -> None:
+        """The program has called `Generation.seek`."""
+        ...
+
 
 def _having(*methods: str) -> bounds.Bound:
     """An object with these methods; reading one of them may raise, which refuses the object."""

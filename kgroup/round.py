@@ -392,6 +392,7 @@ class Round:
                 clock=self._environment.clock,
                 backoff=self._new_backoff,
                 handed_out=None if observer is None else partial(observer.handed_out, membership),
+                sought=None if observer is None else partial(observer.sought, membership),
             ),
         )
         return generation, committer

@@ -17,7 +17,7 @@ from kgroup.config import GroupConfig
 from kgroup.environment import Environment, surroundings
 from kgroup.events import Event, GenerationEnded, GenerationStarted
 from kgroup.group import ConsumerGroup, default_environment
-from kgroup.model import Cause, Membership
+from kgroup.model import Cause, Membership, TopicPartition
 from kgroup.protocols import Batch
 from kgroup.records.librdkafka import LibrdkafkaSource
 from kgroup.records.memory import MemorySource
@@ -35,6 +35,7 @@ class Onlooker:
         self.shutdowns: list[Callable[[str], None]] = []
         self.events: list[Event] = []
         self.batches: list[tuple[Membership, Batch]] = []
+        self.seeks: list[tuple[TopicPartition, int]] = []
 
     def opened(self, shutdown: Callable[[str], None]) -> None:
         """See ``Observer``."""
@@ -47,6 +48,10 @@ class Onlooker:
     def handed_out(self, membership: Membership, batch: Batch) -> None:
         """See ``Observer``."""
         self.batches.append((membership, batch))
+
+    def sought(self, membership: Membership, partition: TopicPartition, offset: int) -> None:
+        """See ``Observer``."""
+        self.seeks.append((partition, offset))
 
 
 def watched(here: World, onlooker: Onlooker) -> ConsumerGroup:

@@ -14,6 +14,7 @@ from typing import Final, final
 
 from kgroup.broker.groups import answering
 from kgroup.broker.groups.answers import Answer
+from kgroup.broker.groups.gate import Shard
 from kgroup.broker.groups.group import Group
 from kgroup.broker.groups.records import Snapshot
 from kgroup.broker.groups.registry import Registry
@@ -138,6 +139,10 @@ class Coordinator:
     def group(self, group_id: str) -> Group | None:
         """A group, to look at only, or None."""
         return self._registry.group(group_id)
+
+    def shard(self, group_id: str) -> Shard:
+        """What this broker is to the shard of a group."""
+        return self._registry.shard(group_id)
 
     def _handle(self, now: float, request: Request, ticket: Ticket) -> list[Answer]:
         kind = type(request)

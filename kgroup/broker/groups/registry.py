@@ -89,8 +89,7 @@ class Registry:
 
     def stopped(self, request: Any, group_id: str) -> ErrorCode | None:
         """The error that stops a request at the gate, or None."""
-        shard = self._shards.get(self.shard_of(group_id), Shard.ELSEWHERE)
-        return self._stopped_in(request, group_id, shard)
+        return self._stopped_in(request, group_id, self.shard(group_id))
 
     def stopped_anywhere(self, request: Any) -> ErrorCode | None:
         """The error that stops a request about all groups, or None."""
@@ -135,6 +134,10 @@ class Registry:
     def shard_of(self, group_id: str) -> int:
         """The shard that a group belongs to."""
         return shard_of(group_id, self.settings.offsets_topic_partitions)
+
+    def shard(self, group_id: str) -> Shard:
+        """What this broker is to a group's shard."""
+        return self._shards.get(self.shard_of(group_id), Shard.ELSEWHERE)
 
     def snapshot(self, shards: Collection[int] | None) -> Snapshot:
         """The records of shards, of all if None."""

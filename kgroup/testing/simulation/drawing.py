@@ -146,6 +146,10 @@ class _Draw:
         """One of the topics."""
         return self.chance.choice(sorted(self._topics))
 
+    def partitions_of(self, topic: str) -> int:
+        """How many partitions a topic has at the beginning."""
+        return self._topics[topic]
+
     @property
     def partition(self) -> tuple[str, int]:
         """A topic and one of the partitions that it has from the beginning."""
@@ -250,6 +254,16 @@ def _more_partitions(draw: _Draw) -> Fault:
     return faults.MorePartitions(at=draw.at, topic=draw.topic, by=draw.chance.randint(1, 2))
 
 
+def _topic_deleted(draw: _Draw) -> Fault:
+    topic, partition = draw.partition
+    return faults.TopicDeleted(
+        at=draw.at,
+        topic=topic,
+        partitions=draw.chance.choice((partition + 1, draw.partitions_of(topic))),
+        seconds=draw.seconds(0.5, 5.0, 30.0),
+    )
+
+
 _KINDS: Final[tuple[tuple[Callable[[_Draw], Fault], float], ...]] = (
     (_freeze, 4.0),
     (_crash, 3.0),
@@ -266,5 +280,6 @@ _KINDS: Final[tuple[tuple[Callable[[_Draw], Fault], float], ...]] = (
     (_coordinator_moves, 3.0),
     (_leader_moves, 1.0),
     (_more_partitions, 0.5),
+    (_topic_deleted, 1.5),
 )
 """Each kind of fault, and how often it comes compared with the others."""

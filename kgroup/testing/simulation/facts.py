@@ -50,6 +50,7 @@ class GroupOpened(Fact):
     heartbeat_interval: float
     partition_watch_interval: float
     rebalance_timeout: float
+    isolation_level: str = "read_uncommitted"
 
 
 @final
@@ -102,7 +103,12 @@ class Told(Fact):
 @final
 @attrs.frozen(kw_only=True)
 class HandedOut(Fact):
-    """A handler got a batch: the records from ``first`` up to, and without, ``next_offset``."""
+    """A handler got a batch: the records from ``first`` up to, and without, ``next_offset``.
+
+    Attributes:
+        left_out: offsets between the two of which the batch has no record.
+        creation: which creation of the topic the records are of.
+    """
 
     process: str
     life: int
@@ -113,17 +119,48 @@ class HandedOut(Fact):
     partition: TopicPartition
     first: int
     next_offset: int
+    left_out: tuple[int, ...] = ()
+    creation: int = 1
 
 
 @final
 @attrs.frozen(kw_only=True)
-class Processed(Fact):
-    """The program says that it is done with a record: its effect is in the world."""
+class Sought(Fact):
+    """A program called ``Generation.seek``."""
+
+    process: str
+    life: int
+    group_id: str
+    epoch: int
+    partition: TopicPartition
+    offset: int
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Skipped(Fact):
+    """The program says that it passes the records before ``offset`` on purpose."""
 
     process: str
     life: int
     partition: TopicPartition
     offset: int
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Processed(Fact):
+    """The program says that it is done with a record: its effect is in the world.
+
+    Attributes:
+        creation: which creation of the topic the record is of.
+    """
+
+    process: str
+    life: int
+    partition: TopicPartition
+    offset: int
+    creation: int = 1
 
 
 # What the coordinators see and answer.
@@ -221,9 +258,16 @@ class CoordinatorMoved(Fact):
 @final
 @attrs.frozen(kw_only=True)
 class FaultBegan(Fact):
-    """A fault of the plan happens now."""
+    """A fault of the plan happens now.
+
+    Attributes:
+        members: the states that the members it concerns are in.
+        coordinator: the state that their group is in.
+    """
 
     fault: Fault
+    members: tuple[str, ...] = ()
+    coordinator: str = ""
 
 
 @final
@@ -237,20 +281,46 @@ class FaultEnded(Fact):
 @final
 @attrs.frozen(kw_only=True)
 class Appended(Fact):
-    """Records were written: from ``first`` up to, and without, ``next_offset``."""
+    """Records were written: from ``first`` up to, and without, ``next_offset``.
+
+    Attributes:
+        producer_id: whose open transaction they are part of, or None.
+    """
 
     partition: TopicPartition
     first: int
     next_offset: int
+    producer_id: int | None = None
+
+
+@final
+@attrs.frozen(kw_only=True)
+class TransactionEnded(Fact):
+    """A transaction was committed or aborted, by its producer or by the coordinator's timer.
+
+    Attributes:
+        producer_id: whose.
+        committed: which of the two.
+        markers: the offset of the marker in each partition that the transaction wrote to.
+    """
+
+    producer_id: int
+    committed: bool
+    markers: tuple[tuple[TopicPartition, int], ...]
 
 
 @final
 @attrs.frozen(kw_only=True)
 class TopicChanged(Fact):
-    """A topic has so many partitions now; 0 if it was deleted."""
+    """A topic has so many partitions now; 0 if it was deleted.
+
+    Attributes:
+        creation: counts how often a topic of this name was created.
+    """
 
     topic: str
     partitions: int
+    creation: int = 1
 
 
 @final

@@ -14,18 +14,43 @@ EVERYBODY = "*"
 """Stands for every broker, or every member, in a fault of the network."""
 
 
+@final
+@attrs.frozen(kw_only=True)
+class Moment:
+    """A state of the group in which a fault is to strike; see ``states`` for the names.
+
+    Attributes:
+        member: the state of the member that the fault is about, or of any member.
+        coordinator: the state of the group at its coordinator.
+    """
+
+    member: str
+    coordinator: str
+
+    def __str__(self) -> str:
+        return f"when a member is {self.member} and the coordinator is {self.coordinator}"
+
+
 @attrs.frozen(kw_only=True)
 class Fault:
-    """The root of all faults."""
+    """The root of all faults.
+
+    Attributes:
+        at: when it happens; with ``when``, from when on the moment is waited for.
+        when: the state of the group that it waits for. If that never comes in time, the fault
+            does not happen.
+    """
 
     at: float
+    when: Moment | None = None
 
     def words(self) -> str:
         """What happens, in words."""
         raise NotImplementedError
 
     def __str__(self) -> str:
-        return f"{self.at:8.2f} s  {self.words()}"
+        moment = "" if self.when is None else f", {self.when}"
+        return f"{self.at:8.2f} s  {self.words()}{moment}"
 
 
 @attrs.frozen(kw_only=True)
@@ -263,3 +288,24 @@ class MorePartitions(Fault):
     def words(self) -> str:
         """See ``Fault``."""
         return f"{self.topic} gets {self.by} partitions more"
+
+
+@final
+@attrs.frozen(kw_only=True)
+class TopicDeleted(LastingFault):
+    """A topic is deleted with all of its records, and created again.
+
+    Attributes:
+        topic: which.
+        partitions: how many it has when it is created again.
+    """
+
+    topic: str
+    partitions: int
+
+    def words(self) -> str:
+        """See ``Fault``."""
+        return (
+            f"{self.topic} is deleted, and created again with {self.partitions} partitions"
+            f" after {self.seconds:.2f} s"
+        )

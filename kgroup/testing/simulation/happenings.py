@@ -17,6 +17,8 @@ from kgroup.testing.simulation.network import Network, Route
 from kgroup.testing.simulation.observer import CoordinatorObserver, Recorder
 from kgroup.testing.simulation.plan import Plan
 from kgroup.testing.simulation.programs import Programs
+from kgroup.testing.simulation.states import States
+from kgroup.testing.simulation.topics import Topics
 
 
 @final
@@ -30,11 +32,9 @@ class Stage:
     cluster: EmbeddedCluster
     coordinators: CoordinatorObserver
     programs: Programs
+    topics: Topics
+    states: States
     brokers_down: set[int] = attrs.field(factory=set)
-
-    def partitions_of(self, topic: str) -> int:
-        """How many partitions a topic has."""
-        return self.cluster.cluster.topics.partitions(topic) or 0
 
     def routes(self, process: str, broker: str) -> list[Route]:
         """The routes between a program and a broker, or all of either."""
@@ -51,13 +51,34 @@ class Stage:
 
 
 async def happen(stage: Stage, fault: Fault) -> None:
-    """Wait for a fault's time, and let it happen."""
+    """Wait for a fault's time, and for its moment if it has one, and let it happen.
+
+    A fault whose moment does not come while it could still be over in time does not happen.
+    """
     await trio.sleep_until(fault.at)
-    stage.recorder.note(facts.FaultBegan, fault=fault)
+    concerned = _concerned(stage, fault)
+    if fault.when is not None:
+        lasts = fault.seconds if isinstance(fault, faults.LastingFault) else 0.0
+        with trio.move_on_at(stage.plan.duration - lasts) as waiting:
+            await stage.states.wait_for(fault.when, concerned)
+        if waiting.cancelled_caught:
+            return
+    stage.recorder.note(
+        facts.FaultBegan,
+        fault=fault,
+        members=tuple(map(stage.states.of, concerned)),
+        coordinator=stage.states.coordinator,
+    )
     async with HAPPENINGS[type(fault)](stage, fault):
         if isinstance(fault, faults.LastingFault):
             await trio.sleep(fault.seconds)
     stage.recorder.note(facts.FaultEnded, fault=fault)
+
+
+def _concerned(stage: Stage, fault: Fault) -> tuple[str, ...]:
+    """The programs that a fault is about: one, or all where it names none."""
+    process = getattr(fault, "process", EVERYBODY)
+    return tuple(one.name for one in stage.plan.members) if process == EVERYBODY else (process,)
 
 
 def broker_name(node_id: int) -> str:
@@ -222,6 +243,9 @@ async def _coordinator_moves(stage: Stage, fault: faults.CoordinatorMoves) -> As
 @asynccontextmanager
 async def _leader_moves(stage: Stage, fault: faults.LeaderMoves) -> AsyncIterator[None]:
     partition = TopicPartition(fault.topic, fault.partition)
+    if fault.partition >= stage.topics.partitions(fault.topic):
+        yield  # the topic does not exist now, or has fewer partitions than before
+        return
     node_id = stage.after(stage.cluster.leader_of(partition))
     if node_id is not None:
         await stage.cluster.move_leader(partition, node_id)
@@ -233,10 +257,19 @@ async def _leader_moves(stage: Stage, fault: faults.LeaderMoves) -> AsyncIterato
 
 @asynccontextmanager
 async def _more_partitions(stage: Stage, fault: faults.MorePartitions) -> AsyncIterator[None]:
-    partitions = stage.partitions_of(fault.topic) + fault.by
-    await stage.cluster.add_partitions(fault.topic, partitions)
-    stage.recorder.note(facts.TopicChanged, topic=fault.topic, partitions=partitions)
+    if partitions := stage.topics.partitions(fault.topic):
+        await stage.topics.grow(fault.topic, partitions + fault.by)
     yield
+
+
+@asynccontextmanager
+async def _topic_deleted(stage: Stage, fault: faults.TopicDeleted) -> AsyncIterator[None]:
+    if not stage.topics.partitions(fault.topic):
+        yield
+        return
+    await stage.topics.delete(fault.topic)
+    yield
+    await stage.topics.create(fault.topic, fault.partitions)
 
 
 HAPPENINGS: Final[dict[type[Fault], Callable[[Stage, Any], AbstractAsyncContextManager[None]]]] = {
@@ -255,5 +288,6 @@ HAPPENINGS: Final[dict[type[Fault], Callable[[Stage, Any], AbstractAsyncContextM
     faults.CoordinatorMoves: _coordinator_moves,
     faults.LeaderMoves: _leader_moves,
     faults.MorePartitions: _more_partitions,
+    faults.TopicDeleted: _topic_deleted,
 }
 """What each kind of fault does: entered as it begins, left as it ends."""

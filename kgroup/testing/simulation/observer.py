@@ -7,7 +7,7 @@ do while they end is no fact: its process is gone.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any, Final, final
 
 import trio
@@ -27,7 +27,7 @@ from kgroup.broker.groups.states import GroupState
 from kgroup.errors import ProtocolError
 from kgroup.events import Event
 from kgroup.model import Membership, TopicPartition
-from kgroup.protocols import Batch
+from kgroup.protocols import Batch, Message
 from kgroup.testing.simulation.facts import (
     Answered,
     CoordinatorMoved,
@@ -37,6 +37,8 @@ from kgroup.testing.simulation.facts import (
     Judged,
     MemberSeen,
     Processed,
+    Skipped,
+    Sought,
     Told,
 )
 from kgroup.wire.consumer_protocol import decode_assignment
@@ -53,19 +55,30 @@ class Recorder:
 
     def __init__(self) -> None:
         self.facts: list[Fact] = []
+        self._reactions: Mapping[type[Fact], Callable[[Any], None]] = {}
+
+    def react(self, reactions: Mapping[type[Fact], Callable[[Any], None]]) -> None:
+        """From now on, call these with the facts of their kinds."""
+        self._reactions = reactions
 
     def note(self, kind: Callable[..., Fact], **fields: Any) -> None:
         """A fact of now."""
-        self.facts.append(kind(at=trio.current_time(), **fields))
+        fact = kind(at=trio.current_time(), **fields)
+        self.facts.append(fact)
+        if (react := self._reactions.get(type(fact))) is not None:
+            react(fact)
 
 
 @final
 class MemberObserver:
     """Looks on at one life of a program; an ``Observer``."""
 
-    def __init__(self, recorder: Recorder, process: str, life: int) -> None:
+    def __init__(
+        self, recorder: Recorder, process: str, life: int, creation_of: Callable[[Message], int]
+    ) -> None:
         self._recorder = recorder
         self._who = {"process": process, "life": life}
+        self._creation_of = creation_of
         self._shutdowns: list[Callable[[str], None]] = []
         self.gone = False
         """Whether the program has crashed: then nothing that it does is noted."""
@@ -85,6 +98,7 @@ class MemberObserver:
 
     def handed_out(self, membership: Membership, batch: Batch) -> None:
         """See ``Observer``."""
+        first = batch.messages[0].offset()
         self.note(
             HandedOut,
             group_id=membership.group_id,
@@ -92,13 +106,34 @@ class MemberObserver:
             generation_id=membership.generation_id,
             epoch=membership.epoch,
             partition=batch.partition,
-            first=batch.messages[0].offset(),
+            first=first,
             next_offset=batch.next_offset,
+            left_out=_left_out(first, batch),
+            creation=self._creation_of(batch.messages[0]),
         )
 
-    def processed(self, partition: TopicPartition, offset: int) -> None:
+    def sought(self, membership: Membership, partition: TopicPartition, offset: int) -> None:
+        """See ``Observer``."""
+        self.note(
+            Sought,
+            group_id=membership.group_id,
+            epoch=membership.epoch,
+            partition=partition,
+            offset=offset,
+        )
+
+    def processed(self, message: Message) -> None:
         """The program is done with a record."""
-        self.note(Processed, partition=partition, offset=offset)
+        self.note(
+            Processed,
+            partition=TopicPartition(message.topic(), message.partition()),
+            offset=message.offset(),
+            creation=self._creation_of(message),
+        )
+
+    def skipped(self, partition: TopicPartition, offset: int) -> None:
+        """The program passes the records before an offset on purpose."""
+        self.note(Skipped, partition=partition, offset=offset)
 
     def note(self, kind: Callable[..., Fact], **fields: Any) -> None:
         """A fact of this life, unless it is over."""
@@ -292,6 +327,14 @@ def _api(kind: type) -> str:
 
 
 _API: Final[dict[type, str]] = {}
+
+
+def _left_out(first: int, batch: Batch) -> tuple[int, ...]:
+    """The offsets within a batch of which it has no record."""
+    if batch.next_offset - first == len(batch):
+        return ()
+    there = {message.offset() for message in batch.messages}
+    return tuple(one for one in range(first, batch.next_offset) if one not in there)
 
 
 def _process_of(client_host: str) -> str:

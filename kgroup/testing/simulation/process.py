@@ -80,8 +80,15 @@ class Process:
         A program that does its work otherwise than by `process` calls this at that moment;
         whether a record was lost or repeated is judged by it.
         """
-        partition = TopicPartition(message.topic(), message.partition())
-        self._observer.processed(partition, message.offset())
+        self._observer.processed(message)
+
+    def skipped(self, partition: TopicPartition, offset: int) -> None:
+        """Say that the records of a partition before this offset are passed on purpose.
+
+        A program that seeks past records that nobody has processed calls this, or they count as
+        lost.
+        """
+        self._observer.skipped(partition, offset)
 
 
 Worker = Callable[[Process], Awaitable[object]]

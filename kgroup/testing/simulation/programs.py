@@ -28,6 +28,7 @@ from kgroup.testing.simulation.network import Network, Plug
 from kgroup.testing.simulation.observer import MemberObserver, Recorder
 from kgroup.testing.simulation.plan import MemberPlan, Plan
 from kgroup.testing.simulation.process import Process, Worker
+from kgroup.testing.simulation.topics import Topics
 
 STOPPING: Final = 60.0
 """Seconds that a program has to end once it was asked to; then it is killed."""
@@ -72,6 +73,7 @@ class Programs:
         recorder: is told what happens.
         network: what they are plugged into.
         log: where records are read.
+        topics: tells which creation of its topic a record belongs to.
         servers: the brokers.
         nursery: where they run; cancelled only when all is over.
         new_random: makes a generator of chance for a purpose.
@@ -85,6 +87,7 @@ class Programs:
         recorder: Recorder,
         network: Network,
         log: Log,
+        topics: Topics,
         servers: str,
         nursery: trio.Nursery,
         new_random: Callable[[str], Random],
@@ -94,6 +97,7 @@ class Programs:
         self._recorder = recorder
         self._network = network
         self._log = log
+        self._topics = topics
         self._servers = servers
         self._nursery = nursery
         self._new_random = new_random
@@ -133,7 +137,7 @@ class Programs:
         """Start a program."""
         self._counts[name] += 1
         number = self._counts[name]
-        observer = MemberObserver(self._recorder, name, number)
+        observer = MemberObserver(self._recorder, name, number, self._topics.creation_of)
         process = Process(
             name=name,
             life=number,
@@ -227,6 +231,7 @@ class Programs:
                 heartbeat_interval=config.heartbeat_interval,
                 partition_watch_interval=config.partition_watch_interval,
                 rebalance_timeout=config.rebalance_timeout,
+                isolation_level=config.isolation_level.value,
             )
             return MemorySource(config, on_fault, self._log)
 

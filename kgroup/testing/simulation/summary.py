@@ -61,14 +61,14 @@ class Summary:
         faults: Counter[str] = Counter()
         generations = 0
         current: dict[str, int] = {}
-        done: set[tuple[TopicPartition, int]] = set()
+        done: set[tuple[TopicPartition, int, int]] = set()
         failures: list[str] = []
         written = 0
         for fact in facts:
             at = fact.at
             kinds[type(fact)] += 1
             if isinstance(fact, Processed):
-                done.add((fact.partition, fact.offset))
+                done.add((fact.partition, fact.creation, fact.offset))
             elif isinstance(fact, Appended):
                 written += fact.next_offset - fact.first
             elif isinstance(fact, ProcessEnded) and fact.error is not None:

@@ -7,11 +7,13 @@ nothing new goes wrong, and the groups have a bounded time to settle.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Final, final
 
 import trio
 
 from kgroup.broker import EmbeddedCluster, in_memory_cluster
+from kgroup.broker.groups.gate import Shard
 from kgroup.model import TopicPartition
 from kgroup.testing.simulation import facts
 from kgroup.testing.simulation.happenings import Stage, broker_name, happen
@@ -20,6 +22,8 @@ from kgroup.testing.simulation.observer import CoordinatorObserver, Recorder
 from kgroup.testing.simulation.plan import Plan
 from kgroup.testing.simulation.process import Worker
 from kgroup.testing.simulation.programs import Programs
+from kgroup.testing.simulation.states import AWAY, DEAD, LOADING, States
+from kgroup.testing.simulation.topics import Topics
 from kgroup.testing.simulation.virtual import call_at
 
 _SETTLED: Final = frozenset({"Stable", "Empty"})
@@ -50,12 +54,17 @@ class World:
             ) as cluster,
             trio.open_nursery() as nursery,
         ):
+            topics = Topics(cluster, self._recorder)
+            coordinators = CoordinatorObserver(self._recorder, cluster.cluster.topics.partitions)
+            states = States(lambda: _state_of_coordinator(cluster, coordinators.group_ids))
+            self._recorder.react(states.reactions)
             programs = Programs(
                 plan=plan,
                 worker=self._worker,
                 recorder=self._recorder,
                 network=network,
                 log=cluster.log,
+                topics=topics,
                 servers=cluster.bootstrap_servers,
                 nursery=nursery,
                 new_random=self._random,
@@ -65,8 +74,10 @@ class World:
                 recorder=self._recorder,
                 network=network,
                 cluster=cluster,
-                coordinators=CoordinatorObserver(self._recorder, cluster.cluster.topics.partitions),
+                coordinators=coordinators,
                 programs=programs,
+                topics=topics,
+                states=states,
             )
             _connect(stage)
             await self._play(stage)
@@ -75,8 +86,7 @@ class World:
     async def _play(self, stage: Stage) -> None:
         plan, note = self._plan, self._recorder.note
         for topic, partitions in plan.topics.items():
-            await stage.cluster.create_topic(topic, partitions)
-            note(facts.TopicChanged, topic=topic, partitions=partitions)
+            await stage.topics.create(topic, partitions)
         async with trio.open_nursery() as programs:
             for member in plan.members:
                 programs.start_soon(stage.programs.keep_running, member)
@@ -92,7 +102,7 @@ class World:
 
     async def _write(self, stage: Stage) -> None:
         """Write records until the plan's time is over."""
-        plan, chance, number = self._plan, self._random("records"), 0
+        plan, chance = self._plan, self._random("records")
         topics = sorted(plan.topics)
         while True:
             pause = chance.expovariate(1 / plan.records_every)
@@ -100,14 +110,10 @@ class World:
             if trio.current_time() >= plan.duration:
                 return
             topic = chance.choice(topics)
-            partition = TopicPartition(topic, chance.randrange(stage.partitions_of(topic)))
-            count = chance.randint(1, plan.records_at_once)
-            values = [b"%d" % one for one in range(number, number + count)]
-            number += count
-            first = await stage.cluster.append(topic, partition.partition, values)
-            self._recorder.note(
-                facts.Appended, partition=partition, first=first, next_offset=first + count
-            )
+            if not (partitions := stage.topics.partitions(topic)):
+                continue
+            partition = TopicPartition(topic, chance.randrange(partitions))
+            stage.topics.append(partition, chance.randint(1, plan.records_at_once))
 
     async def _settle(self, stage: Stage) -> None:
         """Wait until nothing is left to do, as long as it may take."""
@@ -127,6 +133,21 @@ class World:
     def _random(self, purpose: str) -> random.Random:
         """A generator for each purpose, so that one does not disturb the others."""
         return random.Random(f"{self._plan.seed} {purpose}")
+
+
+def _state_of_coordinator(cluster: EmbeddedCluster, group_ids: Sequence[str]) -> str:
+    """The state of the first group at its coordinator; see ``states``."""
+    if not group_ids:
+        return DEAD
+    group_id = group_ids[0]
+    node_id = cluster.coordinator_of(group_id)
+    if node_id is None:
+        return AWAY
+    coordinator = cluster.cluster.brokers[node_id].groups.coordinator
+    if (shard := coordinator.shard(group_id)) is not Shard.ACTIVE:
+        return LOADING if shard is Shard.LOADING else AWAY
+    group = coordinator.group(group_id)
+    return DEAD if group is None else group.state.value
 
 
 def _connect(stage: Stage) -> None:
@@ -162,6 +183,6 @@ def _ends(stage: Stage) -> dict[TopicPartition, int]:
     partitions = (
         TopicPartition(topic, number)
         for topic in sorted(stage.plan.topics)
-        for number in range(stage.partitions_of(topic))
+        for number in range(stage.topics.partitions(topic))
     )
     return {name: stage.cluster.log.end_offset(name) for name in partitions}

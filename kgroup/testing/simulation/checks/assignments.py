@@ -46,7 +46,8 @@ class Assignments(Check):
     had an owner in the generation before.
 
     The leader computes from what it saw after its Join was answered, so a partition that was
-    added later may be missing, until the leader's watcher has had its time.
+    added later may be missing, until the leader's watcher has had its time; and one that was
+    deleted later may be among what it gives.
     """
 
     number: ClassVar[int] = 1
@@ -57,6 +58,7 @@ class Assignments(Check):
     )
 
     _added: dict[TopicPartition, float]
+    _removed: dict[TopicPartition, float]
     _calm_since = 0.0
     _owned: defaultdict[str, _Owned]
 
@@ -64,6 +66,7 @@ class Assignments(Check):
     def reactions(self) -> Mapping[Kind, Reaction]:
         """See ``Check``."""
         self._added = {}
+        self._removed = {}
         self._owned = defaultdict(_Owned)
         return {
             TopicChanged: self._topic_changed,
@@ -79,10 +82,13 @@ class Assignments(Check):
         for partition in [one for one in self._added if one.topic == fact.topic]:
             if partition.partition >= fact.partitions:
                 del self._added[partition]
+                self._removed[partition] = fact.at
 
     def _changed(self, fact: GroupChanged) -> None:
         if not fact.assigned:
             return
+        group = self.views.groups[fact.group_id]
+        known_at = group.completed.get(fact.generation_id, fact.at)
         owners: defaultdict[TopicPartition, list[str]] = defaultdict(list)
         for member in fact.members:
             for partition in member.assignment:
@@ -94,16 +100,15 @@ class Assignments(Check):
                     f"{partition} has {len(names)} owners in generation {fact.generation_id}:"
                     f" {', '.join(names)}",
                 )
-            if partition not in self._added:
+            gone_at = self._removed.get(partition, 0.0)
+            if partition not in self._added and gone_at < known_at:
                 self.accuse(
                     fact.at,
                     f"{partition}, which does not exist, was given to {names[0]} in generation"
                     f" {fact.generation_id}",
                 )
-        group = self.views.groups[fact.group_id]
         before = self._owned[fact.group_id].owned_before(fact.generation_id, frozenset(owners))
         moving = before if fact.assignor in _COOPERATIVE else frozenset[TopicPartition]()
-        known_at = group.completed.get(fact.generation_id, fact.at)
         self._look_for_missing(fact, fact.at, known_at, moving)
 
     def _look_for_missing(

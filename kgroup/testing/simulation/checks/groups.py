@@ -19,6 +19,7 @@ from kgroup.testing.simulation.facts import (
     GroupChanged,
     Judged,
     MemberSeen,
+    TopicChanged,
 )
 
 PREPARING: Final = "PreparingRebalance"
@@ -129,6 +130,7 @@ class Groups:
             GroupChanged: self._changed,
             CoordinatorMoved: self._moved,
             Answered: self._answered,
+            TopicChanged: self._topic_changed,
             "join_group": self._joining,
             "sync_group": self._syncing,
             "leave_group": self._leaving,
@@ -181,6 +183,13 @@ class Groups:
         group = self._groups[fact.group_id]
         group.applied = dict(fact.committed)
         group.loaded_at = fact.at
+
+    def _topic_changed(self, fact: TopicChanged) -> None:
+        if fact.partitions:
+            return
+        for group in self._groups.values():  # a topic takes what was committed of it along
+            for partition in [one for one in group.applied if one.topic == fact.topic]:
+                del group.applied[partition]
 
     def _joining(self, fact: Judged) -> None:
         request = fact.request

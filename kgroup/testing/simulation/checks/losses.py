@@ -7,13 +7,25 @@ from typing import ClassVar, Final, final
 
 from kgroup.broker.groups.requests import OffsetCommit
 from kgroup.events import OffsetReset
-from kgroup.model import TopicPartition
+from kgroup.model import IsolationLevel, TopicPartition
 from kgroup.testing.simulation.checks.base import Check, Reaction, Violation
 from kgroup.testing.simulation.checks.programs import Holding
 from kgroup.testing.simulation.checks.views import Kind, Views
-from kgroup.testing.simulation.facts import HandedOut, Judged, Processed, Settled, Told
+from kgroup.testing.simulation.facts import (
+    GroupOpened,
+    HandedOut,
+    Judged,
+    Processed,
+    Settled,
+    Skipped,
+    Sought,
+    Told,
+    TopicChanged,
+    TransactionEnded,
+)
 from kgroup.testing.simulation.plan import Plan
 
+_UNCOMMITTED: Final = IsolationLevel.READ_UNCOMMITTED.value
 _Log = tuple[str, TopicPartition]
 """A partition, as one group reads it."""
 
@@ -46,7 +58,8 @@ class _Done:
 class Losses(Check):
     """Holds commits, and what is there at the end, against what was processed.
 
-    A program that never says what it has processed is judged only by what it commits.
+    The records of a deleted topic are nobody's loss, and those of the one that is created again
+    are others. A program that never says what it has processed is judged only by what it commits.
     """
 
     number: ClassVar[int] = 7
@@ -58,16 +71,22 @@ class Losses(Check):
     def __init__(self, plan: Plan, views: Views, found: Callable[[Violation], None]) -> None:
         super().__init__(plan, views, found)
         self._done: Final[dict[_Log, _Done]] = {}
-        self._next: Final[dict[tuple[Holding, TopicPartition], int]] = {}
+        self._next: Final[dict[tuple[Holding, TopicPartition, int], int]] = {}
+        self._isolation: Final[dict[str, str]] = {}
         self._reports = False
 
     @property
     def reactions(self) -> Mapping[Kind, Reaction]:
         """See ``Check``."""
         return {
+            GroupOpened: self._opened,
             Processed: self._processed,
             HandedOut: self._handed_out,
             OffsetReset: self._reset,
+            Sought: self._sought,
+            Skipped: self._skipped,
+            TopicChanged: self._topic_changed,
+            TransactionEnded: self._transaction_ended,
             "offset_commit": self._committed,
             Settled: self._settled,
         }
@@ -77,21 +96,33 @@ class Losses(Check):
         found = self._done.get(key)
         if found is None:
             found = self._done[key] = _Done()
+            self._pass_hidden(group_id, partition, found)
         return found
 
     def _processed(self, fact: Processed) -> None:
         held = self.views.programs.life(fact.process, fact.life).groups.get(fact.partition)
         if held is not None:
             self._reports = True
-            self._log(held.group_id, fact.partition).add(fact.offset)
+            if fact.creation == self.views.logs.creation(fact.partition.topic):
+                self._log(held.group_id, fact.partition).add(fact.offset)
 
     def _handed_out(self, fact: HandedOut) -> None:
         held = self.views.programs.holding(fact, fact.group_id, fact.epoch)
         if held is None:
             return
-        expected = self._next.get((held, fact.partition), fact.first)
-        self._next[held, fact.partition] = fact.next_offset
-        if fact.first > expected:
+        key = held, fact.partition, fact.creation
+        expected = self._next.get(key)
+        self._next[key] = fact.next_offset
+        if fact.creation != self.views.logs.creation(fact.partition.topic):
+            return  # fetched before the topic was deleted
+        if expected is None:
+            if self.views.programs.reads_on(held, fact.partition):
+                self._log(fact.group_id, fact.partition).skip_to(fact.first)
+            expected = fact.first
+        missing = [*range(expected, fact.first), *fact.left_out]
+        log = self.views.logs[fact.partition]
+        isolation = self.views.programs.settings(held).isolation_level
+        if any(not log.hides(one, isolation) for one in missing):
             self.accuse(
                 fact.at,
                 f"{held} got records of {fact.partition} from {fact.first} on, after those before"
@@ -102,8 +133,47 @@ class Losses(Check):
         event = fact.event
         assert isinstance(event, OffsetReset)
         held = self.views.programs.holding(fact, event.group_id, event.epoch)
-        if held and self.views.programs.settings(held).auto_offset_reset == "latest":
+        if held is None:
+            return
+        self._forget(held, event.partition)
+        if self.views.programs.settings(held).auto_offset_reset == "latest":
             self._log(event.group_id, event.partition).skip_to(event.offset)
+
+    def _sought(self, fact: Sought) -> None:
+        held = self.views.programs.holding(fact, fact.group_id, fact.epoch)
+        if held is not None:
+            self._forget(held, fact.partition)
+
+    def _forget(self, held: Holding, partition: TopicPartition) -> None:
+        """The generation goes on elsewhere: what comes next need not follow what came last."""
+        self._next.pop((held, partition, self.views.logs.creation(partition.topic)), None)
+
+    def _skipped(self, fact: Skipped) -> None:
+        held = self.views.programs.life(fact.process, fact.life).groups.get(fact.partition)
+        if held is not None:
+            self._log(held.group_id, fact.partition).skip_to(fact.offset)
+
+    def _topic_changed(self, fact: TopicChanged) -> None:
+        if fact.partitions:
+            return
+        for key in [one for one in self._done if one[1].topic == fact.topic]:
+            del self._done[key]
+
+    def _transaction_ended(self, fact: TransactionEnded) -> None:
+        touched = {partition for partition, _ in fact.markers}
+        for (group_id, partition), done in self._done.items():
+            if partition in touched:
+                self._pass_hidden(group_id, partition, done)
+
+    def _pass_hidden(self, group_id: str, partition: TopicPartition, done: _Done) -> None:
+        """Nobody can process what nobody is given."""
+        log = self.views.logs[partition]
+        aborted = () if self._isolation.get(group_id) == _UNCOMMITTED else log.aborted
+        for offset in sorted((*log.markers, *aborted)):
+            done.add(offset)
+
+    def _opened(self, fact: GroupOpened) -> None:
+        self._isolation[fact.group_id] = fact.isolation_level
 
     def _committed(self, fact: Judged) -> None:
         if not self._reports:
@@ -112,13 +182,19 @@ class Losses(Check):
         assert isinstance(request, OffsetCommit)
         for partition, offset in self.views.groups.commit.accepted.items():
             log = self._log(request.group_id, partition)
-            if offset > log.upto:
+            if offset > log.upto and not self._is_excused(request, partition):
                 self.accuse(
                     fact.at,
                     f"{fact.process or request.member_id} committed {partition} at {offset}, and"
                     f" nobody has processed the record {log.upto}",
                 )
                 log.skip_to(offset)  # told once
+
+    def _is_excused(self, request: OffsetCommit, partition: TopicPartition) -> bool:
+        """Whether the member commits by positions of before the topic was created again."""
+        programs = self.views.programs
+        held = programs.of_member(request.group_id, request.member_id, request.generation_id)
+        return held is not None and programs.reads_on(held, partition)
 
     def _settled(self, fact: Settled) -> None:
         now = self.views.groups[fact.group_id].now

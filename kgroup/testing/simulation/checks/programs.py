@@ -8,6 +8,7 @@ from typing import Any, Final, final
 
 import attrs
 
+from kgroup.broker.groups.requests import OffsetCommit
 from kgroup.events import (
     Assigned,
     CommitRefused,
@@ -21,21 +22,28 @@ from kgroup.events import (
 from kgroup.model import TopicPartition
 from kgroup.recovery import Request
 from kgroup.testing.simulation.checks.groups import Groups
+from kgroup.testing.simulation.checks.logs import Logs
 from kgroup.testing.simulation.facts import (
     GroupOpened,
     HandedOut,
+    Judged,
     ProcessCrashed,
     Processed,
     ProcessEnded,
     ProcessFrozen,
     ProcessStarted,
     ProcessThawed,
+    Sought,
     Told,
     TopicChanged,
 )
 
 Life = tuple[str, int]
 """A program and the number of its start."""
+_Log = tuple[str, TopicPartition]
+"""A partition, as one group reads it."""
+_Taken = tuple[str, int]
+"""A commit that a coordinator accepted: of which member, and the offset."""
 
 
 @final
@@ -56,6 +64,10 @@ class Holding:
         over: whether it has ended, or its program has.
         stood_still: whether the program was frozen in it.
         refused: whether any commit of it had no success, or an unknown one.
+        sought: for each partition that the program sought, the lowest offset.
+        placed: when each partition got a position that no commit gave, last.
+        carried: partitions that start where a generation of before their topic was created
+            again has committed.
     """
 
     life: Life
@@ -75,6 +87,9 @@ class Holding:
     over: bool = False
     stood_still: bool = False
     refused: bool = False
+    sought: dict[TopicPartition, int] = attrs.field(factory=dict)
+    placed: dict[TopicPartition, float] = attrs.field(factory=dict)
+    carried: set[TopicPartition] = attrs.field(factory=set)
 
     def __str__(self) -> str:
         return f"{self.life[0]} in generation {self.generation_id}"
@@ -116,13 +131,17 @@ class LifeView:
 class Programs:
     """All lives of all programs."""
 
-    def __init__(self, groups: Groups) -> None:
+    def __init__(self, groups: Groups, logs: Logs) -> None:
         self._groups = groups
+        self._logs = logs
         self._lives: defaultdict[Life, LifeView] = defaultdict(LifeView)
         self._by_member: dict[tuple[str, str, int], Holding] = {}
         self._latest: dict[tuple[str, str], Holding] = {}
         self.acknowledged: Final[defaultdict[str, dict[TopicPartition, int]]] = defaultdict(dict)
-        """By group, for each partition the highest commit that a program was told of."""
+        """By group, for each partition the last commit that a program was told of, or a lower one
+        that was accepted after it (a program may seek back)."""
+        self._taken: Final[defaultdict[_Log, list[_Taken]]] = defaultdict(list)
+        self._carried: Final[dict[_Log, int]] = {}
         self.watch_interval = 0.0
         """The longest ``partition_watch_interval`` of any program."""
 
@@ -134,7 +153,7 @@ class Programs:
         """One life."""
         return self._lives[process, life]
 
-    def holding(self, fact: Told | HandedOut, group_id: str, epoch: int) -> Holding | None:
+    def holding(self, fact: Told | HandedOut | Sought, group_id: str, epoch: int) -> Holding | None:
         """The generation that a fact is about, if it is the life's last one in the group."""
         held = self._lives[fact.process, fact.life].holdings.get(group_id)
         return held if held is not None and held.epoch == epoch else None
@@ -146,6 +165,17 @@ class Programs:
     def latest(self, group_id: str, member_id: str) -> Holding | None:
         """The last generation that a member has or had."""
         return self._latest.get((group_id, member_id))
+
+    def reads_on(self, held: Holding, partition: TopicPartition) -> bool:
+        """Whether a generation may have its position from before the topic was created again."""
+        again = self._logs.created_again_at(partition.topic)
+        if held.placed.get(partition, 0.0) >= again:
+            return False
+        return held.joined_at <= again or partition in held.carried
+
+    def is_carried(self, group_id: str, partition: TopicPartition) -> bool:
+        """Whether the last commit that was accepted is by a generation that `reads_on`."""
+        return (group_id, partition) in self._carried
 
     @property
     def reactions(self) -> Mapping[type[object] | str, Callable[[Any], None]]:
@@ -166,8 +196,10 @@ class Programs:
             CommitRefused: self._refused,
             RequestFailed: self._failed,
             HandedOut: self._handed_out,
+            Sought: self._sought,
             Processed: self._processed,
             TopicChanged: self._topic_changed,
+            "offset_commit": self._accepted,
         }
 
     def _started(self, fact: ProcessStarted) -> None:
@@ -221,6 +253,9 @@ class Programs:
         held.starts.update(event.positions)
         for partition in held.assignment:
             self._lives[held.life].groups[partition] = held
+            carried = self._carried.get((event.group_id, partition))
+            if carried is not None and carried == event.positions.get(partition):
+                held.carried.add(partition)
 
     def _reset(self, fact: Told) -> None:
         event = fact.event
@@ -228,6 +263,15 @@ class Programs:
         held = self.holding(fact, event.group_id, event.epoch)
         if held is not None:
             held.starts[event.partition] = event.offset
+            held.placed[event.partition] = fact.at
+
+    def _sought(self, fact: Sought) -> None:
+        held = self.holding(fact, fact.group_id, fact.epoch)
+        if held is not None:
+            lowest = held.sought.get(fact.partition, fact.offset)
+            held.sought[fact.partition] = min(lowest, fact.offset)
+            held.starts[fact.partition] = fact.offset
+            held.processed.pop(fact.partition, None)
 
     def _draining(self, fact: Told) -> None:
         if held := self.holding(fact, fact.event.group_id, fact.event.epoch):
@@ -240,13 +284,34 @@ class Programs:
             held.ended = held.ended or event
             held.over = True
 
+    def _accepted(self, fact: Judged) -> None:
+        request = fact.request
+        assert isinstance(request, OffsetCommit)
+        group_id, member_id = request.group_id, request.member_id
+        known = self.acknowledged[group_id]
+        held = self.of_member(group_id, member_id, request.generation_id)
+        for partition, offset in self._groups.commit.accepted.items():
+            key = group_id, partition
+            self._taken[key].append((member_id, offset))
+            if offset < known.get(partition, -1):
+                known[partition] = offset
+            if held is not None and self.reads_on(held, partition):
+                self._carried[key] = offset
+            else:
+                self._carried.pop(key, None)
+
     def _committed(self, fact: Told) -> None:
         event = fact.event
         assert isinstance(event, Committed)
         known = self.acknowledged[event.group_id]
         for partition, offset in event.offsets.items():
-            if offset > known.get(partition, -1):
-                known[partition] = offset
+            taken = self._taken[event.group_id, partition]
+            since = _last(taken, (event.member_id, offset))
+            if since is None:
+                continue  # of before the topic was deleted, or another commit has been told of
+            del taken[:since]
+            known[partition] = min(one for _, one in taken)
+            del taken[0]
 
     def _refused(self, fact: Told) -> None:
         if held := self.holding(fact, fact.event.group_id, fact.event.epoch):
@@ -264,12 +329,28 @@ class Programs:
 
     def _processed(self, fact: Processed) -> None:
         held = self._lives[fact.process, fact.life].groups.get(fact.partition)
-        if held is not None:
+        if held is not None and fact.creation == self._logs.creation(fact.partition.topic):
             held.processed[fact.partition] = fact.offset + 1
 
     def _topic_changed(self, fact: TopicChanged) -> None:
         if fact.partitions:
             return
         for known in self.acknowledged.values():
-            for partition in [one for one in known if one.topic == fact.topic]:
-                del known[partition]
+            _forget(known, fact.topic)
+        for life in self._lives.values():
+            for held in life.holdings.values():
+                _forget(held.processed, fact.topic)
+        for group_id, partition in [one for one in self._taken if one[1].topic == fact.topic]:
+            del self._taken[group_id, partition]
+            self._carried.pop((group_id, partition), None)
+
+
+def _forget(known: dict[TopicPartition, int], topic: str) -> None:
+    """Take all partitions of a topic out."""
+    for partition in [one for one in known if one.topic == topic]:
+        del known[partition]
+
+
+def _last(taken: list[_Taken], wanted: _Taken) -> int | None:
+    """Where a commit is among those that were accepted, the last one like it, or None."""
+    return next((n for n in reversed(range(len(taken))) if taken[n] == wanted), None)

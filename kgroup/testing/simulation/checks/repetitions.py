@@ -15,13 +15,22 @@ from kgroup.testing.simulation.checks.base import Check, Reaction, Violation
 from kgroup.testing.simulation.checks.groups import PREPARING, STABLE, STALE
 from kgroup.testing.simulation.checks.programs import Holding
 from kgroup.testing.simulation.checks.views import Kind, Views
-from kgroup.testing.simulation.facts import FaultBegan, FaultEnded, HandedOut, Judged, Told
+from kgroup.testing.simulation.facts import (
+    FaultBegan,
+    FaultEnded,
+    HandedOut,
+    Judged,
+    Sought,
+    Told,
+    TopicChanged,
+)
 from kgroup.testing.simulation.faults import (
     Crash,
     LeaderMoves,
     MorePartitions,
     SlowWork,
     Stop,
+    TopicDeleted,
     Twin,
 )
 from kgroup.testing.simulation.plan import Plan
@@ -41,7 +50,7 @@ _MARGIN: Final = 3.0
 """Seconds that a drain may end before the rebalance time-out, for the Join to arrive in time."""
 _EPSILON: Final = 1e-6
 """Seconds that two sums of the same times may differ by."""
-_HARMLESS: Final = (Crash, Stop, Twin, SlowWork, MorePartitions, LeaderMoves)
+_HARMLESS: Final = (Crash, Stop, Twin, SlowWork, MorePartitions, LeaderMoves, TopicDeleted)
 """Faults that leave heartbeats alone."""
 
 
@@ -73,6 +82,8 @@ class Repetitions(Check):
             GenerationDraining: self._draining,
             GenerationEnded: self._ended,
             "offset_commit": self._committed,
+            Sought: self._sought,
+            TopicChanged: self._topic_changed,
             FaultBegan: self._fault_began,
             FaultEnded: self._fault_ended,
         }
@@ -92,6 +103,18 @@ class Repetitions(Check):
         given_up = self._given_up[event.group_id]
         for partition, offset in held.processed.items():
             given_up[partition] = max(offset, given_up.get(partition, 0))
+
+    def _sought(self, fact: Sought) -> None:
+        given_up = self._given_up[fact.group_id]
+        if fact.offset < given_up.get(fact.partition, 0):
+            given_up[fact.partition] = fact.offset
+
+    def _topic_changed(self, fact: TopicChanged) -> None:
+        if fact.partitions:
+            return
+        for given_up in self._given_up.values():
+            for partition in [one for one in given_up if one.topic == fact.topic]:
+                del given_up[partition]
 
     def _had_time(self, held: Holding, event: GenerationEnded, at: float) -> bool:
         """Whether the program should have been able to commit all that it has processed."""
@@ -154,8 +177,13 @@ class Repetitions(Check):
     def _handed_out(self, fact: HandedOut) -> None:
         if fact.member_id in self.views.groups[fact.group_id].replaced:
             return  # whoever has its instance id reads on beside it, until it hears of it
-        partition = fact.partition
-        acknowledged = self.views.programs.acknowledged[fact.group_id].get(partition, 0)
+        partition, programs = fact.partition, self.views.programs
+        held = programs.holding(fact, fact.group_id, fact.epoch)
+        if held is not None and held.sought.get(partition, fact.first + 1) <= fact.first:
+            return  # the program wants them again
+        if programs.is_carried(fact.group_id, partition):
+            return
+        acknowledged = programs.acknowledged[fact.group_id].get(partition, 0)
         who = f"{fact.process} got the record {fact.first} of {partition} in generation"
         if fact.first < acknowledged:
             self.accuse(

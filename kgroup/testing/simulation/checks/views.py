@@ -1,4 +1,4 @@
-"""What all checks look at: the groups as their coordinators showed them, the programs as they told.
+"""What all checks look at: logs as written, groups as coordinators show them, programs as told.
 
 A view only remembers what was seen. It sees each fact before any check does.
 """
@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, final
 
 from kgroup.testing.simulation.checks.groups import Groups
+from kgroup.testing.simulation.checks.logs import Logs
 from kgroup.testing.simulation.checks.programs import Programs
 from kgroup.testing.simulation.facts import Fact, Judged, Told
 
@@ -31,10 +32,11 @@ class Views:
     """The views of one simulation."""
 
     def __init__(self) -> None:
+        self.logs: Final = Logs()
         self.groups: Final = Groups()
-        self.programs: Final = Programs(self.groups)
+        self.programs: Final = Programs(self.groups, self.logs)
 
     @property
     def reactions(self) -> tuple[Mapping[Kind, Callable[[Any], None]], ...]:
         """What each view does with each kind of fact."""
-        return self.groups.reactions, self.programs.reactions
+        return self.logs.reactions, self.groups.reactions, self.programs.reactions
