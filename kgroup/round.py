@@ -369,6 +369,10 @@ class Round:
         self._source.assign(
             membership.epoch, {name: positions.get(name, 0) for name in self.assignment}
         )
+        # Where nothing is committed, the topic may have been deleted and created again: records of
+        # a kept partition that were fetched before are not the ones that are there now.
+        for name in sorted(self._starts.without_commit.intersection(self.assignment)):
+            self._source.seek(membership.epoch, name, positions.get(name, 0))
         generation = Generation(
             membership=membership,
             assignment=self.assignment,

@@ -52,6 +52,8 @@ class Starts:
         self._seek = seek
         self._unlocated: set[TopicPartition] = set()
         self._found: Mapping[TopicPartition, Start] = {}
+        self.without_commit: frozenset[TopicPartition] = frozenset()
+        """Those partitions of the hand-over for which the group has committed nothing."""
 
     async def before_hand_over(
         self, partitions: Collection[TopicPartition]
@@ -76,6 +78,7 @@ class Starts:
         self._tell(self._found, skipped=False)
         known |= {name: start.offset for name, start in self._found.items()}
         self._unlocated = set(partitions) - known.keys()
+        self.without_commit = frozenset(missing)
         return known
 
     async def commit_found(self, committer: Committer) -> None:

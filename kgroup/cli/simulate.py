@@ -29,6 +29,7 @@ from kgroup.testing.simulation import (
     Summary,
     Worker,
     check,
+    coverage,
     draw,
 )
 from kgroup.testing.simulation import simulate as run
@@ -226,7 +227,10 @@ def _account(seeds: range, summary: Summary, seconds: float) -> list[str]:
         ("coordinators", f"asked {summary.requests} times"),
         ("records", records),
     )
-    return [f"{which}: every invariant holds", *(f"  {name:<14}{said}" for name, said in table)]
+    account = [f"{which}: every invariant holds", *(f"  {name:<14}{said}" for name, said in table)]
+    if len(seeds) > 1:
+        account += coverage.lines(summary.visits)
+    return account
 
 
 def _rate(number: float, seconds: float) -> str:

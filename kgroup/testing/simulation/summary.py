@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import final
+from typing import Any, TypeVar, final
 
 import attrs
 
 from kgroup.model import TopicPartition
+from kgroup.testing.simulation.coverage import Visits
 from kgroup.testing.simulation.facts import (
     Appended,
     Fact,
@@ -20,6 +21,9 @@ from kgroup.testing.simulation.facts import (
     ProcessEnded,
     ProcessStarted,
 )
+from kgroup.testing.simulation.targets import Cell
+
+T = TypeVar("T")
 
 
 @final
@@ -39,6 +43,7 @@ class Summary:
         written: records.
         processed: records, each counted once.
         repeated: how often a record was processed that had been before.
+        visits: how often each kind of fault met which states; see ``coverage``.
     """
 
     seconds: float = 0.0
@@ -52,6 +57,7 @@ class Summary:
     written: int = 0
     processed: int = 0
     repeated: int = 0
+    visits: Visits = attrs.field(default=(), repr=lambda visits: f"<{len(visits)} cells>")
 
     @classmethod
     def of(cls, facts: Iterable[Fact]) -> Summary:
@@ -59,6 +65,7 @@ class Summary:
         at = 0.0
         kinds: Counter[type[Fact]] = Counter()
         faults: Counter[str] = Counter()
+        visits: Counter[Cell] = Counter()
         generations = 0
         current: dict[str, int] = {}
         done: set[tuple[TopicPartition, int, int]] = set()
@@ -74,7 +81,9 @@ class Summary:
             elif isinstance(fact, ProcessEnded) and fact.error is not None:
                 failures.append(f"{fact.process}: {fact.error}")
             elif isinstance(fact, FaultBegan):
-                faults[type(fact.fault).__name__] += 1
+                name = type(fact.fault).__name__
+                faults[name] += 1
+                visits.update((name, member, fact.coordinator) for member in fact.members)
             elif isinstance(fact, GroupChanged) and fact.assigned:
                 # A group that another coordinator loads is stable in the generation that it was in.
                 generations += current.get(fact.group_id) != fact.generation_id
@@ -91,6 +100,7 @@ class Summary:
             written=written,
             processed=len(done),
             repeated=kinds[Processed] - len(done),
+            visits=tuple(sorted(visits.items())),
         )
 
     def __add__(self, other: Summary) -> Summary:
@@ -102,11 +112,15 @@ class Summary:
             crashes=self.crashes + other.crashes,
             failures=self.failures + other.failures,
             failure=self.failure or other.failure,
-            faults=tuple(
-                sorted((Counter(dict(self.faults)) + Counter(dict(other.faults))).items())
-            ),
+            faults=_sum(self.faults, other.faults),
             requests=self.requests + other.requests,
             written=self.written + other.written,
             processed=self.processed + other.processed,
             repeated=self.repeated + other.repeated,
+            visits=_sum(self.visits, other.visits),
         )
+
+
+def _sum(one: tuple[tuple[T, int], ...], other: tuple[tuple[T, int], ...]) -> Any:
+    """Counts of both together, sorted by what was counted."""
+    return tuple(sorted((Counter(dict(one)) + Counter(dict(other))).items()))

@@ -31,8 +31,8 @@ class Instances(Check):
     number: ClassVar[int] = 11
     says: ClassVar[str] = (
         "An instance id has one member; a program whose instance id another one takes up is"
-        " answered nothing good any more, hears of it, does not join again, and gets no record"
-        " once its session is over."
+        " answered nothing good any more, hears of it, does not join again while that one is a"
+        " member, and gets no record once its session is over."
     )
 
     def __init__(self, plan: Plan, views: Views, found: Callable[[Violation], None]) -> None:
@@ -90,12 +90,19 @@ class Instances(Check):
             if member_id == event.member_id and groups.joined.get(member_id, 0.0) < at:
                 continue  # it was replaced before its program heard of its id
             other = groups.owners.get(successor, fact.process)
-            if other != fact.process:
+            if other != fact.process and self._was_there(event.group_id, successor):
                 self.accuse(
                     fact.at,
                     f"{fact.process} has joined again, although {other} had taken its instance id"
                     f" {life.group_instance_id!r} up",
                 )
+
+    def _was_there(self, group_id: str, successor: str) -> bool:
+        """Whether whoever has the instance id was a member until this one joined, or still is."""
+        group = self.views.groups[group_id]
+        while successor in group.replaced:
+            successor = group.replaced[successor][1]
+        return successor in group.members
 
     def _handed_out(self, fact: HandedOut) -> None:
         late = self._late(fact.member_id, fact.at, 0.0)

@@ -65,8 +65,6 @@ class Starts(Check):
         """What the coordinator had for a partition since the member joined; None is nothing."""
         applied = self.views.groups[held.group_id].applied
         found = {held.committed_then.get(partition), applied.get(partition)}
-        if len(found) > 1:
-            found.discard(None)
         if self.views.logs.deleted_at(partition.topic) >= held.joined_at:
             found.add(None)
         return found

@@ -1,0 +1,61 @@
+"""Which faults met which states: what a campaign has visited, and what it never has."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from kgroup.testing.simulation.kinds import KINDS
+from kgroup.testing.simulation.states import COORDINATOR_STATES, MEMBER_STATES
+from kgroup.testing.simulation.targets import CELLS, Cell
+
+Visits = tuple[tuple[Cell, int], ...]
+"""How often each cell was visited."""
+
+_SHORT: Final = {"PreparingRebalance": "Preparing", "CompletingRebalance": "Completing"}
+
+
+def lines(visits: Visits) -> Iterator[str]:
+    """A table of what was visited, and the names of what was not.
+
+    A line for each state of a member, a column for each state of the coordinator. In it is the
+    number of kinds of faults that met these states, of those that can, and how many faults in all.
+    """
+    seen = Counter(dict(visits))
+    never = [cell for cell in CELLS if not seen[cell]]
+    yield (
+        f"state coverage (fault x member's state x coordinator's state): {len(CELLS) - len(never)}"
+        f" of {len(CELLS)}"
+    )
+    rows = [
+        ["", *(_SHORT.get(name, name) for name in COORDINATOR_STATES)],
+        *(
+            [member, *(_entry(seen, member, one) for one in COORDINATOR_STATES)]
+            for member in MEMBER_STATES
+        ),
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for first, *others in rows:
+        cells = (one.rjust(width) for one, width in zip(others, widths[1:], strict=True))
+        yield f"  {first.ljust(widths[0])}  {'  '.join(cells)}"
+    if never:
+        yield "  never visited:"
+        yield from _named(never)
+
+
+def _entry(seen: Mapping[Cell, int], member: str, coordinator: str) -> str:
+    cells = [cell for cell in CELLS if cell[1:] == (member, coordinator)]
+    if not cells:
+        return "-"
+    kinds = sum(seen[cell] > 0 for cell in cells)
+    return f"{kinds}/{len(cells)} {sum(seen[cell] for cell in cells)}"
+
+
+def _named(never: list[Cell]) -> Iterator[str]:
+    by_states: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for fault, member, coordinator in never:
+        by_states[member, coordinator].append(fault)
+    for (member, coordinator), names in by_states.items():
+        which = "every fault" if len(names) == len(KINDS) else ", ".join(names)
+        yield f"    {member}, {_SHORT.get(coordinator, coordinator)}: {which}"
