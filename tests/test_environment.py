@@ -35,7 +35,7 @@ class Onlooker:
         self.shutdowns: list[Callable[[str], None]] = []
         self.events: list[Event] = []
         self.batches: list[tuple[Membership, Batch]] = []
-        self.seeks: list[tuple[TopicPartition, int]] = []
+        self.seeks: list[tuple[int, TopicPartition, int]] = []
 
     def opened(self, shutdown: Callable[[str], None]) -> None:
         """See ``Observer``."""
@@ -51,7 +51,7 @@ class Onlooker:
 
     def sought(self, membership: Membership, partition: TopicPartition, offset: int) -> None:
         """See ``Observer``."""
-        self.seeks.append((partition, offset))
+        self.seeks.append((membership.epoch, partition, offset))
 
 
 def watched(here: World, onlooker: Onlooker) -> ConsumerGroup:
@@ -173,3 +173,16 @@ async def test_the_observer_sees_each_batch_before_the_handler(autojump_clock: M
             for partition in (P0, P1)
         }
         assert read == {P0: [0, 1, 2], P1: [0, 1, 2]}
+
+
+async def test_the_observer_sees_where_the_program_seeks(autojump_clock: MockClock) -> None:
+    """And nothing of where kgroup itself goes on."""
+    async with world() as here:
+        await here.append(3)
+        onlooker = Onlooker()
+        async with watched(here, onlooker) as group:
+            generation = await group.next()
+            generation.seek(P0, 2)
+            batch = await anext(generation.records(P0))
+            assert values(batch.messages) == [2]
+        assert onlooker.seeks == [(generation.epoch, P0, 2)]

@@ -163,6 +163,9 @@ def simulate(
     Each seed draws how the group is set, how the network is, and what goes wrong when; the same
     seed is the same simulation. Every invariant of the group is checked. The exit status is 1
     where one is broken; then the least that breaks it is shown, and how it is run again.
+
+    Of several seeds it is also shown which faults met which states of a member and of the
+    coordinator, and which never did.
     """
     duration = _DEFAULT.duration
     if hours is not None or minutes is not None:
@@ -175,12 +178,12 @@ def simulate(
         raise click.UsageError(str(error)) from error
     if trace is not None and len(seeds) > 1:
         raise click.UsageError("--trace is for a single seed, such as --seeds 17")
-    console = Console(highlight=False)
+    display = _Display(Console(highlight=False))
     began = time.monotonic()
     try:
         if trace is not None:
             _write(trace, run(draw(scenario, seeds[0]), worker))
-        with _Display(console) as display:
+        with display:
             summary = check(
                 scenario,
                 seeds,
@@ -191,6 +194,8 @@ def simulate(
             )
     except SimulationError as failure:
         click.echo(str(failure))
+        if keep_going and len(seeds) > 1:
+            click.echo("\n".join(coverage.lines(display.summary.visits)))
         sys.exit(1)
     except UsageError as error:
         raise click.ClickException(str(error)) from error
@@ -255,6 +260,8 @@ class _Display:
         self._task = self._bar.add_task("seeds", total=None, speed="")
         self._now: Callable[[], float] = time.monotonic
         self._began = self._now()
+        self.summary = Summary()
+        """Of all seeds that were run so far."""
 
     def __enter__(self) -> _Display:
         self._bar.start()
@@ -265,6 +272,7 @@ class _Display:
 
     def show(self, progress: Progress) -> None:
         """Show how far it is."""
+        self.summary = progress.summary
         seconds = self._now() - self._began
         failed = f", {len(progress.failed)} failed" if progress.failed else ""
         fields: dict[str, Any] = {

@@ -12,6 +12,7 @@ from typing import Final, final
 
 import attrs
 
+from kgroup.testing.simulation.faults import Fault
 from kgroup.testing.simulation.plan import Plan, Scenario
 from kgroup.testing.simulation.process import Worker
 from kgroup.testing.simulation.run import Outcome
@@ -161,7 +162,13 @@ def _changes(drawn: Plan, plan: Plan) -> Iterator[str]:
     if plan.members != drawn.members:
         yield from _listed("members", [repr(one) for one in plan.members])
     if plan.faults != drawn.faults:
-        yield from _listed("faults", [f"faults.{one!r}" for one in plan.faults])
+        yield from _listed("faults", [_fault_code(one) for one in plan.faults])
+
+
+def _fault_code(fault: Fault) -> str:
+    """A fault as code, without what is as it is anyway."""
+    code = repr(fault).replace("when=None, ", "").replace("when=Moment(", "when=faults.Moment(")
+    return f"faults.{code}"
 
 
 def _listed(name: str, values: Sequence[str]) -> Iterator[str]:

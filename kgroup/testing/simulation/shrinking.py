@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar, final
 
 import attrs
 
+from kgroup.testing.simulation.facts import FaultBegan
 from kgroup.testing.simulation.faults import LastingFault
 from kgroup.testing.simulation.plan import Plan
 from kgroup.testing.simulation.run import Outcome
@@ -52,8 +53,8 @@ def shrink(
 ) -> Shrunk:
     """Look for the shortest schedule of faults that breaks the same invariant.
 
-    Faults are left out first, as many at once as can be; then those that are left are made
-    shorter, members that are not needed are left out, and the plan ends sooner. This is done
+    Faults are left out first, as many at once as can be; then those that are left happen at a
+    time instead of in a state of the group and are made shorter, members that are not needed are left out, and the plan ends sooner. This is done
     again until nothing more can be taken away: then every single fault is needed.
 
     Args:
@@ -130,7 +131,7 @@ class _Search:
 def _once(search: _Search) -> bool:
     """Try everything once; whether anything became smaller."""
     before = search.plan
-    for step in (_end_sooner, _fewer_faults, _shorter_faults, _fewer_members):
+    for step in (_end_sooner, _fewer_faults, _fixed_times, _shorter_faults, _fewer_members):
         step(search)
     return search.plan != before
 
@@ -162,6 +163,16 @@ def _fewer_faults(search: _Search) -> None:
             return
         else:
             parts *= 2
+
+
+def _fixed_times(search: _Search) -> None:
+    """Let each fault that waited for a moment happen at the time at which the moment came."""
+    struck = {one.fault: one.at for one in search.best.facts if isinstance(one, FaultBegan)}
+    for number, fault in enumerate(search.plan.faults):
+        if fault.when is not None and fault in struck:
+            faults = list(search.plan.faults)
+            faults[number] = attrs.evolve(fault, at=struck[fault], when=None)
+            search.smaller(faults=tuple(sorted(faults, key=lambda one: one.at)))
 
 
 def _shorter_faults(search: _Search) -> None:

@@ -134,6 +134,14 @@ def grows(outcome: Outcome) -> bool:
     return len(given) == 6 and len(set(given)) == 6
 
 
+def is_created_again(outcome: Outcome) -> bool:
+    """The topic is gone while it lasts; the new one is read from its first record on."""
+    gone, again = of(outcome, facts.TopicChanged, AT - 0.1, 1e9)
+    fresh = [one for one in of(outcome, facts.HandedOut, END, 1e9) if one.creation == 2]
+    firsts = {one.partition: one.first for one in reversed(fresh)}
+    return (gone.partitions, again.partitions) == (0, 3) and set(firsts.values()) == {0}
+
+
 def joined(outcome: Outcome, process: str, after: float, before: float) -> int:
     """How often a member has joined."""
     told = of(outcome, facts.Told, after, before)
@@ -159,6 +167,7 @@ SIGHT: Final[dict[Fault, Callable[[Outcome], bool]]] = {
     faults.CoordinatorMoves(at=AT, away=0.5, loading=0.5): moves,
     faults.LeaderMoves(at=AT, topic="orders", partition=0): goes_on,
     faults.MorePartitions(at=AT, topic="orders", by=2): grows,
+    faults.TopicDeleted(at=AT, topic="orders", partitions=3, seconds=LASTS): is_created_again,
 }
 """Each fault, and whether it can be seen."""
 

@@ -65,5 +65,5 @@ def test_no_seed_breaks_an_invariant(part: int) -> None:
     assert ended.returncode == 0, ended.stderr
     seconds, written, processed, faults = json.loads(ended.stdout)
     assert seconds >= share * MINUTES * 60
-    assert processed == written > 0
+    assert 0 < processed <= written  # a deleted topic takes records along that nobody has read yet
     assert faults > share

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kgroup.testing.simulation import MemberPlan, Outcome, Plan
-from kgroup.testing.simulation.faults import Cut, Fault, Freeze
+from kgroup.testing.simulation.facts import FaultBegan
+from kgroup.testing.simulation.faults import Cut, Fault, Freeze, Moment
 from kgroup.testing.simulation.shrinking import shrink
 from tests.testing.simulation.samples import a_plan, broken
 
@@ -141,3 +142,16 @@ def test_nothing_wrong_is_nothing_to_shrink() -> None:
     run = failing_if(lambda _: False)
     with pytest.raises(ValueError, match="seed 7 found nothing wrong"):
         shrink(run(a_plan()), run)
+
+
+def test_a_fault_that_waited_for_a_moment_happens_at_its_time() -> None:
+    """The moment is left out where the failure needs no more than when it came."""
+    moment = Moment(member="running", coordinator="Stable")
+    waits = attrs.evolve(cut(3.0), when=moment)
+
+    def run(plan: Plan) -> Outcome:
+        struck = [FaultBegan(at=max(one.at, 7.0), fault=one) for one in plan.faults]
+        found = (broken(at=50.0),) if any(one.at == 7.0 for one in struck) else ()
+        return Outcome(plan=plan, facts=tuple(struck), violations=found)
+
+    assert shrink(run(a_plan(faults=(waits,))), run).outcome.plan.faults == (cut(7.0),)

@@ -139,7 +139,12 @@ class Handovers(Check):
             if name in group.members or name in group.left or name in group.replaced:
                 continue
             held = self.views.programs.latest(fact.group_id, name)
-            if group.before.state == PREPARING and held is not None and _outstays(held):
+            outstays = held is not None and _outstays(held)
+            if (
+                group.before.state == PREPARING
+                and outstays
+                and not self._has_expired(name, fact.at)
+            ):
                 self.accuse(
                     fact.at,
                     f"{held} was still draining when the group went on without it: its drain must"
@@ -166,8 +171,7 @@ class Handovers(Check):
 
     def _may_evict(self, name: str, group: GroupView, at: float) -> bool:
         groups = self.views.groups
-        session = groups.session_timeouts.get(name)
-        if session is None or at - groups.renewed.get(name, 0.0) >= session - _EPSILON:
+        if self._has_expired(name, at):
             return True
         before = group.before
         assert before is not None  # looked at by `_changed`
@@ -177,6 +181,12 @@ class Handovers(Check):
         completed = group.completed.get(before.generation_id, 0.0)
         synced = groups.synced.get(name) == before.generation_id
         return not synced and at - completed >= patience - _EPSILON
+
+    def _has_expired(self, name: str, at: float) -> bool:
+        """Whether a member has been silent for its session time-out."""
+        groups = self.views.groups
+        session = groups.session_timeouts.get(name)
+        return session is None or at - groups.renewed.get(name, 0.0) >= session - _EPSILON
 
 
 def _outstays(held: Holding) -> bool:

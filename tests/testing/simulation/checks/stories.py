@@ -112,6 +112,7 @@ class Story:
         self.instances: dict[str, str] = {}
         self.committed: dict[TopicPartition, int] = {}
         self.epochs: Counter[str] = Counter()
+        self.creation = 1
         self.tickets = 0
 
     def broken(self, kind: type[Check]) -> list[str]:
@@ -168,6 +169,16 @@ class Story:
             partition_watch_interval=5.0,
             rebalance_timeout=REBALANCE,
         )
+
+    def delete(self) -> None:
+        """The topic is deleted, with what was committed of it."""
+        self.committed = {}
+        self.note(TopicChanged, topic="orders", partitions=0, creation=self.creation)
+
+    def create_again(self, partitions: int = 2) -> None:
+        """The topic is created again."""
+        self.creation += 1
+        self.note(TopicChanged, topic="orders", partitions=partitions, creation=self.creation)
 
     def append(self, partition: TopicPartition, first: int, upto: int) -> None:
         """Records are written."""
@@ -376,8 +387,16 @@ class Story:
         """A program ends."""
         self.note(ProcessEnded, process=process, life=1, error=None)
 
-    def hand_out(self, process: str, partition: TopicPartition, first: int, upto: int) -> None:
-        """A program gets records."""
+    def hand_out(
+        self,
+        process: str,
+        partition: TopicPartition,
+        first: int,
+        upto: int,
+        *,
+        creation: int | None = None,
+    ) -> None:
+        """A program gets records, of the topic as it is now unless it is said otherwise."""
         self.note(
             HandedOut,
             process=process,
@@ -389,12 +408,28 @@ class Story:
             partition=partition,
             first=first,
             next_offset=upto,
+            creation=self.creation if creation is None else creation,
         )
 
-    def process(self, process: str, partition: TopicPartition, first: int, upto: int) -> None:
+    def process(
+        self,
+        process: str,
+        partition: TopicPartition,
+        first: int,
+        upto: int,
+        *,
+        creation: int | None = None,
+    ) -> None:
         """A program is done with records."""
         for offset in range(first, upto):
-            self.note(Processed, process=process, life=1, partition=partition, offset=offset)
+            self.note(
+                Processed,
+                process=process,
+                life=1,
+                partition=partition,
+                offset=offset,
+                creation=self.creation if creation is None else creation,
+            )
 
     def commit(self, process: str, partition: TopicPartition, offset: int) -> None:
         """A program commits, and hears that it has."""

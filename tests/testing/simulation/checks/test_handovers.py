@@ -197,3 +197,16 @@ def test_a_drain_that_outlasts_the_rebalance_breaks_it() -> None:
     story.group("CompletingRebalance", {"b": [P1]})
     (what,) = story.broken(Handovers)
     assert what.startswith("a in generation 1 was still draining when the group went on")
+
+
+def test_a_drain_that_the_session_ends_is_no_fault() -> None:
+    """A member that cannot be heard is evicted by its session, whatever it does meanwhile."""
+    story = pair()
+    story.live("a", "b", seconds=1)
+    story.group("PreparingRebalance")
+    story.live("b", seconds=SESSION)
+    story.tell("a", GenerationDraining, end=End(Cause.TASK_RAISED), deadline=99.0)
+    story.wait(1.0)
+    story.ask_to_join("b")
+    story.group("PreparingRebalance", {"b": [P1]})
+    assert story.broken(Handovers) == []

@@ -1,0 +1,152 @@
+"""What the invariants say of a topic that is deleted and created again."""
+
+from __future__ import annotations
+
+from kgroup.events import OffsetReset
+from kgroup.testing.simulation.checks.assignments import Assignments
+from kgroup.testing.simulation.checks.failover import Failover
+from kgroup.testing.simulation.checks.losses import Losses
+from kgroup.testing.simulation.checks.repetitions import Repetitions
+from kgroup.testing.simulation.checks.starts import Starts
+from kgroup.testing.simulation.checks.table import CHECKS
+from tests.testing.simulation.checks.stories import P0, P1, Story, pair
+
+
+def recreated() -> Story:
+    """a has worked on what there was; the topic is another now, and nobody has noticed yet."""
+    story = pair()
+    story.work("a", P0, 0, 5)
+    story.hand_out("a", P0, 5, 9)
+    story.delete()
+    story.create_again()
+    return story
+
+
+def shared_again() -> Story:
+    """The same, after the rebalance that follows."""
+    story = recreated()
+    story.end("a")
+    story.end("b")
+    story.rebalance({"a": [P0], "b": [P1]})
+    return story
+
+
+def broken(story: Story) -> list[str]:
+    """What any invariant has to say."""
+    return [what for kind in CHECKS for what in story.broken(kind)]
+
+
+def test_a_group_that_begins_with_the_new_topic_breaks_nothing() -> None:
+    """Records of the deleted topic are nobody's loss, and the new one is read from its start."""
+    story = shared_again()
+    story.work("a", P0, 0, 3)
+    story.move()
+    story.group("Stable")
+    story.quiet()
+    story.settle({P0: 3, P1: 0})
+    assert broken(story) == []
+
+
+def test_records_of_the_deleted_topic_do_not_count_for_the_new_one() -> None:
+    """Work on the record 0 of before is no work on the record 0 of now."""
+    story = shared_again()
+    story.hand_out("a", P0, 0, 5, creation=1)
+    story.process("a", P0, 0, 5, creation=1)
+    story.commit("a", P0, 5)
+    assert story.broken(Losses) == [
+        "a committed orders-0 at 5, and nobody has processed the record 0"
+    ]
+
+
+def test_what_is_processed_while_there_is_no_topic_counts_for_nothing() -> None:
+    """The batch in hand is of the deleted topic, before the new one is there and after."""
+    story = pair()
+    story.hand_out("a", P0, 0, 5)
+    story.delete()
+    story.process("a", P0, 0, 5)
+    story.end("a")
+    story.create_again()
+    story.end("b")
+    story.rebalance({"a": [P0], "b": [P1]})
+    story.work("a", P0, 0, 2)
+    assert broken(story) == []
+
+
+def test_reading_on_is_excused_for_a_generation_of_before() -> None:
+    """It cannot know; what it passes is the limit that README names, and nothing else is lost."""
+    story = recreated()
+    story.process("a", P0, 5, 9, creation=1)
+    story.hand_out("a", P0, 9, 12)
+    story.process("a", P0, 9, 12)
+    story.commit("a", P0, 12)
+    assert broken(story) == []
+    story.hand_out("a", P0, 13, 14)
+    assert len(story.broken(Losses)) == 1
+
+
+def test_what_a_generation_of_before_commits_is_carried_to_the_next() -> None:
+    """Which starts there, as ever; if the log does not reach so far it begins by the rules."""
+    story = recreated()
+    story.process("a", P0, 5, 9, creation=1)
+    story.commit("a", P0, 9)
+    story.end("a")
+    story.end("b")
+    story.rebalance({"a": [P0], "b": [P1]})
+    story.tell("a", OffsetReset, partition=P0, offset=0, reason="", skipped=True)
+    story.work("a", P0, 0, 3)
+    story.move()
+    story.group("Stable")
+    assert broken(story) == []
+
+
+def test_nothing_is_excused_once_the_group_has_begun_with_the_new_topic() -> None:
+    """A generation that joined later starts, reads and commits by the new log alone."""
+    story = shared_again()
+    story.hand_out("a", P0, 2, 4)
+    story.process("a", P0, 2, 4)
+    story.commit("a", P0, 4)
+    assert story.broken(Starts) != []
+    assert story.broken(Losses) != []
+
+
+def test_a_start_in_the_deleted_topic_breaks_it() -> None:
+    """Its offsets went with it."""
+    story = recreated()
+    story.end("a")
+    story.end("b")
+    story.form({"a": [P0], "b": [P1]})
+    story.told_assigned("a", positions={P0: 5})
+    assert len(story.broken(Starts)) == 1
+
+
+def test_a_commit_on_the_new_topic_must_survive() -> None:
+    """What was committed of the deleted one need not."""
+    story = shared_again()
+    story.work("a", P0, 0, 3)
+    story.move({})
+    assert len(story.broken(Failover)) == 1
+
+
+def test_a_record_of_the_new_topic_comes_again_only_for_a_reason() -> None:
+    """What was given up or committed of the deleted one is forgotten, what is new is not."""
+    story = shared_again()
+    story.work("a", P0, 0, 3)
+    assert story.broken(Repetitions) == []
+    story.hand_out("a", P0, 2, 3)
+    assert len(story.broken(Repetitions)) == 1
+
+
+def test_a_partition_that_is_gone_may_still_be_given_out() -> None:
+    """If it was there when the members were known; nobody gets one that was gone before."""
+    for gone_before, faults in ((False, 0), (True, 1)):
+        story = pair()
+        if gone_before:
+            story.delete()
+            story.create_again(1)
+        story.generation_id += 1
+        story.group("CompletingRebalance")
+        if not gone_before:
+            story.delete()
+            story.create_again(1)
+        story.group("Stable", topics={"orders": 1})
+        assert len(story.broken(Assignments)) == faults

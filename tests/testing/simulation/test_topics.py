@@ -1,0 +1,37 @@
+"""Topics that come, grow and go, and the records that are of which creation."""
+
+from __future__ import annotations
+
+from kgroup.broker import in_memory_cluster
+from kgroup.model import TopicPartition
+from kgroup.records.memory import LogMessage
+from kgroup.testing.simulation import facts
+from kgroup.testing.simulation.observer import Recorder
+from kgroup.testing.simulation.topics import Topics
+
+P0 = TopicPartition("orders", 0)
+
+
+async def test_a_record_knows_its_creation(autojump_clock: object) -> None:
+    """What was read before a topic was deleted is of the first creation for ever."""
+    async with in_memory_cluster(1) as cluster:
+        recorder = Recorder()
+        topics = Topics(cluster, recorder)
+        await topics.create("orders", 1)
+        topics.append(P0, 2)
+        (first, second) = cluster.log.read(P0, 0, 10).records
+        await topics.delete("orders")
+        assert topics.partitions("orders") == 0
+        await topics.create("orders", 2)
+        topics.append(P0, 1)
+        (third,) = cluster.log.read(P0, 0, 10).records
+        messages = [LogMessage(P0, record) for record in (first, second, third)]
+        assert [topics.creation_of(one) for one in messages] == [1, 1, 2]
+        await topics.grow("orders", 3)
+        changed = [one for one in recorder.facts if isinstance(one, facts.TopicChanged)]
+        assert [(one.partitions, one.creation) for one in changed] == [
+            (1, 1),
+            (0, 1),
+            (2, 2),
+            (3, 2),
+        ]
