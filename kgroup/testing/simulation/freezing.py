@@ -66,6 +66,11 @@ class Freezer(trio.abc.Instrument):
             trio.lowlevel.remove_instrument(self)
         internals.runnable_tasks().extend(held)
 
+    def thaw_all(self) -> None:
+        """Let everything go on that is frozen."""
+        for owner in list(self._held):
+            self.thaw(owner)
+
     def task_scheduled(self, task: trio.lowlevel.Task) -> None:
         """See ``trio.abc.Instrument``: the task is the last of those that are to go on."""
         owner = task.context.get(_owner)

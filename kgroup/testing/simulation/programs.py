@@ -185,6 +185,10 @@ class Programs:
         life.observer.note(facts.ProcessThawed)
         self._freezer.thaw(life.owner)
 
+    def thaw_all(self) -> None:
+        """Let every frozen program go on, so that it can be cancelled."""
+        self._freezer.thaw_all()
+
     @asynccontextmanager
     async def barred(self, name: str) -> AsyncIterator[None]:
         """While this lasts the program is not started again."""
@@ -206,10 +210,17 @@ class Programs:
     async def _run(self, life: Life) -> None:
         environment = self._environment(life)
         surroundings.set(lambda: environment)
-        with owned_by(life.owner), life.scope:
-            # A nursery of its own: its tasks inherit the owner, this one is told of the end.
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._guarded, life)
+        try:
+            with owned_by(life.owner), life.scope:
+                # A nursery of its own: its tasks inherit the owner, this one is told of the end.
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._guarded, life)
+        except BaseExceptionGroup as group:
+            # A program that is killed while its tasks fail raises what they failed with beside
+            # the cancellation. It counts no more; only a cancellation from outside goes on.
+            outside = group.subgroup(trio.Cancelled) if life.crashed else group
+            if outside is not None:
+                raise outside from None
         if not life.crashed:
             self._over(life)
 

@@ -54,8 +54,9 @@ def shrink(
     """Look for the shortest schedule of faults that breaks the same invariant.
 
     Faults are left out first, as many at once as can be; then those that are left happen at a
-    time instead of in a state of the group and are made shorter, members that are not needed are left out, and the plan ends sooner. This is done
-    again until nothing more can be taken away: then every single fault is needed.
+    time instead of in a state of the group and are made shorter, members that are not needed are
+    left out, and the plan ends sooner. This is done again until nothing more can be taken away:
+    then every single fault is needed.
 
     Args:
         failed: an outcome with a violation; the first one's invariant is what must break again.

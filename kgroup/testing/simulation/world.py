@@ -80,7 +80,10 @@ class World:
                 states=states,
             )
             _connect(stage)
-            await self._play(stage)
+            try:
+                await self._play(stage)
+            finally:
+                programs.thaw_all()  # a task that is frozen would never end
             nursery.cancel_scope.cancel()
 
     async def _play(self, stage: Stage) -> None:

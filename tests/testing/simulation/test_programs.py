@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import attrs
+import pytest
 import trio
 
 from kgroup.clocks import TrioClock
@@ -90,3 +91,30 @@ def test_a_program_that_does_not_end_is_killed() -> None:
     (crashed,) = of(outcome, facts.ProcessCrashed)
     (over,) = of(outcome, facts.Over)
     assert over.at == crashed.at > 60.0
+
+
+def test_what_a_crashed_program_raises_is_nobodys() -> None:
+    """A task that fails just as its program is killed does not end the simulation."""
+
+    async def fails_as_it_is_cancelled() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise LookupError
+
+    async def program(_: Process) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fails_as_it_is_cancelled)
+            nursery.start_soon(trio.sleep_forever)
+
+    crash = faults.Crash(at=40.0, process="m1", seconds=5.0)
+    outcome = simulate(attrs.evolve(a_plan(faults=(crash,)), duration=60.0), program)
+    assert of(outcome, facts.Over)
+
+
+def test_an_error_of_the_simulation_itself_ends_it_while_a_program_is_frozen() -> None:
+    """A frozen program cannot be cancelled, so it is let go first."""
+    freeze = faults.Freeze(at=20.0, process="m1", seconds=50.0)
+    impossible = faults.BrokerDies(at=30.0, broker="b77", seconds=1.0)
+    with pytest.RaisesGroup(KeyError, flatten_subgroups=True):
+        simulate(a_plan(faults=(freeze, impossible)))

@@ -33,7 +33,7 @@ CLIENT: Final = (
         module="kgroup.lease",
         old="return ends - self._clock.now()",
         new="return self._session_timeout",
-        seed=3,
+        seed=2,
     ),
     Mutation(
         breaks=5,
@@ -62,7 +62,7 @@ CLIENT: Final = (
         module="kgroup.coordinator",
         old="_commit_partition(number, offsets[TopicPartition(topic, number)], version)",
         new="_commit_partition(number, offsets[TopicPartition(topic, numbers[0])], version)",
-        seed=31,
+        seed=13,
     ),
     Mutation(
         breaks=6,
@@ -77,7 +77,7 @@ CLIENT: Final = (
         module="kgroup.records.queued",
         old="if queue is None or not queue.continues_at(offset):",
         new="if queue is None:",
-        seed=1,
+        seed=2,
     ),
     Mutation(
         breaks=6,
@@ -100,7 +100,7 @@ CLIENT: Final = (
         module=_WORKER,
         old="await generation.commit({partition: message.offset() + 1})",
         new="await generation.commit({partition: batch.next_offset})",
-        seed=6,
+        seed=2,
     ),
     Mutation(
         breaks=7,
@@ -131,7 +131,7 @@ CLIENT: Final = (
         module="kgroup.generation.lifecycle",
         old="while (self._working or self._body is not None) and self.state is State.DRAINING:",
         new="while self._body is not None and self.state is State.DRAINING:",
-        seed=6,
+        seed=14,
     ),
     Mutation(
         breaks=8,
@@ -139,7 +139,7 @@ CLIENT: Final = (
         module="kgroup.generation.generation",
         old="if self.state is State.ENDED and self.end is not None:",
         new="if self.end is not None:",
-        seed=6,
+        seed=2,
     ),
     Mutation(
         breaks=8,
@@ -147,7 +147,7 @@ CLIENT: Final = (
         module=_WORKER,
         old="await generation.commit({partition: message.offset() + 1})",
         new="pass",
-        seed=6,
+        seed=2,
     ),
     Mutation(
         breaks=8,
@@ -155,7 +155,6 @@ CLIENT: Final = (
         module="kgroup.generation.attempt",
         old="name: self._open.pop(name).offset for name, code in codes.items() if code == _APPLIED",
         new="name: self._open.pop(name).offset for name, code in codes.items()",
-        seed=1,
     ),
     Mutation(
         breaks=10,
@@ -163,7 +162,6 @@ CLIENT: Final = (
         module="kgroup.member",
         old=_TOLD,
         new=f"last.end.can_commit and {_TOLD}",
-        seed=1,
     ),
     Mutation(
         breaks=10,
@@ -178,7 +176,7 @@ CLIENT: Final = (
         module="kgroup.member",
         old=_TOLD,
         new=f"last.handed_over and {_TOLD}",
-        seed=8,
+        seed=3,
     ),
     Mutation(
         breaks=11,

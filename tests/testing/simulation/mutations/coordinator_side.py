@@ -25,6 +25,7 @@ COORDINATOR: Final = (
         module=f"{_GROUPS}.group",
         old="return self._joined == len(self.members) and not self.pending",
         new="return self._joined * 2 >= len(self.members) and not self.pending",
+        seed=1,
     ),
     Mutation(
         breaks=2,
@@ -80,7 +81,7 @@ COORDINATOR: Final = (
         module=f"{_GROUPS}.answering",
         old="error = registry.judge(now, request)",
         new="error = ErrorCode.NONE",
-        seed=7,
+        seed=15,
     ),
     Mutation(
         breaks=4,
@@ -98,7 +99,7 @@ COORDINATOR: Final = (
         within="OFFSET_COMMIT: Final[Table] = (",
         old="Row(_WITH_MEMBERS, (if_.is_anonymous,), error=ErrorCode.UNKNOWN_MEMBER_ID),  # 25",
         new="Row(_WITH_MEMBERS, (if_.is_no_member,)),",
-        seed=7,
+        seed=4,
     ),
     Mutation(
         breaks=6,
@@ -173,7 +174,7 @@ COORDINATOR: Final = (
         module=f"{_GROUPS}.rebalance",
         old="turn.set_timer(TimerKind.SYNC, group.rebalance_timeout)",
         new="turn.cancel_timer(TimerKind.SYNC)",
-        seed=81,
+        seed=25,
     ),
     Mutation(
         breaks=12,
