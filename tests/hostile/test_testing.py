@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import math
-from typing import Any, Final
+from typing import Any, Final, cast
 
+import attrs
 import pytest
 
 from kgroup.errors import ConfigError
@@ -13,7 +14,7 @@ from kgroup.model import TopicPartition
 from kgroup.testing import admin
 from kgroup.testing.embedded import EmbeddedKafka
 from kgroup.testing.kafka import RealKafka
-from kgroup.testing.simulation import Scenario
+from kgroup.testing.simulation import Scenario, draw
 from kgroup.testing.simulation import check as simulate
 from kgroup.testing.spark.cluster import SparkCluster
 from tests.hostile.values import NUMBERS, TEXTS
@@ -103,3 +104,15 @@ def test_a_campaign_of_simulations_has_bounds(arguments: dict[str, Any], named: 
     """Nothing is simulated, and the argument is named."""
     with pytest.raises(ConfigError, match=f"{named}=.* is refused"):
         simulate(Scenario(), **{"seeds": range(1), **arguments})
+
+
+@pytest.mark.parametrize(
+    "name", ["brokers", "duration", "records_at_once", "records_every", "work"]
+)
+def test_a_plan_has_bounds(name: str) -> None:
+    """A plan that a program makes itself waits for no time that never comes."""
+    plan, evolve = draw(Scenario(), 1), cast("Any", attrs.evolve)
+    pairs = [(value, 1.0) for value in WRONG]
+    for value in (*WRONG, *pairs, (2.0, 1.0), 10**400, 1e300):
+        with pytest.raises(ConfigError, match=f"{name}=.* is refused"):
+            evolve(plan, **{name: value})

@@ -96,6 +96,17 @@ class Scenario:
             )
 
 
+WORK: Final = "it must be two times in seconds, from 0 to 86400, the shorter one first"
+
+
+def _check_work(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    times = bounds.seconds(0, 86_400)
+    if not isinstance(value, tuple) or len(value) != 2 or not all(map(times.holds, value)):
+        raise ConfigError(attribute.name, value, WORK)
+    if value[0] > value[1]:
+        raise ConfigError(attribute.name, value, WORK)
+
+
 @final
 @attrs.frozen(kw_only=True)
 class MemberPlan:
@@ -130,17 +141,21 @@ class Plan:
         records_at_once: how many records a write has, at most.
         work: how long a program takes for a record, at least and at most.
         faults: in the order of their times.
+
+    Raises:
+        ConfigError: a number is not allowed; a wait of NaN seconds would have no end.
     """
 
     seed: int
-    duration: float
-    brokers: int
+    # A plan that is made smaller may be shorter than a scenario.
+    duration: float = attrs.field(validator=bounds.seconds(0, LONGEST_HOURS * _HOUR))
+    brokers: int = attrs.field(validator=BROKERS)
     topics: Mapping[str, int]
     members: tuple[MemberPlan, ...]
     config: Mapping[str, Any]
     broker_settings: Mapping[str, object]
     latency: Latency
-    records_every: float
-    records_at_once: int
-    work: tuple[float, float]
+    records_every: float = attrs.field(validator=bounds.seconds(most=100 * LONGEST_HOURS * _HOUR))
+    records_at_once: int = attrs.field(validator=bounds.whole(1, 100_000))
+    work: tuple[float, float] = attrs.field(validator=_check_work, metadata={"allowed": WORK})
     faults: tuple[Fault, ...]
