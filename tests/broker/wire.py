@@ -74,16 +74,17 @@ async def commit(
     topics: Sequence[str] = ("t",),
     partition: int = 0,
     epoch: int | None = None,
+    group_id: str = "g",
     **details: Any,
 ) -> int:
-    """Commit offset 7 of a partition of each topic, as nobody, for group g; the first error."""
+    """Commit offset 7 of a partition of each topic, as nobody, for a group; the first error."""
     part = {"partition_index": partition, "committed_offset": 7, "committed_metadata": "m"}
     if epoch is not None:
         part["committed_leader_epoch"] = epoch
     answer = await client.ask(
         "offset_commit",
         version,
-        group_id="g",
+        group_id=group_id,
         generation_id_or_member_epoch=-1,
         member_id="",
         topics=[{"name": topic, "partitions": [part]} for topic in topics],

@@ -22,7 +22,7 @@ from kgroup.errors import FetchError
 from kgroup.model import TopicPartition
 from kgroup.wire.versions import API_KEYS
 from tests.broker.made import NOW, batch
-from tests.broker.wire import LENGTH, Client
+from tests.broker.wire import LENGTH, Client, commit
 from tests.hostile import broker as hostile
 
 CASES: Final = 10_000
@@ -420,3 +420,25 @@ async def test_no_text_is_longer_than_the_oldest_version_can_say(broker: Broker)
     client = await Client.open(broker)
     await client.send("find_coordinator", 4, key_type=0, coordinator_keys=["a" * 40_000])
     assert await client.is_closed()
+
+
+async def test_groups_are_limited() -> None:
+    """Neither a Join nor a commit makes one too many, and those that there are go on."""
+    async with in_memory(hostile.PROPERTIES | {"kgroup.max.groups": 1}) as broker:
+        await broker.create_topic("t", 1)
+        client = await Client.open(broker)
+        assert await commit(client, 5, group_id="first") == ErrorCode.none
+        assert await commit(client, 5, group_id="second") == ErrorCode.group_max_size_reached
+        joined = await client.ask(
+            "join_group",
+            3,
+            group_id="second",
+            session_timeout=timedelta(seconds=10),
+            rebalance_timeout=timedelta(seconds=10),
+            member_id="",
+            protocol_type="consumer",
+            protocols=[{"name": "range", "metadata": b""}],
+        )
+        assert joined.error_code == ErrorCode.group_max_size_reached
+        assert await commit(client, 5, group_id="first") == ErrorCode.none
+        await client.stream.aclose()

@@ -68,6 +68,8 @@ def of_member(registry: Registry, now: float, request: Any, ticket: Ticket) -> l
     machine = registry.machines.get(request.group_id)
     if machine is None:
         error = absent_error(request)
+        if error is None and registry.is_full:
+            error = ErrorCode.GROUP_MAX_SIZE_REACHED
         if error is not None:
             return [Answer(ticket, _to_absent(request, error))]
         return registry.make_by_join(now, request, ticket)

@@ -59,6 +59,11 @@ class Registry:
         machine = self.machines.get(group_id)
         return None if machine is None else machine.group
 
+    @property
+    def is_full(self) -> bool:
+        """Whether there are as many groups as there may be; Kafka has no such limit."""
+        return len(self.machines) >= self.settings.max_groups
+
     def make(self, now: float, group_id: str) -> GroupMachine:
         """A new group, without members and not persisted."""
         return self._keep(Group(group_id, since=now))
@@ -103,6 +108,8 @@ class Registry:
             error = absent_error(request)
             if error is not None:
                 return error
+            if self.is_full:
+                return ErrorCode.GROUP_MAX_SIZE_REACHED
             machine = self.make(now, request.group_id)
         return machine.judge(now, request)
 

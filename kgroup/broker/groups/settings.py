@@ -31,6 +31,7 @@ class CoordinatorSettings:
         min_session_timeout: the shortest session time-out that a member may ask for.
         max_session_timeout: the longest.
         group_max_size: the most members of a group.
+        max_groups: the most groups of a coordinator.
         new_member_join_timeout: how long a new member's parked join is kept (fixed in Kafka).
         offset_metadata_max_bytes: the longest metadata of an offset, in UTF-16 units as Kafka
             counts it.
@@ -43,6 +44,7 @@ class CoordinatorSettings:
     min_session_timeout: float = attrs.field(default=6.0, validator=bounds.seconds())
     max_session_timeout: float = attrs.field(default=1800.0, validator=bounds.seconds())
     group_max_size: int = attrs.field(default=INT32_MAX, validator=bounds.whole(1, INT32_MAX))
+    max_groups: int = attrs.field(default=10_000, validator=bounds.whole(1, INT32_MAX))
     new_member_join_timeout: float = attrs.field(default=300.0, validator=bounds.seconds())
     offset_metadata_max_bytes: int = attrs.field(default=4096, validator=bounds.whole(0, INT32_MAX))
     offsets_retention: float = attrs.field(
@@ -78,6 +80,7 @@ PROPERTIES: Final[Mapping[str, tuple[str, int | None, bounds.Bound]]] = {
     "group.min.session.timeout.ms": ("min_session_timeout", 1, _POSITIVE),
     "group.max.session.timeout.ms": ("max_session_timeout", 1, _POSITIVE),
     "group.max.size": ("group_max_size", None, _POSITIVE),
+    "kgroup.max.groups": ("max_groups", None, _POSITIVE),
     "offset.metadata.max.bytes": ("offset_metadata_max_bytes", None, bounds.whole(0, INT32_MAX)),
     "offsets.retention.minutes": ("offsets_retention", 60_000, _POSITIVE),
     "offsets.retention.check.interval.ms": ("offsets_retention_check_interval", 1, _POSITIVE),

@@ -241,7 +241,7 @@ async def describe_user_scram_credentials(call: Call) -> Answer:
             {
                 "user": user.name,
                 "error_code": ErrorCode.resource_not_found,
-                "error_message": f"there is no SCRAM user {user.name!r}",
+                "error_message": "there are no SCRAM users",
                 "credential_infos": (),
             }
             for user in call.request.users or ()

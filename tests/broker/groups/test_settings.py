@@ -9,13 +9,14 @@ from kgroup.errors import ConfigError
 
 
 def test_defaults_are_kafkas() -> None:
-    """Without properties the settings are those of Kafka's GroupCoordinatorConfig."""
+    """Without properties they are those of Kafka's GroupCoordinatorConfig, and our own limits."""
     settings = CoordinatorSettings.from_properties({})
     assert settings == CoordinatorSettings(
         initial_rebalance_delay=3,
         min_session_timeout=6,
         max_session_timeout=1800,
         group_max_size=2**31 - 1,
+        max_groups=10_000,
         new_member_join_timeout=300,
         offset_metadata_max_bytes=4096,
         offsets_retention=7 * 24 * 3600,
@@ -32,6 +33,7 @@ def test_every_property_sets_its_field() -> None:
         min_session_timeout=0.3,
         max_session_timeout=0.3,
         group_max_size=300,
+        max_groups=300,
         offset_metadata_max_bytes=300,
         offsets_retention=18000,
         offsets_retention_check_interval=0.3,
