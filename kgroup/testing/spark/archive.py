@@ -23,6 +23,8 @@ from kgroup.testing.spark.java import Java, SparkUnavailableError, find_java
 
 TIMEOUT: Final = 300.0
 """Seconds that it may take on a busy machine; also to wait for another process that makes it."""
+SHOWN: Final = 10
+"""Lines of what the JVM printed that an error shows; it may have named hundreds of classes."""
 TRAINING: Final = """
 import sys, tempfile
 from kgroup.testing.spark import session
@@ -80,8 +82,9 @@ def _train(archive: Path) -> None:
             timeout=TIMEOUT,
         )
         if not made.exists():
-            told = (trained.stdout + trained.stderr).strip()
-            raise SparkUnavailableError(f"this Java made no archive of Spark's classes: {told}")
+            lines = (trained.stdout + trained.stderr).strip().splitlines()
+            last = "\n".join(lines[-SHOWN:])
+            raise SparkUnavailableError(f"this Java made no archive of Spark's classes: {last}")
         made.replace(archive)
     finally:
         made.unlink(missing_ok=True)

@@ -32,7 +32,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.ui.showConsoleProgress": "false",
 }
 """Where a session for tests differs from Spark's defaults."""
-STOP_TIMEOUT: Final = 30.0
+STOP_TIMEOUT: Final = 120.0
 """Seconds that the JVM gets to end."""
 
 
