@@ -523,3 +523,44 @@ async def test_addresses_of_every_form(
     with pytest.raises(ConnectionLostError):
         await cluster.metadata(None)
     assert opened[0] == address
+
+
+async def test_one_question_has_one_deadline_however_many_are_away(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """A hundred silent brokers cost three request time-outs; a bootstrap server is the second."""
+    nodes = Nodes(nursery)
+    many = {number: f"b{number}:1" for number in range(100)}
+    node = nodes.add("a:1", metadata=metadata(many, {"t": [1]}))
+    for address in many.values():
+        nodes.add(address, metadata=SILENCE)
+    cluster = nodes.cluster(request_timeout=10.0)
+    await cluster.metadata({"t"})
+    began = trio.current_time()
+    await cluster.metadata({"t"})
+    assert trio.current_time() - began == pytest.approx(10.0)
+    assert nodes.whom("metadata")[-1] == "a:1"
+    node.answers["metadata"] = SILENCE
+    began = trio.current_time()
+    with pytest.raises(RequestTimeoutError):
+        await cluster.metadata({"t"})
+    assert trio.current_time() - began == pytest.approx(30.0)
+    await cluster.aclose()
+
+
+async def test_connections_to_brokers_that_are_gone_are_closed(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """An address that the cluster names no more, and that is no bootstrap server, has none."""
+    nodes = Nodes(nursery)
+    node = nodes.add("a:1", metadata=metadata({1: "b:1"}, {"t": [1]}))
+    alone = metadata(ALONE, {"t": [1]})
+    nodes.add("b:1", list_offsets=offsets_of, metadata=alone)
+    cluster = nodes.cluster()
+    assert await cluster.list_offsets({T0}, EARLIEST) == {T0: 0}
+    assert nodes.open_now == 2
+    node.answers["metadata"] = alone
+    await cluster.metadata({"t"})
+    await trio.sleep(1)
+    assert nodes.open_now <= 1
+    await cluster.aclose()
