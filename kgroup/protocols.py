@@ -180,11 +180,18 @@ class RecordSource(Protocol):
     """
 
     async def __aenter__(self) -> Self:
-        """Make it ready; no partition is read yet."""
+        """Make it ready; no partition is read yet.
+
+        Cancellation: at any time, by a group that is closed meanwhile; nothing is left open.
+        """
         ...
 
     async def __aexit__(self, *details: object) -> None:
-        """Stop fetching and join every thread, within a deadline."""
+        """Stop fetching and join every thread, within a deadline.
+
+        Cancellation: by the deadline of the group's closing, a second after the rest of it; what
+        still runs then is left behind.
+        """
         ...
 
     def assign(self, epoch: int, positions: Mapping[TopicPartition, int]) -> None:

@@ -46,6 +46,8 @@ Fields = Mapping[str, Any] | Callable[[int], Mapping[str, Any]]
 LARGE: Final = 256 * 1024
 """Answers of so many bytes are read beside the event loop: 8 MB of them take seconds."""
 _NEGOTIATION: Final = "api_versions"
+_CLOSING: Final = 1.0
+"""Seconds that a stream gets to be closed by force."""
 _CORRELATION_ID: Final = struct.Struct(">i")
 _ERROR_AFTER_ID: Final = struct.Struct(">ih")
 _LAST_ID: Final = 2**31 - 1
@@ -299,8 +301,8 @@ class Connection:
     async def _break(self, why: str) -> None:
         self._broken = self._broken or why
         # Shielded so that a pending cancellation takes the place of neither answer nor error;
-        # closing forcefully does not wait for anything.
-        with trio.CancelScope(shield=True):
+        # closing forcefully does not wait for anything, unless a stream of somebody's own does.
+        with trio.move_on_after(_CLOSING, shield=True):
             await trio.aclose_forcefully(self._stream)
 
     async def _negotiate(self, asked: int) -> None:

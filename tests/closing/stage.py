@@ -212,7 +212,7 @@ Handler = Callable[[Generation], Awaitable[None]]
 async def obeys(generation: Generation) -> None:
     """Finish at the generation's end, and commit under the old id."""
     await generation.ending.wait()
-    await generation.commit(dict.fromkeys(generation.assignment, 1))
+    await generation.commit(dict.fromkeys(generation.assignment, 0))
 
 
 async def blocks(_: Generation) -> None:
@@ -239,7 +239,7 @@ async def shields(_: Generation) -> None:
 
 async def commits(generation: Generation) -> None:
     """Commit at once, and wait for the answer."""
-    await generation.commit(dict.fromkeys(generation.assignment, 1))
+    await generation.commit(dict.fromkeys(generation.assignment, 0))
 
 
 async def reads(generation: Generation) -> None:
