@@ -30,7 +30,7 @@ from typing import final
 import attrs
 
 from kgroup.coordinator import UNREADABLE
-from kgroup.leading import Leader, wanted_by
+from kgroup.leading import Leader, Wanted, wanted_by
 from kgroup.model import Cause, TopicInfo, TopicPartition
 from kgroup.protocols import Coordinator, Described
 from kgroup.recovery import Request
@@ -55,12 +55,14 @@ class Verdict:
         cause: how the generation ends by it.
         ask: how this member has to ask for the rebalance.
         watched: for a leader, what its partition watcher starts from.
+        wanted: for a leader, the topics to watch: all that the group subscribes to, or has.
     """
 
     faults: tuple[str, ...] = ()
     cause: Cause = Cause.PARTITIONS_CHANGED
     ask: Ask = Ask.BY_JOINING
     watched: Mapping[str, TopicInfo] | None = None
+    wanted: Wanted | None = None
 
 
 FITS = Verdict()
@@ -123,10 +125,10 @@ class Inherited:
 
     async def _as_leader(self, group: Described, known: Mapping[str, TopicInfo]) -> Verdict:
         if not group.stable:  # A rebalance is under way, and this member will be asked to join.
-            return Verdict(watched=known)
+            return Verdict(watched=known, wanted=self._wanted(group, known))
         thread = f"kgroup-compare {self.leader.membership.group_id}"
         faults, watched = await self.leader.compute(partial(compare, known, group), thread)
-        return Verdict(faults=faults, watched=watched)
+        return Verdict(faults=faults, watched=watched, wanted=self._wanted(group, watched))
 
     async def _as_follower(self, mine: Collection[TopicPartition]) -> Verdict:
         held = {partition.topic for partition in mine}
@@ -140,8 +142,8 @@ class Inherited:
             return FITS
         # A broker before JoinGroup v9 names the id that a returning leader had before.
         if self._may_lead and self.leader.answer.leader_id not in group.assignments:
-            wanted = wanted_by(self.topics, *(member.topics for member in group.members))
-            return await self._as_leader(group, await self.leader.look(wanted))
+            known = await self.leader.look(self._wanted(group))
+            return await self._as_leader(group, known)
         covered = {one.topic for given in group.assignments.values() for one in given}
         return _uncovered(lacking - covered)
 
@@ -153,6 +155,10 @@ class Inherited:
         """
         instance = self.leader.membership.group_instance_id
         return self.leader.answer.leader_id.startswith(f"{instance}-")
+
+    def _wanted(self, group: Described, more: Collection[str] = ()) -> Wanted:
+        members = (*group.members, *self.leader.answer.members)
+        return wanted_by(self.topics, more, *(member.topics for member in members))
 
     async def _describe(self) -> Described:
         return await until_answered(

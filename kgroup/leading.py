@@ -89,14 +89,14 @@ class Leader:
     compute: Compute
     deadline: float
 
-    def topics_of(self, own: Collection[str], assigned: Collection[str] = ()) -> Wanted:
-        """Every topic that the whole group subscribes to, or was assigned.
+    def topics_of(self, own: Collection[str]) -> Wanted:
+        """Every topic that the whole group subscribes to.
 
         INVARIANT: what other members ask for ends nothing of this one's. A name that no topic has
         is left out here, a topic that this leader may not read where the broker says so.
         """
         members = {member.topics for member in self.answer.members}
-        return wanted_by(own, assigned, *members)
+        return wanted_by(own, *members)
 
     async def look(self, wanted: Wanted) -> Mapping[str, TopicInfo]:
         """Those of the topics that exist, however long it takes until a broker answers.

@@ -167,7 +167,7 @@ class Member:
         self._asked = last.ask is not None
         if last.ask is Ask.BY_LEAVING:
             self._asked = await self._leave_to_rebalance()
-            self._doubtful = not self._asked
+        self._doubtful = last.ask is not None and not self._asked
         if last.failure is not None:
             await self._follow(*last.failure)
         elif isinstance(end.error, BrokerError):

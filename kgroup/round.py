@@ -319,9 +319,8 @@ class Round:
         verdict = await self._step(Request.DESCRIBE, check)
         if verdict.faults:
             raise _MisfitError(verdict)
-        if verdict.watched is not None:
-            wanted = self._leader.topics_of(self._topics, verdict.watched)
-            self._watch(wanted, verdict.watched)
+        if verdict.watched is not None and verdict.wanted is not None:
+            self._watch(verdict.wanted, verdict.watched)
 
     async def _sync(self, assignments: MemberAssignments) -> tuple[TopicPartition, ...]:
         try:

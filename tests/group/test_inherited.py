@@ -116,6 +116,29 @@ async def test_a_returning_leader_watches(
             assert len((await group.next()).assignment) == 4
 
 
+@pytest.mark.parametrize("highest", [8, 9])
+async def test_a_returning_leader_watches_the_topics_of_others(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, highest: int
+) -> None:
+    """A topic that only another member subscribes to, and that does not exist yet, is found."""
+    monkeypatch.setitem(APIS, "join_group", attrs.evolve(APIS["join_group"], highest=highest))
+    async with world(2) as here, trio.open_nursery() as nursery:
+        async with here.group(**ONE) as group:
+            await group.next()
+            nursery.start_soon(partial(stay, here, topics=["topic", "later"]))
+            before = await group.next()
+            assert before.leader
+        async with here.group(**ONE) as group:
+            after = await group.next()
+            assert after.generation_id == before.generation_id
+            await here.broker.create_topic("later", 1)
+            with trio.fail_after(60):
+                await after.ending.wait()
+            assert after.end is not None
+            assert after.end.cause is Cause.PARTITIONS_CHANGED
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_topic_that_is_gone_and_one_that_shrank(autojump_clock: MockClock) -> None:
     """A topic created again with fewer partitions is divided again at once, a gone one soon."""
     async with world(2) as here:
