@@ -29,6 +29,8 @@ Answer = Mapping[str, Any]
 """What a handler gives: kio's field names, nested mappings and sequences."""
 
 _NO_THROTTLE: Final = timedelta(0)
+_LONGEST_MESSAGE: Final = 2000
+"""Characters of an error's message."""
 _EMPTY: Final = {"string": "", "bytes": b""}
 
 
@@ -124,10 +126,19 @@ def _converter(field: dataclasses.Field[Any]) -> Callable[[Any], Any] | None:
     if shape.entity is not None and shape.nullable:
         build = _builder(shape.entity)
         return lambda value: None if value is None else build(value)
+    if field.name == "error_message":
+        return _message
     if kafka_type in _EMPTY and not shape.nullable:
         empty = _EMPTY[kafka_type]
         return lambda value: empty if value is None else value
     return one
+
+
+def _message(text: str | None) -> str | None:
+    """Words for people; they may quote a client's text, which alone fills a field."""
+    if text is None or len(text) <= _LONGEST_MESSAGE:
+        return text
+    return f"{text[:_LONGEST_MESSAGE]}..."
 
 
 @cache

@@ -442,3 +442,14 @@ async def test_groups_are_limited() -> None:
         assert joined.error_code == ErrorCode.group_max_size_reached
         assert await commit(client, 5, group_id="first") == ErrorCode.none
         await client.stream.aclose()
+
+
+async def test_a_message_that_quotes_a_client_stays_readable(broker: Broker) -> None:
+    """The longest group id is told back, and what is said of it is cut to fit."""
+    client = await Client.open(broker)
+    answer = await client.ask(
+        "describe_groups", 6, groups=["g" * 32_767], include_authorized_operations=False
+    )
+    assert len(answer.groups[0].group_id) == 32_767
+    assert len(answer.groups[0].error_message) < 3_000
+    await client.stream.aclose()
