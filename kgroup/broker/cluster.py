@@ -9,7 +9,7 @@ else.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, final
 from uuid import UUID
 
@@ -45,6 +45,8 @@ class Cluster:
         shards: the shards of the group coordinator.
         pace: how requests share the event loop.
         defects: what went wrong in the broker itself.
+        on_transaction_end: is called with each transaction that ends, for simulations: the
+            producer's id, whether it was committed, and the offset of each marker; or None.
     """
 
     def __init__(
@@ -65,6 +67,9 @@ class Cluster:
         self.settings: Final = settings
         self.pace: Final = Pace()
         self.defects: Final = Defects()
+        self.on_transaction_end: (
+            Callable[[int, bool, Sequence[tuple[TopicPartition, int]]], None] | None
+        ) = None
         self._random = random
         self._wall_clock = wall_clock
         identity = self.new_uuid()
@@ -204,8 +209,12 @@ class Cluster:
         committed: bool,
     ) -> None:
         now = self.now_ms()
+        markers = []
         for partition in partitions:
             log = self.topics.log(partition.topic, partition.partition)
+            markers.append((partition, log.end_offset))
             log.end_transaction(producer_id, epoch, now, committed=committed)
         if groups:
             self.shards.complete_transaction(producer_id, committed=committed)
+        if self.on_transaction_end is not None:
+            self.on_transaction_end(producer_id, committed, markers)

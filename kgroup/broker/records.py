@@ -15,7 +15,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, final
+from typing import Any, Final, final
 
 import attrs
 from attrs import validators
@@ -110,8 +110,13 @@ class StoredRecord:
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
-def batch_of(records: Sequence[NewRecord], now: int) -> bytes:
+def batch_of(records: Sequence[NewRecord], now: int, **producer: Any) -> bytes:
     """A batch of records, each without a timestamp at ``now`` (milliseconds since 1970).
+
+    Args:
+        records: at least one.
+        now: for those without a timestamp.
+        producer: what ``batches.assemble`` takes of a producer; nothing for one without an id.
 
     Raises:
         ValueError: there is no record.
@@ -123,7 +128,11 @@ def batch_of(records: Sequence[NewRecord], now: int) -> bytes:
     for delta, (record, time) in enumerate(zip(records, times, strict=True)):
         _write_record(body, record, delta, time - times[0])
     return batches.assemble(
-        bytes(body), count=len(records), base_timestamp=times[0], max_timestamp=max(times)
+        bytes(body),
+        count=len(records),
+        base_timestamp=times[0],
+        max_timestamp=max(times),
+        **producer,
     )
 
 

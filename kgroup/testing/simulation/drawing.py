@@ -10,7 +10,8 @@ from __future__ import annotations
 import random
 from typing import Final
 
-from kgroup.testing.simulation.faults import Fault
+from kgroup.testing.simulation.faults import Fault, TopicDeleted
+from kgroup.testing.simulation.habits import OWN_OFFSETS, PLAIN, SEEKS
 from kgroup.testing.simulation.kinds import KINDS, Draw
 from kgroup.testing.simulation.network import Latency
 from kgroup.testing.simulation.plan import MemberPlan, Plan, Scenario
@@ -20,6 +21,9 @@ _HOUR: Final = 3600.0
 _CALM: Final = 0.9
 """The part of a plan in which faults begin; the rest sees the end of the last ones."""
 _ONE_IN_THREE: Final = 3
+_HABITS: Final = (PLAIN, PLAIN, PLAIN, PLAIN, OWN_OFFSETS, SEEKS)
+_TRANSACTIONAL: Final = (0.0, 0.0, 0.5)
+_ISOLATION: Final = ("read_committed", "read_committed", "read_uncommitted")
 _SESSIONS: Final = {6.0: (1.0, 2.0), 10.0: (1.0, 3.0), 20.0: (2.0, 3.0), 45.0: (3.0, 3.0)}
 """Session time-outs, each with the seconds between heartbeats that go with it."""
 _LOADS: Final = ((3.0, 6, (0.0, 0.01)), (4.0, 3, (0.01, 0.2)), (6.0, 2, (0.1, 1.0)))
@@ -52,6 +56,21 @@ def draw(scenario: Scenario, seed: int) -> Plan:
         )
         for number in range(1, scenario.members + 1)
     )
+    delay = chance.choice((0, 500, 3000))
+    latency = chance.choice((Latency(0.0002, 0.002), Latency(0.001, 0.02), Latency(0.01, 0.2)))
+    # Drawn apart, so that all else of a plan is the same whatever its programs do.
+    apart = random.Random(f"{seed} habits")
+    habit = apart.choice(_HABITS)
+    transactional = apart.choice(_TRANSACTIONAL)
+    if transactional:
+        config["isolation_level"] = apart.choice(_ISOLATION)
+    drawn = sorted(
+        (
+            *_faults(chance, scenario, topics, members),
+            *targeted(seed, scenario, topics, members, session),
+        ),
+        key=lambda fault: fault.at,
+    )
     return Plan(
         seed=seed,
         duration=scenario.duration,
@@ -60,26 +79,25 @@ def draw(scenario: Scenario, seed: int) -> Plan:
         members=members,
         config={**config, **scenario.config},
         broker_settings={
-            "group.initial.rebalance.delay.ms": chance.choice((0, 500, 3000)),
+            "group.initial.rebalance.delay.ms": delay,
             "group.min.session.timeout.ms": 1000,
             "auto.create.topics.enable": False,
             "default.replication.factor": scenario.brokers,
             **scenario.broker_settings,
         },
-        latency=chance.choice((Latency(0.0002, 0.002), Latency(0.001, 0.02), Latency(0.01, 0.2))),
+        latency=latency,
         records_every=every,
         records_at_once=at_once,
         work=work,
-        faults=tuple(
-            sorted(
-                (
-                    *_faults(chance, scenario, topics, members),
-                    *targeted(seed, scenario, topics, members, session),
-                ),
-                key=lambda fault: fault.at,
-            )
-        ),
+        faults=tuple(fault for fault in drawn if habit == PLAIN or not _takes_logs(fault)),
+        habit=habit,
+        transactional=transactional,
     )
+
+
+def _takes_logs(fault: Fault) -> bool:
+    """Whether the offsets that a program keeps by itself mean something else afterwards."""
+    return isinstance(fault, TopicDeleted)
 
 
 def _topics(chance: random.Random) -> dict[str, int]:

@@ -19,6 +19,7 @@ from kgroup.testing.simulation.plan import Plan
 from kgroup.testing.simulation.programs import Programs
 from kgroup.testing.simulation.states import States
 from kgroup.testing.simulation.topics import Topics
+from kgroup.testing.simulation.writing import Writer
 
 
 @final
@@ -33,6 +34,7 @@ class Stage:
     coordinators: CoordinatorObserver
     programs: Programs
     topics: Topics
+    writer: Writer
     states: States
     brokers_down: set[int] = attrs.field(factory=set)
 

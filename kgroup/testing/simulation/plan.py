@@ -141,6 +141,9 @@ class Plan:
         records_at_once: how many records a write has, at most.
         work: how long a program takes for a record, at least and at most.
         faults: in the order of their times.
+        habit: how kgroup's own example worker handles a partition: "plain", "own offsets" (it
+            seeks to what it has stored itself) or "seeks" (anywhere).
+        transactional: which part of the writes is in transactions, 0 to 1.
 
     Raises:
         ConfigError: a number is not allowed; a wait of NaN seconds would have no end.
@@ -159,3 +162,5 @@ class Plan:
     records_at_once: int = attrs.field(validator=bounds.whole(1, 100_000))
     work: tuple[float, float] = attrs.field(validator=_check_work, metadata={"allowed": WORK})
     faults: tuple[Fault, ...]
+    habit: str = "plain"
+    transactional: float = 0.0

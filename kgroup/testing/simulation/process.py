@@ -11,6 +11,7 @@ import trio
 from kgroup.config import GroupConfig
 from kgroup.model import TopicPartition
 from kgroup.protocols import Message
+from kgroup.records.memory import Log
 from kgroup.testing.simulation.observer import MemberObserver
 from kgroup.testing.simulation.plan import Plan
 
@@ -25,6 +26,10 @@ class Process:
         bootstrap_servers: the simulated brokers.
         group_instance_id: of a static member, or None.
         slowness: by how much its work is slower than usual just now.
+        habit: how the plan wants kgroup's own example worker to handle a partition.
+        random: for what a program does at random, so that it is the same for the same seed.
+        store: a store that all programs of the simulation share and that outlives them; empty at
+            first.
     """
 
     def __init__(
@@ -37,6 +42,8 @@ class Process:
         group_instance_id: str | None,
         random: Random,
         observer: MemberObserver,
+        log: Log,
+        store: dict[TopicPartition, int],
     ) -> None:
         self.name: Final = name
         self.life: Final = life
@@ -44,7 +51,10 @@ class Process:
         self.group_instance_id: Final = group_instance_id
         self.slowness = 1.0
         self._plan = plan
-        self._random = random
+        self.habit: Final = plan.habit
+        self.random: Final = random
+        self.store: Final = store
+        self._log = log
         self._observer = observer
 
     def __repr__(self) -> str:
@@ -71,7 +81,7 @@ class Process:
         Cancellation: the record is not done.
         """
         least, most = self._plan.work
-        await trio.sleep(self._random.uniform(least, most) * self.slowness)
+        await trio.sleep(self.random.uniform(least, most) * self.slowness)
         self.processed(message)
 
     def processed(self, message: Message) -> None:
@@ -81,6 +91,10 @@ class Process:
         whether a record was lost or repeated is judged by it.
         """
         self._observer.processed(message)
+
+    def end_offset(self, partition: TopicPartition) -> int:
+        """Where the log of a partition ends now."""
+        return self._log.end_offset(partition)
 
     def skipped(self, partition: TopicPartition, offset: int) -> None:
         """Say that the records of a partition before this offset are passed on purpose.

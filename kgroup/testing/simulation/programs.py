@@ -20,6 +20,7 @@ from kgroup.clocks import TrioClock
 from kgroup.computing import at_once
 from kgroup.config import GroupConfig
 from kgroup.environment import Environment, surroundings
+from kgroup.model import TopicPartition
 from kgroup.protocols import RecordSource
 from kgroup.records.memory import Log, MemorySource
 from kgroup.testing.simulation import facts
@@ -98,6 +99,7 @@ class Programs:
         self._network = network
         self._log = log
         self._topics = topics
+        self._store: dict[TopicPartition, int] = {}
         self._servers = servers
         self._nursery = nursery
         self._new_random = new_random
@@ -146,6 +148,8 @@ class Programs:
             group_instance_id=group_instance_id,
             random=self._new_random(f"work of {name}, life {number}"),
             observer=observer,
+            log=self._log,
+            store=self._store,
         )
         life = Life(process, observer, self._network.plug_in(name))
         self._lives[name] = life

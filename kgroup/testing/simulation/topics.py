@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from typing import Final, final
+from collections.abc import Sequence
+from typing import Any, Final, Protocol, final
 
 from kgroup.broker import EmbeddedCluster, batches
 from kgroup.broker.records import NewRecord, batch_of
@@ -19,13 +20,33 @@ from kgroup.testing.simulation import facts
 from kgroup.testing.simulation.observer import Recorder
 
 
+class Producer(Protocol):
+    """What is written of a producer in a batch of its transaction."""
+
+    producer_id: int
+    epoch: int
+    sequences: dict[TopicPartition, int]
+
+
 @final
 class Topics:
     """All topics, and the numbers of their records."""
 
-    def __init__(self, cluster: EmbeddedCluster, recorder: Recorder) -> None:
+    def __init__(
+        self, cluster: EmbeddedCluster, recorder: Recorder, *, committed_only: bool = False
+    ) -> None:
+        """No topic yet.
+
+        Args:
+            cluster: where they are.
+            recorder: notes what happens.
+            committed_only: whether members read committed records only.
+        """
         self._cluster = cluster
         self._recorder = recorder
+        self._committed_only = committed_only
+        self._ends: Final[dict[TopicPartition, int]] = {}
+        self._open: Final[dict[tuple[int, TopicPartition], int]] = {}
         self._number = 0
         self._first_numbers: Final[defaultdict[str, list[int]]] = defaultdict(list)
 
@@ -47,19 +68,75 @@ class Topics:
     async def delete(self, topic: str) -> None:
         """Delete a topic with its records, and with what groups have committed of it."""
         await self._cluster.delete_topic(topic)
+        for partition in [one for one in self._ends if one.topic == topic]:
+            del self._ends[partition]
+        for key in [one for one in self._open if one[1].topic == topic]:
+            del self._open[key]
         self._changed(topic)
 
-    def append(self, partition: TopicPartition, count: int) -> None:
-        """Write so many records."""
+    def append(
+        self, partition: TopicPartition, count: int, producer: Producer | None = None
+    ) -> None:
+        """Write so many records, in a producer's open transaction if one is given."""
         now = self._cluster.cluster.now_ms()
         records = [NewRecord(b"%d" % one) for one in range(self._number, self._number + count)]
         self._number += count
-        header, data = batches.check(batch_of(records, now))
+        stamp: dict[str, Any] = {}
+        if producer is not None:
+            sequence = producer.sequences.get(partition, 0)
+            producer.sequences[partition] = sequence + count
+            stamp = {
+                "producer_id": producer.producer_id,
+                "producer_epoch": producer.epoch,
+                "base_sequence": sequence,
+                "transactional": True,
+            }
+        header, data = batches.check(batch_of(records, now, **stamp))
         log = self._cluster.cluster.topics.log(partition.topic, partition.partition)
         first = log.append(data, header, now).base_offset
         self._recorder.note(
-            facts.Appended, partition=partition, first=first, next_offset=first + count
+            facts.Appended,
+            partition=partition,
+            first=first,
+            next_offset=first + count,
+            producer_id=None if producer is None else producer.producer_id,
         )
+        if producer is None or not self._committed_only:
+            self._visible_to(partition, first + count)
+        else:
+            self._open[producer.producer_id, partition] = first + count
+
+    def transaction_ended(
+        self,
+        producer_id: int,
+        committed: bool,  # noqa: FBT001 # as the broker calls it
+        markers: Sequence[tuple[TopicPartition, int]],
+    ) -> None:
+        """A transaction was committed or aborted."""
+        self._recorder.note(
+            facts.TransactionEnded,
+            producer_id=producer_id,
+            committed=committed,
+            markers=tuple(markers),
+        )
+        for partition, _ in markers:
+            end = self._open.pop((producer_id, partition), None)
+            if committed and end is not None:
+                self._visible_to(partition, end)
+
+    def ends(self) -> dict[TopicPartition, int]:
+        """Where each partition of every topic ends, for readers: after the last visible record."""
+        return {
+            partition: self._ends.get(partition, 0)
+            for partition in (
+                TopicPartition(topic, number)
+                for topic in sorted(self._first_numbers)
+                for number in range(self.partitions(topic))
+            )
+        }
+
+    def _visible_to(self, partition: TopicPartition, end: int) -> None:
+        self._ends[partition] = max(end, self._ends.get(partition, 0))
 
     def creation_of(self, message: Message) -> int:
         """Which creation of its topic a record belongs to, from 1."""

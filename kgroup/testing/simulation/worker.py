@@ -5,15 +5,17 @@ from __future__ import annotations
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
 from kgroup.model import TopicPartition
+from kgroup.testing.simulation.habits import HABITS
 from kgroup.testing.simulation.process import Process
 
 
 async def worker(process: Process) -> None:
-    """Process every record, then commit its batch."""
+    """Process every record, then commit its batch; some plans have it seek as well."""
+    handle = HABITS.get(process.habit, _handle)
     async with ConsumerGroup(process.config()) as group:
         async for generation in group:
             for partition in generation.assignment:
-                generation.start_soon(_handle, process, generation, partition)
+                generation.start_soon(handle, process, generation, partition)
 
 
 async def _handle(process: Process, generation: Generation, partition: TopicPartition) -> None:

@@ -14,7 +14,7 @@ import trio
 
 from kgroup.broker import EmbeddedCluster, in_memory_cluster
 from kgroup.broker.groups.gate import Shard
-from kgroup.model import TopicPartition
+from kgroup.model import IsolationLevel, TopicPartition
 from kgroup.testing.simulation import facts
 from kgroup.testing.simulation.happenings import Stage, broker_name, happen
 from kgroup.testing.simulation.network import Network
@@ -25,7 +25,9 @@ from kgroup.testing.simulation.programs import Programs
 from kgroup.testing.simulation.states import AWAY, DEAD, LOADING, States
 from kgroup.testing.simulation.topics import Topics
 from kgroup.testing.simulation.virtual import call_at
+from kgroup.testing.simulation.writing import Writer
 
+_COMMITTED: Final = IsolationLevel.READ_COMMITTED.value
 _SETTLED: Final = frozenset({"Stable", "Empty"})
 _PATIENCE: Final = 600.0
 """Seconds that the groups have at the end to be stable and to have processed everything."""
@@ -54,7 +56,9 @@ class World:
             ) as cluster,
             trio.open_nursery() as nursery,
         ):
-            topics = Topics(cluster, self._recorder)
+            committed_only = plan.config.get("isolation_level") == _COMMITTED
+            topics = Topics(cluster, self._recorder, committed_only=committed_only)
+            cluster.cluster.on_transaction_end = topics.transaction_ended
             coordinators = CoordinatorObserver(self._recorder, cluster.cluster.topics.partitions)
             states = States(lambda: _state_of_coordinator(cluster, coordinators.group_ids))
             self._recorder.react(states.reactions)
@@ -77,6 +81,7 @@ class World:
                 coordinators=coordinators,
                 programs=programs,
                 topics=topics,
+                writer=Writer(plan, self._random("records"), topics, cluster),
                 states=states,
             )
             _connect(stage)
@@ -94,7 +99,7 @@ class World:
             for member in plan.members:
                 programs.start_soon(stage.programs.keep_running, member)
             async with trio.open_nursery() as troubles:
-                troubles.start_soon(self._write, stage)
+                troubles.start_soon(stage.writer.run)
                 for fault in plan.faults:
                     troubles.start_soon(happen, stage, fault)
                 troubles.start_soon(trio.sleep_until, plan.duration)
@@ -103,27 +108,12 @@ class World:
             await stage.programs.end()
         note(facts.Over)
 
-    async def _write(self, stage: Stage) -> None:
-        """Write records until the plan's time is over."""
-        plan, chance = self._plan, self._random("records")
-        topics = sorted(plan.topics)
-        while True:
-            pause = chance.expovariate(1 / plan.records_every)
-            await trio.sleep_until(min(trio.current_time() + pause, plan.duration))
-            if trio.current_time() >= plan.duration:
-                return
-            topic = chance.choice(topics)
-            if not (partitions := stage.topics.partitions(topic)):
-                continue
-            partition = TopicPartition(topic, chance.randrange(partitions))
-            stage.topics.append(partition, chance.randint(1, plan.records_at_once))
-
     async def _settle(self, stage: Stage) -> None:
         """Wait until nothing is left to do, as long as it may take."""
         deadline = trio.current_time() + _PATIENCE
         while not await _is_settled(stage) and trio.current_time() < deadline:  # noqa: ASYNC110
             await trio.sleep(_LOOK_EVERY)
-        stable, ends = await _is_stable(stage), _ends(stage)
+        stable, ends = await _is_stable(stage), stage.topics.ends()
         for group_id in stage.coordinators.group_ids:
             self._recorder.note(
                 facts.Settled,
@@ -164,7 +154,7 @@ def _connect(stage: Stage) -> None:
 async def _is_settled(stage: Stage) -> bool:
     if not await _is_stable(stage):
         return False
-    ends = _ends(stage)
+    ends = stage.topics.ends()
     for group_id in stage.coordinators.group_ids:
         committed = await _committed(stage.cluster, group_id)
         if any(committed.get(name, 0) < end for name, end in ends.items()):
@@ -180,12 +170,3 @@ async def _is_stable(stage: Stage) -> bool:
 async def _committed(cluster: EmbeddedCluster, group_id: str) -> dict[TopicPartition, int]:
     offsets = await cluster.committed(group_id)
     return {name: at.offset for name, at in sorted(offsets.items())}
-
-
-def _ends(stage: Stage) -> dict[TopicPartition, int]:
-    partitions = (
-        TopicPartition(topic, number)
-        for topic in sorted(stage.plan.topics)
-        for number in range(stage.topics.partitions(topic))
-    )
-    return {name: stage.cluster.log.end_offset(name) for name in partitions}

@@ -25,7 +25,7 @@ class Violation:
     """Something that must not be.
 
     Attributes:
-        number: of the invariant, 1 to 12.
+        number: of the invariant, 1 to 13.
         at: when it was found, in virtual seconds.
         what: happened, to whom: a sentence.
     """

@@ -18,6 +18,7 @@ from kgroup.testing.simulation.checks.instances import Instances
 from kgroup.testing.simulation.checks.losses import Losses
 from kgroup.testing.simulation.checks.repetitions import Repetitions
 from kgroup.testing.simulation.checks.starts import Starts
+from kgroup.testing.simulation.checks.transactions import Transactions
 from kgroup.testing.simulation.checks.views import Kind, Views, kind_of
 from kgroup.testing.simulation.facts import Fact
 from kgroup.testing.simulation.plan import Plan
@@ -35,6 +36,7 @@ CHECKS: Final[tuple[type[Check], ...]] = (
     Endings,
     Instances,
     Answers,
+    Transactions,
 )
 
 
