@@ -187,4 +187,25 @@ CLIENT: Final = (
         new="Code.FENCED_INSTANCE_ID: _FORGOTTEN,",
         seed=3,
     ),
+    Mutation(
+        breaks=6,
+        says="A program that seeks goes on where its partition was.",
+        module="kgroup.generation.generation",
+        old="self._source.seek(self.epoch, partition, position)",
+        new="pass",
+    ),
+    Mutation(
+        breaks=7,
+        says="What was fetched is kept where nothing is committed.",
+        module="kgroup.round",
+        old="self._source.seek(membership.epoch, name, positions.get(name, 0))",
+        new="pass",
+    ),
+    Mutation(
+        breaks=13,
+        says="Records are read whatever the isolation level is.",
+        module="kgroup.records.memory",
+        old="self._isolation = isolation",
+        new="self._isolation = IsolationLevel.READ_UNCOMMITTED",
+    ),
 )

@@ -207,4 +207,25 @@ COORDINATOR: Final = (
         new="Row(ANY, then=(do.bury,), to=DEAD),",
         seed=1,
     ),
+    Mutation(
+        breaks=13,
+        says="An aborted transaction is not written down.",
+        module="kgroup.broker.log",
+        old="self._aborted.append(AbortedTransaction(producer_id, first, self._end - 1))",
+        new="pass",
+    ),
+    Mutation(
+        breaks=13,
+        says="An open transaction does not hold back those who read committed records.",
+        module="kgroup.broker.log",
+        old="return self.last_stable_offset if committed else self._end",
+        new="return self._end",
+    ),
+    Mutation(
+        breaks=7,
+        says="The records of a transaction are skipped whether it is committed or not.",
+        module="kgroup.broker.log",
+        old="if first is not None and not committed:",
+        new="if first is not None:",
+    ),
 )

@@ -7,7 +7,7 @@ from typing import final
 import attrs
 from attrs import validators
 
-INVARIANTS = range(1, 13)
+INVARIANTS = range(1, 14)
 """The numbers of all invariants."""
 SEEDS = range(200)
 """Within these seeds the simulator finds every mutation."""
