@@ -64,12 +64,11 @@ def draw(scenario: Scenario, seed: int) -> Plan:
     transactional = apart.choice(_TRANSACTIONAL)
     if transactional:
         config["isolation_level"] = apart.choice(_ISOLATION)
+    aimed = tuple(targeted(seed, scenario, topics, members, session))
+    if any(map(_takes_logs, aimed)):
+        habit = PLAIN
     drawn = sorted(
-        (
-            *_faults(chance, scenario, topics, members),
-            *targeted(seed, scenario, topics, members, session),
-        ),
-        key=lambda fault: fault.at,
+        (*_faults(chance, scenario, topics, members), *aimed), key=lambda fault: fault.at
     )
     return Plan(
         seed=seed,

@@ -105,6 +105,7 @@ class Story:
         self.node_id = 1
         self.incarnation = 0
         self.auto_offset_reset = "earliest"
+        self.isolation_level = "read_uncommitted"
         self.generation_id = 0
         self.owners: Owners = {}
         self.ids: dict[str, str] = {}
@@ -168,6 +169,7 @@ class Story:
             heartbeat_interval=1.0,
             partition_watch_interval=5.0,
             rebalance_timeout=REBALANCE,
+            isolation_level=self.isolation_level,
         )
 
     def delete(self) -> None:

@@ -200,6 +200,7 @@ CLIENT: Final = (
         module="kgroup.round",
         old="self._source.seek(membership.epoch, name, positions.get(name, 0))",
         new="pass",
+        seed=24,
     ),
     Mutation(
         breaks=13,

@@ -1,0 +1,117 @@
+"""What the invariants say of a program that seeks."""
+
+from __future__ import annotations
+
+import pytest
+
+from kgroup.model import TopicPartition
+from kgroup.testing.simulation.checks.base import Check
+from kgroup.testing.simulation.checks.commits import OwnCommits
+from kgroup.testing.simulation.checks.failover import Failover
+from kgroup.testing.simulation.checks.losses import Losses
+from kgroup.testing.simulation.checks.repetitions import Repetitions
+from kgroup.testing.simulation.checks.starts import Starts
+from kgroup.testing.simulation.facts import Skipped, Sought
+from tests.testing.simulation.checks.stories import GROUP, P0, P1, Story, pair
+
+SEEKABLE = (OwnCommits, Starts, Losses, Repetitions, Failover)
+
+
+def seek(story: Story, offset: int, partition: TopicPartition = P0) -> None:
+    """a seeks."""
+    story.note(
+        Sought,
+        process="a",
+        life=1,
+        group_id=GROUP,
+        epoch=story.epochs["a"],
+        partition=partition,
+        offset=offset,
+    )
+
+
+def broken(story: Story) -> list[str]:
+    """What the invariants that know of seeks have to say."""
+    return [what for kind in SEEKABLE for what in story.broken(kind)]
+
+
+def ahead() -> Story:
+    """a has processed up to 5 and stored that itself; its commit at 5 was never sent."""
+    story = pair()
+    story.hand_out("a", P0, 0, 5)
+    story.process("a", P0, 0, 5)
+    story.end("a")
+    story.end("b")
+    story.rebalance({"a": [P0], "b": [P1]})
+    return story
+
+
+def test_a_program_that_begins_at_its_own_offsets_breaks_nothing() -> None:
+    """It may be ahead of what is committed, and commit from there."""
+    story = ahead()
+    seek(story, 5)
+    story.commit("a", P0, 5)
+    story.work("a", P0, 5, 8)
+    assert broken(story) == []
+
+
+def test_going_back_and_committing_less_breaks_nothing() -> None:
+    """What lies behind comes again, also after a failover and to the next owner."""
+    story = pair()
+    story.work("a", P0, 0, 8)
+    seek(story, 3)
+    story.hand_out("a", P0, 3, 6)
+    story.process("a", P0, 3, 5)
+    story.commit("a", P0, 5)
+    story.move()
+    story.group("Stable")
+    story.end("a")
+    story.end("b")
+    story.rebalance({"b": [P0, P1]})
+    story.work("b", P0, 5, 8)
+    assert broken(story) == []
+
+
+@pytest.mark.parametrize("kind", [Starts, Losses])
+def test_what_comes_after_a_seek_is_what_was_sought(kind: type[Check]) -> None:
+    """A record further on is a gap, as one after a start is."""
+    story = pair()
+    story.work("a", P0, 0, 8)
+    seek(story, 3)
+    story.hand_out("a", P0, 3 if kind is Losses else 4, 5)
+    if kind is Losses:
+        story.hand_out("a", P0, 6, 7)
+    assert len(story.broken(kind)) == 1
+
+
+def test_a_commit_past_what_was_sought_and_read_breaks_it() -> None:
+    """To seek allows no more than to begin there."""
+    story = pair()
+    seek(story, 3)
+    story.ask_to_commit("a", P0, 4)
+    assert len(story.broken(OwnCommits)) == 1
+
+
+def test_what_a_program_seeks_past_is_lost_unless_it_says_so() -> None:
+    """Nobody has processed it."""
+    for says, faults in ((False, 1), (True, 0)):
+        story = pair()
+        story.process("b", P1, 0, 1)
+        seek(story, 3)
+        if says:
+            story.note(Skipped, process="a", life=1, partition=P0, offset=3)
+        story.commit("a", P0, 3)
+        assert len(story.broken(Losses)) == faults
+
+
+def test_who_does_not_seek_gets_nothing_again() -> None:
+    """That another program once went back excuses no repetition after its commit."""
+    story = pair()
+    seek(story, 0)
+    story.work("a", P0, 0, 8)
+    story.end("a")
+    story.end("b")
+    story.form({"b": [P0, P1]})
+    story.told_assigned("b", positions={P0: 2, P1: 0})
+    story.hand_out("b", P0, 2, 4)
+    assert len(story.broken(Repetitions)) == 1
