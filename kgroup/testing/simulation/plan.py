@@ -162,5 +162,5 @@ class Plan:
     records_at_once: int = attrs.field(validator=bounds.whole(1, 100_000))
     work: tuple[float, float] = attrs.field(validator=_check_work, metadata={"allowed": WORK})
     faults: tuple[Fault, ...]
-    habit: str = "plain"
-    transactional: float = 0.0
+    habit: str = attrs.field(default="plain", validator=bounds.text())
+    transactional: float = attrs.field(default=0.0, validator=bounds.number(0, 1))
