@@ -24,7 +24,7 @@ WORK: Final = "2.0"
 """Seconds that a task works: what is killed has to be found first."""
 
 
-@pytest.mark.timeout(500)
+@pytest.mark.timeout(1000)
 def test_what_dies_in_the_middle_of_a_batch_is_done_again_by_spark(
     own_spark_cluster: Callable[..., SparkCluster], tmp_path: Path
 ) -> None:

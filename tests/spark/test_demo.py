@@ -19,7 +19,7 @@ COMMAND: Final = [sys.executable, "-P", "-c", "from kgroup.cli import main; main
 
 
 # Three JVMs start, a session has to run out twice, and the machine may be busy.
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1000)
 def test_drivers_come_and_go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Every event is told, with who owns what after it, and the account is right."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))

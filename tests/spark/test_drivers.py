@@ -41,7 +41,7 @@ BEAT: Final = 0.2
 Place = tuple[int, int]
 """Partition and offset of a record."""
 
-pytestmark = pytest.mark.timeout(500)
+pytestmark = pytest.mark.timeout(1000)
 
 
 @final

@@ -31,7 +31,7 @@ BEGIN: Final = datetime(2026, 11, 21, 10, 15, tzinfo=UTC)
 PAGES: Final = {"/": "home", "/basket": "shop", "/pay": "shop", "/help": "service", "/new": None}
 NO_VISITS: Final = ("", "no visit", "2026-11-21T10:15:03Z alice /basket soon", "2026-21-11T")
 
-pytestmark = pytest.mark.timeout(500)
+pytestmark = pytest.mark.timeout(1000)
 
 
 def visits(count: int) -> list[str]:

@@ -45,7 +45,7 @@ def test_what_java_s_client_cannot_take(
         jvm_frame(spark, ranges, refused, columns=["value"])
 
 
-@pytest.mark.timeout(500)
+@pytest.mark.timeout(1000)
 def test_consumers_are_kept_from_batch_to_batch(
     spark: SparkSession, embedded_kafka: EmbeddedKafka
 ) -> None:

@@ -51,7 +51,7 @@ class Crew:
 
 
 WORKERS: Final = Crew(name="worker", module="kgroup.cli.demo.worker", in_time=45.0)
-DRIVERS: Final = Crew(name="driver", module="kgroup.cli.demo.driver", in_time=90.0)
+DRIVERS: Final = Crew(name="driver", module="kgroup.cli.demo.driver", in_time=180.0)
 """Spark drivers, whose JVMs take a while to start."""
 
 

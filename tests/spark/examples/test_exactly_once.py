@@ -31,10 +31,10 @@ from tests.examples.worker import Worker
 from tests.spark.examples.driver import AFTER, BEFORE, BETWEEN, FREEZE, KILL, REFUSED, load
 
 # One process has the story; the first test to come waits for all of it.
-pytestmark = [pytest.mark.xdist_group("spark-exactly-once"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.xdist_group("spark-exactly-once"), pytest.mark.timeout(1500)]
 
 DRIVER: Final = Path(__file__).with_name("driver.py")
-PATIENCE: Final = 120.0
+PATIENCE: Final = 300.0
 """Seconds that a driver has for one step, with all that it starts; it takes about 10."""
 GROUPS: Final = {
     "spark_postgres": "postgres",
