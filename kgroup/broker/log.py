@@ -161,11 +161,7 @@ class PartitionLog:
         Raises:
             RefusedError: MESSAGE_TOO_LARGE, and see ``Sequences.duplicate``.
         """
-        if len(data) > self._settings.max_message_bytes:
-            raise RefusedError(
-                ErrorCode.message_too_large,
-                f"the batch has {len(data)} bytes, more than {self._settings.max_message_bytes}",
-            )
+        self.check_size(len(data))
         if header.producer_id >= 0 and header.base_sequence >= 0:
             written = self._sequences.duplicate(header)
             if written is not None:
@@ -180,6 +176,18 @@ class PartitionLog:
         self._retain()
         self._wake()
         return Appended(base, timestamp)
+
+    def check_size(self, size: int) -> None:
+        """Whether a batch of so many bytes may be stored.
+
+        Raises:
+            RefusedError: MESSAGE_TOO_LARGE.
+        """
+        if size > self._settings.max_message_bytes:
+            raise RefusedError(
+                ErrorCode.message_too_large,
+                f"the batch has {size} bytes, more than {self._settings.max_message_bytes}",
+            )
 
     def configure(self, settings: LogSettings) -> None:
         """Behave in another way from the next batch on."""

@@ -11,63 +11,24 @@ from __future__ import annotations
 import re
 from typing import Final, final
 
-import attrs
 from kio.schema.errors import ErrorCode
 
 from kgroup.broker.refusal import RefusedError
 
 _LONGEST: Final = 200
 """Characters of a pattern."""
+_MAY_LACK: Final = ("*", "?")
+_MAY_REPEAT: Final = ("*", "+")
 _ATOM: Final = re.compile(
     r"(?P<one>\\[dDwWsS]|\\[^a-zA-Z0-9]|\[\^?\]?(?:\\.|[^\]\\])*\]|[^\\\[\](){}*+?|^$])(?P<times>[*+?]?)"
 )
 
 
 @final
-@attrs.frozen
-class _Alternative:
-    """Characters one behind the other. Each is a bit, in the three sets of them.
-
-    Attributes:
-        ones: what each character may be.
-        lacking: those that may be left out.
-        repeated: those that may be there again.
-        found: for a character of a text, those that it may be; filled as texts come.
-    """
-
-    ones: tuple[re.Pattern[str], ...]
-    lacking: int
-    repeated: int
-    found: dict[str, int] = attrs.field(factory=dict, eq=False)
-
-    def fits(self, text: str) -> bool:
-        """Go through the text once, with every place here that may be meant as a bit."""
-        places = self._skipped(1)
-        for character in text:
-            meant = places & self._may_be(character)
-            places = self._skipped(meant << 1 | meant & self.repeated)
-            if not places:
-                return False
-        return bool(places >> len(self.ones) & 1)
-
-    def _may_be(self, character: str) -> int:
-        known = self.found.get(character)
-        if known is None:
-            known = sum(
-                1 << place for place, one in enumerate(self.ones) if one.fullmatch(character)
-            )
-            self.found[character] = known
-        return known
-
-    def _skipped(self, places: int) -> int:
-        while (more := places | (places & self.lacking) << 1) != places:
-            places = more
-        return places
-
-
-@final
 class Pattern:
-    """A compiled pattern.
+    """A compiled pattern: the characters of all alternatives in one row, an end behind each.
+
+    Every place in the row is a bit, so that a text is gone through once for all alternatives.
 
     Raises:
         RefusedError: INVALID_REGULAR_EXPRESSION: it is none, or more than is understood here.
@@ -76,11 +37,56 @@ class Pattern:
     def __init__(self, text: str) -> None:
         if len(text) > _LONGEST:
             raise _refused(f"a pattern of {len(text)} characters")
-        self._alternatives = [_compiled(part) for part in _parts(text)]
+        self._ones: dict[int, re.Pattern[str]] = {}
+        """What may stand at each place that is no end."""
+        self._found: dict[str, int] = {}
+        """For a character of a text, the places that it may stand at; filled as texts come."""
+        self._starts = self._ends = self._repeated = lacking = 0
+        place = 0
+        for part in _parts(text):
+            self._starts |= 1 << place
+            for one, times in part:
+                self._ones[place] = _compiled(one)
+                lacking |= (times in _MAY_LACK) << place
+                self._repeated |= (times in _MAY_REPEAT) << place
+                place += 1
+            self._ends |= 1 << place
+            place += 1
+        self._skips = _skips(lacking)
 
     def matches(self, text: str) -> bool:
         """Whether the whole of a text is of this pattern."""
-        return any(one.fits(text) for one in self._alternatives)
+        places = self._skipped(self._starts)
+        for character in text:
+            meant = places & self._may_be(character)
+            places = self._skipped(meant << 1 | meant & self._repeated)
+            if not places:
+                return False
+        return bool(places & self._ends)
+
+    def _may_be(self, character: str) -> int:
+        known = self._found.get(character)
+        if known is None:
+            known = sum(1 << place for place, one in self._ones.items() if one.fullmatch(character))
+            self._found[character] = known
+        return known
+
+    def _skipped(self, places: int) -> int:
+        """These places, and those that are reached when what may be left out is left out."""
+        for distance, skippable in self._skips:
+            places |= (places & skippable) << distance
+        return places
+
+
+def _skips(lacking: int) -> tuple[tuple[int, int], ...]:
+    """Distances 1, 2, 4 and so on, each with the places from which it can be skipped."""
+    skips = []
+    distance, skippable = 1, lacking
+    while skippable:
+        skips.append((distance, skippable))
+        skippable &= skippable >> distance
+        distance *= 2
+    return tuple(skips)
 
 
 def _parts(text: str) -> list[list[tuple[str, str]]]:
@@ -100,16 +106,11 @@ def _parts(text: str) -> list[list[tuple[str, str]]]:
     return parts
 
 
-def _compiled(part: list[tuple[str, str]]) -> _Alternative:
+def _compiled(one: str) -> re.Pattern[str]:
     try:
-        ones = tuple(re.compile(one, re.DOTALL) for one, _ in part)
+        return re.compile(one, re.DOTALL)
     except re.error as error:
         raise _refused(str(error)) from error
-    return _Alternative(ones, _places(part, "*?"), _places(part, "*+"))
-
-
-def _places(part: list[tuple[str, str]], marks: str) -> int:
-    return sum(1 << place for place, (_, times) in enumerate(part) if times and times in marks)
 
 
 def _refused(what: str) -> RefusedError:

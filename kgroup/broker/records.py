@@ -40,6 +40,7 @@ _LONG_BYTES: Final = 10
 """Bytes of the longest varint of 32 and of 64 bits."""
 _LEAST_BODY: Final = 6
 """Bytes of the smallest record behind its length."""
+_LENGTHS_OF_A_STEP: Final = 25
 _MARKER_KEY: Final = struct.Struct(">hh")
 _MARKER_VALUE: Final = struct.Struct(">hi")
 
@@ -158,7 +159,7 @@ def checking(data: bytes, header: BatchHeader, most: int) -> Iterator[None]:
 
     Only their lengths are read, which is what the readers of the log depend on. Batches of codecs
     that this broker cannot read are taken as they are. All is judged once the iterator ends; each
-    record of a compressed batch is a step of it.
+    step of it reads one record of a compressed batch, or 25 of another one.
 
     Args:
         data: the batch.
@@ -173,7 +174,7 @@ def checking(data: bytes, header: BatchHeader, most: int) -> Iterator[None]:
     """
     try:
         if not header.compression:
-            _check_lengths(data, header.count)
+            yield from _check_lengths(data, header.count)
         elif header.compression == _GZIP:
             for _ in _bodies(data, header, most):
                 yield
@@ -183,11 +184,11 @@ def checking(data: bytes, header: BatchHeader, most: int) -> Iterator[None]:
         raise RefusedError(ErrorCode.invalid_record, str(error)) from error
 
 
-def _check_lengths(data: bytes, count: int) -> None:
+def _check_lengths(data: bytes, count: int) -> Iterator[None]:
     """As ``_bodies`` checks them, without taking the records out: every Produce comes here."""
     at, end = batches.HEADER.size, len(data)
     try:
-        for _ in range(count):
+        for number in range(1, count + 1):
             first = data[at]
             if first < 0x80 and not first & 1:
                 length, at = first >> 1, at + 1
@@ -196,6 +197,8 @@ def _check_lengths(data: bytes, count: int) -> None:
             if length < _LEAST_BODY:
                 raise CorruptBatchError(f"a record has {length} bytes")
             at += length
+            if not number % _LENGTHS_OF_A_STEP:
+                yield
     except IndexError:
         at = end + 1
     if at != end:

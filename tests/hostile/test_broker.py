@@ -97,12 +97,24 @@ async def test_a_batch_cannot_claim_more_records_than_its_bytes_hold(
         b"\x0c" + bytes(5),
         bytes(7),
         b"\x0c" + bytes(7),
+        b"\x00\x18" + bytes(12),
+        b"\x1c" + bytes(5) + b"\x1c" + bytes(8) + b"\x13" + bytes(5),
     ],
-    ids=["length -7", "endless length", "ones", "cut off", "length 0", "one byte more"],
+    ids=[
+        "length -7",
+        "endless length",
+        "ones",
+        "cut off",
+        "length 0",
+        "one byte more",
+        "length 0 before another",
+        "back by 10 and on to the end",
+    ],
 )
 async def test_records_are_one_behind_the_other(broker: Broker, records: bytes) -> None:
     """A record that leads back, beyond, or nowhere is refused before anyone reads it."""
-    liar = batches.assemble(records, count=1, base_timestamp=NOW, max_timestamp=NOW)
+    count = max(1, len(records) // 7)
+    liar = batches.assemble(records, count=count, base_timestamp=NOW, max_timestamp=NOW)
     assert await code_of(broker, liar) == ErrorCode.invalid_record
 
 
@@ -225,6 +237,24 @@ async def test_others_are_served_beside_a_fetch_of_many_partitions(
         ),
     )
     assert len(answer.responses[0].partitions) == 10_000
+
+
+async def test_others_are_served_beside_batches_of_many_records(broker: Broker) -> None:
+    """The lengths of 560,000 records in four batches are read without holding anyone up."""
+    many = batches.assemble(
+        (b"\x0c" + bytes(6)) * 140_000, count=140_000, base_timestamp=NOW, max_timestamp=NOW
+    )
+    request = produce_of(many)
+    request["topic_data"][0]["partition_data"] *= 4
+    answer = await overtaken(broker, lambda client: client.ask("produce", 9, **request))
+    codes = [int(part.error_code) for part in answer.responses[0].partition_responses]
+    assert codes == [ErrorCode.none] * 4
+
+
+async def test_a_batch_that_is_too_large_is_not_looked_into(broker: Broker) -> None:
+    """Its size is judged first, so that nothing of 14 MB is read to refuse them."""
+    large = batches.assemble(bytes(14 * MEGABYTE), count=1, base_timestamp=NOW, max_timestamp=NOW)
+    assert await code_of(broker, large) == ErrorCode.message_too_large
 
 
 async def test_an_answer_has_a_limit_too(broker: Broker) -> None:

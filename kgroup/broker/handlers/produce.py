@@ -50,7 +50,7 @@ async def _append(call: Call, name: str, number: int, records: bytes | None) -> 
     try:
         if call.request.acks not in _ACKS:
             raise RefusedError(ErrorCode.invalid_required_acks, f"acks={call.request.acks}")
-        led_log(call, name, number)
+        led_log(call, name, number).check_size(len(records or b""))
         header, data = batches.check(records)
         most = cluster.settings.max_decompressed_bytes
         async for _ in call.work.each(checking(data, header, most)):

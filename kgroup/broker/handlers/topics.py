@@ -44,7 +44,8 @@ def _refuse_excess(call: Call, topics: Iterable[Any]) -> None:
         total += len(asked.assignments) or number
     if total > MOST_PARTITIONS:
         raise RefusedError(
-            ErrorCode.policy_violation, "Excessively large number of partitions per request."
+            ErrorCode.policy_violation,
+            f"{total} partitions in one request; it may ask for {MOST_PARTITIONS} at most",
         )
 
 
