@@ -20,7 +20,7 @@ def lines(visits: Visits) -> Iterator[str]:
     """A table of what was visited, and the names of what was not.
 
     A line for each state of a member, a column for each state of the coordinator. In it is the
-    number of kinds of faults that met these states, of those that can, and how many faults in all.
+    number of kinds of faults that met these states, of all kinds, and how many faults did in all.
     """
     seen = Counter(dict(visits))
     never = [cell for cell in CELLS if not seen[cell]]
@@ -46,8 +46,6 @@ def lines(visits: Visits) -> Iterator[str]:
 
 def _entry(seen: Mapping[Cell, int], member: str, coordinator: str) -> str:
     cells = [cell for cell in CELLS if cell[1:] == (member, coordinator)]
-    if not cells:
-        return "-"
     kinds = sum(seen[cell] > 0 for cell in cells)
     return f"{kinds}/{len(cells)} {sum(seen[cell] for cell in cells)}"
 

@@ -15,7 +15,7 @@ from kgroup.testing.simulation.process import Process
 Handler = Callable[[Process, Generation, TopicPartition], Awaitable[None]]
 
 _SEEKS: Final = 0.05
-"""After how many of its batches a program that seeks goes back."""
+"""How likely a program that seeks goes back after a batch."""
 _BACK: Final = 10
 """By how many offsets it goes back at most."""
 

@@ -4,8 +4,6 @@ Every kind of fault meets every state of a member and of the coordinator. The se
 which of these *cells* its plan aims at: seeds that follow each other walk through all of them, so
 a campaign covers what it has the seeds for, and one seed is the same simulation in any campaign.
 For a state that is rare something is done first that leads to it.
-
-Cells that no simulation can reach are named here, each with the reason.
 """
 
 from __future__ import annotations
@@ -53,18 +51,6 @@ _EMPTY: Final = GroupState.EMPTY.value
 _PREPARING: Final = GroupState.PREPARING_REBALANCE.value
 _COMPLETING: Final = GroupState.COMPLETING_REBALANCE.value
 
-#: Pairs of a member's and the coordinator's state that cannot be at one time, with the reason.
-_NEVER_TOGETHER: Final[Mapping[tuple[str, str], str]] = {}
-
-#: Kinds of fault that cannot strike in a state of the member they are about, with the reason.
-_NEVER_IN: Final[Mapping[tuple[str, str], str]] = {}
-
-
-def why_impossible(cell: Cell) -> str | None:
-    """Why no simulation can reach a cell, or None."""
-    fault, member, coordinator = cell
-    return _NEVER_TOGETHER.get((member, coordinator)) or _NEVER_IN.get((fault, member))
-
 
 def _cells() -> Iterator[Cell]:
     for kind in KINDS:
@@ -73,9 +59,8 @@ def _cells() -> Iterator[Cell]:
                 yield kind.__name__, member, coordinator
 
 
-ALL_CELLS: Final = tuple(_cells())
-CELLS: Final = tuple(cell for cell in ALL_CELLS if why_impossible(cell) is None)
-"""What can be reached."""
+CELLS: Final = tuple(_cells())
+"""All of them; none is known that no simulation can reach."""
 _STRIDE: Final = next(
     one for one in range(round(len(CELLS) * 0.382), len(CELLS)) if math.gcd(one, len(CELLS)) == 1
 )
