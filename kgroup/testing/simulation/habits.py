@@ -27,6 +27,7 @@ async def with_own_offsets(
     stored = process.store.get(partition)
     if stored is not None:
         generation.seek(partition, stored)
+        await generation.commit({partition: stored})  # so that the group's lag is true
     async for batch in generation.records(partition, max_records=20):
         for message in batch.messages:
             await process.process(message)

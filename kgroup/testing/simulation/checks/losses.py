@@ -73,6 +73,7 @@ class Losses(Check):
         self._done: Final[dict[_Log, _Done]] = {}
         self._next: Final[dict[tuple[Holding, TopicPartition, int], int]] = {}
         self._isolation: Final[dict[str, str]] = {}
+        self._sought_to: Final[dict[_Log, int]] = {}
         self._reports = False
 
     @property
@@ -142,6 +143,7 @@ class Losses(Check):
     def _sought(self, fact: Sought) -> None:
         held = self.views.programs.holding(fact, fact.group_id, fact.epoch)
         if held is not None:
+            self._sought_to[fact.group_id, fact.partition] = fact.offset
             self._forget(held, fact.partition)
 
     def _forget(self, held: Holding, partition: TopicPartition) -> None:
@@ -158,6 +160,8 @@ class Losses(Check):
             return
         for key in [one for one in self._done if one[1].topic == fact.topic]:
             del self._done[key]
+        for key in [one for one in self._sought_to if one[1].topic == fact.topic]:
+            del self._sought_to[key]
 
     def _transaction_ended(self, fact: TransactionEnded) -> None:
         touched = {partition for partition, _ in fact.markers}
@@ -208,5 +212,6 @@ class Losses(Check):
                     f"{partition} ends at {end}, and nobody has processed the record {upto}",
                 )
             committed = fact.committed.get(partition, 0)
-            if committed < end:
+            sought = self._sought_to.get((fact.group_id, partition), 0)
+            if max(committed, sought) < end:  # who keeps its own offsets may commit later
                 self.accuse(fact.at, f"{partition} ends at {end} and is committed at {committed}")

@@ -115,3 +115,12 @@ def test_who_does_not_seek_gets_nothing_again() -> None:
     story.told_assigned("b", positions={P0: 2, P1: 0})
     story.hand_out("b", P0, 2, 4)
     assert len(story.broken(Repetitions)) == 1
+
+
+def test_who_begins_at_its_own_offsets_may_leave_commits_behind() -> None:
+    """At the end all is processed; what is not committed is known to the program's own store."""
+    for offset, faults in ((5, 0), (4, 1)):
+        story = ahead()
+        seek(story, offset)
+        story.settle({P0: 5})
+        assert len(story.broken(Losses)) == faults
