@@ -195,14 +195,6 @@ CLIENT: Final = (
         new="pass",
     ),
     Mutation(
-        breaks=7,
-        says="What was fetched is kept where nothing is committed.",
-        module="kgroup.round",
-        old="self._source.seek(membership.epoch, name, positions.get(name, 0))",
-        new="pass",
-        seed=24,
-    ),
-    Mutation(
         breaks=13,
         says="Records are read whatever the isolation level is.",
         module="kgroup.records.memory",
