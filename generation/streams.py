@@ -43,6 +43,7 @@ class Feed:
         epoch: the generation's.
         source: where records come from.
         running: whether the generation still hands out records.
+        ending: set when it no longer does.
         lease_valid: whether records may be handed out by the lease.
         lease_confirmed: waits until the lease is valid or the generation is over.
         locate: decides a position that no commit gave, or that does not exist; it may raise
@@ -60,6 +61,7 @@ class Feed:
     epoch: int
     source: RecordSource
     running: Callable[[], bool]
+    ending: trio.Event
     lease_valid: Callable[[], bool]
     lease_confirmed: Callable[[], Awaitable[None]]
     locate: Callable[[Collection[TopicPartition], OffsetOutOfRangeError | None], Awaitable[None]]
@@ -71,6 +73,22 @@ class Feed:
     backoff: Callable[[], Backoff]
     handed_out: Callable[[Batch], None] | None = None
     sought: Callable[[TopicPartition, int], None] | None = None
+
+
+@final
+@attrs.frozen
+class _Waiting:
+    """A partition that is not read until its position is reset again.
+
+    Attributes:
+        until: when that is, by trio's clock.
+        error: what the reset is told.
+        moves: how often the floor had been moved when the wait began; a seek moves it again.
+    """
+
+    until: float
+    error: OffsetOutOfRangeError
+    moves: int
 
 
 @final
@@ -98,8 +116,8 @@ class RecordStream:
         self._held_since: float | None = None
         self._resets: dict[TopicPartition, Backoff] = {}
         """Of partitions whose position was reset and which have given no record since."""
-        self._away: dict[TopicPartition, tuple[float, OffsetOutOfRangeError]] = {}
-        """Those of them that are not read until a time of trio's clock."""
+        self._away: dict[TopicPartition, _Waiting] = {}
+        """Those of them that are not read now."""
         self.partitions = partitions
 
     def __aiter__(self) -> RecordStream:
@@ -185,20 +203,31 @@ class RecordStream:
     async def _receive(self) -> Batch | None:
         """The source's next batch; None where a partition's wait is over before there is one."""
         feed = self._feed
+        if self._away:
+            self._forget_sought()
         if not self._away:
             return await feed.source.receive(feed.epoch, self.partitions, self._limit)
         batch: Batch | None = None
-        with trio.move_on_at(min(until for until, _ in self._away.values())):
+        with trio.move_on_at(min(waiting.until for waiting in self._away.values())):
             if ready := self.partitions.difference(self._away):
                 batch = await feed.source.receive(feed.epoch, ready, self._limit)
             else:
-                await trio.sleep_forever()
-        now = trio.current_time()
-        for name, (until, error) in list(self._away.items()):
-            if until <= now and batch is None:
-                del self._away[name]
-                await self._reset(error)
+                await feed.ending.wait()
+        if batch is None and self._goes_on():
+            self._forget_sought()
+            now = trio.current_time()
+            for name, waiting in list(self._away.items()):
+                if waiting.until <= now:
+                    del self._away[name]
+                    await self._reset(waiting.error)
         return batch
+
+    def _forget_sought(self) -> None:
+        """A partition that the program sought meanwhile is read from there, and not reset."""
+        for name, waiting in list(self._away.items()):
+            if self._floors.moves([name])[name] != waiting.moves:
+                del self._away[name]
+                self._resets.pop(name, None)
 
     async def _locate_again(self, error: OffsetOutOfRangeError) -> None:
         """Reset a position that does not exist: at once, and after a wait where it happens again.
@@ -211,7 +240,8 @@ class RecordStream:
             self._resets[name] = self._feed.backoff()
             await self._reset(error)
         else:
-            self._away[name] = trio.current_time() + self._resets[name].next(), error
+            until = trio.current_time() + self._resets[name].next()
+            self._away[name] = _Waiting(until, error, self._floors.moves([name])[name])
 
     async def _reset(self, error: OffsetOutOfRangeError) -> None:
         try:

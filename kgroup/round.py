@@ -385,6 +385,7 @@ class Round:
                 epoch=membership.epoch,
                 source=self._source,
                 running=lambda: self.lifecycle.state is State.RUNNING,
+                ending=self.lifecycle.ending,
                 lease_valid=lambda: self._lease.left > 0,
                 lease_confirmed=self._wait_for_lease,
                 locate=partial(self._starts.locate, floors=floors, committer=committer),

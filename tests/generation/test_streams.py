@@ -102,6 +102,7 @@ class Around:
     def __init__(self, source: FakeSource | None = None) -> None:
         self.source = source or FakeSource()
         self.running = True
+        self.ending = trio.Event()
         self.lease = True
         self.confirmed = trio.Event()
         self.located: list[Any] = []
@@ -113,6 +114,7 @@ class Around:
             epoch=EPOCH,
             source=self.source,
             running=lambda: self.running,
+            ending=self.ending,
             lease_valid=lambda: self.lease,
             lease_confirmed=self._confirm,
             locate=self._locate,
@@ -150,6 +152,11 @@ class Around:
         if self.locating is not None:
             raise self.locating
 
+    def end(self) -> None:
+        """The generation's end begins."""
+        self.running = False
+        self.ending.set()
+
     def confirm(self) -> None:
         """A heartbeat was answered."""
         self.lease = True
@@ -159,6 +166,12 @@ class Around:
 async def offsets(stream: RecordStream, count: int) -> list[int]:
     """The offsets of the next batches."""
     return [(await anext(stream)).messages[0].offset() for _ in range(count)]
+
+
+async def read_to_the_end(stream: RecordStream) -> None:
+    """Read as long as there is something to read."""
+    async for _ in stream:
+        pass
 
 
 async def test_positions_come_before_records(autojump_clock: MockClock) -> None:
@@ -214,6 +227,36 @@ async def test_a_position_that_is_never_there_is_reset_seldom(autojump_clock: Mo
     await offsets(around.stream(P0, P1), 100)
     assert trio.current_time() - began < 150
     assert 15 < len(around.located) < 40
+
+
+async def test_a_seek_takes_the_place_of_a_reset_that_waits(autojump_clock: MockClock) -> None:
+    """The program's position is read from at once, and the reset does not move it any more."""
+    around = Around(FakeSource(lost=P0))
+    stream = around.stream()
+    with trio.move_on_after(20):  # by now the waits are seconds long
+        await anext(stream)
+    resets, began = len(around.located), trio.current_time()
+    around.source.lost = None
+    around.floors.move(P0, 5)  # as Generation.seek does
+    assert await offsets(stream, 2) == [0, 1]
+    assert trio.current_time() == began
+    assert len(around.located) == resets
+
+
+async def test_a_wait_for_a_reset_ends_with_the_generation(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    """The drain does not wait for it."""
+    around = Around(FakeSource(lost=P0))
+    stream = around.stream()
+    with trio.move_on_after(20):
+        await anext(stream)
+    nursery.start_soon(read_to_the_end, stream)
+    await trio.testing.wait_all_tasks_blocked()
+    assert around.closed == []
+    around.end()
+    await trio.testing.wait_all_tasks_blocked()
+    assert around.closed == [stream]
 
 
 async def test_what_the_rule_raises_is_the_handler_s(autojump_clock: MockClock) -> None:
