@@ -331,11 +331,13 @@ class ConsumerGroup:
                 try:
                     await self._leave(member)
                 finally:
-                    await member.aclose()
-                    # A source may hold a nursery open, so that no scope can be put around its
-                    # exit alone: the one around all of it is given the deadline.
-                    around.shield = True
-                    around.deadline = max(self._leave_by, trio.current_time()) + _FORCE
+                    try:
+                        await member.aclose()
+                    finally:  # a cancellation from outside arrives as `aclose` returns
+                        # A source may hold a nursery open, so that no scope can be put around its
+                        # exit alone: the one around all of it is given the deadline.
+                        around.shield = True
+                        around.deadline = max(self._leave_by, trio.current_time()) + _FORCE
 
     async def _run(self, member: Member) -> None:
         try:

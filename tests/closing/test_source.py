@@ -1,0 +1,66 @@
+"""The source of records as a group closes: it is told how long it may take."""
+
+from __future__ import annotations
+
+from typing import Any, cast, final
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock
+
+from kgroup.broker.server import in_memory
+from kgroup.config import GroupConfig
+from kgroup.group import ConsumerGroup
+from kgroup.protocols import RecordSource
+from kgroup.records.memory import MemorySource
+from kgroup.records.queued import OnFault
+from kgroup.testing.memory import config_for, memory_environment
+from tests.closing.stage import AT_ONCE
+
+
+@final
+class Patient:
+    """Reads nothing, and notes at its exit how many seconds the scopes around it leave it."""
+
+    def __init__(self, unused: MemorySource) -> None:
+        self._unused = unused
+        self.left: float | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._unused, name)
+
+    async def __aenter__(self) -> Patient:
+        await trio.lowlevel.checkpoint()
+        return self
+
+    async def __aexit__(self, *details: object) -> None:
+        self.left = trio.current_effective_deadline() - trio.current_time()
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_the_source_has_a_deadline(autojump_clock: MockClock, *, cancelled: bool) -> None:
+    """Also where the scope around the group is cancelled: the source may shield itself till then.
+
+    One that shields itself without a deadline to keep to would take all of ``close_timeout`` for
+    itself, after the leave has taken it.
+    """
+    sources = []
+
+    def source(config: GroupConfig, on_fault: OnFault) -> RecordSource:
+        sources.append(Patient(MemorySource(config, on_fault, broker.log)))
+        return cast("RecordSource", sources[-1])
+
+    async with in_memory(AT_ONCE) as broker:
+        await broker.create_topic("topic", 1)
+        environment = attrs.evolve(memory_environment(broker), record_source=source)
+        config = config_for(broker, drain_timeout=0.0)
+        with trio.CancelScope() as around:
+            async with ConsumerGroup(config, environment=environment) as group:
+                await group.next()
+                if cancelled:
+                    around.cancel()
+                    await trio.sleep_forever()
+    (told,) = sources
+    assert told.left is not None
+    assert 0 < told.left <= config.longest_close
