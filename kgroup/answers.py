@@ -1,8 +1,8 @@
 """What brokers answer, as values of kgroup: each answer is checked here, where it becomes ours.
 
-The bytes were read already: every field has its type. Whether it can be true is asked here. A
-broker is software of somebody else, and what it says impossible must not surface as an
-``IndexError`` three floors above. INVARIANT: a function here returns a value that everything above
+The bytes have been read, and every field has its type; this module checks whether the values can be
+true. A broker is other people's software, and an impossible answer of it must not surface as an
+``IndexError`` in the layers above. INVARIANT: a function here returns a value that everything above
 can rely on, or raises `WrongAnswerError` in words, or the `BrokerError` that the answer says.
 
 Left to others: what to do about it (the recovery table), and what other members said, whose bytes
@@ -58,7 +58,7 @@ def coordinator(group_id: str, answer: Any) -> Broker:
 
 
 def check_join(answer: Any, assignors: Collection[str], protocol_type: str) -> None:
-    """Refuse a JoinGroup answer without an error that makes no member of anybody.
+    """Refuse a JoinGroup answer that has no error and yet cannot make this client a member.
 
     Raises:
         WrongAnswerError: it names no member, no generation, an assignor that was not offered, or
@@ -84,6 +84,18 @@ def check_join(answer: Any, assignors: Collection[str], protocol_type: str) -> N
         raise WrongAnswerError("lists a member twice")
 
 
+def group_of(group_id: str, answer: Any) -> Any:
+    """The one group of a DescribeGroups answer, whatever its error code.
+
+    Raises:
+        WrongAnswerError: it is about other groups.
+    """
+    groups = [group for group in answer.groups if group.group_id == group_id]
+    if len(groups) != 1:
+        raise WrongAnswerError(f"describes group {group_id!r} {len(groups)} times")
+    return groups[0]
+
+
 def described(group_id: str, answer: Any) -> Any:
     """The group of a DescribeGroups answer.
 
@@ -91,10 +103,7 @@ def described(group_id: str, answer: Any) -> Any:
         WrongAnswerError: it is about other groups, or lists a member twice.
         BrokerError: it is an error.
     """
-    groups = [group for group in answer.groups if group.group_id == group_id]
-    if len(groups) != 1:
-        raise WrongAnswerError(f"describes group {group_id!r} {len(groups)} times")
-    (group,) = groups
+    group = group_of(group_id, answer)
     if group.error_code:
         raise broker_error(Request.DESCRIBE, int(group.error_code), f"group {group_id!r}")
     listed = [member.member_id for member in group.members]

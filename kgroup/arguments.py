@@ -1,10 +1,10 @@
 """Checks of what a program passes to the API, made in the call and before anything happens.
 
-A number that goes to another thread, or onto the wire, fails far from the mistake and may take
-more down than the one call. Therefore whoever takes it from the program checks it here first.
+A wrong number that goes to another thread, or onto the wire, fails far from the mistake and may
+end more than the one call. Therefore the functions that a program calls check it here first.
 
 Whole numbers are ints, and objects that say by ``__index__`` that they are (numpy's are), which
-become ints at once. A bool is not a number, a float is none either, not even 2.0.
+become ints at once. Neither a bool nor a float is one, not even 2.0.
 """
 
 from __future__ import annotations

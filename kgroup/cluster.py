@@ -348,7 +348,7 @@ class Cluster:
             raise broker_error(Request.METADATA, code)
 
     def _learn_brokers(self, answer: Any) -> list[Link]:
-        """Know these brokers; the links to addresses that are nobody's any more."""
+        """Replace the known brokers; returns the links to addresses that no broker has now."""
         brokers = {
             int(item.node_id): Broker(int(item.node_id), item.host, int(item.port), item.rack)
             for item in answer.brokers

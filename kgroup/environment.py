@@ -80,7 +80,7 @@ class Environment:
     ] = attrs.field(validator=_CALLABLE)
     compute: Callable[[], Compute] = attrs.field(validator=_CALLABLE)
     observer: Observer | None = attrs.field(
-        default=None, validator=bounds.optional(_having("opened", "event", "handed_out"))
+        default=None, validator=bounds.optional(_having("opened", "event", "handed_out", "sought"))
     )
 
 

@@ -88,16 +88,13 @@ class ConsumerGroup:
         on_event: is called with each event, in this thread; it must not block. What it raises
             ends nothing: the first exception is logged with its traceback.
 
-    Raises:
+    Raises (where it is made):
         ArgumentError: an argument is of another class, or cannot be called.
 
     Raises (from ``async with``):
         ExceptionGroup: tasks of a generation raised; it holds their exceptions (and the body's,
             if that raised too), one level deep. Catch them with ``except*``.
         FatalGroupError: bare, if the group is over and no `next()` has raised it.
-
-    Raises (where it is made):
-        ArgumentError: an argument is of the wrong type.
     """
 
     def __init__(

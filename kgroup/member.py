@@ -67,7 +67,8 @@ class Member:
         self._cluster = Cluster(
             config, environment.open_stream, environment.random, environment.compute()
         )
-        # Two: what the coordinator says is read even while an assignor that was given up goes on.
+        # Each has its own: what brokers answer and what the coordinator says about the group is
+        # read even while an assignor that was given up goes on.
         self._compute = environment.compute()
         self._coordinator = GroupCoordinator(self._cluster, config, environment.compute())
         self._subscription = Subscription(config.topics, self._cluster)

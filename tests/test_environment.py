@@ -6,6 +6,7 @@ import logging
 import random
 from collections.abc import Callable
 from contextvars import copy_context
+from typing import Any
 
 import attrs
 import pytest
@@ -15,6 +16,7 @@ from trio.testing import MockClock
 from kgroup.clocks import SuspendAwareClock, TrioClock
 from kgroup.config import GroupConfig
 from kgroup.environment import Environment, surroundings
+from kgroup.errors import ConfigError
 from kgroup.events import Event, GenerationEnded, GenerationStarted
 from kgroup.group import ConsumerGroup, default_environment
 from kgroup.model import Cause, Membership, TopicPartition
@@ -173,6 +175,15 @@ async def test_the_observer_sees_each_batch_before_the_handler(autojump_clock: M
             for partition in (P0, P1)
         }
         assert read == {P0: [0, 1, 2], P1: [0, 1, 2]}
+
+
+async def test_an_observer_that_lacks_a_method_is_refused(autojump_clock: MockClock) -> None:
+    """When the environment is made, and not as a program seeks for the first time."""
+    observer: Any = Onlooker()
+    observer.sought = None
+    async with world(1) as here:
+        with pytest.raises(ConfigError, match=r"observer=.*sought\(\)"):
+            attrs.evolve(memory_environment(here.broker), observer=observer)
 
 
 async def test_the_observer_sees_where_the_program_seeks(autojump_clock: MockClock) -> None:

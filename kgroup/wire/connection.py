@@ -301,7 +301,7 @@ class Connection:
     async def _break(self, why: str) -> None:
         self._broken = self._broken or why
         # Shielded so that a pending cancellation takes the place of neither answer nor error;
-        # closing forcefully does not wait for anything, unless a stream of somebody's own does.
+        # closing forcefully does not wait for anything, unless a program's own stream does.
         with trio.move_on_after(_CLOSING, shield=True):
             await trio.aclose_forcefully(self._stream)
 

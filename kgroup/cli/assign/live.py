@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
+from kgroup.answers import group_of
 from kgroup.cli.assign.fields import Group, check_partitions
 from kgroup.cluster import Cluster
 from kgroup.codes import Code, code_name
@@ -19,7 +20,6 @@ from kgroup.environment import Environment
 from kgroup.errors import UsageError
 from kgroup.model import Claim, MemberSubscription, topic_fault
 from kgroup.wire.consumer_protocol import decode_assignment, decode_subscription
-from kgroup.wire.link import WrongAnswerError
 
 _STABLE: Final = "Stable"
 _AUTHORIZED_OPERATIONS: Final = 3
@@ -70,20 +70,13 @@ async def _describe(cluster: Cluster, config: GroupConfig) -> Any:
 
     try:
         return await link.ask_for(
-            partial(_group_of, config.group_id),
+            partial(group_of, config.group_id),
             "describe_groups",
             fields,
             timeout=config.request_timeout,
         )
     finally:
         await link.aclose()
-
-
-def _group_of(group_id: str, answer: Any) -> Any:
-    groups = [group for group in answer.groups if group.group_id == group_id]
-    if len(groups) != 1:
-        raise WrongAnswerError(f"describes group {group_id!r} {len(groups)} times")
-    return groups[0]
 
 
 def read_members(described: Any) -> tuple[tuple[MemberSubscription, ...], dict[str, Claim]]:
