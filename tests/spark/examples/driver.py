@@ -36,9 +36,7 @@ BETWEEN: Final = "between sink and commit"
 AFTER: Final = "after the commit"
 REFUSED: Final = "refused"
 KILL, FREEZE = "kill", "freeze"
-SESSION_TIMEOUT: Final = 2.0
-WOKEN: Final = threading.Event()
-"""This process goes on after it was frozen."""
+SESSION_TIMEOUT: Final = 4.0
 SETTINGS: Final = {
     **DELTA_SETTINGS,
     "spark.sql.shuffle.partitions": "1",
@@ -67,12 +65,14 @@ def freeze() -> None:
     """Stop this process and those that it has started, and return when it was woken.
 
     Not before: threads stop one after the other, and one that went on from the barrier could leave
-    a connection half made, which PostgreSQL would find too old afterwards.
+    a connection half made, which PostgreSQL would find too old afterwards. SIGCONT is waited for
+    here and is blocked in every thread: a handler is run by the main thread, which does not notice
+    a signal that the kernel has given to another thread.
     """
     for child in psutil.Process().children(recursive=True):
         child.suspend()
     os.kill(os.getpid(), signal.SIGSTOP)
-    WOKEN.wait()
+    signal.sigwait({signal.SIGCONT})
 
 
 @final
@@ -135,7 +135,7 @@ def run(name: str, steps: Steps, *arguments: str) -> None:
 
 def main(step: str, action: str, servers: str, topic: str, *sinks: str) -> None:
     """Run them all."""
-    signal.signal(signal.SIGCONT, lambda *_: WOKEN.set())
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCONT})  # threads inherit it
     steps = Steps(len(sinks), step, action)
     commit = Batch.commit
 
