@@ -226,7 +226,9 @@ class Endpoint:
                 newcomer.cut()
                 return
         if len(self._connections) >= settings.max_connections:
-            (self._idle.longest() or newcomer).cut()
+            leaving = self._idle.longest() or newcomer
+            self._idle.forget(leaving)  # so that the next newcomer has another one make room
+            leaving.cut()
 
     async def _serve(self, connection: Connection) -> None:
         try:

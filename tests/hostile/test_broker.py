@@ -17,7 +17,8 @@ from kio.schema.errors import ErrorCode
 from kgroup.broker import Broker, batches, in_memory
 from kgroup.broker.apis import APIS
 from kgroup.broker.groups.timers import TimerKind, TimerName
-from kgroup.broker.pace import SLICE
+from kgroup.broker.pace import FREE, SLICE
+from kgroup.broker.pipe import pipe
 from kgroup.errors import FetchError
 from kgroup.model import TopicPartition
 from kgroup.wire.versions import API_KEYS
@@ -239,6 +240,66 @@ async def test_others_are_served_beside_a_fetch_of_many_partitions(
     assert len(answer.responses[0].partitions) == 10_000
 
 
+async def join(client: Client, protocols: int = 1) -> Any:
+    """Join a group with so many protocols."""
+    return await client.ask(
+        "join_group",
+        3,
+        group_id="group",
+        session_timeout=timedelta(seconds=10),
+        rebalance_timeout=timedelta(seconds=10),
+        member_id="",
+        protocol_type="consumer",
+        protocols=[{"name": f"{number}", "metadata": b""} for number in range(protocols)],
+    )
+
+
+async def test_no_request_that_waits_has_the_lane(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """A Join, a Sync and a Fetch that wait were long before, and hold up no other long request."""
+    async with in_memory({"group.initial.rebalance.delay.ms": 3000}) as broker:
+        await broker.create_topic("t", 1)
+        clients = [await Client.open(broker) for _ in range(2)]
+        answers: dict[Client, Any] = {}
+
+        async def ask(client: Client) -> None:
+            answers[client] = await join(client, protocols=2 * FREE)
+
+        async with trio.open_nursery() as nursery:
+            for client in clients:
+                nursery.start_soon(ask, client)
+            await trio.testing.wait_all_tasks_blocked()
+            assert not answers
+            assert not broker.cluster.pace.lane.locked()
+        (follower,) = [one for one in clients if not answers[one].members]
+        await follower.send(
+            "sync_group",
+            3,
+            group_id="group",
+            generation_id=answers[follower].generation_id,
+            member_id=answers[follower].member_id,
+            group_instance_id=None,
+            assignments=[{"member_id": "of no meaning", "assignment": b""}] * (2 * FREE),
+        )
+        part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1}
+        reader = await Client.open(broker)
+        await reader.send(
+            "fetch",
+            4,
+            replica_id=-1,
+            max_wait=timedelta(seconds=5),
+            min_bytes=1,
+            max_bytes=1000,
+            isolation_level=0,
+            topics=[{"topic": "t", "partitions": [part] * (2 * FREE)}],
+        )
+        await trio.testing.wait_all_tasks_blocked()
+        assert not broker.cluster.pace.lane.locked()
+        for client in (*clients, reader):
+            await client.stream.aclose()
+
+
 async def test_others_are_served_beside_batches_of_many_records(broker: Broker) -> None:
     """The lengths of 560,000 records in four batches are read without holding anyone up."""
     many = batches.assemble(
@@ -391,6 +452,36 @@ async def test_connections_are_limited(autojump_clock: trio.testing.MockClock) -
             await client.ask("metadata", 4, topics=[], allow_auto_topic_creation=False)
 
 
+async def test_connections_that_come_at_once_are_limited_too() -> None:
+    """Each newcomer has another one make room, also before the first of these has ended."""
+    async with in_memory({"max.connections": 3}) as broker:
+        for _ in range(3):
+            await Client.open(broker)
+        await trio.testing.wait_all_tasks_blocked()
+        for _ in range(3):
+            broker.accept(pipe()[0], "memory")
+        await trio.testing.wait_all_tasks_blocked()
+        assert broker.cut_connections() == 3
+
+
+@pytest.mark.parametrize("by_broker", [False, True])
+async def test_bytes_of_a_connection_that_is_gone_count_no_more(
+    broker: Broker, *, by_broker: bool
+) -> None:
+    """Half a request goes with its connection, whoever has ended that."""
+    client = await Client.open(broker)
+    await client.stream.send_all(LENGTH.pack(50 * MEGABYTE) + bytes(MEGABYTE))
+    await trio.testing.wait_all_tasks_blocked()
+    queued = broker._endpoint._queued
+    assert queued.total >= MEGABYTE
+    if by_broker:
+        broker.cut_connections()
+    else:
+        await client.stream.aclose()
+    await trio.testing.wait_all_tasks_blocked()
+    assert queued.total == 0
+
+
 async def test_connections_of_one_address_are_limited(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -459,17 +550,7 @@ async def test_groups_are_limited() -> None:
         client = await Client.open(broker)
         assert await commit(client, 5, group_id="first") == ErrorCode.none
         assert await commit(client, 5, group_id="second") == ErrorCode.group_max_size_reached
-        joined = await client.ask(
-            "join_group",
-            3,
-            group_id="second",
-            session_timeout=timedelta(seconds=10),
-            rebalance_timeout=timedelta(seconds=10),
-            member_id="",
-            protocol_type="consumer",
-            protocols=[{"name": "range", "metadata": b""}],
-        )
-        assert joined.error_code == ErrorCode.group_max_size_reached
+        assert (await join(client)).error_code == ErrorCode.group_max_size_reached
         assert await commit(client, 5, group_id="first") == ErrorCode.none
         await client.stream.aclose()
 
