@@ -169,11 +169,12 @@ def _fewer_faults(search: _Search) -> None:
 def _fixed_times(search: _Search) -> None:
     """Let each fault that waited for a moment happen at the time at which the moment came."""
     struck = {one.fault: one.at for one in search.best.facts if isinstance(one, FaultBegan)}
-    for number, fault in enumerate(search.plan.faults):
+    for fault in search.plan.faults:
         if fault.when is not None and fault in struck:
-            faults = list(search.plan.faults)
-            faults[number] = attrs.evolve(fault, at=struck[fault], when=None)
-            search.smaller(faults=tuple(sorted(faults, key=lambda one: one.at)))
+            # Where it is in the plan changes as others take their times.
+            others = [one for one in search.plan.faults if one is not fault]
+            fixed = attrs.evolve(fault, at=struck[fault], when=None)
+            search.smaller(faults=tuple(sorted([*others, fixed], key=lambda one: one.at)))
 
 
 def _shorter_faults(search: _Search) -> None:

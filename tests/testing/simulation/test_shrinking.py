@@ -155,3 +155,26 @@ def test_a_fault_that_waited_for_a_moment_happens_at_its_time() -> None:
         return Outcome(plan=plan, facts=tuple(struck), violations=found)
 
     assert shrink(run(a_plan(faults=(waits,))), run).outcome.plan.faults == (cut(7.0),)
+
+
+def test_faults_whose_moments_came_in_another_order_all_stay() -> None:
+    """Each takes the time of its own moment, and the place of no other one."""
+    moment = Moment(member="running", coordinator="Stable")
+    first = Cut(at=3.0, process="m1", broker="b1", when=moment)
+    second = Cut(at=5.0, process="m2", broker="b1", when=moment)
+    came = {"m1": 9.0, "m2": 6.0}
+
+    def run(plan: Plan) -> Outcome:
+        struck = [
+            FaultBegan(at=one.at if one.when is None else came[one.process], fault=one)
+            for one in plan.faults
+            if isinstance(one, Cut)
+        ]
+        found = (broken(at=50.0),) if len(struck) == 2 else ()
+        return Outcome(plan=plan, facts=tuple(struck), violations=found)
+
+    left = shrink(run(a_plan(faults=(first, second))), run).outcome.plan.faults
+    assert left == (
+        attrs.evolve(second, at=6.0, when=None),
+        attrs.evolve(first, at=9.0, when=None),
+    )
