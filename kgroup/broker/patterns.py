@@ -22,6 +22,8 @@ _MAY_REPEAT: Final = ("*", "+")
 _ATOM: Final = re.compile(
     r"(?P<one>\\[dDwWsS]|\\[^a-zA-Z0-9]|\[\^?\]?(?:\\.|[^\]\\])*\]|[^\\\[\](){}*+?|^$])(?P<times>[*+?]?)"
 )
+_IN_CLASS: Final = re.compile(r"(\\.)|([\[&~|])", re.DOTALL)
+"""What is escaped already, or what Python may read as a set within a class one day."""
 
 
 @final
@@ -107,6 +109,10 @@ def _parts(text: str) -> list[list[tuple[str, str]]]:
 
 
 def _compiled(one: str) -> re.Pattern[str]:
+    if one.startswith("["):
+        if "--" in one:
+            raise _refused(f"{one!r}, in which '--' may mean a range or a difference")
+        one = "[" + _IN_CLASS.sub(lambda found: found[1] or f"\\{found[2]}", one[1:])
     try:
         return re.compile(one, re.DOTALL)
     except re.error as error:

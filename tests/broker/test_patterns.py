@@ -28,13 +28,24 @@ def test_they_mean_what_they_mean_to_python(pattern: str, text: str) -> None:
 
 @pytest.mark.parametrize(
     "pattern",
-    ["(a+)+", "a{9}", "a**", "*", "[", "a\\", "(?=a)", r"\1", "a" * 201, "^a", "[b-a]"],
+    ["(a+)+", "a{9}", "a**", "*", "[", "a\\", "(?=a)", r"\1", "a" * 201, "^a", "[b-a]", "[+--]"],
 )
 def test_others_are_refused(pattern: str) -> None:
     """Groups, counts, look-around, and what is no pattern."""
     with pytest.raises(RefusedError) as refused:
         Pattern(pattern)
     assert refused.value.code is ErrorCode.invalid_regular_expression
+
+
+@pytest.mark.parametrize(
+    "pattern", ["[[a]", "[b&&a]", "[b||a]", "[b~~a]", r"[\[a]", r"[\\[a]", "[a[]"]
+)
+def test_signs_in_a_class_are_characters(pattern: str) -> None:
+    """Python warns of them, as it may take them for operations on sets one day."""
+    made = Pattern(pattern)
+    assert made.matches("a")
+    assert not made.matches("c")
+    assert all(made.matches(sign) for sign in "[&|~" if sign in pattern[1:])
 
 
 @pytest.mark.parametrize("pattern", ["a*" * 99 + "b", "a*" + "b*" * 98 + "c", "a*b|" * 49 + "a*b"])

@@ -53,6 +53,19 @@ def produce_of(records: bytes) -> dict[str, Any]:
     }
 
 
+def fetch_of(times: int, wait: float) -> dict[str, Any]:
+    """A Fetch that names t-0 so many times, and waits so many seconds for a byte."""
+    part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1}
+    return {
+        "replica_id": -1,
+        "max_wait": timedelta(seconds=wait),
+        "min_bytes": 1,
+        "max_bytes": 1000,
+        "isolation_level": 0,
+        "topics": [{"topic": "t", "partitions": [part] * times}],
+    }
+
+
 async def code_of(broker: Broker, records: bytes) -> int:
     """Produce a batch and give the error."""
     client = await Client.open(broker)
@@ -223,19 +236,9 @@ async def test_others_are_served_beside_a_fetch_of_many_partitions(
     autojump_clock: trio.testing.MockClock, broker: Broker
 ) -> None:
     """Each partition of a long Fetch is a step, also while it waits."""
-    part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1}
     answer = await overtaken(
         broker,
-        lambda client: client.ask(
-            "fetch",
-            4,
-            replica_id=-1,
-            max_wait=timedelta(seconds=1),
-            min_bytes=1,
-            max_bytes=1000,
-            isolation_level=0,
-            topics=[{"topic": "t", "partitions": [part] * 10_000}],
-        ),
+        lambda client: client.ask("fetch", 4, **fetch_of(10_000, 1)),
     )
     assert len(answer.responses[0].partitions) == 10_000
 
@@ -282,18 +285,8 @@ async def test_no_request_that_waits_has_the_lane(
             group_instance_id=None,
             assignments=[{"member_id": "of no meaning", "assignment": b""}] * (2 * FREE),
         )
-        part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1}
         reader = await Client.open(broker)
-        await reader.send(
-            "fetch",
-            4,
-            replica_id=-1,
-            max_wait=timedelta(seconds=5),
-            min_bytes=1,
-            max_bytes=1000,
-            isolation_level=0,
-            topics=[{"topic": "t", "partitions": [part] * (2 * FREE)}],
-        )
+        await reader.send("fetch", 4, **fetch_of(2 * FREE, 5))
         await trio.testing.wait_all_tasks_blocked()
         assert not broker.cluster.pace.lane.locked()
         for client in (*clients, reader):
@@ -408,17 +401,7 @@ async def test_a_request_that_waits_is_not_idle(
 ) -> None:
     """A Fetch may wait for longer than a connection may say nothing."""
     client = await Client.open(broker)
-    part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1}
-    await client.ask(
-        "fetch",
-        4,
-        replica_id=-1,
-        max_wait=timedelta(seconds=2000),
-        min_bytes=1,
-        max_bytes=1000,
-        isolation_level=0,
-        topics=[{"topic": "t", "partitions": [part]}],
-    )
+    await client.ask("fetch", 4, **fetch_of(1, 2000))
     assert trio.current_time() == 2000
     await client.stream.aclose()
 
