@@ -347,11 +347,13 @@ async def test_a_thread_is_waited_for_up_to_the_deadline_around_it() -> None:
     faults: list[tuple[TopicPartition | None, str]] = []
     with trio.CancelScope() as around:
         async with running(consumer, faults, close_timeout=PATIENCE) as source:
+            thread = source._owner.thread
             around.deadline = trio.current_time() + 0.1
+        consumer.let_close.set()
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + PATIENCE):
+            await trio.to_thread.run_sync(thread.join, PATIENCE)
     ((_, reason),) = faults
     assert "did not end within 0.1 s" in reason
-    consumer.let_close.set()
-    await trio.to_thread.run_sync(source._owner.thread.join, PATIENCE)
 
 
 async def test_fetching_stops_when_the_buffer_is_full_and_goes_on() -> None:

@@ -101,6 +101,7 @@ def test_the_broker_is_lost_while_a_handler_drains(
     here.create()
     events = Events()
     group = here.group(told, **SHORT)
+    closing = None
     with thread(member, group, way, events):
         wait(events.handling)
         if way in ("shutdown", "close"):
@@ -109,7 +110,7 @@ def test_the_broker_is_lost_while_a_handler_drains(
         events.leave.set()
         told.wait(GenerationDraining)
         lose(own)
-    if way in ("shutdown", "close"):
+    if closing is not None:
         closing.join(SOON)
         assert not closing.is_alive()
     assert told.of(HandlerOutstayed)
