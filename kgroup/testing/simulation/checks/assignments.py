@@ -6,13 +6,20 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import ClassVar, Final, final
 
-import attrs
-
+from kgroup.broker.groups.requests import JoinGroup
 from kgroup.events import Assigned
 from kgroup.model import TopicPartition
 from kgroup.testing.simulation.checks.base import Check, Reaction
 from kgroup.testing.simulation.checks.views import Kind
-from kgroup.testing.simulation.facts import GroupChanged, Quiet, Settled, Told, TopicChanged
+from kgroup.testing.simulation.facts import (
+    GroupChanged,
+    Judged,
+    Quiet,
+    Settled,
+    Told,
+    TopicChanged,
+)
+from kgroup.wire.consumer_protocol import decode_subscription
 
 _WATCHED: float = 60.0
 """Seconds beside the watch interval in which a calm group takes new partitions in."""
@@ -20,30 +27,13 @@ _COOPERATIVE: Final = frozenset({"cooperative-sticky"})
 
 
 @final
-@attrs.define
-class _Owned:
-    """What had an owner in a group's last two generations."""
-
-    generation_id: int = -1
-    now: frozenset[TopicPartition] = frozenset()
-    before: frozenset[TopicPartition] = frozenset()
-
-    def owned_before(
-        self, generation_id: int, owned: frozenset[TopicPartition]
-    ) -> frozenset[TopicPartition]:
-        """What had an owner in the generation before this one, of which it notes the owned."""
-        if generation_id != self.generation_id:
-            self.generation_id, self.before = generation_id, self.now
-        self.now = owned
-        return self.before
-
-
-@final
 class Assignments(Check):
     """Looks at every assignment that a coordinator has, and at what members are told of it.
 
-    A cooperative assignor first gives what changes owners to nobody (KIP-429): such a partition
-    had an owner in the generation before.
+    A cooperative assignor first gives what changes owners to no member (KIP-429). Such a partition
+    is among those that a member's Join names as owned. As a rule that member had it in the
+    generation before; a member that heard nothing of a generation, because the next rebalance came
+    before its Sync, still names what it had two or more generations ago.
 
     The leader computes from what it saw after its Join was answered, so a partition that was
     added later may be missing, until the leader's watcher has had its time; and one that was
@@ -53,24 +43,30 @@ class Assignments(Check):
     number: ClassVar[int] = 1
     says: ClassVar[str] = (
         "Within a coordinator's incarnation and a generation no partition has two owners, every"
-        " partition of the subscribed topics has one (but for one generation while a cooperative"
-        " owner gives it up), and members are told of just their own."
+        " partition of the subscribed topics has one (but for what a cooperative"
+        " owner still names in its Join and has to give up), and members are told of just their"
+        " own."
     )
 
     _added: dict[TopicPartition, float]
     _removed: dict[TopicPartition, float]
     _calm_since = 0.0
-    _owned: defaultdict[str, _Owned]
+    _claims: dict[tuple[str, str], frozenset[TopicPartition]]
+    """By group and instance id, or member id, what the member's last Join named as owned."""
+    _given_up: dict[str, tuple[int, frozenset[TopicPartition]]]
+    """By group, its generation and what members named as owned when that was assigned."""
 
     @property
     def reactions(self) -> Mapping[Kind, Reaction]:
         """See ``Check``."""
         self._added = {}
         self._removed = {}
-        self._owned = defaultdict(_Owned)
+        self._claims = {}
+        self._given_up = {}
         return {
             TopicChanged: self._topic_changed,
             GroupChanged: self._changed,
+            "join_group": self._joining,
             Assigned: self._told,
             Quiet: self._quiet,
             Settled: self._settled,
@@ -107,9 +103,34 @@ class Assignments(Check):
                     f"{partition}, which does not exist, was given to {names[0]} in generation"
                     f" {fact.generation_id}",
                 )
-        before = self._owned[fact.group_id].owned_before(fact.generation_id, frozenset(owners))
-        moving = before if fact.assignor in _COOPERATIVE else frozenset[TopicPartition]()
-        self._look_for_missing(fact, fact.at, known_at, moving)
+        self._look_for_missing(fact, fact.at, known_at, self._moving(fact))
+
+    def _joining(self, fact: Judged) -> None:
+        request = fact.request
+        assert isinstance(request, JoinGroup)
+        member = request.group_instance_id or request.member_id
+        for protocol in request.protocols:
+            if protocol.name in _COOPERATIVE:
+                subscription = decode_subscription(protocol.metadata, member_id=member)
+                self._claims[request.group_id, member] = frozenset(subscription.owned)
+
+    def _moving(self, group: GroupChanged) -> frozenset[TopicPartition]:
+        """What a cooperative group's members have to give up before another one can have it.
+
+        It is what they named when the generation was assigned: a static member that restarts
+        within the generation joins it without naming anything.
+        """
+        if group.assignor not in _COOPERATIVE:
+            return frozenset()
+        generation_id, moving = self._given_up.get(group.group_id, (-1, frozenset()))
+        if generation_id != group.generation_id:
+            names = (member.group_instance_id or member.member_id for member in group.members)
+            nothing = frozenset[TopicPartition]()
+            moving = nothing.union(
+                *(self._claims.get((group.group_id, name), nothing) for name in names)
+            )
+            self._given_up[group.group_id] = group.generation_id, moving
+        return moving
 
     def _look_for_missing(
         self,

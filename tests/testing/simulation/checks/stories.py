@@ -27,6 +27,7 @@ from kgroup.broker.groups.requests import (
     LeavingMember,
     OffsetCommit,
     OffsetToCommit,
+    Protocol,
     SyncGroup,
 )
 from kgroup.events import (
@@ -61,6 +62,7 @@ from kgroup.testing.simulation.facts import (
 )
 from kgroup.testing.simulation.network import Latency
 from kgroup.testing.simulation.plan import Plan
+from kgroup.wire.consumer_protocol import encode_subscription
 
 GROUP: Final = "group"
 SESSION: Final = 10.0
@@ -111,6 +113,8 @@ class Story:
         self.ids: dict[str, str] = {}
         self.assignor = "range"
         self.instances: dict[str, str] = {}
+        self.claims: dict[str, Sequence[TopicPartition]] = {}
+        """What a process names as owned when it joins, where that is not what it was given last."""
         self.committed: dict[TopicPartition, int] = {}
         self.epochs: Counter[str] = Counter()
         self.creation = 1
@@ -272,9 +276,15 @@ class Story:
             rebalance_timeout=REBALANCE,
             member_id=self.id_of(process) if known else "",
             group_instance_id=self.instances.get(process),
+            protocols=(self._protocol(process),),
         )
         self.judge("join_group", process, request, None, self.tickets)
         return self.tickets
+
+    def _protocol(self, process: str) -> Protocol:
+        owned = self.claims.get(process, self.owners.get(process, ()))
+        metadata = encode_subscription(topics=[P0.topic], owned=owned, version=1)
+        return Protocol(name=self.assignor, metadata=metadata)
 
     def answer_join(self, ticket: int, process: str) -> None:
         """A parked Join is answered well."""

@@ -40,6 +40,21 @@ def test_what_a_cooperative_owner_gives_up_may_wait_for_one_generation() -> None
     assert "orders-1, there since 1.001 s, has no owner in generation 5" in what
 
 
+def test_an_owner_that_heard_nothing_of_a_generation_still_has_to_give_up() -> None:
+    """What it names in its Join may be without an owner, however many generations it missed."""
+    story = Story().begin("a", "b")
+    story.assignor = "cooperative-sticky"
+    story.form({"a": [P0, P1]})
+    story.claims = {"a": [P0, P1]}
+    story.form({"a": [P0], "b": []})
+    story.form({"a": [P0], "b": []})
+    assert story.broken(Assignments) == []
+    story.claims = {"a": [P0]}
+    story.form({"a": [P0], "b": []})
+    (what,) = story.broken(Assignments)
+    assert "orders-1, there since 1.001 s, has no owner in generation 4" in what
+
+
 def test_an_eager_group_leaves_nothing_out() -> None:
     """What has changed owners in one generation has its new one in it."""
     story = Story().begin("a", "b")
