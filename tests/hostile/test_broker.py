@@ -19,6 +19,7 @@ from kgroup.broker.apis import APIS
 from kgroup.broker.groups.timers import TimerKind, TimerName
 from kgroup.broker.pace import FREE, SLICE
 from kgroup.broker.pipe import pipe
+from kgroup.broker.settings import MOST_PARTITIONS
 from kgroup.errors import FetchError
 from kgroup.model import TopicPartition
 from kgroup.wire.versions import API_KEYS
@@ -185,8 +186,15 @@ async def test_records_that_cannot_be_read_are_found_by_time_as_a_whole(broker: 
 # Many things in one request.
 
 
-async def overtaken(broker: Broker, attack: Callable[[Client], Awaitable[Any]]) -> Any:
+async def overtaken(
+    broker: Broker, attack: Callable[[Client], Awaitable[Any]], longest: int = 2 * SLICE
+) -> Any:
     """Make an attack, and see that another client's requests are answered before it is.
+
+    Args:
+        broker: is attacked.
+        attack: a request of many steps.
+        longest: how many of them may follow each other without a checkpoint.
 
     Returns:
         the answer to the attack.
@@ -209,7 +217,7 @@ async def overtaken(broker: Broker, attack: Callable[[Client], Awaitable[Any]]) 
         await trio.lowlevel.checkpoint()
         nursery.start_soon(go_on)
     assert answered == ["other"] * 5 + ["attack"]
-    assert broker.cluster.pace.longest <= 2 * SLICE
+    assert broker.cluster.pace.longest <= longest
     return answer[0]
 
 
@@ -367,6 +375,41 @@ async def test_partitions_are_limited_in_a_request_and_in_all(broker: Broker) ->
         topics=[{"name": "t", "count": 10_000, "assignments": None}],
     )
     assert int(answer.results[0].error_code) == ErrorCode.policy_violation
+    await client.stream.aclose()
+
+
+async def test_others_are_served_beside_partitions_that_are_only_judged(broker: Broker) -> None:
+    """A few bytes ask for 10,000 partitions of each of many topics, without creating any."""
+    names = [f"topic-{number}" for number in range(20)]
+    for name in names:
+        await broker.create_topic(name, 1)
+    topics = [{"name": name, "count": 10_000, "assignments": None} for name in names]
+    answer = await overtaken(
+        broker,
+        lambda client: client.ask(
+            "create_partitions",
+            1,
+            timeout=timedelta(seconds=1),
+            validate_only=True,
+            topics=topics,
+        ),
+        longest=MOST_PARTITIONS + SLICE,
+    )
+    assert {int(one.error_code) for one in answer.results} == {ErrorCode.none}
+
+
+async def test_a_topic_that_is_to_grow_twice_does_not(broker: Broker) -> None:
+    """As by Kafka; else one name could ask for partitions again and again."""
+    client = await Client.open(broker)
+    answer = await client.ask(
+        "create_partitions",
+        1,
+        timeout=timedelta(seconds=1),
+        validate_only=False,
+        topics=[{"name": "t", "count": 10_000, "assignments": None}] * 1000,
+    )
+    assert [int(one.error_code) for one in answer.results] == [ErrorCode.invalid_request]
+    assert broker.cluster.topics.partitions("t") == 1
     await client.stream.aclose()
 
 

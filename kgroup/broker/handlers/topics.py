@@ -144,12 +144,26 @@ async def _delete(call: Call, name: str | None, topic_id: Any) -> dict[str, Any]
 
 
 async def create_partitions(call: Call) -> Answer:
-    """Answer CreatePartitions."""
-    return {"results": [_grow(call, asked) async for asked in call.work.each(call.request.topics)]}
+    """Answer CreatePartitions; each topic is judged for itself."""
+    times = Counter(asked.name for asked in call.request.topics)
+    once = {asked.name: asked for asked in call.request.topics}
+    return {
+        "results": [
+            await _grow(call, asked, times[asked.name])
+            async for asked in call.work.each(once.values())
+        ]
+    }
 
 
-def _grow(call: Call, asked: Any) -> dict[str, Any]:
+async def _grow(call: Call, asked: Any, times: int) -> dict[str, Any]:
+    have = call.cluster.topics.partitions(asked.name) or 0
+    # Each partition is given a place, also where the request is only judged.
+    await call.work.spend(max(0, min(asked.count, MOST_PARTITIONS) - have))
     try:
+        if times > 1:
+            raise RefusedError(
+                ErrorCode.invalid_request, f"{asked.name!r} is in the request {times} times"
+            )
         chosen = asked.assignments
         call.cluster.topics.grow(
             asked.name,
