@@ -28,7 +28,7 @@ from tests.hostile.group import ATTACKED
 from tests.recovery.scene import APIS
 
 SEED = 20261122
-CASES, PORTIONS = 8000, 8
+CASES, PORTIONS = 10_000, 8
 PER_SECOND = 12.0
 """The most requests in a virtual second, whatever is answered."""
 UNKNOWN = 12_345
