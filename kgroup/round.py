@@ -1,7 +1,7 @@
 """One generation from the answer of its Join to its last task: assign, sync, start, hand over.
 
 INVARIANT: whatever goes wrong on the way to the hand-over ends the generation like anything else
-does; nobody is given a generation that is over.
+does; nobody is given a generation that is over, or whose lease is.
 """
 
 from __future__ import annotations
@@ -252,11 +252,15 @@ class Round:
         generation, committer = self._make(positions)
         with self.lifecycle.working():
             await self._starts.commit_found(committer)
-        self._reporter.tell(
-            Assigned,
-            assignment=self.assignment,
-            positions=positions,
-        )
+        # A member that stood still since its Join may read answers that were sent long before: it
+        # owns what they say only once a heartbeat confirms it.
+        await self._wait_for_lease()
+        if self.lifecycle.state is State.RUNNING:
+            self._reporter.tell(
+                Assigned,
+                assignment=self.assignment,
+                positions=positions,
+            )
         if self._subscription.has_patterns:
             self.lifecycle.start_service(
                 subscription_watcher,

@@ -136,6 +136,31 @@ async def test_a_generation_that_ends_on_the_way_is_not_handed_over(
     assert [event.end.cause for event in ended] == [Cause.REBALANCE, Cause.CLOSED]
 
 
+@pytest.mark.parametrize(("error", "epoch"), [(None, 1), (25, 2)])
+async def test_a_generation_is_handed_over_only_within_its_lease(
+    autojump_clock: MockClock, error: int | None, epoch: int
+) -> None:
+    """A process that stood still between Sync and hand-over asks first whether it still owns it."""
+    async with world() as here:
+        clock = Jumping()
+        here.broker.slow(5.0, "offset_fetch", times=1)
+
+        async def stand_still() -> None:
+            await trio.sleep(4)  # the answer of the next heartbeat comes after the offsets
+            here.broker.slow(3.0, "heartbeat", times=1)
+            if error:
+                here.broker.inject("heartbeat", error)
+            clock.jumped += 40
+
+        async with jumping_group(here, clock) as group, trio.open_nursery() as nursery:
+            nursery.start_soon(stand_still)
+            generation = await group.next()
+            assert generation.lease > 0
+            assert trio.current_time() >= 4 + 3  # not at 5, when the offsets were there
+        assert [event.epoch for event in here.told(Assigned)] == [epoch]
+        assert [event.epoch for event in here.told(GenerationStarted)] == [epoch]
+
+
 async def test_closed_by_who_hears_of_it_it_is_not_handed_over(autojump_clock: MockClock) -> None:
     """A handler of events may close the group at any event, also just before the hand-over."""
     async with world() as here:
