@@ -88,6 +88,7 @@ class Lifecycle:
         self._body: trio.lowlevel.Task | None = None
         self._changed = trio.Event()
         self._bodies: set[trio.CancelScope] = set()
+        self._until_ending: dict[trio.CancelScope, None] = {}
         self.ending = trio.Event()
         self.ended = trio.Event()
         self.errors: list[Exception] = []
@@ -195,6 +196,8 @@ class Lifecycle:
             return self.why or end
         self._hooks.revoked()
         self.ending.set()
+        for scope in self._until_ending:
+            scope.cancel()
         if self.state is State.ENDED:
             self._hooks.lost(end)
             if self._nursery is not None:
@@ -253,6 +256,22 @@ class Lifecycle:
                     raise rest from None
             finally:
                 self._bodies.discard(scope)
+
+    async def until_ending(self, fn: Callable[[], Awaitable[T]]) -> Finished[T] | None:
+        """Call a function that is cancelled when the end begins.
+
+        Returns:
+            what it returned; None if the end had begun before or began meanwhile.
+        """
+        with trio.CancelScope() as scope:
+            self._until_ending[scope] = None
+            if self.ending.is_set():
+                scope.cancel()
+            try:
+                return Finished(await fn())
+            finally:
+                del self._until_ending[scope]
+        return None
 
     async def _work(self, fn: Task, args: tuple[Any, ...]) -> None:
         inside_of.set(inside_of.get() | {self._owner})

@@ -70,6 +70,7 @@ class OffsetStream:
         Raises:
             NoOffsetError: there is no position and ``auto_offset_reset`` is ``error``.
             BrokerError: a leader refuses for good.
+            StaleGenerationError: the generation's end began before a leader had answered.
 
         Cancellation: nothing changes.
         """
@@ -82,6 +83,7 @@ class OffsetStream:
         Raises:
             OffsetOutOfRangeError: ``auto_offset_reset`` is ``error``.
             BrokerError: a leader refuses for good.
+            StaleGenerationError: the generation's end began before the leader had answered.
         """
         error = OffsetOutOfRangeError(
             f"{partition}: offset {offset} is not in the log, and auto_offset_reset is 'error'",

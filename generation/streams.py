@@ -47,7 +47,7 @@ class Feed:
         lease_valid: whether records may be handed out by the lease.
         lease_confirmed: waits until the lease is valid or the generation is over.
         locate: decides a position that no commit gave, or that does not exist; it may raise
-            what the handler is to see.
+            what the handler is to see, and StaleGenerationError when the end has begun.
         look: asks for the offsets that there are.
         tell: tells of an event of this generation.
         serve: starts a task that is cancelled with the generation, unless its end has begun.
@@ -246,6 +246,8 @@ class RecordStream:
     async def _reset(self, error: OffsetOutOfRangeError) -> None:
         try:
             await self._feed.locate([error.partition], error)
+        except StaleGenerationError:
+            return  # the generation's end has begun, and so the stream is at its end
         except Exception:
             # The handler's to see, each time that it asks.
             self._resets.pop(error.partition, None)

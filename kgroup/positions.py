@@ -54,7 +54,7 @@ class Positions:
     ) -> None:
         self._coordinator = coordinator
         self._cluster = cluster
-        self._membership = membership
+        self.membership = membership
         self._reset = reset
         self._backoff = backoff
         self._report = report
@@ -74,7 +74,7 @@ class Positions:
             return {}
         return await until_answered(
             Request.FETCH_OFFSETS,
-            partial(self._coordinator.fetch_offsets, self._membership, partitions),
+            partial(self._coordinator.fetch_offsets, self.membership, partitions),
             find=self._coordinator.find,
             backoff=self._backoff(),
             report=self._report,
@@ -92,7 +92,7 @@ class Positions:
         if self._reset is OffsetReset.ERROR:
             names = ", ".join(map(str, sorted(partitions)))
             raise NoOffsetError(
-                f"{self._membership}: no offset is committed for {names} and auto_offset_reset is"
+                f"{self.membership}: no offset is committed for {names} and auto_offset_reset is"
                 " 'error'; commit a position first, or choose 'earliest' or 'latest'"
             )
         rule = self._reset

@@ -392,7 +392,12 @@ class Round:
                 ending=self.lifecycle.ending,
                 lease_valid=lambda: self._lease.left > 0,
                 lease_confirmed=self._wait_for_lease,
-                locate=partial(self._starts.locate, floors=floors, committer=committer),
+                locate=partial(
+                    self._starts.locate,
+                    lifecycle=self.lifecycle,
+                    floors=floors,
+                    committer=committer,
+                ),
                 look=self._starts.look,
                 tell=self._reporter.tell,
                 serve=self.lifecycle.start_service,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from typing import Final, final
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import partial
+from typing import Final, TypeVar, final
 
 import trio
 
@@ -18,6 +19,7 @@ from kgroup.errors import (
 from kgroup.events import OffsetReset
 from kgroup.generation.commits import Committer
 from kgroup.generation.floors import Floors
+from kgroup.generation.lifecycle import Lifecycle
 from kgroup.model import IsolationLevel, OffsetAndMetadata, TopicPartition
 from kgroup.model import OffsetReset as Rule
 from kgroup.positions import Positions, Start
@@ -25,6 +27,8 @@ from kgroup.reporting import Reporter
 
 EAGER: Final = 2.0
 """Seconds for which a hand-over waits for leaders to tell where their partitions begin."""
+
+T = TypeVar("T")
 
 _NEVER_MOVED: Final = 0
 _FROM_ZERO: Final = Start(
@@ -89,29 +93,37 @@ class Starts:
         self,
         partitions: Collection[TopicPartition],
         error: OffsetOutOfRangeError | None,
+        *,
+        lifecycle: Lifecycle,
         floors: Floors,
         committer: Committer,
     ) -> None:
         """Find positions for a stream that begins, or that met an offset that is not there.
 
         A partition that the program sought, before or meanwhile, keeps the position it was given.
+        A request to a leader ends when the generation's end begins; the commit of a position that
+        was found does not, because the drain waits for it.
 
         Raises:
             NoOffsetError | OffsetOutOfRangeError: ``auto_offset_reset`` is ``error``.
             BrokerError: a leader refuses for good.
+            StaleGenerationError: the generation's end began before the leaders had answered; the
+                partitions keep the positions they had.
         """
         if error is not None:
             known = floors.moves([error.partition])
-            found: Mapping[TopicPartition, Start] = {
-                error.partition: await self._positions.out_of_range(error)
-            }
+            start = await self._until_ending(
+                lifecycle, partial(self._positions.out_of_range, error)
+            )
+            found: Mapping[TopicPartition, Start] = {error.partition: start}
         else:
             known = dict.fromkeys(sorted(self._unlocated.intersection(partitions)), _NEVER_MOVED)
             wanted = {name for name in known if floors.moves([name])[name] == _NEVER_MOVED}
             if not wanted:
                 await trio.lowlevel.checkpoint()
                 return
-            found = await self._positions.without_commit(wanted)
+            without_commit = partial(self._positions.without_commit, wanted)
+            found = await self._until_ending(lifecycle, without_commit)
         moved = floors.moves(found)
         starts = {name: start for name, start in found.items() if moved[name] == known[name]}
         for name, start in starts.items():
@@ -131,6 +143,16 @@ class Starts:
         """The first offsets, or the ends, as far as leaders tell them now."""
         timestamp = EARLIEST if earliest else LATEST
         return await self._positions.now(partitions, timestamp, isolation_level)
+
+    async def _until_ending(self, lifecycle: Lifecycle, find: Callable[[], Awaitable[T]]) -> T:
+        if (found := await lifecycle.until_ending(find)) is not None:
+            return found.value
+        raise StaleGenerationError(
+            f"{self._positions.membership}: the generation ended ({lifecycle.why}) before the"
+            " partitions' leaders said where to start; nothing was read or committed. Go on with"
+            " the next generation",
+            lifecycle.why,
+        )
 
     def _tell(self, starts: Mapping[TopicPartition, Start], *, skipped: bool) -> None:
         for name, start in sorted(starts.items()):

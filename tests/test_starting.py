@@ -9,13 +9,19 @@ import trio
 from trio.testing import MockClock
 
 from kgroup.codes import Code
-from kgroup.errors import ConnectionLostError, NoOffsetError, OffsetOutOfRangeError
+from kgroup.errors import (
+    ConnectionLostError,
+    NoOffsetError,
+    OffsetOutOfRangeError,
+    StaleGenerationError,
+)
 from kgroup.events import Event, OffsetReset
 from kgroup.model import OffsetReset as Rule
 from kgroup.model import TopicPartition
 from kgroup.reporting import Reporter
 from kgroup.starting import Starts
 from tests.generation.bench import P0, P1, P2, Bench, at
+from tests.generation.test_lifecycle import LOSS, Life
 from tests.nodes import SILENCE
 from tests.test_positions import Asked
 
@@ -28,6 +34,7 @@ class Starting:
     def __init__(self, nursery: trio.Nursery, rule: Rule, *, commit_latest: bool = True) -> None:
         self.asked = Asked(nursery, rule)
         self.bench = Bench()
+        self.life = Life()
         self.told: list[Event] = []
         self.seeks: list[tuple[TopicPartition, int]] = []
         self.starts = Starts(
@@ -48,7 +55,13 @@ class Starting:
         self, *partitions: TopicPartition, error: OffsetOutOfRangeError | None = None
     ) -> None:
         """After it."""
-        await self.starts.locate(partitions, error, self.bench.floors, self.bench.committer)
+        await self.starts.locate(
+            partitions,
+            error,
+            lifecycle=self.life.life,
+            floors=self.bench.floors,
+            committer=self.bench.committer,
+        )
 
     def resets(self) -> list[tuple[TopicPartition, int, bool]]:
         """What was told."""
@@ -163,3 +176,27 @@ async def test_a_position_that_is_gone_is_told_as_such(
     assert it.bench.floors[P1] == offset
     assert it.bench.coordinator.commits == commits
     assert it.resets() == [(P1, offset, True)]
+
+
+@pytest.mark.parametrize("error", [None, OffsetOutOfRangeError("gone", P0, 999)])
+async def test_the_end_ends_the_look_up_of_a_position(
+    nursery: trio.Nursery, autojump_clock: MockClock, error: OffsetOutOfRangeError | None
+) -> None:
+    """The error names the end; no floor is moved, and a look-up after the end is not begun."""
+    it = Starting(nursery, LATEST)
+    it.asked.node.answers["list_offsets"] = SILENCE
+    await it.before()
+    began = trio.current_time()
+
+    async def end() -> None:
+        await trio.sleep(3)
+        it.life.life.end(LOSS)
+
+    nursery.start_soon(end)
+    for _ in range(2):
+        with pytest.raises(StaleGenerationError, match="membership lost: forgotten") as caught:
+            await it.locate(P0, error=error)
+        assert caught.value.end == LOSS
+        assert trio.current_time() == began + 3
+    assert (it.told, it.seeks, it.bench.coordinator.commits) == ([], [], [])
+    assert it.bench.floors.moves([P0]) == {P0: 0}

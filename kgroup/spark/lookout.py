@@ -15,7 +15,7 @@ from typing import Final, final
 
 import trio
 
-from kgroup.errors import BrokerError
+from kgroup.errors import BrokerError, StaleGenerationError
 from kgroup.generation.offsets import OffsetStream
 from kgroup.model import IsolationLevel, TopicPartition
 from kgroup.spark.limits import Limits, RateLimiter
@@ -91,6 +91,12 @@ class Lookout:
 
         Cancellation: nothing is taken.
         """
+        try:
+            return await self._next()
+        except StaleGenerationError:  # the end began while a leader was asked for a position
+            return None
+
+    async def _next(self) -> Plan | None:
         if not self._positions:
             self._positions = dict(await self._offsets.begin())
         while await self._offsets.confirmed():

@@ -23,6 +23,12 @@ async def first_of(generation: Generation) -> int:
     return values(batch.messages)[0]
 
 
+async def read_all(generation: Generation) -> None:
+    """Read until the generation's end begins."""
+    async for _ in generation.records():
+        pass
+
+
 async def test_committed_offsets_come_first(autojump_clock: MockClock) -> None:
     """Whatever auto_offset_reset says, a committed offset is where it goes on."""
     async with world() as here:
@@ -235,3 +241,70 @@ async def test_a_pattern_that_cannot_be_resolved(
                 with pytest.raises(error):
                     await group.next()
                 assert here.asked("join_group", "leave_group") == []
+
+
+async def a_task_that_returns() -> None:
+    """Begin the end of its generation."""
+    await trio.lowlevel.checkpoint()
+
+
+async def test_a_look_up_of_a_first_position_ends_with_the_generation(
+    autojump_clock: MockClock,
+) -> None:
+    """A stream that waits for a leader ends when the end begins, and the next one goes on."""
+    async with world() as here:
+        await here.append(3)
+        away = here.broker.inject("list_offsets", Code.LEADER_NOT_AVAILABLE, times=None)
+        async with here.group(auto_offset_reset="latest", drain_timeout=20.0) as group:
+            generation = await group.next()
+            generation.start_soon(read_all, generation)
+            await trio.sleep(10)
+            generation.start_soon(a_task_that_returns)
+            began = here.now
+            await generation.wait_ended()
+            assert here.now == began
+            assert here.told(OffsetReset) == here.asked("offset_commit") == []
+            away.cancel()
+            assert (await group.next()).positions == {P0: 3}
+        assert await here.committed() == {P0: 3}
+
+
+async def test_a_look_up_of_a_lost_position_ends_with_the_generation(
+    autojump_clock: MockClock,
+) -> None:
+    """A position that the log does not have stays committed until the next generation resets it."""
+    async with world() as here:
+        await here.append(3)
+        async with here.group() as group:
+            await (await group.next()).commit({P0: 100}, beyond_read=True)
+        away = here.broker.inject("list_offsets", Code.LEADER_NOT_AVAILABLE, times=None)
+        async with here.group(drain_timeout=20.0) as group:
+            generation = await group.next()
+            generation.start_soon(read_all, generation)
+            await trio.sleep(10)
+            generation.start_soon(a_task_that_returns)
+            began = here.now
+            await generation.wait_ended()
+            assert here.now == began
+            assert here.told(OffsetReset)[1:] == []  # the one is the first member's
+            away.cancel()
+            assert await first_of(await group.next()) == 0
+        assert await here.committed() == {P0: 100}
+
+
+async def test_the_end_does_not_break_the_commit_of_a_position(autojump_clock: MockClock) -> None:
+    """A position at the end of the log that was found is committed, though the end has begun."""
+    async with world() as here:
+        await here.append(3)
+        away = here.broker.inject("list_offsets", Code.LEADER_NOT_AVAILABLE, times=None)
+        async with here.group(auto_offset_reset="latest", drain_timeout=20.0) as group:
+            generation = await group.next()
+            here.broker.slow(8.0, "offset_commit", times=1)
+            generation.start_soon(read_all, generation)
+            away.cancel()
+            await trio.sleep(5)
+            assert await here.committed() == {}
+            generation.start_soon(a_task_that_returns)
+            await generation.wait_ended()
+            assert await here.committed() == {P0: 3}
+            assert len(here.asked("offset_commit")) == 1

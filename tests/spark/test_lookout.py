@@ -139,3 +139,19 @@ async def test_a_rate(autojump_clock: MockClock) -> None:
                 rows += await batch.run(lambda ranges: sum(part.offsets for part in ranges))
                 await batch.commit()
             assert trio.current_time() - began == pytest.approx(4.0, abs=1.5)
+
+
+async def test_a_look_up_of_a_position_ends_with_the_generation(
+    autojump_clock: MockClock,
+) -> None:
+    """A loop that waits for a leader to say where to begin ends when the end begins."""
+    async with world() as here:
+        away = here.broker.inject("list_offsets", Code.LEADER_NOT_AVAILABLE, times=None)
+        async with here.group(auto_offset_reset="latest", drain_timeout=20.0) as group:
+            generation = await group.next()
+            loop = loop_of(generation, FakeEngine())
+            generation.start_soon(trio.sleep, 10)
+            began = trio.current_time()
+            assert [batch async for batch in loop] == []
+            assert trio.current_time() - began == 10
+            away.cancel()
