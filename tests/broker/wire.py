@@ -13,6 +13,9 @@ from kgroup.broker import Broker, in_memory
 from kgroup.wire.border import decode_response, encode_request
 
 LENGTH: Final = struct.Struct(">i")
+LONGEST_IDLE: Final = 3600.0
+"""Seconds: six times what a broker lets a connection be idle for, so that a test that waits for the
+end of one fails where the broker never ends it."""
 
 
 class Client:
@@ -54,8 +57,10 @@ class Client:
         return await self._read(length)
 
     async def is_closed(self) -> bool:
-        """Wait for what comes next; whether it is the end of the connection."""
-        return not await self.stream.receive_some(1)
+        """Wait for what comes next; whether it is the end of the connection, and comes in time."""
+        with trio.move_on_after(LONGEST_IDLE):
+            return not await self.stream.receive_some(1)
+        return False
 
     async def _read(self, size: int) -> bytes:
         while len(self._bytes) < size:
