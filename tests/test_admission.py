@@ -32,10 +32,15 @@ def test_an_impossible_number_is_left_out(number: int) -> None:
 
 
 def test_a_topic_that_is_not_subscribed_is_left_out() -> None:
-    """A leader does not decide what this program reads."""
-    admitted = admit([TopicPartition("secret", 0), T0], TOPICS)
+    """A leader does not decide what this program reads; what nobody could read is not foreign."""
+    secret = TopicPartition("secret", 0)
+    admitted = admit([secret, T0, TopicPartition("secret", -1), secret], TOPICS)
     assert admitted.partitions == (T0,)
-    assert admitted.left_out == {"'secret'-0": "this member does not subscribe to the topic"}
+    assert admitted.foreign == (secret,)
+    assert admitted.left_out == {
+        "'secret'-0": "this member does not subscribe to the topic",
+        "'secret'--1": "its number is not 0 to 2147483647",
+    }
 
 
 def test_a_partition_that_is_named_twice_is_read_once() -> None:

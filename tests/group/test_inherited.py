@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 from kgroup.broker.apis import APIS
 from kgroup.codes import Code
-from kgroup.events import BackingOff, GenerationEnded, Joined
+from kgroup.events import Assigned, BackingOff, GenerationEnded, Joined
 from kgroup.model import Cause, MemberSubscription, TopicInfo, TopicPartition
 from kgroup.wire.versions import SPOKEN
 from tests.group.world import P0, P1, P2, World, world
@@ -220,6 +220,32 @@ async def test_a_follower_that_comes_back_with_another_subscription(
             narrowed = await group.next()
             assert narrowed.assignment.topics() == ("topic",)
             assert described(here) == described_so_far
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_follower_that_drops_a_topic_gives_its_partitions_to_others(
+    autojump_clock: MockClock,
+) -> None:
+    """What it gets back of the topic and does not read is another member's after a rebalance."""
+    async with world(2) as here, trio.open_nursery() as nursery:
+        await here.broker.create_topic("new", 2)
+        nursery.start_soon(partial(stay, here, topics=["topic", "new"]))
+        await trio.sleep(3)
+        async with here.group(**ONE, topics=["topic", "new"]) as group:
+            before = await group.next()
+            assert not before.leader
+            assert before.assignment.topics() == ("new", "topic")
+        async with here.group(**ONE, topics=["topic"]) as group:
+            after = await group.next()
+            assert after.generation_id == before.generation_id + 1
+            assert after.assignment.topics() == ("topic",)
+            (others,) = [
+                event.assignment
+                for event in here.told(Assigned)
+                if (event.generation_id, event.member_id == after.member_id)
+                == (after.generation_id, False)
+            ]
+            assert {TopicPartition("new", 0), TopicPartition("new", 1)} <= set(others)
         nursery.cancel_scope.cancel()
 
 
