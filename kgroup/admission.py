@@ -5,6 +5,12 @@ that Kafka does not admit is an error to librdkafka at best and ends the process
 entry is checked here before anything is opened, sought or looked up. What cannot be read is left
 out, and the rest is read.
 
+The other member also decides how long the assignment is. A topic's name is checked once, however
+many partitions it has, and an assignment of `MANY` partitions is no work for the event loop.
+
+Another member also decides how long the assignment is. One of `MANY` partitions or more is taken
+over in a thread; a topic's name is checked once, however many partitions it has.
+
 Left to others: partitions that the cluster does not have (yet). The leader may have newer metadata
 than this member's brokers, so they are waited for where they are read.
 
@@ -18,8 +24,10 @@ from typing import Final, final
 
 import attrs
 
-from kgroup.model import TopicPartition, partition_fault
+from kgroup.model import Assignment, TopicPartition, name_fault, number_fault
 
+MANY: Final = 5_000
+"""From so many partitions on, a thread checks and sorts an assignment, and not the event loop."""
 _NOT_SUBSCRIBED: Final = "this member does not subscribe to the topic"
 
 
@@ -39,6 +47,22 @@ class Admitted:
     foreign: tuple[TopicPartition, ...] = ()
 
 
+@final
+@attrs.frozen
+class TakenOver:
+    """What an assignment means for a member.
+
+    Attributes:
+        admitted: what of it can be read.
+        assignment: that, sorted, beside the assignment before.
+        given_up: what the member owned and was not assigned, sorted.
+    """
+
+    admitted: Admitted
+    assignment: Assignment
+    given_up: tuple[TopicPartition, ...]
+
+
 def admit(assigned: Iterable[TopicPartition], topics: Collection[str]) -> Admitted:
     """Check an assignment.
 
@@ -49,12 +73,36 @@ def admit(assigned: Iterable[TopicPartition], topics: Collection[str]) -> Admitt
     admitted: dict[TopicPartition, None] = {}
     left_out: dict[str, str] = {}
     foreign: dict[TopicPartition, None] = {}
+    names: dict[str, tuple[str, str | None]] = {}
     for name in assigned:
         if name.topic in topics and name.partition >= 0:  # what was joined with is a topic's name
             admitted[name] = None
             continue
-        fault = partition_fault(name)
+        if name.topic not in names:
+            names[name.topic] = f"{name.topic!r:.80}", name_fault(name.topic)
+        entry, fault = names[name.topic]
+        fault = fault or number_fault(name.partition)
         if fault is None:
             foreign[name] = None
-        left_out[f"{name.topic!r:.80}-{name.partition}"] = fault or _NOT_SUBSCRIBED
+        left_out[f"{entry}-{name.partition}"] = fault or _NOT_SUBSCRIBED
     return Admitted(tuple(admitted), left_out, tuple(foreign))
+
+
+def take_over(
+    assigned: Iterable[TopicPartition],
+    topics: Collection[str],
+    previous: Iterable[TopicPartition] = (),
+    owned: Iterable[TopicPartition] = (),
+) -> TakenOver:
+    """Make of an assignment what the member goes on with.
+
+    Args:
+        assigned: what the leader gave.
+        topics: what this member joined with.
+        previous: the partitions of the generation that the program held before.
+        owned: what it has to give up if it was not assigned it.
+    """
+    admitted = admit(assigned, topics)
+    assignment = Assignment(admitted.partitions, previous)
+    given_up = Assignment(name for name in owned if name not in assignment)
+    return TakenOver(admitted, assignment, given_up.partitions)

@@ -3,7 +3,8 @@
 A thread cannot be cancelled. Who waits for one can give up; the thread then computes on until what
 it calls returns, and what that returns or raises is nobody's any more. So that a program does not
 gather such threads, one ends before the next begins: a member has one thread for its assignor, one
-for what the coordinator says about the group, and one for reading large answers.
+for what the coordinator says about the group, one for reading large answers, and one for what it
+was assigned.
 
 INVARIANT: at most one thread at a time; it carries the name that its caller gave.
 """

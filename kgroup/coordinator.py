@@ -11,7 +11,7 @@ it. Durations become int32 milliseconds here and nowhere above.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final, TypeVar, final
@@ -58,6 +58,8 @@ JOIN_GRACE: Final = 5.0
 """Seconds beyond the rebalance time-out for which a parked Join or Sync is waited for."""
 UNREADABLE: Final = -1
 """The version of a subscription that could not be read."""
+LONG_ASSIGNMENT: Final = 64 * 1024
+"""Bytes from which an assignment is read in a thread: the event loop reads less in 10 ms."""
 _LONGEST_REASON: Final = 255
 _LAST_WITH_RETENTION: Final = 4
 _FIRST_WITH_OPERATIONS: Final = 3
@@ -152,7 +154,7 @@ class GroupCoordinator:
 
     async def sync(
         self, membership: Membership, assignments: MemberAssignments
-    ) -> tuple[TopicPartition, ...]:
+    ) -> Sequence[TopicPartition]:
         """See `Coordinator.sync`."""
         encoded: list[Mapping[str, Any]] = []
         if assignments:
@@ -176,6 +178,7 @@ class GroupCoordinator:
             timeout=self._config.request_timeout
             if membership.leader
             else self._config.rebalance_timeout + JOIN_GRACE,
+            long=lambda answer: len(answer.assignment) >= LONG_ASSIGNMENT,
         )
         if answer.error_code:
             raise broker_error(Request.SYNC, int(answer.error_code), str(membership))
@@ -321,6 +324,7 @@ class GroupCoordinator:
         timeout: float,  # noqa: ASYNC109 # told from the caller's own cancellation
         max_version: int | None = None,
         on_sent: Callable[[], None] | None = None,
+        long: Callable[[Any], bool] | None = None,
     ) -> T:
         if link is None:
             await trio.lowlevel.checkpoint()
@@ -328,7 +332,13 @@ class GroupCoordinator:
                 f"the coordinator of group {self._config.group_id!r} is not known"
             )
         return await link.ask_for(
-            read, api, fields, timeout=timeout, max_version=max_version, on_sent=on_sent
+            read,
+            api,
+            fields,
+            timeout=timeout,
+            max_version=max_version,
+            on_sent=on_sent,
+            long=long,
         )
 
     async def _beside(self, work: Callable[[], T], what: str) -> T:
@@ -419,7 +429,7 @@ def _as_it_is(answer: Any) -> Any:
     return answer
 
 
-def _read_sync(answer: Any) -> tuple[Any, tuple[TopicPartition, ...]]:
+def _read_sync(answer: Any) -> tuple[Any, Sequence[TopicPartition]]:
     if answer.error_code:
         return answer, ()
     try:
@@ -438,7 +448,7 @@ def _encoded(assignments: MemberAssignments) -> list[Mapping[str, Any]]:
 def _readable(assignment: bytes) -> tuple[TopicPartition, ...]:
     """The partitions of an assignment; none where the bytes are not one."""
     try:
-        return decode_assignment(bytes(assignment))
+        return tuple(decode_assignment(bytes(assignment)))
     except ProtocolError:
         return ()
 

@@ -68,8 +68,9 @@ class Member:
             config, environment.open_stream, environment.random, environment.compute()
         )
         # Each has its own: what brokers answer and what the coordinator says about the group is
-        # read even while an assignor that was given up goes on.
+        # read, and an assignment taken over, even while an assignor that was given up goes on.
         self._compute = environment.compute()
+        self._beside = environment.compute()
         self._coordinator = GroupCoordinator(self._cluster, config, environment.compute())
         self._subscription = Subscription(config.topics, self._cluster)
         self._member_id = ""
@@ -140,6 +141,7 @@ class Member:
             owner=self._owner,
             new_backoff=self._new_backoff,
             compute=self._compute,
+            beside=self._beside,
             returning=self._returning,
             repeated=self._last_generation == (answer.member_id, answer.generation_id),
             asked=self._asked,

@@ -317,7 +317,7 @@ class Coordinator(Protocol):
 
     async def sync(
         self, membership: Membership, assignments: MemberAssignments
-    ) -> tuple[TopicPartition, ...]:
+    ) -> Sequence[TopicPartition]:
         """SyncGroup: the leader gives all assignments, each member gets its own."""
         ...
 

@@ -6,14 +6,14 @@ does; nobody is given a generation that is over, or whose lease is.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar, final
 
 import attrs
 import trio
 
-from kgroup.admission import admit
+from kgroup.admission import MANY, TakenOver, take_over
 from kgroup.assignors import resolve
 from kgroup.assignors.traits import cooperate, tell_of_assignment
 from kgroup.backoff import Backoff
@@ -99,6 +99,7 @@ class Round:
         owner: object,
         new_backoff: Callable[[], Backoff],
         compute: Compute,
+        beside: Compute,
         returning: bool,
         repeated: bool,
         asked: bool,
@@ -116,6 +117,7 @@ class Round:
         self._assignors = resolve(config.assignors)
         self.claim = claim
         self._new_backoff = new_backoff
+        self._beside = beside
         self._committer: Committer | None = None
         self._confirmed = trio.Event()
         self._began = trio.current_time()
@@ -238,14 +240,14 @@ class Round:
         if self._membership.leader:
             assignments = await self._lead()
         assigned = await self._step(Request.SYNC, partial(self._sync, assignments))
-        admitted = admit(assigned, self._topics)
-        if admitted.left_out:
-            self._reporter.tell(AssignmentRefused, entries=admitted.left_out)
-        mine = admitted.partitions
-        self.assignment = Assignment(mine, self._previous)
-        self._assigned()
+        taken = await self._take_over(assigned)
+        if taken.admitted.left_out:
+            self._reporter.tell(AssignmentRefused, entries=taken.admitted.left_out)
+        self.assignment = taken.assignment
+        mine = taken.admitted.partitions
+        self._assigned(taken.given_up)
         if self._inherited.in_question:
-            await self._check_inherited([*mine, *admitted.foreign])
+            await self._check_inherited([*mine, *taken.admitted.foreign])
         positions = await self._step(
             Request.FETCH_OFFSETS, partial(self._starts.before_hand_over, mine)
         )
@@ -271,7 +273,18 @@ class Round:
             )
         return generation
 
-    def _assigned(self) -> None:
+    async def _take_over(self, assigned: Sequence[TopicPartition]) -> TakenOver:
+        """Check and sort it, beside the event loop where it is long: another member wrote it."""
+        before = self.claim
+        owned: Collection[TopicPartition] = ()
+        if before is not None and not before.lost and cooperate(self._assignors.values()):
+            owned = before.owned
+        work = partial(take_over, assigned, self._topics, self._previous, owned)
+        if max(len(assigned), len(owned)) < MANY:
+            return work()
+        return await self._beside(work, f"kgroup-assigned {self._membership.group_id}")
+
+    def _assigned(self, given_up: Collection[TopicPartition]) -> None:
         """Tell the assignor, and join again at once if it is to give something up.
 
         Nothing of what was owned is in work: every task ended before the Join. Not to have been
@@ -280,14 +293,12 @@ class Round:
         Raises:
             _GivenUpError: the group waits for what this member owned.
         """
-        before, membership = self.claim, self._membership
+        membership = self._membership
         mine = self.assignment.partitions
         self.claim = Claim(mine, membership.generation_id)
         if (assignor := self._assignors.get(membership.assignor)) is not None:
             tell_of_assignment(assignor, mine, membership.generation_id)
-        if before is None or before.lost or not cooperate(self._assignors.values()):
-            return
-        if given_up := sorted(set(before.owned).difference(mine)):
+        if given_up:
             raise _GivenUpError(f"gave up {', '.join(map(str, given_up))}")
 
     async def _lead(self) -> MemberAssignments:
@@ -326,7 +337,7 @@ class Round:
         if verdict.watched is not None and verdict.wanted is not None:
             self._watch(verdict.wanted, verdict.watched)
 
-    async def _sync(self, assignments: MemberAssignments) -> tuple[TopicPartition, ...]:
+    async def _sync(self, assignments: MemberAssignments) -> Sequence[TopicPartition]:
         try:
             return await self._coordinator.sync(self._membership, assignments)
         except (BrokerError, TransportError) as error:

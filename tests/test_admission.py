@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kgroup.admission import admit
-from kgroup.model import TopicPartition
+from kgroup import admission, model
+from kgroup.admission import admit, take_over
+from kgroup.model import Assignment, TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 TOPICS = frozenset({"t"})
@@ -48,3 +49,29 @@ def test_a_partition_that_is_named_twice_is_read_once() -> None:
     admitted = admit([T1, T0, T1], TOPICS)
     assert admitted.partitions == (T1, T0)
     assert not admitted.left_out
+
+
+def test_what_a_member_goes_on_with() -> None:
+    """What can be read, sorted, beside what was before; what it owned and has no more, sorted."""
+    other = TopicPartition("s", 3)
+    taken = take_over([T1, T0, other], TOPICS, [T0], [T1, other, TopicPartition("r", 0)])
+    assert taken.admitted.partitions == (T1, T0)
+    assert taken.assignment == Assignment((T0, T1), [T0])
+    assert taken.assignment.kept == {T0}
+    assert taken.given_up == (TopicPartition("r", 0), other)
+
+
+@pytest.mark.parametrize("topic", ["secret", "my topic"])
+def test_a_name_is_checked_once(monkeypatch: pytest.MonkeyPatch, topic: str) -> None:
+    """However many partitions of the topic there are."""
+    checked: list[str] = []
+    name_fault = model.name_fault
+
+    def counting(name: str) -> str | None:
+        checked.append(name)
+        return name_fault(name)
+
+    monkeypatch.setattr(admission, "name_fault", counting)
+    admitted = admit([TopicPartition(topic, number) for number in range(100)], TOPICS)
+    assert len(admitted.left_out) == 100
+    assert checked == [topic]

@@ -173,3 +173,17 @@ def test_a_membership_in_words(instance: str | None, words: str) -> None:
         leader=False,
     )
     assert str(membership) == words
+
+
+def test_sorting_compares_no_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only topics and numbers: another member decides how many partitions there are."""
+
+    def compared(one: object, other: object) -> bool:
+        raise AssertionError(f"{one} was compared with {other}")
+
+    monkeypatch.setattr(TopicPartition, "__lt__", compared)
+    mixed = [TopicPartition(topic, number) for topic in "ba" for number in (2, 0, 1, 2)]
+    numbers = [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1), ("b", 2)]
+    assert [(name.topic, name.partition) for name in Assignment(mixed)] == numbers
+    assert by_topic(mixed) == {"a": [0, 1, 2, 2], "b": [0, 1, 2, 2]}
+    assert list(by_topic(mixed)) == ["a", "b"]

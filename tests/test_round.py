@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
+from typing import TypeVar
 
 import attrs
 import pytest
@@ -10,6 +12,7 @@ import trio
 from trio.testing import MockClock
 
 from kgroup.clocks import TrioClock
+from kgroup.computing import at_once
 from kgroup.config import DRAIN_MARGIN
 from kgroup.errors import GroupClosedError
 from kgroup.events import (
@@ -26,6 +29,8 @@ from kgroup.model import Cause, TopicPartition
 from kgroup.testing.memory import memory_environment
 from tests.group.world import P0, P1, World, values, world
 from tests.watchers.test_heartbeat import Jumping
+
+T = TypeVar("T")
 
 
 def jumping_group(here: World, clock: Jumping, **settings: object) -> ConsumerGroup:
@@ -204,3 +209,27 @@ async def test_a_clock_of_its_own_measures_only_the_lease(autojump_clock: MockCl
         assert generation.lease == pytest.approx(30, abs=1.01)
         told = here.told(LoopBlocked)
     assert told == []
+
+
+@pytest.mark.parametrize("long", [True, False])
+async def test_a_long_assignment_is_no_work_for_the_event_loop(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, *, long: bool
+) -> None:
+    """It is read, admitted and sorted where the environment computes; a short one is not."""
+    if long:
+        monkeypatch.setattr("kgroup.round.MANY", 2)
+        monkeypatch.setattr("kgroup.coordinator.LONG_ASSIGNMENT", 10)
+    computed: list[str] = []
+
+    class Noting:
+        async def __call__(self, work: Callable[[], T], name: str) -> T:
+            computed.append(name)
+            return await at_once(work, name)
+
+    async with world(2) as here:
+        environment = attrs.evolve(memory_environment(here.broker), compute=Noting)
+        async with ConsumerGroup(here.config(), environment=environment) as group:
+            generation = await group.next()
+            assert list(generation.assignment) == [P0, P1]
+    beside = [name for name in computed if name.startswith(("kgroup-read S", "kgroup-assigned"))]
+    assert beside == (["kgroup-read SyncGroup", "kgroup-assigned group"] if long else [])

@@ -39,10 +39,6 @@ _SUBSCRIPTION: Final[tuple[Any, ...]] = tuple(
     load_entity_schema("consumer_protocol_subscription", version, EntityType.data)
     for version in range(HIGHEST + 1)
 )
-_ASSIGNMENT: Final[tuple[Any, ...]] = tuple(
-    load_entity_schema("consumer_protocol_assignment", version, EntityType.data)
-    for version in range(HIGHEST + 1)
-)
 
 
 def encode_subscription(
@@ -125,8 +121,10 @@ def encode_assignment(
     return _VERSION.pack(version) + pack(partitions) + data
 
 
-def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
+def decode_assignment(data: bytes) -> Sequence[TopicPartition]:
     """The partitions that the leader gave; none if there are no bytes at all.
+
+    Each is made only when it is looked at, because the event loop waits for this.
 
     Raises:
         ProtocolError: the bytes are no assignment.
@@ -137,8 +135,15 @@ def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
         raise ProtocolError(
             f"the assignment has {len(data)} bytes, more than {LONGEST_ASSIGNMENT}", sent=True
         )
-    _, entity = _decode(_ASSIGNMENT, data, "the assignment")
-    return _flattened(entity.assigned_partitions)
+    announced = _announced(data, "the assignment")
+    try:
+        partitions, at = listed(data, _VERSION.size)
+        _read_bytes(data, at, _LENGTH)
+    except (IndexError, ValueError, struct.error) as error:
+        raise ProtocolError(
+            f"the assignment (version {announced}) cannot be read: {error}", sent=True
+        ) from error
+    return partitions
 
 
 _Told = tuple[tuple[str, ...], bytes | None, Sequence[TopicPartition], int, str | None, int]
@@ -211,16 +216,21 @@ def _read_bytes(data: bytes, at: int, length: struct.Struct) -> tuple[bytes | No
 
 
 def _decode(schemas: tuple[Any, ...], data: bytes, what: str) -> tuple[int, Any]:
-    if len(data) < _VERSION.size:
-        raise ProtocolError(f"{what} has {len(data)} bytes, too few for its version", sent=True)
-    (announced,) = _VERSION.unpack_from(data)
-    if announced < 0:
-        raise ProtocolError(f"{what} has version {announced}", sent=True)
+    announced = _announced(data, what)
     version = min(announced, HIGHEST)
     try:
         return version, decode_data(schemas[version], data, _VERSION.size)
     except ProtocolError as error:
         raise ProtocolError(f"{what} (version {announced}): {error}", sent=True) from error
+
+
+def _announced(data: bytes, what: str) -> int:
+    if len(data) < _VERSION.size:
+        raise ProtocolError(f"{what} has {len(data)} bytes, too few for its version", sent=True)
+    (announced,) = _VERSION.unpack_from(data)
+    if announced < 0:
+        raise ProtocolError(f"{what} has version {announced}", sent=True)
+    return int(announced)
 
 
 def _grouped(partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:

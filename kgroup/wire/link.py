@@ -9,6 +9,7 @@ wrong otherwise is for the caller to judge.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar, final
 
 import trio
@@ -39,7 +40,7 @@ class Link:
         client_id: what the broker's quotas and logs call this client, or None.
         broker: how errors name the broker; its address by default.
         max_frame: the longest answer that is read, in bytes.
-        compute: reads large answers, as in `Connection.open`.
+        compute: reads large answers, as in `Connection.open`, and long ones, as in `ask_for`.
     """
 
     def __init__(
@@ -112,6 +113,7 @@ class Link:
         timeout: float,  # noqa: ASYNC109 # as in `ask`
         max_version: int | None = None,
         on_sent: Callable[[], None] | None = None,
+        long: Callable[[Any], bool] | None = None,
     ) -> T:
         """Send a request, as `ask` does, and make a value of its answer.
 
@@ -122,6 +124,7 @@ class Link:
             timeout: see there.
             max_version: see there.
             on_sent: see there.
+            long: whether making the value of this answer takes long, so that `compute` does it.
 
         Raises:
             ProtocolError: the answer cannot be read, or cannot be true; it names the broker, the
@@ -134,7 +137,9 @@ class Link:
             api, fields, timeout=timeout, max_version=max_version, on_sent=on_sent
         )
         try:
-            return read(answer)
+            if long is None or not long(answer):
+                return read(answer)
+            return await self._compute(partial(read, answer), f"kgroup-read {spelled(api)}")
         except WrongAnswerError as error:
             await self.discard()
             raise ProtocolError(

@@ -9,10 +9,14 @@ from unittest import mock
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kio.index import load_entity_schema
+from kio.static.constants import EntityType
 
 from kgroup.errors import ProtocolError
 from kgroup.model import MemberSubscription, TopicPartition
+from kgroup.packed import Listed
 from kgroup.wire import consumer_protocol
+from kgroup.wire.border import decode_data
 from kgroup.wire.consumer_protocol import (
     decode_assignment,
     decode_subscription,
@@ -96,6 +100,41 @@ def test_what_is_no_subscription_is_an_error_that_names_the_member(blob: bytes, 
     """Garbage from another member is a ProtocolError."""
     with pytest.raises(ProtocolError, match=text):
         decode_subscription(blob, member_id="m")
+
+
+@given(
+    st.lists(st.builds(TopicPartition, st.text(max_size=5), st.integers(0, 3)), max_size=5),
+    st.none() | st.binary(max_size=5),
+    st.integers(0, 12),
+    st.binary(max_size=8),
+)
+def test_an_assignment_is_what_kio_reads(
+    partitions: list[TopicPartition], user_data: bytes | None, missing: int, more: bytes
+) -> None:
+    """Whole, with more behind it, or cut off: the same partitions, or both refuse it."""
+    blob = encode_assignment(partitions, user_data)
+    blob = blob[: len(blob) - missing] + more
+    schema = load_entity_schema("consumer_protocol_assignment", 0, EntityType.data)
+    read: object = None
+    kio: object = None
+    with contextlib.suppress(ProtocolError):
+        read = tuple(decode_assignment(blob))
+    with contextlib.suppress(ProtocolError):
+        kio = tuple(
+            TopicPartition(topic.topic, number)
+            for topic in decode_data(schema, blob, 2).assigned_partitions
+            for number in topic.partitions
+        )
+    assert read == (kio if blob else ())
+
+
+def test_an_assignment_s_partitions_are_made_when_they_are_looked_at() -> None:
+    """The event loop waits for the reading: no object is made, however many there are."""
+    blob = encode_assignment(TopicPartition("t", number) for number in range(1000))
+    decoded = decode_assignment(blob)
+    assert isinstance(decoded, Listed)
+    assert len(decoded) == 1000
+    assert decoded[999] == TopicPartition("t", 999)
 
 
 @given(st.binary(max_size=40))

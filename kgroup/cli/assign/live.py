@@ -118,6 +118,6 @@ def read_members(described: Any) -> tuple[tuple[MemberSubscription, ...], dict[s
     claims = {
         str(member.member_id): Claim(owned, -1)
         for member in described.members
-        if (owned := decode_assignment(bytes(member.member_assignment)))
+        if (owned := tuple(decode_assignment(bytes(member.member_assignment))))
     }
     return tuple(members), claims

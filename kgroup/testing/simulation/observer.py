@@ -343,6 +343,6 @@ def _process_of(client_host: str) -> str:
 
 def _partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
     try:
-        return decode_assignment(assignment)
+        return tuple(decode_assignment(assignment))
     except ProtocolError:  # what a foreign leader gives is no matter of ours
         return ()
