@@ -105,7 +105,8 @@ def check(data: bytes | None) -> tuple[BatchHeader, bytes]:
     Raises:
         RefusedError: CORRUPT_MESSAGE where the length is impossible or the CRC wrong,
             INVALID_RECORD where the batch is not one, cut off, not of magic 2, empty, of an
-            unknown codec, a control batch, or claims more records than its bytes can hold.
+            unknown codec, a control batch, of a producer id without a sequence number, or claims
+            more records than its bytes can hold.
 
     Source: Kafka's ``ProduceRequest.validateRecords`` and ``LogValidator``.
     """
@@ -131,6 +132,11 @@ def check(data: bytes | None) -> tuple[BatchHeader, bytes]:
         )
     if header.is_control:
         raise RefusedError(ErrorCode.invalid_record, "a producer may not write control batches")
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        raise RefusedError(
+            ErrorCode.invalid_record,
+            f"the batch of producer {header.producer_id} has sequence {header.base_sequence}",
+        )
     _check_claims(header, len(data) - HEADER.size)
     return header, data
 

@@ -110,6 +110,7 @@ class Cluster:
             self._finish_transaction,
             ledger=self._ledger,
             refusal=lambda name: self._transaction_refusal(node_id, name),
+            is_led=lambda name: self._transaction_place(name).leader != NO_LEADER,
         )
         return Node(Address(node_id, "", 0, self.settings.rack), coordinator, transactions)
 
@@ -197,7 +198,6 @@ class Cluster:
         """
         gone = self.topics.delete(topic)
         self.shards.delete_partitions(gone)
-        self._ledger.forget(gone)
 
     def _finish_transaction(
         self,
@@ -211,6 +211,8 @@ class Cluster:
         now = self.now_ms()
         markers = []
         for partition in partitions:
+            if not self.topics.has(partition):
+                continue  # its topic was deleted meanwhile
             log = self.topics.log(partition.topic, partition.partition)
             markers.append((partition, log.end_offset))
             log.end_transaction(producer_id, epoch, now, committed=committed)

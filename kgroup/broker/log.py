@@ -159,13 +159,15 @@ class PartitionLog:
             now: milliseconds since 1970.
 
         Raises:
-            RefusedError: MESSAGE_TOO_LARGE, and see ``Sequences.duplicate``.
+            RefusedError: MESSAGE_TOO_LARGE, see ``Sequences.duplicate``, and INVALID_TXN_STATE
+                for a batch that is in no transaction while its producer has one open here.
         """
         self.check_size(len(data))
         if header.producer_id >= 0 and header.base_sequence >= 0:
             written = self._sequences.duplicate(header)
             if written is not None:
                 return Appended(written.base_offset, batches.NO_TIMESTAMP, duplicate=True)
+            self._refuse_plain(header)
             self._sequences.written(header, self._end)
         base, timestamp = self._end, batches.NO_TIMESTAMP
         if self._settings.append_time:
@@ -176,6 +178,14 @@ class PartitionLog:
         self._retain()
         self._wake()
         return Appended(base, timestamp)
+
+    def _refuse_plain(self, header: BatchHeader) -> None:
+        if header.producer_id in self._open and not header.is_transactional:
+            raise RefusedError(
+                ErrorCode.invalid_txn_state,
+                f"producer {header.producer_id} has a transaction open here, and the batch is in"
+                " none",
+            )
 
     def check_size(self, size: int) -> None:
         """Whether a batch of so many bytes may be stored.
@@ -202,9 +212,9 @@ class PartitionLog:
             self._aborted.append(AbortedTransaction(producer_id, first, self._end - 1))
         self._wake()
 
-    def has_open_transaction(self, producer_id: int) -> bool:
-        """Whether a producer has written here in a transaction that has not ended."""
-        return producer_id in self._open
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether a producer has written here, in this epoch, in a transaction still open."""
+        return producer_id in self._open and self._sequences.epoch_of(producer_id) == epoch
 
     def producers(self) -> tuple[ActiveProducer, ...]:
         """The idempotent producers that have written here, in the order of their first batch."""

@@ -83,6 +83,11 @@ class Sequences:
         producer = self._at_epoch(batch.producer_id, batch.producer_epoch)
         producer.batches.append(Written(batch.base_sequence, batch.last_sequence, base_offset))
 
+    def epoch_of(self, producer_id: int) -> int | None:
+        """The epoch of a producer's last batch or marker, or None for an unknown producer."""
+        known = self._producers.get(producer_id)
+        return None if known is None else known.epoch
+
     def producers(self) -> Iterator[tuple[int, int, int]]:
         """(id, epoch, last sequence number) of each; -1 if it has written nothing in its epoch."""
         for producer_id, known in self._producers.items():

@@ -121,6 +121,10 @@ class Topics:
         topic = self._by_name.get(name)
         return None if topic is None else len(topic.logs)
 
+    def has(self, partition: TopicPartition) -> bool:
+        """Whether there is such a partition."""
+        return 0 <= partition.partition < (self.partitions(partition.topic) or 0)
+
     def log(self, name: str, partition: int) -> PartitionLog:
         """The log of a partition.
 

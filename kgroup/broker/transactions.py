@@ -5,7 +5,10 @@ is done by the ``finish`` that it is given, at once: there is no window in which
 under way, and so CONCURRENT_TRANSACTIONS is answered only to an InitProducerId that had to
 abort a transaction first. Transactions are the classic ones, without KIP-890's second version.
 
-Source: Kafka's ``TransactionCoordinator``, ``TransactionMetadata``, KIP-98, KIP-360.
+A transaction holds partitions by their names, as Kafka's does: one that is deleted stays in it, and
+one that has been created again under its name is in it, is written to, and gets the marker.
+
+Source: Kafka's ``TransactionCoordinator``, ``TransactionMetadata``, KIP-98, KIP-360, KIP-890.
 """
 
 from __future__ import annotations
@@ -81,16 +84,14 @@ class Ledger:
         self._next_producer_id += 1
         return self._next_producer_id - 1
 
-    def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """Take deleted partitions out of every transaction."""
-        gone = set(partitions)
-        for known in self.transactions.values():
-            for partition in known.partitions.keys() & gone:
-                del known.partitions[partition]
-
 
 def _own(transactional_id: str) -> None:
     del transactional_id
+
+
+def _always(transactional_id: str) -> bool:
+    del transactional_id
+    return True
 
 
 @final
@@ -98,7 +99,7 @@ class Transactions:
     """The transaction coordinator of one broker: the transactional ids that it leads.
 
     What partitions and groups ask about a transaction (``check_partition``, ``check_group``) is
-    answered whoever leads it, as brokers ask each other in Kafka.
+    answered whichever broker leads it, as brokers ask each other in Kafka, but not while none does.
     """
 
     def __init__(
@@ -109,6 +110,7 @@ class Transactions:
         *,
         ledger: Ledger | None = None,
         refusal: Callable[[str], ErrorCode | None] = _own,
+        is_led: Callable[[str], bool] = _always,
     ) -> None:
         """A coordinator.
 
@@ -118,6 +120,7 @@ class Transactions:
             finish: makes outcomes visible.
             ledger: what is written; coordinators of one cluster share it.
             refusal: says of a transactional id why this broker does not coordinate it, or None.
+            is_led: says of a transactional id whether any broker coordinates it.
         """
         self._max_timeout = max_timeout
         self._max_ids = max_ids
@@ -125,6 +128,7 @@ class Transactions:
         self._ledger = ledger or Ledger()
         self._by_id = self._ledger.transactions
         self._refusal = refusal
+        self._is_led = is_led
 
     # InitProducerId.
 
@@ -242,24 +246,41 @@ class Transactions:
         self._complete(known, done)
 
     def check_partition(
-        self, transactional_id: str | None, producer_id: int, epoch: int, partition: TopicPartition
+        self,
+        transactional_id: str | None,
+        producer_id: int,
+        epoch: int,
+        partition: TopicPartition,
+        *,
+        is_open: bool = False,
     ) -> None:
         """Refuse a transactional batch for a partition that is not in the transaction.
 
+        Args:
+            transactional_id: as the request says.
+            producer_id: as the batch says.
+            epoch: as the batch says.
+            partition: where it is to be written.
+            is_open: whether this producer has written there in this epoch, in a transaction that
+                has not ended; then the coordinator is not asked.
+
         Raises:
             RefusedError: TRANSACTIONAL_ID_AUTHORIZATION_FAILED without a transactional id,
-                INVALID_PRODUCER_ID_MAPPING, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE.
+                COORDINATOR_NOT_AVAILABLE, INVALID_PRODUCER_ID_MAPPING, INVALID_PRODUCER_EPOCH,
+                TRANSACTION_ABORTABLE.
+
+        Source: KIP-890; Kafka's ``ReplicaManager``, ``UnifiedLog.hasOngoingTransaction``,
+        ``TransactionCoordinator.handleVerifyPartitionsInTransaction``.
         """
         if transactional_id is None:
             raise RefusedError(
                 ErrorCode.transactional_id_authorization_failed, "no transactional id"
             )
+        if is_open:
+            return
         known = self._to_write(transactional_id, producer_id, epoch)
         if known.state is not State.ONGOING or partition not in known.partitions:
-            raise RefusedError(
-                ErrorCode.invalid_txn_state,
-                f"{partition} is not part of transaction {transactional_id!r}",
-            )
+            raise _outside(known, f"partition {partition}")
 
     def check_group(
         self,
@@ -274,8 +295,8 @@ class Transactions:
         """Refuse offsets that are in no transaction.
 
         A transaction holds partitions of the offsets topic, not groups: whoever adds one group
-        adds all that are in its partition. Once a transaction is open there, Kafka asks for no
-        more than an epoch that is not behind.
+        adds all that are in its partition. Once a transaction is open there, in this very epoch,
+        Kafka asks no more.
 
         Args:
             transactional_id: as the request says.
@@ -286,19 +307,16 @@ class Transactions:
             is_open: whether a transaction of this producer is open there.
 
         Raises:
-            RefusedError: INVALID_PRODUCER_ID_MAPPING, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE.
+            RefusedError: COORDINATOR_NOT_AVAILABLE, INVALID_PRODUCER_ID_MAPPING,
+                INVALID_PRODUCER_EPOCH, TRANSACTION_ABORTABLE.
 
-        Source: KIP-890; Kafka's ``Partition.hasOngoingTransaction``, ``ProducerAppendInfo``.
+        Source: KIP-890; Kafka's ``UnifiedLog.hasOngoingTransaction``, ``ProducerAppendInfo``.
         """
-        if is_open:
-            self._check_epoch(producer_id, epoch)
+        if is_open and self._is_epoch(producer_id, epoch):
             return
         known = self._to_write(transactional_id, producer_id, epoch)
         if known.state is not State.ONGOING or not any(map(shares_log, known.groups)):
-            raise RefusedError(
-                ErrorCode.invalid_txn_state,
-                f"group {group_id!r} is not part of transaction {transactional_id!r}",
-            )
+            raise _outside(known, f"group {group_id!r}")
 
     # Looking.
 
@@ -365,6 +383,11 @@ class Transactions:
         return known
 
     def _to_write(self, transactional_id: str, producer_id: int, epoch: int) -> Transaction:
+        if not self._is_led(transactional_id):
+            raise RefusedError(
+                ErrorCode.coordinator_not_available,
+                f"no broker coordinates transactional id {transactional_id!r} now; ask again",
+            )
         try:
             return self._checked(transactional_id, producer_id, epoch)
         except RefusedError as refusal:
@@ -372,13 +395,11 @@ class Transactions:
                 raise RefusedError(ErrorCode.invalid_producer_epoch, refusal.message) from refusal
             raise
 
-    def _check_epoch(self, producer_id: int, epoch: int) -> None:
-        for known in self._by_id.values():
-            if known.producer_id == producer_id and epoch < known.epoch:
-                raise RefusedError(
-                    ErrorCode.invalid_producer_epoch,
-                    f"producer {producer_id} has epoch {known.epoch} by now, not {epoch}",
-                )
+    def _is_epoch(self, producer_id: int, epoch: int) -> bool:
+        return any(
+            (known.producer_id, known.epoch) == (producer_id, epoch)
+            for known in self._by_id.values()
+        )
 
     @staticmethod
     def _begin(known: Transaction, now: float) -> None:
@@ -397,6 +418,14 @@ class Transactions:
         self._finish(
             known.producer_id, known.epoch, partitions, groups, committed=done is State.COMMITTED
         )
+
+
+def _outside(known: Transaction, what: str) -> RefusedError:
+    return RefusedError(
+        ErrorCode.transaction_abortable,
+        f"{what} is not in a transaction of {known.transactional_id!r}, which is"
+        f" {known.state.value}; abort it and begin another",
+    )
 
 
 def _fenced(known: Transaction, producer_id: int, epoch: int) -> RefusedError:

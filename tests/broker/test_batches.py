@@ -72,6 +72,7 @@ def _changed(layout: str, at: int, value: int) -> bytes:
         (_changed(">i", 23, 2), ErrorCode.invalid_record),
         (_changed(">i", 57, 0), ErrorCode.invalid_record),
         (batch(b"a", control=True), ErrorCode.invalid_record),
+        (batch(b"a", producer_id=1, producer_epoch=0), ErrorCode.invalid_record),
     ],
     ids=[
         "null",
@@ -85,6 +86,7 @@ def _changed(layout: str, at: int, value: int) -> bytes:
         "last offset",
         "no records",
         "control",
+        "no sequence",
     ],
 )
 def test_what_is_no_batch_is_refused(data: bytes | None, code: ErrorCode) -> None:

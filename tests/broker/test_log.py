@@ -135,13 +135,26 @@ def test_an_open_transaction_holds_the_stable_offset() -> None:
     append(log, transactional(b"t"))
     append(log, batch(b"plain"))
     assert (log.last_stable_offset, log.end_offset) == (2, 4)
-    assert log.has_open_transaction(1)
+    assert log.has_open_transaction(1, 0)
+    assert not log.has_open_transaction(1, 1)
     assert log.read(2, 1000, committed=True, at_least_one=True).data == []
     assert log.available(2, 1000, committed=True) == 0
     log.end_transaction(1, 0, NOW, committed=True)
     assert log.last_stable_offset == log.end_offset == 5
     assert log.records(0, 99, committed=True)[1] == 5
     assert [one.value for one in log.records(2, 99, committed=True)[0]] == [b"t", b"plain"]
+
+
+def test_a_producer_with_an_open_transaction_writes_in_it() -> None:
+    """A batch of it that is in no transaction is refused until the transaction has ended."""
+    log = log_of()
+    append(log, transactional(b"t"))
+    plain = batch(b"p", producer_id=1, producer_epoch=0, base_sequence=1)
+    with pytest.raises(RefusedError) as refused:
+        append(log, plain)
+    assert refused.value.code is ErrorCode.invalid_txn_state
+    log.end_transaction(1, 0, NOW, committed=True)
+    assert append(log, plain).base_offset == 2
 
 
 def test_an_aborted_transaction_is_told_and_skipped() -> None:

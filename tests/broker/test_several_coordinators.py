@@ -28,6 +28,8 @@ from tests.broker.handlers.test_transactions import Producer
 from tests.broker.test_connection import join
 from tests.broker.wire import commit
 
+NOT_ENOUGH_REPLICAS = 19
+
 
 @pytest.mark.parametrize("killed", [False, True])
 async def test_a_coordinator_fails_over(
@@ -182,3 +184,27 @@ async def test_an_open_transaction_is_aborted_by_who_has_it(
         await cluster.nodes[at.node_id].start()
         await trio.testing.wait_all_tasks_blocked()
         assert cluster.log.end_offset(T0) == 1
+
+
+async def test_a_transaction_takes_nothing_new_while_its_coordinator_is_away(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """A partition's first batch of a transaction waits until the coordinator can be asked."""
+    settings = {**SETTINGS, "transaction.state.log.replication.factor": "1"}
+    async with in_memory_cluster(2, settings) as cluster:
+        await cluster.create_topic("t", 1)
+        at = cluster.cluster.transaction_coordinator_of("x")
+        assert at is not None
+        other = 3 - at.node_id
+        producer = Producer(await to(cluster, at.node_id))
+        await producer.init()
+        assert await producer.add(0) == [0]
+        await cluster.nodes[at.node_id].stop()
+        leader = Producer(await to(cluster, other))
+        leader.producer_id, leader.epoch = producer.producer_id, producer.epoch
+        assert await leader.write(b"a", 0) == NOT_ENOUGH_REPLICAS
+        assert await leader.commit_offset(5) == NOT_AVAILABLE
+        await cluster.nodes[at.node_id].start()
+        assert await leader.write(b"a", 0) == 0
+        await cluster.nodes[at.node_id].stop()
+        assert await leader.write(b"b", 1) == 0

@@ -10,7 +10,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from kgroup.broker.refusal import RefusedError
-from kgroup.broker.transactions import Ledger, Transactions
+from kgroup.broker.transactions import Transactions
 from kgroup.model import TopicPartition
 
 TP = TopicPartition("t", 0)
@@ -175,17 +175,19 @@ def test_writing_needs_a_transaction_that_knows(transactions: Transactions) -> N
         )
 
     assert code(lambda: check(None, 0, 1, TP)) is (ErrorCode.transactional_id_authorization_failed)
-    assert code(lambda: check("x", 0, 1, TP)) is ErrorCode.invalid_txn_state
-    assert code(lambda: group("x", 0, 1, "g")) is ErrorCode.invalid_txn_state
+    assert code(lambda: check("x", 0, 1, TP)) is ErrorCode.transaction_abortable
+    assert code(lambda: group("x", 0, 1, "g")) is ErrorCode.transaction_abortable
     transactions.add_partitions(0, "x", 0, 1, [TP])
     transactions.add_group(0, "x", 0, 1, "g")
     check("x", 0, 1, TP)
     group("x", 0, 1, "g")
-    assert code(lambda: check("x", 0, 1, OTHER)) is ErrorCode.invalid_txn_state
-    assert code(lambda: group("x", 0, 1, "h")) is ErrorCode.invalid_txn_state
+    assert code(lambda: check("x", 0, 1, OTHER)) is ErrorCode.transaction_abortable
+    assert code(lambda: group("x", 0, 1, "h")) is ErrorCode.transaction_abortable
     group("x", 0, 1, "g in the same partition of the offsets topic")
     group("another", 0, 1, "h", is_open=True)
-    assert code(lambda: group("x", 0, 0, "h", is_open=True)) is ErrorCode.invalid_producer_epoch
+    for epoch in (0, 2):
+        old = partial(group, "x", 0, epoch, "h", is_open=True)
+        assert code(old) is ErrorCode.invalid_producer_epoch
     assert code(lambda: check("x", 0, 0, TP)) is ErrorCode.invalid_producer_epoch
     assert code(lambda: check("x", 3, 1, TP)) is ErrorCode.invalid_producer_id_mapping
 
@@ -207,12 +209,19 @@ def test_a_slow_transaction_is_aborted_and_fenced(
     assert code(lambda: transactions.end("x", 0, 0, committed=True)) is ErrorCode.producer_fenced
 
 
-def test_deleted_partitions_are_forgotten(outcomes: Outcomes) -> None:
-    """A transaction's end does not reach partitions that are gone."""
-    ledger = Ledger()
-    transactions = Transactions(900.0, MANY, outcomes, ledger=ledger)
+def test_a_coordinator_that_is_away_cannot_be_asked(outcomes: Outcomes) -> None:
+    """Without it nothing new is taken into a transaction; what has been open is written on."""
+    led = True
+    transactions = Transactions(900.0, MANY, outcomes, is_led=lambda _: led)
     transactions.init_producer("x", 60)
-    transactions.add_partitions(0, "x", 0, 0, [TP, OTHER])
-    ledger.forget([TP])
-    transactions.end("x", 0, 0, committed=True)
-    assert outcomes.seen == [(0, 0, (OTHER,), (), True)]
+    transactions.add_partitions(0, "x", 0, 0, [TP])
+    transactions.add_group(0, "x", 0, 0, "g")
+    check = partial(transactions.check_partition, "x", 0, 0, TP)
+    group = partial(transactions.check_group, "x", 0, 0, "g", shares_log="g".__eq__)
+    check()
+    group(is_open=False)
+    led = False
+    assert code(check) is ErrorCode.coordinator_not_available
+    assert code(partial(group, is_open=False)) is ErrorCode.coordinator_not_available
+    check(is_open=True)
+    group(is_open=True)

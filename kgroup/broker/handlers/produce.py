@@ -14,6 +14,7 @@ from kgroup.broker import batches
 from kgroup.broker.answer import Answer
 from kgroup.broker.call import NO_ACKS, NO_ANSWER, Call
 from kgroup.broker.handlers.partitions import endpoints_told, leader_told, led_log
+from kgroup.broker.handlers.verification import verification_code
 from kgroup.broker.records import checking
 from kgroup.broker.refusal import RefusedError
 from kgroup.model import TopicPartition
@@ -56,18 +57,19 @@ async def _append(call: Call, name: str, number: int, records: bytes | None) -> 
         async for _ in call.work.each(checking(data, header, most)):
             pass
         log = led_log(call, name, number)  # others ran meanwhile: it may have moved or gone
-        if header.is_transactional and not log.has_open_transaction(header.producer_id):
+        if header.is_transactional:
             call.node.transactions.check_partition(
                 call.request.transactional_id,
                 header.producer_id,
                 header.producer_epoch,
                 TopicPartition(name, number),
+                is_open=log.has_open_transaction(header.producer_id, header.producer_epoch),
             )
         done = log.append(data, header, cluster.now_ms())
     except RefusedError as refusal:
         return {
             "index": number,
-            "error_code": refusal.code,
+            "error_code": verification_code(call, refusal),
             "base_offset": -1,
             "record_errors": (),
             "error_message": refusal.message or None,

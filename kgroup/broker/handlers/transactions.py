@@ -16,6 +16,7 @@ from kgroup.broker.call import Call
 from kgroup.broker.groups import answers, requests
 from kgroup.broker.handlers.groups import offsets_of, results
 from kgroup.broker.handlers.shapes import seconds
+from kgroup.broker.handlers.verification import verification_code
 from kgroup.broker.refusal import RefusedError
 from kgroup.model import TopicPartition
 
@@ -70,7 +71,7 @@ async def add_partitions_to_txn(call: Call) -> Answer:
         for number in topic.partitions
     ]
     await call.work.spend(len(wanted))
-    unknown = {tp for tp in wanted if not _exists(call, tp)}
+    unknown = {tp for tp in wanted if not call.cluster.topics.has(tp)}
     if unknown:
         codes = {
             tp: (
@@ -107,11 +108,6 @@ async def add_partitions_to_txn(call: Call) -> Answer:
             for topic in request.v3_and_below_topics
         ]
     }
-
-
-def _exists(call: Call, partition: TopicPartition) -> bool:
-    count = call.cluster.topics.partitions(partition.topic)
-    return count is not None and 0 <= partition.partition < count
 
 
 async def add_offsets_to_txn(call: Call) -> Answer:
@@ -163,7 +159,7 @@ async def txn_offset_commit(call: Call) -> Answer:
                 is_open=coordinator.has_transaction(request.producer_id, shard),
             )
         except RefusedError as refusal:
-            return {"topics": _all_refused(request, refusal.code)}
+            return {"topics": _all_refused(request, verification_code(call, refusal))}
     answer = await call.node.groups.ask(
         requests.TxnOffsetCommit(
             group_id=request.group_id,

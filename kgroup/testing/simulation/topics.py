@@ -54,10 +54,6 @@ class Topics:
         """How many partitions a topic has; 0 if it does not exist now."""
         return self._cluster.cluster.topics.partitions(topic) or 0
 
-    def creations(self, topic: str) -> int:
-        """How often a topic has been created so far."""
-        return len(self._first_numbers[topic])
-
     async def create(self, topic: str, partitions: int) -> None:
         """Create a topic, for the first time or again."""
         await self._cluster.create_topic(topic, partitions)
@@ -153,5 +149,5 @@ class Topics:
             facts.TopicChanged,
             topic=topic,
             partitions=self.partitions(topic),
-            creation=self.creations(topic),
+            creation=len(self._first_numbers[topic]),
         )

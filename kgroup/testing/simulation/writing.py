@@ -88,12 +88,8 @@ class Writer:
         open_for = self._apart.uniform(0.0, self._apart.choice(_OPEN))
         if self._begin(producer, partition):
             self._topics.append(partition, count, producer)
-            creations = self._topics.creations(partition.topic)
             await trio.sleep(open_for)
-            # A topic that was deleted has left the transaction, and the one that has taken its name
-            # is not in it: Kafka refuses such a record (KIP-890), and here it would stay open.
-            exists = self._topics.partitions(partition.topic) > partition.partition
-            if exists and self._topics.creations(partition.topic) == creations:
+            if self._topics.partitions(partition.topic) > partition.partition:
                 self._topics.append(partition, 1, producer)
             if how == "forget":
                 await trio.sleep(_TIMEOUT)

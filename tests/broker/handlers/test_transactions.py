@@ -75,7 +75,7 @@ class Producer:
         answer = await self._client.ask("end_txn", version, **self._identity(), committed=committed)
         return int(answer.error_code)
 
-    async def write(self, value: bytes, sequence: int) -> int:
+    async def write(self, value: bytes, sequence: int, version: int = 9) -> int:
         """Produce to t-0; its error."""
         data = batch(
             value,
@@ -84,7 +84,7 @@ class Producer:
             base_sequence=sequence,
             transactional=True,
         )
-        done = await produce(self._client, data, transactional_id=self._id)
+        done = await produce(self._client, data, version=version, transactional_id=self._id)
         return int(done.error_code)
 
     def _identity(self) -> dict[str, Any]:
@@ -136,10 +136,10 @@ async def test_records_and_offsets_share_one_outcome(scene: Scene, committed: bo
 
 
 async def test_what_was_not_added_cannot_be_written(scene: Scene) -> None:
-    """Records and offsets outside of the transaction are INVALID_TXN_STATE."""
+    """Outside of the transaction: INVALID_TXN_STATE, from KIP-890 on TRANSACTION_ABORTABLE."""
     broker, _, producer = scene
-    assert await producer.write(b"a", 0) == 48
-    assert await producer.commit_offset(5) == 48
+    assert [await producer.write(b"a", 0, version) for version in (3, 10, 11)] == [48, 48, 120]
+    assert [await producer.commit_offset(5, version) for version in (0, 3, 4)] == [48, 48, 120]
     assert broker.cluster.topics.log("t", 0).end_offset == 0
 
 
@@ -187,11 +187,19 @@ async def test_old_clients_know_no_fencing(scene: Scene, version: int, code: int
 
 
 async def test_a_deleted_topic_is_no_hindrance(scene: Scene) -> None:
-    """A transaction ends although a topic of it is gone, and leaves its namesake alone."""
+    """A transaction ends although a topic of it is gone; one of the same name gets its marker."""
     broker, _, producer = scene
     await producer.add(0)
     await producer.write(b"a", 0)
     await broker.delete_topic("t")
-    await broker.create_topic("t")
+    assert await producer.write(b"b", 1) == 3
     assert await producer.end(committed=True) == 0
-    assert broker.cluster.topics.log("t", 0).end_offset == 0
+    await broker.create_topic("t")
+    assert await producer.add(0) == [0]
+    await broker.delete_topic("t")
+    await broker.create_topic("t")
+    assert await producer.write(b"c", 1) == 0
+    log = broker.cluster.topics.log("t", 0)
+    assert (log.last_stable_offset, log.end_offset) == (0, 1)
+    assert await producer.end(committed=True) == 0
+    assert (log.last_stable_offset, log.end_offset) == (2, 2)

@@ -1,0 +1,30 @@
+"""The error with which a write outside of its transaction is refused, by API and version.
+
+Source: KIP-890; Kafka's ``AddPartitionsToTxnManager``, ``ReplicaManager.handleProduceAppend``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from kgroup.broker.call import Call
+from kgroup.broker.refusal import RefusedError
+
+#: API -> the first version whose clients know TRANSACTION_ABORTABLE. Those before it are answered
+#: INVALID_TXN_STATE.
+_KNOWS_ABORTABLE_FROM: Final[Mapping[str, int]] = {"produce": 11, "txn_offset_commit": 4}
+#: API -> what its clients retry in place of a coordinator's error. Producers ask no coordinator.
+_RETRIED: Final[Mapping[str, Mapping[ErrorCode, ErrorCode]]] = {
+    "produce": {ErrorCode.coordinator_not_available: ErrorCode.not_enough_replicas}
+}
+
+
+def verification_code(call: Call, refusal: RefusedError) -> ErrorCode:
+    """What the client of a Produce or TxnOffsetCommit is answered for a refusal."""
+    if refusal.code is ErrorCode.transaction_abortable:
+        knows = call.version >= _KNOWS_ABORTABLE_FROM[call.api]
+        return refusal.code if knows else ErrorCode.invalid_txn_state
+    return _RETRIED.get(call.api, {}).get(refusal.code, refusal.code)
