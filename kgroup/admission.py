@@ -39,12 +39,12 @@ class Admitted:
     Attributes:
         partitions: each once, in the leader's order.
         left_out: for each entry that was left out, as a text, what is wrong with it.
-        foreign: those left out that could be read, of topics that are not subscribed.
+        foreign: the topics of those left out that could be read, which are not subscribed.
     """
 
     partitions: tuple[TopicPartition, ...]
     left_out: Mapping[str, str]
-    foreign: tuple[TopicPartition, ...] = ()
+    foreign: frozenset[str] = frozenset()
 
 
 @final
@@ -72,7 +72,7 @@ def admit(assigned: Iterable[TopicPartition], topics: Collection[str]) -> Admitt
     """
     admitted: dict[TopicPartition, None] = {}
     left_out: dict[str, str] = {}
-    foreign: dict[TopicPartition, None] = {}
+    foreign: set[str] = set()
     names: dict[str, tuple[str, str | None]] = {}
     for name in assigned:
         if name.topic in topics and name.partition >= 0:  # what was joined with is a topic's name
@@ -83,9 +83,9 @@ def admit(assigned: Iterable[TopicPartition], topics: Collection[str]) -> Admitt
         entry, fault = names[name.topic]
         fault = fault or number_fault(name.partition)
         if fault is None:
-            foreign[name] = None
+            foreign.add(name.topic)
         left_out[f"{entry}-{name.partition}"] = fault or _NOT_SUBSCRIBED
-    return Admitted(tuple(admitted), left_out, tuple(foreign))
+    return Admitted(tuple(admitted), left_out, frozenset(foreign))
 
 
 def take_over(

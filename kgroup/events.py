@@ -8,8 +8,9 @@ code words a rebalance.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, Final
+from collections.abc import Callable, Collection, Mapping
+from itertools import islice
+from typing import ClassVar, Final, TypeVar
 
 import attrs
 
@@ -44,13 +45,15 @@ class Event:
         return f"group {self.group_id}{member}{generation}: {self.words()}"
 
 
+T = TypeVar("T")
 _MOST_LISTED: Final = 20
 
 
-def _some(words: Sequence[str]) -> str:
+def _some(things: Collection[T], word: Callable[[T], str] = str) -> str:
     """The first ones, and how many follow: other members decide how long such a list is."""
-    more = len(words) - _MOST_LISTED
-    return ", ".join(words[:_MOST_LISTED]) + (f" and {more:,} more" if more > 0 else "")
+    more = len(things) - _MOST_LISTED
+    listed = ", ".join(map(word, islice(things, _MOST_LISTED)))
+    return listed + (f" and {more:,} more" if more > 0 else "")
 
 
 EventHandler = Callable[[Event], None]
@@ -146,7 +149,7 @@ class AssignmentRefused(Event):
 
     def words(self) -> str:
         """See ``Event``."""
-        entries = _some([f"{entry} ({fault})" for entry, fault in self.entries.items()])
+        entries = _some(self.entries.items(), lambda entry: "{} ({})".format(*entry))
         return f"the leader assigned what cannot be read, which is left out: {entries}"
 
 
@@ -163,7 +166,7 @@ class TopicsRefused(Event):
 
     def words(self) -> str:
         """See ``Event``."""
-        topics = _some([f"{topic!r:.80} ({fault})" for topic, fault in self.topics.items()])
+        topics = _some(self.topics.items(), lambda topic: f"{topic[0]!r:.80} ({topic[1]})")
         return f"other members subscribe to what cannot be assigned: {topics}"
 
 

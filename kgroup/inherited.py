@@ -31,7 +31,7 @@ import attrs
 
 from kgroup.coordinator import UNREADABLE
 from kgroup.leading import Leader, Wanted, wanted_by
-from kgroup.model import Cause, TopicInfo, TopicPartition
+from kgroup.model import Cause, TopicInfo
 from kgroup.protocols import Coordinator, Described
 from kgroup.recovery import Request
 from kgroup.retry import until_answered
@@ -105,13 +105,11 @@ class Inherited:
         """How this member has to ask for a rebalance, as far as the Join's answer says."""
         return Ask.BY_JOINING if self.leader.answer.leader else Ask.BY_LEAVING
 
-    async def check(
-        self, mine: Collection[TopicPartition], known: Mapping[str, TopicInfo]
-    ) -> Verdict:
+    async def check(self, held: Collection[str], known: Mapping[str, TopicInfo]) -> Verdict:
         """Compare; at most one DescribeGroups, and one Metadata for a follower.
 
         Args:
-            mine: what this member was assigned.
+            held: the topics of which this member was assigned partitions.
             known: for a leader, the topics of the whole group that exist.
 
         Raises:
@@ -121,7 +119,7 @@ class Inherited:
         """
         if self.leader.answer.leader:
             return await self._as_leader(await self._describe(), known)
-        return await self._as_follower(mine)
+        return await self._as_follower(frozenset(held))
 
     async def _as_leader(self, group: Described, known: Mapping[str, TopicInfo]) -> Verdict:
         if not group.stable:  # A rebalance is under way, and this member will be asked to join.
@@ -130,8 +128,7 @@ class Inherited:
         faults, watched = await self.leader.compute(partial(compare, known, group), thread)
         return Verdict(faults=faults, watched=watched, wanted=self._wanted(group, watched))
 
-    async def _as_follower(self, mine: Collection[TopicPartition]) -> Verdict:
-        held = {partition.topic for partition in mine}
+    async def _as_follower(self, held: frozenset[str]) -> Verdict:
         if strange := held - self.topics:
             return _not_subscribed(strange)
         lacking = await self._existing(self.topics - held)

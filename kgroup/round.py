@@ -247,7 +247,7 @@ class Round:
         mine = taken.admitted.partitions
         self._assigned(taken.given_up)
         if self._inherited.in_question:
-            await self._check_inherited([*mine, *taken.admitted.foreign])
+            await self._check_inherited({*self.assignment.topics(), *taken.admitted.foreign})
         positions = await self._step(
             Request.FETCH_OFFSETS, partial(self._starts.before_hand_over, mine)
         )
@@ -321,11 +321,12 @@ class Round:
                 self._reporter.failed,
             )
 
-    async def _check_inherited(self, assigned: Collection[TopicPartition]) -> None:
+    async def _check_inherited(self, assigned: Collection[str]) -> None:
         """Compare an assignment that this member did not see being made with today's topics.
 
         Args:
-            assigned: what this member was given, topics that it does not subscribe to included.
+            assigned: the topics of what this member was given, also those that it does not
+                subscribe to.
 
         Raises:
             _MisfitError: the group needs a rebalance, for which this member has to ask.

@@ -37,7 +37,7 @@ def test_a_topic_that_is_not_subscribed_is_left_out() -> None:
     secret = TopicPartition("secret", 0)
     admitted = admit([secret, T0, TopicPartition("secret", -1), secret], TOPICS)
     assert admitted.partitions == (T0,)
-    assert admitted.foreign == (secret,)
+    assert admitted.foreign == {"secret"}
     assert admitted.left_out == {
         "'secret'-0": "this member does not subscribe to the topic",
         "'secret'--1": "its number is not 0 to 2147483647",
