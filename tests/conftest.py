@@ -31,7 +31,7 @@ os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(ROOT / ".hypothesis"))
 BROKEN = [link for link in LINKS if (ROOT / link).is_file()]
 # From a checkout that is broken nothing of kgroup can be imported.
 PLUGINS = ["kgroup.testing.plugin", "kgroup.testing.spark_plugin", "tests.brokers"]
-OURS = ["tests.collecting", "tests.durations", "tests.interrupts"]
+OURS = ["tests.collecting", "tests.durations", "tests.interrupts", "tests.reruns"]
 pytest_plugins = [] if BROKEN else [*PLUGINS, *OURS]
 
 
