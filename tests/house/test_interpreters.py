@@ -1,4 +1,4 @@
-"""The Pythons that kgroup names are those on which tox runs its tests."""
+"""What tox runs: the Pythons that kgroup names, and every test in one environment of each."""
 
 from __future__ import annotations
 
@@ -24,3 +24,15 @@ def test_classifiers_name_what_is_run() -> None:
     assert named == run
     (oldest,) = section("setup.cfg", "options", "python_requires")
     assert oldest == f">={min(run)}"
+
+
+def test_every_test_has_an_environment() -> None:
+    """What the environment of most tests leaves out is what two other environments run."""
+    tests = "testenv:tests-py3{11,13}"
+    ignored = [line.removeprefix("--ignore=") for line in section("tox.ini", tests, "ignored")]
+    swept = section("tox.ini", "testenv", "sweeps")
+    assert ignored == ["", "tests/spark", *swept[1:]]
+    assert all((ROOT / path).exists() for path in ignored)
+    for environment, run in {"sweeps": "{[testenv]sweeps}", "spark": "tests/spark"}.items():
+        commands = section("tox.ini", f"testenv:{environment}-py3{{11,13}}", "commands")
+        assert any(line.endswith(f"{{posargs:{run}}}") for line in commands)
