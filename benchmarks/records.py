@@ -30,12 +30,12 @@ import confluent_kafka
 import trio
 
 from kgroup.config import GroupConfig
-from kgroup.model import TopicPartition
+from kgroup.records.consumer_thread import CHUNK
 from kgroup.records.librdkafka import LibrdkafkaSource
-from kgroup.records.owner import CHUNK
-from kgroup.records.settings import settings
+from kgroup.records.librdkafka_settings import settings
 from kgroup.testing.admin import create_topic
 from kgroup.testing.kafka import RealKafka
+from kgroup.types import TopicPartition
 
 SIZES: Final = (100, 1000)
 POLL: Final = 0.1

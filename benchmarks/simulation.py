@@ -22,16 +22,16 @@ import trio
 from kio.schema.errors import ErrorCode
 from trio.testing import memory_stream_pair
 
-from kgroup.broker.answer import fit
-from kgroup.testing.simulation import facts
+from kgroup.broker.response_versions import fit
+from kgroup.testing.simulation import history
+from kgroup.testing.simulation.default_program import worker
+from kgroup.testing.simulation.engine import Engine
 from kgroup.testing.simulation.faults import Stop
 from kgroup.testing.simulation.network import Latency
 from kgroup.testing.simulation.observer import Recorder
 from kgroup.testing.simulation.plan import MemberPlan, Plan
-from kgroup.testing.simulation.virtual import run_virtual
-from kgroup.testing.simulation.worker import worker
-from kgroup.testing.simulation.world import World
-from kgroup.wire import border
+from kgroup.testing.simulation.virtual_time import run_virtual
+from kgroup.wire import codec
 
 HOUR = 3600.0
 
@@ -41,13 +41,13 @@ class TimedRecorder:
 
     def __init__(self) -> None:
         self.recorder = Recorder()
-        self.changes: list[tuple[facts.GroupChanged, float]] = []
+        self.changes: list[tuple[history.GroupChanged, float]] = []
 
-    def note(self, kind: Callable[..., facts.Fact], **fields: Any) -> None:
+    def note(self, kind: Callable[..., history.Fact], **fields: Any) -> None:
         """As `Recorder.note`."""
         self.recorder.note(kind, **fields)
         last = self.recorder.facts[-1]
-        if isinstance(last, facts.GroupChanged):
+        if isinstance(last, history.GroupChanged):
             self.changes.append((last, time.process_time()))
 
 
@@ -74,7 +74,7 @@ def run(made: Plan) -> tuple[TimedRecorder, float]:
     """Run a plan; the CPU seconds that it took."""
     recorder = TimedRecorder()
     began = time.process_time()
-    run_virtual(made.seed, World(made, worker, recorder).run)  # type: ignore[arg-type]
+    run_virtual(made.seed, Engine(made, worker, recorder).run)  # type: ignore[arg-type]
     return recorder, time.process_time() - began
 
 
@@ -123,8 +123,8 @@ def bare_hour() -> float:
 
     async def serve(stream: trio.abc.Stream) -> None:
         while True:
-            border.decode_request(await message(stream))
-            body = border.encode_response("heartbeat", 4, answer, 1)
+            codec.decode_request(await message(stream))
+            body = codec.encode_response("heartbeat", 4, answer, 1)
             await stream.send_all(struct.pack(">i", len(body)) + body)
 
     async def ask() -> None:
@@ -132,11 +132,11 @@ def bare_hour() -> float:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(serve, theirs)
             for _ in range(heartbeats):
-                body = border.encode_request(
+                body = codec.encode_request(
                     "heartbeat", 4, fields, correlation_id=1, client_id="m1"
                 )
                 await ours.send_all(struct.pack(">i", len(body)) + body)
-                border.decode_response("heartbeat", 4, await message(ours))
+                codec.decode_response("heartbeat", 4, await message(ours))
             nursery.cancel_scope.cancel()
 
     began = time.process_time()

@@ -14,25 +14,25 @@ from typing import Any
 
 import attrs
 
-from kgroup.broker.groups import journal, timers
+from kgroup.broker.broker_settings import PROPERTIES
+from kgroup.broker.groups import timers, write_faults
 from kgroup.broker.groups.codes import ErrorCode
-from kgroup.broker.groups.gate import ABSENT, GATE
+from kgroup.broker.groups.coordinator_settings import PROPERTIES as GROUP_PROPERTIES
+from kgroup.broker.groups.coordinator_settings import CoordinatorSettings
+from kgroup.broker.groups.rule_tables import TABLES
 from kgroup.broker.groups.rules import Row
-from kgroup.broker.groups.settings import PROPERTIES as GROUP_PROPERTIES
-from kgroup.broker.groups.settings import CoordinatorSettings
 from kgroup.broker.groups.states import ANY, DEAD, MEANING, GroupState
-from kgroup.broker.groups.tables import TABLES
-from kgroup.broker.settings import PROPERTIES
+from kgroup.broker.groups.validation import ABSENT, GATE
+from kgroup.client.error_policy import MOVES, OTHERWISE, Request, TransportFailure
 from kgroup.config import FIELDS
 from kgroup.generation.states import TRANSITIONS, Signal, State
-from kgroup.model import Cause
-from kgroup.recovery import MOVES, OTHERWISE, Fault, Request
-from kgroup.spark.limits import Limits
-from kgroup.spark.loop import Pace
-from kgroup.spark.settings import ReaderSettings
+from kgroup.spark.batch_limits import Limits
+from kgroup.spark.batch_loop import BatchPace
+from kgroup.spark.reader_settings import ReaderSettings
 from kgroup.testing.simulation import Scenario
 from kgroup.testing.simulation.checks import CHECKS
 from kgroup.testing.simulation.plan import MOST_FAULTS, MOST_MEMBER_HOURS
+from kgroup.types import Cause
 
 HERE = Path(__file__).resolve().parent
 MADE = "<!-- made by docs/make.py; edit the code instead -->\n\n"
@@ -95,7 +95,10 @@ def _words_of(allowed: str) -> str:
 
 
 OTHERS: Mapping[str, Sequence[type]] = {
-    "## Spark\n\nWhat bounds the batches of `kgroup.spark.batches` and its kin:": (Limits, Pace),
+    "## Spark\n\nWhat bounds the batches of `kgroup.spark.batches` and its kin:": (
+        Limits,
+        BatchPace,
+    ),
     "How executors read (`ReaderSettings`, and the argument `reader` of `batches`):": (
         ReaderSettings,
     ),
@@ -120,7 +123,7 @@ def recovery() -> str:
     lines = [
         "# What follows each failure",
         "",
-        "One table in the code (`kgroup.recovery`) says what kgroup does about every error that",
+        "One table in the code (`kgroup.client.error_policy`) says what follows each error that",
         "the classic group protocol can answer, and about every fault of the way there. A code",
         "that no row names, which a newer broker may send, falls to the last row of its request.",
         "",
@@ -132,7 +135,11 @@ def recovery() -> str:
         lines += ["", f"## {request.value}", "", "| failure | what follows | ends a generation |"]
         lines.append("| --- | --- | --- |")
         for failure, move in MOVES[request].items():
-            name = failure.value if isinstance(failure, Fault) else f"{failure.name} ({failure})"
+            name = (
+                failure.value
+                if isinstance(failure, TransportFailure)
+                else f"{failure.name} ({failure})"
+            )
             lines.append(f"| {name} | {move} | {_ending(move.cause)} |")
         other = OTHERWISE[request]
         lines.append(f"| anything else | {other} | {_ending(other.cause)} |")
@@ -229,7 +236,7 @@ def coordinator() -> str:
             *(f"| {number} | {_rule(row, event)} |" for number, row in enumerate(table, 1)),
         ]
     lines += ["", "## In more words", "", *_more_words()]
-    paragraphs = inspect.cleandoc(journal.__doc__ or "").split("\n\n")
+    paragraphs = inspect.cleandoc(write_faults.__doc__ or "").split("\n\n")
     lines += [
         "",
         "## Writes that fail",
@@ -239,8 +246,8 @@ def coordinator() -> str:
         "| the write fails with | JoinGroup and SyncGroup answer | others answer |",
         "| --- | --- | --- |",
         *(
-            f"| {_answer(error)} | {_answer(journal.answered(error))} | {_answer(answer)} |"
-            for error, answer in journal.ANSWERED_ELSEWHERE.items()
+            f"| {_answer(error)} | {_answer(write_faults.answered(error))} | {_answer(answer)} |"
+            for error, answer in write_faults.ANSWERED_ELSEWHERE.items()
         ),
         "| any other error | the same | the same |",
     ]

@@ -24,7 +24,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 from kgroup import GroupConfig, TopicPartition
-from kgroup.spark.threaded import Batch, foreach_batch
+from kgroup.spark.threaded import MicroBatch, foreach_batch
 from kgroup.threaded import ConsumerGroup, Generation
 
 LINES = "topic STRING, partition INT, offset BIGINT, value STRING"
@@ -48,7 +48,7 @@ def go_on_from_sink(generation: Generation, spark: SparkSession, path: str) -> N
         generation.commit(mine)
 
 
-def write(df: DataFrame, batch: Batch, path: str) -> None:
+def write(df: DataFrame, batch: MicroBatch, path: str) -> None:
     """Write one batch, or nothing of it."""
     txn = begin(df.sparkSession, path)
     for part in batch.ranges:
@@ -62,7 +62,7 @@ def write(df: DataFrame, batch: Batch, path: str) -> None:
     publish(batch, df.sparkSession, txn, files)
 
 
-def publish(batch: Batch, spark: SparkSession, txn: Any, actions: Any) -> None:
+def publish(batch: MicroBatch, spark: SparkSession, txn: Any, actions: Any) -> None:
     """Commit the files and the versions together; with the checks before it is the fence.
 
     Raises:
@@ -79,7 +79,7 @@ def publish(batch: Batch, spark: SparkSession, txn: Any, actions: Any) -> None:
 
 
 @contextmanager
-def moved_if_concurrent(batch: Batch) -> Iterator[None]:
+def moved_if_concurrent(batch: MicroBatch) -> Iterator[None]:
     """Name what Delta says where another transaction has set the version of one of ours."""
     try:
         yield

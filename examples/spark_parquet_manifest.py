@@ -27,7 +27,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from kgroup import GroupConfig
-from kgroup.spark.threaded import Batch, foreach_batch
+from kgroup.spark.threaded import MicroBatch, foreach_batch
 from kgroup.threaded import ConsumerGroup, Generation
 
 FIRST: dict[str, Any] = {"number": 0, "offsets": {}, "batch": None, "files": []}
@@ -74,7 +74,7 @@ def go_on_from_sink(generation: Generation, base: str) -> None:
         generation.commit(mine)
 
 
-def write(df: DataFrame, batch: Batch, base: str) -> None:
+def write(df: DataFrame, batch: MicroBatch, base: str) -> None:
     """Write one batch, or nothing that can be seen of it."""
     # A folder for each attempt: one that was left behind may still write into its own.
     folder = Path(base, "data", f"{batch.id}-{uuid.uuid4().hex[:8]}")
@@ -83,7 +83,7 @@ def write(df: DataFrame, batch: Batch, base: str) -> None:
     publish(batch, [str(path.relative_to(base)) for path in sorted(folder.glob("*.parquet"))], base)
 
 
-def publish(batch: Batch, files: list[str], base: str) -> None:
+def publish(batch: MicroBatch, files: list[str], base: str) -> None:
     """Make the files visible by the next manifest; it is the fence.
 
     Raises:

@@ -25,14 +25,14 @@ from pyspark.sql import functions as F  # noqa: N812 # everybody calls it so
 
 from kgroup import GroupConfig
 from kgroup.events import BatchDone, Event
-from kgroup.spark.threaded import Batch, batches
+from kgroup.spark.threaded import MicroBatch, batches
 from kgroup.threaded import ConsumerGroup
 
 LINE = r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ) (\w+) (/\S*) (\d{1,9})$"
 PAGES = [("/", "home", 1), ("/basket", "shop", 3), ("/pay", "shop", 9), ("/help", "service", 2)]
 
 
-def parse(lines: DataFrame, batch: Batch) -> DataFrame:
+def parse(lines: DataFrame, batch: MicroBatch) -> DataFrame:
     """Lines with their columns, null where a line is no visit, and where the batch began."""
     value = F.col("value").cast("string")
 
@@ -51,7 +51,7 @@ def parse(lines: DataFrame, batch: Batch) -> DataFrame:
     )
 
 
-def write(lines: DataFrame, batch: Batch, folder: str) -> None:
+def write(lines: DataFrame, batch: MicroBatch, folder: str) -> None:
     """Write the batch's part of each table; again is the same."""
     spark = lines.sparkSession
     parsed = parse(lines, batch).persist()

@@ -20,7 +20,7 @@ from psycopg.sql import SQL, Identifier
 from pyspark.sql import DataFrame, SparkSession
 
 from kgroup import GroupConfig, TopicPartition
-from kgroup.spark.threaded import Batch, foreach_batch
+from kgroup.spark.threaded import MicroBatch, foreach_batch
 from kgroup.threaded import ConsumerGroup, Generation
 
 TABLES = """
@@ -66,7 +66,7 @@ def go_on_from_sink(generation: Generation, url: str) -> None:
         generation.commit(mine)
 
 
-def write(df: DataFrame, batch: Batch, url: str) -> None:
+def write(df: DataFrame, batch: MicroBatch, url: str) -> None:
     """Write one batch, or nothing of it."""
     # A name for each attempt: one that was left behind may still write into its own.
     staging = Identifier("staging", f"s{time.time():.0f}_{uuid.uuid4().hex}")
@@ -93,7 +93,7 @@ def stage(df: DataFrame, staging: Identifier, url: str) -> None:
     )
 
 
-def publish(batch: Batch, staging: Identifier, url: str) -> None:
+def publish(batch: MicroBatch, staging: Identifier, url: str) -> None:
     """Move the rows and the offsets in one transaction; it is the fence.
 
     Raises:

@@ -15,7 +15,7 @@ import trio
 from pyspark.sql import DataFrame, SparkSession
 
 from kgroup import ConsumerGroup, GroupConfig
-from kgroup.spark import Batch, foreach_batch
+from kgroup.spark import MicroBatch, foreach_batch
 
 
 async def close_at_signal(group: ConsumerGroup) -> None:
@@ -28,7 +28,7 @@ async def close_at_signal(group: ConsumerGroup) -> None:
 async def main(servers: str, topic: str, folder: str) -> None:
     """Be a member of the topic's group of Spark drivers."""
 
-    def write(df: DataFrame, batch: Batch) -> None:
+    def write(df: DataFrame, batch: MicroBatch) -> None:
         df.write.mode("overwrite").parquet(f"{folder}/batch={batch.id}")
 
     spark = SparkSession.builder.appName(topic).getOrCreate()

@@ -14,7 +14,7 @@ from trio.testing import MockClock
 
 from kgroup import ConsumerGroup, Generation, GroupConfig, Message, TopicPartition
 from kgroup.broker import in_memory
-from kgroup.testing.memory import memory_environment
+from kgroup.testing.memory import memory_runtime
 
 
 async def work(group: ConsumerGroup, process: Callable[[Message], Awaitable[None]]) -> None:
@@ -48,9 +48,7 @@ async def test_another_worker_goes_on(dies: bool, autojump_clock: MockClock) -> 
             await broker.append("orders", number % 4, [str(number).encode()])
         servers = broker.bootstrap_servers
         config = GroupConfig(bootstrap_servers=servers, group_id="test", topics=["orders"])
-        first, second = (
-            ConsumerGroup(config, environment=memory_environment(broker)) for _ in range(2)
-        )
+        first, second = (ConsumerGroup(config, runtime=memory_runtime(broker)) for _ in range(2))
         death = trio.CancelScope()
 
         async def mortal() -> None:

@@ -20,23 +20,23 @@ import trio
 from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 
+from kgroup.client.error_policy import Action, Request, broker_error, reaction_for
 from kgroup.errors import (
     CommitUnknownError,
     LeaseExpiredError,
     OffsetBehindFloorError,
     StaleGenerationError,
 )
-from kgroup.generation.attempt import (
-    Attempt,
+from kgroup.generation.commit_request import (
+    CommitContext,
+    CommitRequest,
     Positions,
-    Setting,
     numbers,
     stale_error,
     unknown_error,
 )
 from kgroup.generation.transactions import group_metadata
-from kgroup.model import Cause, End, OffsetAndMetadata, TopicPartition
-from kgroup.recovery import Request, Then, broker_error, move_for
+from kgroup.types import Cause, End, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
@@ -58,7 +58,7 @@ class _Entry:
 class Committer:
     """Sends the commits of one generation."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: CommitContext) -> None:
         self._setting = setting
         self._waiting: list[_Entry] = []
         self._turn = trio.StrictFIFOLock()
@@ -66,7 +66,7 @@ class Committer:
         self._over: End | None = None
         self._latest = float("inf")
         self._scopes: set[trio.CancelScope] = set()
-        self._attempt: Attempt | None = None
+        self._attempt: CommitRequest | None = None
 
     def bound(self, deadline: float) -> None:
         """From now on no commit outlasts this time of trio's clock."""
@@ -149,12 +149,12 @@ class Committer:
         """The end of the generation, if that is what the producer's failure says."""
         setting = self._setting
         code = error.args[0].code()
-        move = move_for(Request.COMMIT, code)
-        if move.then not in (Then.LOST, Then.FAIL):
+        reaction = reaction_for(Request.COMMIT, code)
+        if reaction.action not in (Action.LOST, Action.FAIL):
             return None
         refusal = broker_error(Request.COMMIT, code, str(setting.membership))
         setting.refused(numbers(offsets), refusal.name, True)
-        end = setting.end(End(move.cause or Cause.MEMBERSHIP_LOST, str(refusal), refusal))
+        end = setting.end(End(reaction.cause or Cause.MEMBERSHIP_LOST, str(refusal), refusal))
         reason = f"the coordinator refused it ({refusal.name}); abort the transaction"
         return stale_error(setting.membership, end, reason)
 
@@ -220,7 +220,7 @@ class Committer:
 
     async def _send(self, entries: list[_Entry]) -> None:
         merged, moves = self._merge(entries)
-        self._attempt = attempt = Attempt(self._setting, merged, moves, self.lease_confirmed)
+        self._attempt = attempt = CommitRequest(self._setting, merged, moves, self.lease_confirmed)
         with self._shielded():
             await attempt.run()
         self._attempt = None
@@ -259,7 +259,7 @@ def _check_order(
         )
 
 
-def _lease_error(setting: Setting) -> LeaseExpiredError:
+def _lease_error(setting: CommitContext) -> LeaseExpiredError:
     return LeaseExpiredError(
         f"{setting.membership}: the lease has ended and no heartbeat could confirm membership, so"
         " the commit was not sent; its records will be read again by whoever owns the partitions"

@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 import trio
 
 from kgroup import arguments
+from kgroup.client.lease import Lease
 from kgroup.config import GroupConfig
 from kgroup.errors import ArgumentError, UsageError
 from kgroup.events import Event
-from kgroup.generation.attempt import stale_error
+from kgroup.generation.commit_bounds import CommitBounds
+from kgroup.generation.commit_request import stale_error
 from kgroup.generation.commits import Committer
-from kgroup.generation.floors import Floors
 from kgroup.generation.lifecycle import Lifecycle
 from kgroup.generation.membership import MembershipView
-from kgroup.generation.offsets import OffsetStream
+from kgroup.generation.offset_stream import OffsetStream
+from kgroup.generation.record_stream import RecordStream, StreamContext
 from kgroup.generation.states import State
-from kgroup.generation.streams import Feed, RecordStream
 from kgroup.generation.transactions import group_metadata
-from kgroup.lease import Lease
-from kgroup.model import Assignment, End, Membership, Offsets, TopicPartition
-from kgroup.protocols import RecordSource, Task
+from kgroup.interfaces import RecordSource, Task
+from kgroup.types import Assignment, End, Membership, Offsets, TopicPartition
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
@@ -57,10 +57,10 @@ class Generation(MembershipView):
         positions: Mapping[TopicPartition, int],
         lifecycle: Lifecycle,
         lease: Lease,
-        floors: Floors,
+        floors: CommitBounds,
         committer: Committer,
         source: RecordSource,
-        feed: Feed,
+        feed: StreamContext,
     ) -> None:
         super().__init__(membership)
         self.assignment = assignment
@@ -306,9 +306,9 @@ class Generation(MembershipView):
         checked = self._floors.check(offsets, beyond_read=beyond_read)
         await self._committer.commit_in_transaction(producer, checked)
 
-    def tell(self, kind: Callable[..., Event], **fields: Any) -> None:
+    def emit(self, kind: Callable[..., Event], **fields: Any) -> None:
         """Tell those who listen to the group's events of one about this generation."""
-        self._feed.tell(kind, **fields)
+        self._feed.emit(kind, **fields)
 
     def __repr__(self) -> str:
         why = f": {self.end}" if self.end is not None else ""

@@ -18,10 +18,10 @@ from typing import Any, Final, Generic, TypeVar, final
 import attrs
 import trio
 
-from kgroup.generation.passing import without_own_passing
-from kgroup.generation.states import Life, State
-from kgroup.model import Cause, End
-from kgroup.protocols import Task
+from kgroup.generation.stale_errors import without_stale_errors
+from kgroup.generation.states import State, StateMachine
+from kgroup.interfaces import Task
+from kgroup.types import Cause, End
 
 T = TypeVar("T")
 
@@ -82,7 +82,7 @@ class Lifecycle:
     def __init__(self, owner: object, hooks: Hooks) -> None:
         self._owner = owner
         self._hooks = hooks
-        self._life = Life()
+        self._life = StateMachine()
         self._nursery: trio.Nursery | None = None
         self._working = 0
         self._body: trio.lowlevel.Task | None = None
@@ -249,7 +249,7 @@ class Lifecycle:
             try:
                 yield
             except BaseException as error:
-                rest = without_own_passing(error, self.why)
+                rest = without_stale_errors(error, self.why)
                 if rest is error:
                     raise
                 if rest is not None:
@@ -321,7 +321,7 @@ class Lifecycle:
         self._finish_life()
 
     def _ended_by(self, fn: Task, error: Exception) -> None:
-        rest = without_own_passing(error, self.why)
+        rest = without_stale_errors(error, self.why)
         if rest is None:
             self.end(End(Cause.MEMBERSHIP_LOST, str(error), error))
         else:

@@ -8,7 +8,7 @@ INVARIANT: none of it changes while the generation is there, so that any thread 
 
 from __future__ import annotations
 
-from kgroup.model import Membership
+from kgroup.types import Membership
 
 
 class MembershipView:

@@ -6,7 +6,7 @@ import enum
 from collections.abc import Mapping
 from typing import Final, final
 
-from kgroup.model import End
+from kgroup.types import End
 
 
 @final
@@ -38,7 +38,7 @@ TRANSITIONS: Final[Mapping[tuple[State, Signal], State]] = {
 
 
 @final
-class Life:
+class StateMachine:
     """The state of one generation and the end that was recorded. Without I/O."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from typing import Final
 from confluent_kafka import Consumer
 
 from kgroup.errors import UsageError
-from kgroup.model import Membership
+from kgroup.types import Membership
 
 _MAGIC: Final = b"CGMDv2:"
 _NO_GENERATION: Final = -1

@@ -42,21 +42,21 @@ if typing.TYPE_CHECKING:
         UsageError,
     )
     from kgroup.generation.generation import Generation
+    from kgroup.generation.record_stream import RecordStream
     from kgroup.generation.states import State
-    from kgroup.generation.streams import RecordStream
     from kgroup.group import ConsumerGroup
-    from kgroup.model import (
+    from kgroup.interfaces import Assignor, Batch, Message
+    from kgroup.types import (
         Assignment,
+        AutoOffsetReset,
         Cause,
         End,
         IsolationLevel,
         MemberSubscription,
         OffsetAndMetadata,
-        OffsetReset,
         TopicInfo,
         TopicPartition,
     )
-    from kgroup.protocols import Assignor, Batch, Message
 
 _HOMES: typing.Final = {
     "GroupConfig": "kgroup.config",
@@ -90,20 +90,20 @@ _HOMES: typing.Final = {
     "UsageError": "kgroup.errors",
     "Generation": "kgroup.generation.generation",
     "State": "kgroup.generation.states",
-    "RecordStream": "kgroup.generation.streams",
+    "RecordStream": "kgroup.generation.record_stream",
     "ConsumerGroup": "kgroup.group",
-    "Assignment": "kgroup.model",
-    "Cause": "kgroup.model",
-    "End": "kgroup.model",
-    "IsolationLevel": "kgroup.model",
-    "MemberSubscription": "kgroup.model",
-    "OffsetAndMetadata": "kgroup.model",
-    "OffsetReset": "kgroup.model",
-    "TopicInfo": "kgroup.model",
-    "TopicPartition": "kgroup.model",
-    "Assignor": "kgroup.protocols",
-    "Batch": "kgroup.protocols",
-    "Message": "kgroup.protocols",
+    "Assignment": "kgroup.types",
+    "Cause": "kgroup.types",
+    "End": "kgroup.types",
+    "IsolationLevel": "kgroup.types",
+    "MemberSubscription": "kgroup.types",
+    "OffsetAndMetadata": "kgroup.types",
+    "AutoOffsetReset": "kgroup.types",
+    "TopicInfo": "kgroup.types",
+    "TopicPartition": "kgroup.types",
+    "Assignor": "kgroup.interfaces",
+    "Batch": "kgroup.interfaces",
+    "Message": "kgroup.interfaces",
 }
 
 __getattr__, __dir__ = kgroup.lazy.lazily(__name__, _HOMES)
@@ -114,6 +114,7 @@ __all__ = (
     "Assignor",
     "AssignorTimeoutError",
     "AuthorizationError",
+    "AutoOffsetReset",
     "Batch",
     "BrokerError",
     "Cause",
@@ -143,7 +144,6 @@ __all__ = (
     "OffsetBehindFloorError",
     "OffsetBeyondReadError",
     "OffsetOutOfRangeError",
-    "OffsetReset",
     "ProtocolError",
     "RecordStream",
     "RequestTimeoutError",

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from kgroup.errors import ArgumentError
-from kgroup.model import (
+from kgroup.types import (
     INT64_MAX,
     OffsetAndMetadata,
     Offsets,

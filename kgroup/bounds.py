@@ -18,7 +18,7 @@ import attrs
 
 from kgroup.addresses import split_address
 from kgroup.errors import ConfigError, shown
-from kgroup.model import INT32_MAX, text_fault
+from kgroup.types import INT32_MAX, text_fault
 
 LONGEST_DURATION: Final = INT32_MAX / 1000
 """Seconds; what an int32 of milliseconds holds on the wire."""

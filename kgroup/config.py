@@ -13,10 +13,10 @@ from typing import Any, Final, final
 import attrs
 
 from kgroup import bounds
-from kgroup.custom import check_assignor
 from kgroup.errors import ConfigError
-from kgroup.model import IsolationLevel, OffsetReset, topic_fault
-from kgroup.protocols import Assignor
+from kgroup.extension_checks import check_assignor
+from kgroup.interfaces import Assignor
+from kgroup.types import AutoOffsetReset, IsolationLevel, topic_fault
 
 BUILTIN_ASSIGNORS: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")
 """The assignors that go by name."""
@@ -47,8 +47,8 @@ def _assignors(value: Iterable[str | Assignor]) -> tuple[str | Assignor, ...]:
     return bounds.listed("assignors", value, MOST_ASSIGNORS)  # type: ignore[no-any-return]
 
 
-def _offset_reset(value: str | OffsetReset) -> OffsetReset:
-    return bounds.member_of(OffsetReset, value)
+def _offset_reset(value: str | AutoOffsetReset) -> AutoOffsetReset:
+    return bounds.member_of(AutoOffsetReset, value)
 
 
 def _isolation_level(value: str | IsolationLevel) -> IsolationLevel:
@@ -205,10 +205,10 @@ class GroupConfig:
             " this and 2 s (`GroupConfig.longest_close`), whatever is down."
         ),
     )
-    auto_offset_reset: OffsetReset = attrs.field(
-        default=OffsetReset.EARLIEST,
+    auto_offset_reset: AutoOffsetReset = attrs.field(
+        default=AutoOffsetReset.EARLIEST,
         converter=_offset_reset,
-        validator=bounds.one_of(OffsetReset),
+        validator=bounds.one_of(AutoOffsetReset),
         metadata=_why(
             "Where a partition without a usable offset starts; 'earliest' skips nothing."
         ),

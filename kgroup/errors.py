@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, final
 
-from kgroup.model import End, TopicPartition
+from kgroup.types import End, TopicPartition
 
 _MOST_SHOWN: Final = 200
 """Characters of a refused value that its error shows."""

@@ -14,7 +14,7 @@ from typing import ClassVar, Final, TypeVar
 
 import attrs
 
-from kgroup.model import Assignment, Cause, End, TopicPartition
+from kgroup.types import Assignment, Cause, End, TopicPartition
 
 
 @attrs.frozen(kw_only=True)
@@ -344,11 +344,11 @@ class RequestFailed(Event):
     level: ClassVar[int] = logging.WARNING
     request: str
     reason: str
-    next_move: str
+    next_action: str
 
     def words(self) -> str:
         """See ``Event``."""
-        return f"{self.request} failed: {self.reason}; {self.next_move}"
+        return f"{self.request} failed: {self.reason}; {self.next_action}"
 
 
 @attrs.frozen(kw_only=True)

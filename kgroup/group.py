@@ -2,7 +2,7 @@
 
 A manager task runs the member: it joins when somebody waits in `next()`, hands the generation
 over, waits until all of it has ended, and joins again. What the member does is in
-``kgroup.member`` and ``kgroup.round``; here is who waits for whom.
+``kgroup.member`` and ``kgroup.generation.runner``; here is who waits for whom.
 
 Closing has one deadline, `GroupConfig.longest_close` after it began, whatever is down. It is made
 of three parts that follow each other. First the drain: the generation ends by its own deadline,
@@ -30,35 +30,35 @@ import trio
 
 from kgroup import arguments
 from kgroup.clocks import SuspendAwareClock
-from kgroup.computing import OneThread
 from kgroup.config import GroupConfig
-from kgroup.custom import check_source
-from kgroup.environment import Environment, surroundings
 from kgroup.errors import GroupClosedError, KgroupError, UsageError
+from kgroup.event_emitter import EventEmitter
 from kgroup.events import EventHandler, GenerationStarted
+from kgroup.extension_checks import check_source
 from kgroup.generation.generation import Generation
 from kgroup.generation.lifecycle import Lifecycle, inside_of
+from kgroup.generation.runner import GenerationRunner, ReadyGeneration
 from kgroup.generation.states import State
 from kgroup.logs import log
 from kgroup.member import Member
-from kgroup.model import Cause, End
 from kgroup.records.librdkafka import LibrdkafkaSource
-from kgroup.reporting import Reporter
-from kgroup.round import Handover, Round
+from kgroup.runtime import Runtime, default_runtime_factory
+from kgroup.types import Cause, End
 from kgroup.wire.streams import open_tcp
+from kgroup.worker_thread import WorkerThread
 
 _FORCE: Final = 1.0
 """Seconds, after the leave and the closing of connections, for the source of records to end."""
 
 
-def default_environment() -> Environment:
+def default_runtime() -> Runtime:
     """TCP, the system's clock that counts suspended time, and librdkafka."""
-    return Environment(
+    return Runtime(
         open_stream=open_tcp,
         clock=SuspendAwareClock(),
         random=random.Random(),  # jitter, no secrets
         record_source=lambda config, on_fault: LibrdkafkaSource(config, on_fault=on_fault),
-        compute=OneThread,
+        compute=WorkerThread,
     )
 
 
@@ -83,7 +83,7 @@ class ConsumerGroup:
 
     Args:
         config: all settings.
-        environment: the network, clock and source of records; TCP, the system's and librdkafka
+        runtime: the network, clock and source of records; TCP, the system's and librdkafka
             by default.
         on_event: is called with each event, in this thread; it must not block. What it raises
             ends nothing: the first exception is logged with its traceback.
@@ -101,24 +101,24 @@ class ConsumerGroup:
         self,
         config: GroupConfig,
         *,
-        environment: Environment | None = None,
+        runtime: Runtime | None = None,
         on_event: EventHandler | None = None,
     ) -> None:
         arguments.instance("config", config, GroupConfig)
         arguments.callback("on_event", on_event)
-        if environment is not None:
-            arguments.instance("environment", environment, Environment)
+        if runtime is not None:
+            arguments.instance("runtime", runtime, Runtime)
         self._config = config
-        self._environment = environment or (surroundings.get() or default_environment)()
-        observer = self._environment.observer
+        self._runtime = runtime or (default_runtime_factory.get() or default_runtime)()
+        observer = self._runtime.observer
         handlers: list[EventHandler] = [log if observer is None else observer.event]
         if on_event is not None:
             handlers.append(on_event)
-        self._reporter = Reporter(config.group_id, *handlers)
+        self._emitter = EventEmitter(config.group_id, *handlers)
         self._opened: AbstractAsyncContextManager[None] | None = None
         self._waiting = False
-        self._ready: Handover | None = None
-        self._held: Handover | None = None
+        self._ready: ReadyGeneration | None = None
+        self._held: ReadyGeneration | None = None
         self._holder: trio.lowlevel.Task | None = None
         self._life: Lifecycle | None = None
         self._cancelled_by_closing: trio.CancelScope | None = None
@@ -144,8 +144,8 @@ class ConsumerGroup:
             )
         # INVARIANT: nothing can fail once the nursery in `_open` is there: `__aexit__` would not be
         # called to close it.
-        if self._environment.observer is not None:
-            self._environment.observer.opened(self.shutdown)
+        if self._runtime.observer is not None:
+            self._runtime.observer.opened(self.shutdown)
         self._opened = self._open()
         await self._opened.__aenter__()
         return self
@@ -314,12 +314,12 @@ class ConsumerGroup:
 
     async def _belong(self, around: trio.CancelScope) -> None:
         """Be a member until the end; `around` is the scope that this runs in."""
-        source = self._environment.record_source(self._config, self._reporter.fault)
+        source = self._runtime.record_source(self._config, self._emitter.fault)
         check_source(source)
         async with source:
             # From here on closing cancels parts of it only, each in a scope of its own.
             self._cancelled_by_closing = None
-            member = Member(self._config, self._environment, self._reporter, source, self)
+            member = Member(self._config, self._runtime, self._emitter, source, self)
             try:
                 await self._run(member)
             finally:
@@ -353,9 +353,9 @@ class ConsumerGroup:
         except KgroupError as error:
             self._fail(error)
 
-    async def _one_generation(self, member: Member) -> Round | None:
+    async def _one_generation(self, member: Member) -> GenerationRunner | None:
         """Join and run one generation; None if the group is closed before one began."""
-        finished: Round | None = None
+        finished: GenerationRunner | None = None
         with self._until_closing():
             finished = await member.own_a_generation(self._offer, self._joined)
         self._life = self._ready = None
@@ -399,7 +399,7 @@ class ConsumerGroup:
         self._cancelled_by_closing = None
         self._life = life
 
-    def _offer(self, handover: Handover) -> None:
+    def _offer(self, handover: ReadyGeneration) -> None:
         self._ready = handover
         self._wake()
 
@@ -410,7 +410,7 @@ class ConsumerGroup:
             self._ready, self._held = None, ready
             self._holder = trio.lowlevel.current_task()
             ready.lifecycle.hold_body()
-            self._reporter.tell(GenerationStarted)
+            self._emitter.emit(GenerationStarted)
             # Whoever was told may have closed the group.
             if not ready.lifecycle.ending.is_set():
                 return ready.generation

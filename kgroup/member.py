@@ -18,27 +18,26 @@ from typing import Final, final
 import attrs
 import trio
 
-from kgroup.backoff import Allowance, Backoff
-from kgroup.cluster import Cluster
+from kgroup.client.backoff import Allowance, Backoff
+from kgroup.client.cluster import Cluster
+from kgroup.client.coordinator import GroupCoordinator
+from kgroup.client.error_policy import Action, MemberId, Request, decide, row_of
+from kgroup.client.retry import find_coordinator, must_wait, until_answered
+from kgroup.client.subscription import Subscription
 from kgroup.config import GroupConfig
-from kgroup.coordinator import GroupCoordinator
-from kgroup.environment import Environment
 from kgroup.errors import (
     BrokerError,
     MemberIdRequiredError,
     TransportError,
 )
-from kgroup.events import BackingOff, CoordinatorFound, GenerationEnded, Joining, Left
-from kgroup.events import Joined as JoinedEvent
+from kgroup.event_emitter import EventEmitter
+from kgroup.events import BackingOff, CoordinatorFound, GenerationEnded, Joined, Joining, Left
+from kgroup.generation.inherited_assignment import Ask
 from kgroup.generation.lifecycle import Lifecycle
-from kgroup.inherited import Ask
-from kgroup.model import Assignment, Cause, Claim, End, Membership, TopicPartition
-from kgroup.protocols import Joined, RecordSource
-from kgroup.recovery import MemberId, Request, Then, decide, row_of
-from kgroup.reporting import Reporter
-from kgroup.retry import find_coordinator, must_wait, until_answered
-from kgroup.round import Handover, Round
-from kgroup.subscription import Subscription
+from kgroup.generation.runner import GenerationRunner, ReadyGeneration
+from kgroup.interfaces import JoinResult, RecordSource
+from kgroup.runtime import Runtime
+from kgroup.types import Assignment, Cause, Claim, End, Membership, TopicPartition
 
 JOINS_AT_ONCE: Final = 20
 """So many Joins in a row are sent as the recovery table says: rebalances come in bursts."""
@@ -54,24 +53,22 @@ class Member:
     def __init__(
         self,
         config: GroupConfig,
-        environment: Environment,
-        reporter: Reporter,
+        runtime: Runtime,
+        emitter: EventEmitter,
         source: RecordSource,
         owner: object,
     ) -> None:
         self._config = config
-        self._environment = environment
-        self._reporter = reporter
+        self._runtime = runtime
+        self._emitter = emitter
         self._source = source
         self._owner = owner
-        self._cluster = Cluster(
-            config, environment.open_stream, environment.random, environment.compute()
-        )
+        self._cluster = Cluster(config, runtime.open_stream, runtime.random, runtime.compute())
         # Each has its own: what brokers answer and what the coordinator says about the group is
         # read, and an assignment taken over, even while an assignor that was given up goes on.
-        self._compute = environment.compute()
-        self._beside = environment.compute()
-        self._coordinator = GroupCoordinator(self._cluster, config, environment.compute())
+        self._compute = runtime.compute()
+        self._beside = runtime.compute()
+        self._coordinator = GroupCoordinator(self._cluster, config, runtime.compute())
         self._subscription = Subscription(config.topics, self._cluster)
         self._member_id = ""
         self._epoch = 0
@@ -91,9 +88,9 @@ class Member:
 
     async def own_a_generation(
         self,
-        offer: Callable[[Handover], None],
+        offer: Callable[[ReadyGeneration], None],
         joined: Callable[[Lifecycle], None],
-    ) -> Round:
+    ) -> GenerationRunner:
         """Join, hand the generation over, and come back when every task of it has ended.
 
         Args:
@@ -117,17 +114,17 @@ class Member:
             assignor=answer.assignor,
             leader=answer.leader,
         )
-        self._reporter.about(membership)
-        self._reporter.tell(
-            JoinedEvent,
+        self._emitter.bind(membership)
+        self._emitter.emit(
+            Joined,
             leader=answer.leader,
             assignor=answer.assignor,
             members=len(answer.members),
         )
-        current = Round(
+        current = GenerationRunner(
             config=self._config,
-            environment=self._environment,
-            reporter=self._reporter,
+            runtime=self._runtime,
+            emitter=self._emitter,
             source=self._source,
             coordinator=self._coordinator,
             cluster=self._cluster,
@@ -155,7 +152,7 @@ class Member:
             self._over(current)
         return current
 
-    async def recover(self, last: Round) -> None:
+    async def recover(self, last: GenerationRunner) -> None:
         """Do what has to be done between the end of a generation and the next Join.
 
         Raises:
@@ -193,7 +190,7 @@ class Member:
         """
         if not self._member_id or self._config.group_instance_id is not None:
             if self._member_id:
-                self._reporter.tell(Left, reason=f"{reason} (a static member stays)", told=False)
+                self._emitter.emit(Left, reason=f"{reason} (a static member stays)", told=False)
             return
         member_id = self._member_id
         told = False
@@ -203,14 +200,14 @@ class Member:
                 partial(self._coordinator.leave, member_id, None, reason),
                 find=self._coordinator.find,
                 backoff=self._new_backoff(),
-                report=self._reporter.failed,
+                report=self._emitter.failed,
             )
             told = True
         except (BrokerError, TransportError) as error:
             # The session ends by itself; it was reported as the table's IGNORE.
             reason = f"{reason} ({error})"
         finally:
-            self._reporter.tell(Left, reason=reason, told=told)
+            self._emitter.emit(Left, reason=reason, told=told)
         self._member_id = ""
 
     async def aclose(self) -> None:
@@ -237,7 +234,7 @@ class Member:
                     partial(self._coordinator.leave, self._member_id, instance, self._reason),
                     find=self._coordinator.find,
                     backoff=self._new_backoff(),
-                    report=self._reporter.failed,
+                    report=self._emitter.failed,
                 )
             except (BrokerError, TransportError):  # The failure was reported as it came.
                 pass
@@ -248,7 +245,7 @@ class Member:
         await self._wait("LeaveGroup was not answered")
         return False
 
-    async def _join(self) -> tuple[Joined, frozenset[str], float]:
+    async def _join(self) -> tuple[JoinResult, frozenset[str], float]:
         """Send Join until it is answered well; with the topics and the time of the last one."""
         given = 0
         while True:
@@ -259,9 +256,9 @@ class Member:
                 topics = await self._subscription.resolve()
                 request = Request.JOIN
                 await self._pace()
-                self._reporter.about(None, self._member_id)
-                self._reporter.tell(Joining, reason=self._reason)
-                joined_at = self._environment.clock.now()
+                self._emitter.bind(None, self._member_id)
+                self._emitter.emit(Joining, reason=self._reason)
+                joined_at = self._runtime.clock.now()
                 static = self._config.group_instance_id is not None
                 self._returning = static and (not self._member_id or self._doubtful)
                 answer = await self._coordinator.join(
@@ -276,78 +273,79 @@ class Member:
                 given = 0
                 request = row_of(error, request)
                 if request is not Request.FIND_COORDINATOR:  # of which was told already
-                    self._reporter.failed(request, error, decide(request, error))
+                    self._emitter.failed(request, error, decide(request, error))
                 await self._follow(request, error)
             else:
                 self._member_id = answer.member_id
                 return answer, topics, joined_at
 
     async def _find(self) -> None:
-        await find_coordinator(self._coordinator.find, self._new_backoff(), self._reporter.failed)
+        await find_coordinator(self._coordinator.find, self._new_backoff(), self._emitter.failed)
         found = self._coordinator.broker
         assert found is not None  # find() returned
-        self._reporter.tell(
+        self._emitter.emit(
             CoordinatorFound, node_id=found.node_id, address=f"{found.host}:{found.port}"
         )
 
     async def _follow(self, request: Request, error: BrokerError | TransportError) -> None:
         """Do what the table says before the next Join; of the failure was told already."""
-        move = decide(request, error)
-        if move.then is Then.FAIL:
+        reaction = decide(request, error)
+        if reaction.action is Action.FAIL:
             raise error
         self._failures += 1
-        if move.leave:
+        if reaction.leave:
             with trio.move_on_after(self._config.close_timeout):
                 await self.leave(f"starting over after {error}")
-        if move.member_id is MemberId.DROP:
+        if reaction.member_id is MemberId.DROP:
             self._member_id = ""
             self._asked = False
-        if must_wait(move, self._failures):
+        if must_wait(reaction, self._failures):
             await self._wait(str(error))
-        if move.find:
+        if reaction.find:
             await self._find()
 
     async def _pace(self) -> None:
         """Hold a Join back where there were very many of late, whatever each one's reason was.
 
-        Each move of the recovery table is right for one failure: the others wait for this member's
+        Each reaction of the recovery table is right for one failure: the others wait for this
+        member's
         Join, so that most follow at once. A coordinator that answers every Sync or heartbeat with
         REBALANCE_IN_PROGRESS would otherwise get as many Joins as the network carries.
         """
         if seconds := self._joins.wait(trio.current_time()):
-            self._reporter.tell(BackingOff, seconds=seconds, reason=self._reason)
+            self._emitter.emit(BackingOff, seconds=seconds, reason=self._reason)
             await trio.sleep(seconds)
 
     async def _wait(self, reason: str) -> None:
         seconds = self._waits.next()
-        self._reporter.tell(BackingOff, seconds=seconds, reason=reason)
+        self._emitter.emit(BackingOff, seconds=seconds, reason=reason)
         await trio.sleep(seconds)
 
-    async def _slow_down(self, last: Round, end: End) -> None:
+    async def _slow_down(self, last: GenerationRunner, end: End) -> None:
         """A handler that returns at once must not throw its whole group into a storm."""
         if last.lived > self._config.rejoin_backoff_max:
             self._short_lives.reset()
             return
         seconds = self._short_lives.next()
-        self._reporter.tell(
+        self._emitter.emit(
             BackingOff,
             seconds=seconds,
             reason=f"{end}, after a generation of {last.lived:.1f} s",
         )
         await trio.sleep(seconds)
 
-    def _over(self, last: Round) -> None:
+    def _over(self, last: GenerationRunner) -> None:
         if last.lifecycle.was_held:
             self._previous = last.assignment
         self._claim = last.claim
         self._read = last.read if last.end.can_commit else {}
         if self._claim is not None and not last.end.can_commit:
             self._claim = attrs.evolve(self._claim, lost=True)
-        self._reporter.tell(GenerationEnded, end=last.end, cut_short=last.lifecycle.cut_short)
+        self._emitter.emit(GenerationEnded, end=last.end, cut_short=last.lifecycle.cut_short)
 
     def _new_backoff(self) -> Backoff:
         return Backoff(
             self._config.rejoin_backoff,
             self._config.rejoin_backoff_max,
-            self._environment.random,
+            self._runtime.random,
         )

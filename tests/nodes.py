@@ -10,10 +10,10 @@ import attrs
 import trio
 import trio.testing
 
-from kgroup.cluster import Cluster
+from kgroup.client.cluster import Cluster
 from kgroup.config import GroupConfig
 from kgroup.errors import ConnectionLostError
-from kgroup.wire.border import RequestFrame
+from kgroup.wire.codec import RequestFrame
 from tests.wire.scripted import NO_TIME, RANGES, Peer
 
 Answer = Mapping[str, Any] | Callable[[RequestFrame], Mapping[str, Any] | None]

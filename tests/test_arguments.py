@@ -15,9 +15,9 @@ from kgroup import arguments
 from kgroup.errors import ArgumentError, UsageError
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
-from kgroup.model import OffsetAndMetadata, TopicPartition
-from kgroup.spark.ranges import OffsetRange, in_order
+from kgroup.spark.offset_ranges import OffsetRange, in_order
 from kgroup.threaded.group import ConsumerGroup as ThreadedGroup
+from kgroup.types import OffsetAndMetadata, TopicPartition
 from tests.group.world import P0, P1, World, values, world
 
 
@@ -169,8 +169,8 @@ async def test_a_group_of_something_else(autojump_clock: MockClock) -> None:
                     kind(wrong)
             with pytest.raises(ArgumentError, match="on_event="):
                 kind(config, on_event=5)  # type: ignore[arg-type]
-            with pytest.raises(ArgumentError, match="environment="):
-                kind(config, environment=5)  # type: ignore[arg-type]
+            with pytest.raises(ArgumentError, match="runtime="):
+                kind(config, runtime=5)  # type: ignore[arg-type]
         async with here.group() as group:
             await group.next()
             with pytest.raises(ArgumentError, match="reason="):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kgroup.bounds import LONGEST_DURATION
 from kgroup.config import DEFAULT_ASSIGNORS, FIELDS, GroupConfig
 from kgroup.errors import ConfigError, KgroupError, UsageError, shown
-from kgroup.model import INT32_MAX, IsolationLevel, OffsetReset
+from kgroup.types import INT32_MAX, AutoOffsetReset, IsolationLevel
 
 REQUIRED: Final[Mapping[str, Any]] = {
     "group_id": "orders",
@@ -120,7 +120,7 @@ REFUSED: Final[Mapping[str, tuple[object, ...]]] = {
     "watch_partition_changes": (1, None, "yes"),
     "commit_initial_position": (1, None, "yes"),
     "auto_offset_reset": ("beginning", "EARLIEST", None, 5, [], IsolationLevel.READ_COMMITTED),
-    "isolation_level": ("committed", None, 1, {}, OffsetReset.LATEST),
+    "isolation_level": ("committed", None, 1, {}, AutoOffsetReset.LATEST),
     "group_instance_id": ("", "a b", "ä", ".", "..", "x" * 250, 5, b"one"),
     "client_id": ("", " ", "\0", None, 5, LONG, NO_UTF8),
     "rack_id": ("", " ", "\0", 5, b"a", LONG, NO_UTF8),
@@ -204,7 +204,7 @@ def test_the_defaults() -> None:
         "rejoin_backoff_max": 5.0,
         "drain_timeout": 25.0,
         "close_timeout": 5.0,
-        "auto_offset_reset": OffsetReset.EARLIEST,
+        "auto_offset_reset": AutoOffsetReset.EARLIEST,
         "commit_initial_position": True,
         "isolation_level": IsolationLevel.READ_UNCOMMITTED,
         "group_instance_id": None,
@@ -242,8 +242,8 @@ def test_lists_become_tuples_in_their_order() -> None:
     assert made.assignors == (mine, "roundrobin")
 
 
-@pytest.mark.parametrize("kind", list(OffsetReset))
-def test_a_reset_goes_by_name_too(kind: OffsetReset) -> None:
+@pytest.mark.parametrize("kind", list(AutoOffsetReset))
+def test_a_reset_goes_by_name_too(kind: AutoOffsetReset) -> None:
     """The words of the enumeration and its members mean the same."""
     assert config(auto_offset_reset=kind.value).auto_offset_reset is kind
     assert config(auto_offset_reset=kind).auto_offset_reset is kind

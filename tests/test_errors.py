@@ -39,7 +39,7 @@ from kgroup.errors import (
     UnsupportedVersionError,
     UsageError,
 )
-from kgroup.model import Cause, End, TopicPartition
+from kgroup.types import Cause, End, TopicPartition
 
 P = TopicPartition("orders", 3)
 

@@ -40,7 +40,7 @@ from kgroup.events import (
     TopicsRefused,
     severity,
 )
-from kgroup.model import Assignment, Cause, End, TopicPartition
+from kgroup.types import Assignment, Cause, End, TopicPartition
 
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
 DEBUG, INFO, WARNING = logging.DEBUG, logging.INFO, logging.WARNING
@@ -219,7 +219,7 @@ TOLD: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
     ),
     (
         RequestFailed,
-        {"request": "Heartbeat", "reason": "lost", "next_move": "again"},
+        {"request": "Heartbeat", "reason": "lost", "next_action": "again"},
         WARNING,
         "Heartbeat failed: lost; again",
     ),

@@ -8,7 +8,7 @@ import pytest
 
 from kgroup.events import Committed, GenerationEnded, Joining, LoopBlocked
 from kgroup.logs import LOGGER, log
-from kgroup.model import Cause, End, TopicPartition
+from kgroup.types import Cause, End, TopicPartition
 
 
 def test_an_event_is_one_line_at_its_level(caplog: pytest.LogCaptureFixture) -> None:

@@ -10,10 +10,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from kgroup.client.error_policy import Request, broker_error
 from kgroup.clocks import TrioClock
-from kgroup.codes import Code
-from kgroup.computing import at_once
-from kgroup.environment import Environment
+from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
     AuthorizationError,
     ConnectionLostError,
@@ -21,20 +20,21 @@ from kgroup.errors import (
     LeaseExpiredError,
     RequestTimeoutError,
 )
+from kgroup.event_emitter import EventEmitter
 from kgroup.events import BackingOff, CoordinatorFound, Event, Left, RequestFailed
 from kgroup.member import Member
-from kgroup.model import Cause, End
-from kgroup.recovery import Request, broker_error
-from kgroup.reporting import Reporter
-from tests.generation.test_streams import FakeSource
+from kgroup.runtime import Runtime
+from kgroup.types import Cause, End
+from kgroup.worker_thread import compute_inline
+from tests.client.test_cluster import coordinator_of
+from tests.client.test_coordinator import left
+from tests.generation.test_record_stream import FakeSource
 from tests.nodes import Nodes
-from tests.test_cluster import coordinator_of
-from tests.test_coordinator import left
 
 LOST = ConnectionLostError("gone", sent=True)
 
 
-def refused(request: Request, code: Code) -> Exception:
+def refused(request: Request, code: ErrorCode) -> Exception:
     """An error as the coordinator's client raises it."""
     return broker_error(request, code)
 
@@ -50,14 +50,14 @@ class Between:
         source: Any = FakeSource()
         self.member = Member(
             self.nodes.config(**settings),
-            Environment(
+            Runtime(
                 open_stream=self.nodes.open,
                 clock=TrioClock(),
                 random=random.Random(1),
                 record_source=lambda *_: source,
-                compute=lambda: at_once,
+                compute=lambda: compute_inline,
             ),
-            Reporter("g", self.told.append),
+            EventEmitter("g", self.told.append),
             source,
             self,
         )
@@ -98,12 +98,12 @@ ENDS = [
     (lost(LOST), True, True),
     (lost(RequestTimeoutError("silent")), True, True),
     (
-        End(Cause.MEMBERSHIP_LOST, "", refused(Request.HEARTBEAT, Code.UNKNOWN_MEMBER_ID)),
+        End(Cause.MEMBERSHIP_LOST, "", refused(Request.HEARTBEAT, ErrorCode.UNKNOWN_MEMBER_ID)),
         False,
         False,
     ),
     (
-        End(Cause.MEMBERSHIP_LOST, "", refused(Request.COMMIT, Code.ILLEGAL_GENERATION)),
+        End(Cause.MEMBERSHIP_LOST, "", refused(Request.COMMIT, ErrorCode.ILLEGAL_GENERATION)),
         False,
         True,
     ),
@@ -129,8 +129,11 @@ async def test_after_each_end(
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (refused(Request.HEARTBEAT, Code.FENCED_INSTANCE_ID), FencedInstanceError),
-        (refused(Request.FIND_COORDINATOR, Code.GROUP_AUTHORIZATION_FAILED), AuthorizationError),
+        (refused(Request.HEARTBEAT, ErrorCode.FENCED_INSTANCE_ID), FencedInstanceError),
+        (
+            refused(Request.FIND_COORDINATOR, ErrorCode.GROUP_AUTHORIZATION_FAILED),
+            AuthorizationError,
+        ),
     ],
 )
 async def test_what_cannot_be_mended_is_raised(
@@ -149,7 +152,7 @@ async def test_a_failure_before_the_hand_over_is_its_request_s(
 ) -> None:
     """Its row and not the heartbeat's: what is not understood starts over, and leaves first."""
     it = Between(nursery)
-    error = refused(Request.SYNC, Code.UNKNOWN_SERVER_ERROR)
+    error = refused(Request.SYNC, ErrorCode.UNKNOWN_SERVER_ERROR)
     end = End(Cause.MEMBERSHIP_LOST, "", error)
     assert await it.recover(end, failure=(Request.SYNC, error), handed_over=False) > 0
     assert len(it.nodes.requests("leave_group")) == 1
@@ -161,7 +164,7 @@ async def test_losses_in_a_row_back_off_and_a_long_life_ends_the_row(
 ) -> None:
     """The first is at once; a generation that lived is a success, a short one is none."""
     it = Between(nursery)
-    end = End(Cause.MEMBERSHIP_LOST, "", refused(Request.HEARTBEAT, Code.ILLEGAL_GENERATION))
+    end = End(Cause.MEMBERSHIP_LOST, "", refused(Request.HEARTBEAT, ErrorCode.ILLEGAL_GENERATION))
     took = [await it.recover(end, lived=1.0) for _ in range(4)]
     assert took[0] == 0
     assert 0.08 <= took[1] <= 0.12

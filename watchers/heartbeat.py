@@ -16,13 +16,13 @@ from typing import Final, final
 import attrs
 import trio
 
-from kgroup.backoff import Backoff
+from kgroup.client.backoff import Backoff
+from kgroup.client.error_policy import Action, Reaction, Request, decide
+from kgroup.client.lease import Lease
+from kgroup.client.retry import Report, find_coordinator, must_wait
 from kgroup.errors import BrokerError, TransportError
-from kgroup.lease import Lease
-from kgroup.model import Cause, End, Membership
-from kgroup.protocols import Clock, Coordinator
-from kgroup.recovery import Move, Request, Then, decide
-from kgroup.retry import Report, find_coordinator, must_wait
+from kgroup.interfaces import Clock, Coordinator
+from kgroup.types import Cause, End, Membership
 
 QUICK: Final = 0.25
 """Seconds to the second heartbeat of a generation; the wait doubles from there."""
@@ -127,19 +127,19 @@ class Heartbeats:
             try:
                 throttled = await self._beat()
             except (BrokerError, TransportError) as error:
-                move = decide(Request.HEARTBEAT, error)
-                if move.then is Then.DRAIN:
+                reaction = decide(Request.HEARTBEAT, error)
+                if reaction.action is Action.DRAIN:
                     # Kafka renews the session also where it answers so.
                     self._lease.extend(sent_at)
                     return End(Cause.REBALANCE) if rebalance_ends else None
-                self._report(Request.HEARTBEAT, error, move)
-                if move.then is not Then.RETRY:
-                    return End(move.cause or Cause.MEMBERSHIP_LOST, str(error), error)
+                self._report(Request.HEARTBEAT, error, reaction)
+                if reaction.action is not Action.RETRY:
+                    return End(reaction.cause or Cause.MEMBERSHIP_LOST, str(error), error)
                 if self._lease.left <= 0 and not self._late:
                     return _coordinator_lost(error)
                 self._late = False
                 failures += 1
-                if (end := await self._recover(move, failures, backoff)) is not None:
+                if (end := await self._recover(reaction, failures, backoff)) is not None:
                     return end
             else:
                 if throttled is None:
@@ -167,12 +167,12 @@ class Heartbeats:
             return await self._coordinator.heartbeat(self._membership)
         return None
 
-    async def _recover(self, move: Move, failures: int, backoff: Backoff) -> End | None:
-        """Wait and look for the coordinator, as the move says, within the lease."""
+    async def _recover(self, reaction: Reaction, failures: int, backoff: Backoff) -> End | None:
+        """Wait and look for the coordinator, as the reaction says, within the lease."""
         with trio.move_on_after(max(0.0, self._lease.left)):
-            if must_wait(move, failures):
+            if must_wait(reaction, failures):
                 await trio.sleep(min(backoff.next(), self._pace.interval))
-            if move.find:
+            if reaction.find:
                 try:
                     await find_coordinator(self._coordinator.find, backoff, self._report)
                 except (BrokerError, TransportError) as error:

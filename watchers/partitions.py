@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import trio
 
+from kgroup.client.error_policy import LOOK_AGAIN, Request
+from kgroup.client.retry import Report
 from kgroup.errors import BrokerError, TransportError
-from kgroup.model import Cause, End, TopicInfo
-from kgroup.recovery import LOOK_AGAIN, Request
-from kgroup.retry import Report
+from kgroup.types import Cause, End, TopicInfo
 
 Look = Callable[[], Awaitable[Mapping[str, TopicInfo]]]
 """Asks for the watched topics; those that do not exist are left out."""

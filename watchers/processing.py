@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import trio
 
-from kgroup.model import Cause, End
+from kgroup.types import Cause, End
 
 
 async def processing_watcher(held: Callable[[], Iterable[float]], limit: float) -> End:

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
+from kgroup.client.error_policy import LOOK_AGAIN, Request
+from kgroup.client.retry import Report
 from kgroup.errors import BrokerError, TransportError
-from kgroup.model import Cause, End
-from kgroup.recovery import LOOK_AGAIN, Request
-from kgroup.retry import Report
+from kgroup.types import Cause, End
 
 
 async def subscription_watcher(

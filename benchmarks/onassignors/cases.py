@@ -16,8 +16,8 @@ from typing import Final, final
 import attrs
 
 from kgroup.assignors import BUILTIN
-from kgroup.assignors.traits import user_data_of
-from kgroup.model import Claim, MemberSubscription, TopicInfo, TopicPartition
+from kgroup.assignors.optional_methods import user_data_of
+from kgroup.types import Claim, MemberSubscription, TopicInfo, TopicPartition
 from kgroup.wire.consumer_protocol import decode_subscription, encode_subscription
 
 STICKY: Final = ("sticky", "cooperative-sticky")

@@ -19,7 +19,7 @@ from typing import Any, Final, final
 
 from benchmarks.onassignors.cases import Joined
 from kgroup.assignors import BUILTIN
-from kgroup.assignors.check import check_assignments
+from kgroup.assignors.validation import check_assignments
 from kgroup.wire.consumer_protocol import encode_assignment
 
 KIB: Final = 1 if sys.platform == "darwin" else 1024

@@ -14,10 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.onspark.bench import Bench, fill, line, load, spread, title
 from kgroup import StaleGenerationError
-from kgroup.cluster import Cluster
+from kgroup.client.cluster import Cluster
+from kgroup.client.coordinator import GroupCoordinator
 from kgroup.config import GroupConfig
-from kgroup.coordinator import GroupCoordinator
-from kgroup.group import default_environment
+from kgroup.group import default_runtime
 from kgroup.spark.threaded import batches
 from kgroup.threaded import Generation
 
@@ -61,8 +61,8 @@ def evict(config: GroupConfig, member_id: str) -> float:
     """Remove a member from its group, as an administrator does; when that was answered."""
 
     async def leave() -> None:
-        environment = default_environment()
-        cluster = Cluster(config, environment.open_stream, environment.random)
+        runtime = default_runtime()
+        cluster = Cluster(config, runtime.open_stream, runtime.random)
         coordinator = GroupCoordinator(cluster, config)
         await coordinator.leave(member_id, None, "a benchmark")
         await coordinator.aclose()

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 
 from benchmarks.onspark.bench import Bench, Feed, Marks, line, load, spread, title
 from kgroup.config import GroupConfig
-from kgroup.spark.threaded import Batch, foreach_batch
+from kgroup.spark.threaded import MicroBatch, foreach_batch
 from kgroup.threaded import ConsumerGroup
 
 EVERY: Final = 0.1
@@ -48,7 +48,7 @@ class Driver:
         self._thread.join()
 
     def _drive(self) -> None:
-        def write(df: DataFrame, batch: Batch) -> None:
+        def write(df: DataFrame, batch: MicroBatch) -> None:
             df.select("value").collect()
             self._marks.add(
                 who=self._name, generation=batch.generation_id, partitions=len(batch.ranges)

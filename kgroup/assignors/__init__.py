@@ -3,7 +3,7 @@
 ``range``, ``roundrobin``, ``sticky`` and ``cooperative-sticky`` give, member by member, what
 Kafka's Java assignors of these names give, so that in a mixed group it makes no difference who
 leads. A custom one is any object with a
-``name`` and an ``assign`` (``kgroup.protocols.Assignor``); ``check`` looks at what it answers.
+``name`` and an ``assign`` (``kgroup.interfaces.Assignor``); ``check`` looks at what it answers.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from kgroup.assignors.cooperative import CooperativeStickyAssignor
 from kgroup.assignors.range import RangeAssignor
 from kgroup.assignors.roundrobin import RoundRobinAssignor
 from kgroup.assignors.sticky import StickyAssignor
-from kgroup.custom import check_assignor
 from kgroup.errors import UsageError, shown
-from kgroup.protocols import Assignor
+from kgroup.extension_checks import check_assignor
+from kgroup.interfaces import Assignor
 
 BUILTIN: Final[Mapping[str, Assignor]] = MappingProxyType(
     {

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import final
 
+from kgroup.assignors.draft import DraftAssignment, Topics
 from kgroup.assignors.movements import Movements
-from kgroup.assignors.table import Table, Topics
 
 
 class AstrayError(Exception):
@@ -32,7 +32,7 @@ class Balancing:
     one that it goes to. Kafka can so go on for ever; here such moves are bounded.
     """
 
-    def __init__(self, table: Table, previous: Mapping[int, int]) -> None:
+    def __init__(self, table: DraftAssignment, previous: Mapping[int, int]) -> None:
         self._table = table
         self._previous = previous
         self._movements = Movements()

@@ -24,13 +24,13 @@ from typing import final
 import attrs
 
 from kgroup.assignors.ownership import Ownership
+from kgroup.assignors.partition_index import MemberPartitions, PartitionIndex, unmarked
 from kgroup.assignors.racks import Racks
-from kgroup.layout import Layout, Share, unmarked
 
 
 @final
 @attrs.frozen
-class Plan:
+class QuotaPlan:
     """What an assignment comes to.
 
     Attributes:
@@ -38,14 +38,14 @@ class Plan:
         moving: indexes that another member has to give up first.
     """
 
-    shares: list[Share]
+    shares: list[MemberPartitions]
     moving: frozenset[int]
 
 
-def constrained(layout: Layout, ownership: Ownership, racks: Racks | None) -> Plan:
+def constrained(layout: PartitionIndex, ownership: Ownership, racks: Racks | None) -> QuotaPlan:
     """Divide the partitions among members of equal subscriptions, in order of their ids."""
     if not ownership.owned:
-        return Plan([], frozenset())
+        return QuotaPlan([], frozenset())
     return _Quotas(layout, ownership, racks).plan()
 
 
@@ -53,7 +53,7 @@ def constrained(layout: Layout, ownership: Ownership, racks: Racks | None) -> Pl
 class _Quotas:
     """One assignment on its way."""
 
-    def __init__(self, layout: Layout, ownership: Ownership, racks: Racks | None) -> None:
+    def __init__(self, layout: PartitionIndex, ownership: Ownership, racks: Racks | None) -> None:
         self._layout = layout
         self._ownership = ownership
         self._racks = racks
@@ -66,7 +66,7 @@ class _Quotas:
         self._short: list[int] = []
         self._even: deque[int] = deque()
 
-    def plan(self) -> Plan:
+    def plan(self) -> QuotaPlan:
         """Keep, then deal."""
         for member, owned in enumerate(self._ownership.owned):
             self._keep(member, owned)
@@ -78,7 +78,7 @@ class _Quotas:
             free = sorted(free, key=self._racks.readers)
             free = _RackDeal(self._racks, self._short, self._even).deal(self, free)
         self._deal(free)
-        return Plan([self._share(member) for member in range(len(self._kept))], self._moving())
+        return QuotaPlan([self._share(member) for member in range(len(self._kept))], self._moving())
 
     @property
     def least(self) -> int:
@@ -148,9 +148,9 @@ class _Quotas:
         for member, index in zip(self._even, free[at:], strict=False):
             self._dealt[member].append((index,))
 
-    def _share(self, member: int) -> Share:
+    def _share(self, member: int) -> MemberPartitions:
         kept = sorted(self._kept[member])
-        return Share.of(self._layout, [array("i", kept), *self._dealt[member]])
+        return MemberPartitions.of(self._layout, [array("i", kept), *self._dealt[member]])
 
     def _moving(self) -> frozenset[int]:
         """What was given up and dealt to another one, or claimed by two and dealt to any."""

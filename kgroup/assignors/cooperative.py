@@ -15,11 +15,11 @@ from typing import final
 
 import attrs
 
-from kgroup.assignors.ownership import Claim, indexes_of
-from kgroup.assignors.sticky import Group
-from kgroup.assignors.userdata import NO_GENERATION, decode_generation, encode_generation
-from kgroup.layout import Share
-from kgroup.model import MemberSubscription, TopicInfo, TopicPartition
+from kgroup.assignors.ownership import MemberClaim, indexes_of
+from kgroup.assignors.partition_index import MemberPartitions
+from kgroup.assignors.sticky import StickyGroup
+from kgroup.assignors.user_data import NO_GENERATION, decode_generation, encode_generation
+from kgroup.types import MemberSubscription, TopicInfo, TopicPartition
 
 
 @final
@@ -32,11 +32,11 @@ class CooperativeStickyAssignor:
 
     def assign(
         self, topics: Mapping[str, TopicInfo], members: Sequence[MemberSubscription]
-    ) -> dict[str, Share]:
+    ) -> dict[str, MemberPartitions]:
         """See ``Assignor.assign``; a partition that changes owners is in nobody's share yet."""
-        group = Group.of(topics, members)
+        group = StickyGroup.of(topics, members)
         claims = [
-            Claim(owned, _generation(member))
+            MemberClaim(owned, _generation(member))
             for member, owned in zip(
                 group.members, indexes_of(group.members, group.layout), strict=True
             )
@@ -57,7 +57,7 @@ def _generation(member: MemberSubscription) -> int | None:
     return decode_generation(member.user_data)
 
 
-def _moving(shares: Sequence[Share], claims: Sequence[Claim]) -> frozenset[int]:
+def _moving(shares: Sequence[MemberPartitions], claims: Sequence[MemberClaim]) -> frozenset[int]:
     """What one member gets that it does not own, and another owns and does not get."""
     added, removed = set[int](), set[int]()
     for share, claim in zip(shares, claims, strict=True):
@@ -68,8 +68,8 @@ def _moving(shares: Sequence[Share], claims: Sequence[Claim]) -> frozenset[int]:
     return frozenset(added & removed)
 
 
-def _without(share: Share, moving: frozenset[int]) -> Share:
+def _without(share: MemberPartitions, moving: frozenset[int]) -> MemberPartitions:
     if not moving or moving.isdisjoint(share.indexes):
         return share
     kept = [index for index in share.indexes if index not in moving]
-    return Share(share.layout, array("i", kept))
+    return MemberPartitions(share.layout, array("i", kept))

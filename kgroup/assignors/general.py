@@ -13,20 +13,20 @@ from collections.abc import Mapping, Sequence
 from heapq import heapify, heapreplace
 
 from kgroup.assignors.balancing import AstrayError, Balancing
-from kgroup.assignors.ownership import Claim, Ownership
+from kgroup.assignors.draft import DraftAssignment, Topics
+from kgroup.assignors.ownership import MemberClaim, Ownership
+from kgroup.assignors.partition_index import MemberPartitions, PartitionIndex
 from kgroup.assignors.racks import Racks
-from kgroup.assignors.table import Table, Topics
-from kgroup.assignors.userdata import NO_GENERATION
-from kgroup.layout import Layout, Share
+from kgroup.assignors.user_data import NO_GENERATION
 
 
 def general(
-    layout: Layout,
+    layout: PartitionIndex,
     wanted: Sequence[frozenset[str]],
-    claims: Sequence[Claim],
+    claims: Sequence[MemberClaim],
     ownership: Ownership,
     racks: Racks | None,
-) -> list[Share]:
+) -> list[MemberPartitions]:
     """Divide the partitions among members, in order of their ids.
 
     Args:
@@ -37,7 +37,7 @@ def general(
         racks: the members' and partitions' racks, or None where they make no difference.
     """
     previous = _previous(claims)
-    table = Table(layout, wanted)
+    table = DraftAssignment(layout, wanted)
     returning = {
         index: member
         for index, member in previous.items()
@@ -51,13 +51,13 @@ def general(
         else:
             if table.valid():
                 return table.shares()
-        table = Table(layout, wanted)
+        table = DraftAssignment(layout, wanted)
     _divide(table, ownership, racks, returning)
     return table.shares()
 
 
 def _divide(
-    table: Table, ownership: Ownership, racks: Racks | None, previous: Mapping[int, int]
+    table: DraftAssignment, ownership: Ownership, racks: Racks | None, previous: Mapping[int, int]
 ) -> None:
     given_up = _keep(table, ownership, racks)
     initial = not any(table.counts)
@@ -74,7 +74,7 @@ def _divide(
         table.counts, table.owner = counts, owner
 
 
-def _keep(table: Table, ownership: Ownership, racks: Racks | None) -> bool:
+def _keep(table: DraftAssignment, ownership: Ownership, racks: Racks | None) -> bool:
     """Leave members what they own; returns whether one had to give something up."""
     given_up = False
     for member, owned in enumerate(ownership.owned):
@@ -89,7 +89,7 @@ def _keep(table: Table, ownership: Ownership, racks: Racks | None) -> bool:
     return given_up
 
 
-def _fill_within_racks(table: Table, free: Topics, racks: Racks) -> None:
+def _fill_within_racks(table: DraftAssignment, free: Topics, racks: Racks) -> None:
     """Give each partition to the one that has least of those that it suits, if any."""
     for topic, indexes in free:
         heaps: dict[str | None, list[int]] = {}
@@ -105,7 +105,7 @@ def _fill_within_racks(table: Table, free: Topics, racks: Racks) -> None:
                 heapreplace(heap, heap[0] + table.members)
 
 
-def _fill(table: Table, free: Topics) -> None:
+def _fill(table: DraftAssignment, free: Topics) -> None:
     """Give each partition that nobody has yet to the subscriber that has least."""
     owner, counts, members = table.owner, table.counts, table.members
     for topic, indexes in free:
@@ -120,7 +120,7 @@ def _fill(table: Table, free: Topics) -> None:
                 heapreplace(heap, least + members)
 
 
-def _previous(claims: Sequence[Claim]) -> dict[int, int]:
+def _previous(claims: Sequence[MemberClaim]) -> dict[int, int]:
     """Who claims what from a generation before the latest, of several the latest such."""
     latest = max((claim.weight for claim in claims), default=NO_GENERATION)
     previous: dict[int, tuple[int, int]] = {}

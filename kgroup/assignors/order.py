@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kgroup.layout import Layout
-from kgroup.model import MemberSubscription, TopicInfo
+from kgroup.assignors.partition_index import PartitionIndex
+from kgroup.types import MemberSubscription, TopicInfo
 
 
 def java_order(text: str) -> bytes:
@@ -54,14 +54,14 @@ def subscriptions(members: Iterable[MemberSubscription]) -> list[frozenset[str]]
     return found
 
 
-def lay_out(topics: Mapping[str, TopicInfo], wanted: Iterable[frozenset[str]]) -> Layout:
+def lay_out(topics: Mapping[str, TopicInfo], wanted: Iterable[frozenset[str]]) -> PartitionIndex:
     """The topics that have partitions and subscribers, in Java's order."""
     subscribed = frozenset[str]().union(*set(wanted))
     there = [name for name in subscribed & topics.keys() if topics[name].partitions > 0]
-    return Layout({name: topics[name].partitions for name in sorted(there, key=java_order)})
+    return PartitionIndex({name: topics[name].partitions for name in sorted(there, key=java_order)})
 
 
-def subscribers(layout: Layout, wanted: Sequence[frozenset[str]]) -> list[Sequence[int]]:
+def subscribers(layout: PartitionIndex, wanted: Sequence[frozenset[str]]) -> list[Sequence[int]]:
     """For each topic the places of its subscribers, rising.
 
     Topics that the very same members subscribe to have the same object.

@@ -19,15 +19,15 @@ from typing import final
 
 import attrs
 
-from kgroup.assignors.userdata import NO_GENERATION
-from kgroup.layout import Layout, mark
-from kgroup.model import MemberSubscription
-from kgroup.packed import Listed
+from kgroup.assignors.partition_codec import Listed
+from kgroup.assignors.partition_index import PartitionIndex, mark
+from kgroup.assignors.user_data import NO_GENERATION
+from kgroup.types import MemberSubscription
 
 
 @final
 @attrs.frozen
-class Claim:
+class MemberClaim:
     """What one member says that it owns.
 
     Attributes:
@@ -60,7 +60,9 @@ class Ownership:
     disputed: frozenset[int]
 
 
-def indexes_of(members: Iterable[MemberSubscription], layout: Layout) -> Iterator[list[int]]:
+def indexes_of(
+    members: Iterable[MemberSubscription], layout: PartitionIndex
+) -> Iterator[list[int]]:
     """For each member the indexes of those of its owned partitions that exist."""
     spots = {
         name: (layout.starts[place], len(layout.span(place)))
@@ -79,7 +81,7 @@ def indexes_of(members: Iterable[MemberSubscription], layout: Layout) -> Iterato
         yield found
 
 
-def settle(layout: Layout, claims: Sequence[Claim]) -> Ownership:
+def settle(layout: PartitionIndex, claims: Sequence[MemberClaim]) -> Ownership:
     """Decide whose claims count."""
     held = bytearray(len(layout))
     for claim in claims:

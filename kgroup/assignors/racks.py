@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final, Self, final
 
-from kgroup.layout import Layout
-from kgroup.model import MemberSubscription, TopicInfo
+from kgroup.assignors.partition_index import PartitionIndex
+from kgroup.types import MemberSubscription, TopicInfo
 
 _NONE: Final = frozenset[str]()
 
@@ -39,7 +39,7 @@ class Racks:
     @classmethod
     def of(
         cls,
-        layout: Layout,
+        layout: PartitionIndex,
         topics: Mapping[str, TopicInfo],
         members: Sequence[MemberSubscription],
     ) -> Self | None:

@@ -25,8 +25,8 @@ from typing import Final, final
 import attrs
 
 from kgroup.assignors.order import in_order, lay_out, subscribers, subscriptions
-from kgroup.layout import Layout, Share
-from kgroup.model import MemberSubscription, TopicInfo
+from kgroup.assignors.partition_index import MemberPartitions, PartitionIndex
+from kgroup.types import MemberSubscription, TopicInfo
 
 _ANY: Final = None
 """The rack of a member that has none: every partition suits it."""
@@ -41,7 +41,7 @@ class RangeAssignor:
 
     def assign(
         self, topics: Mapping[str, TopicInfo], members: Sequence[MemberSubscription]
-    ) -> dict[str, Share]:
+    ) -> dict[str, MemberPartitions]:
         """See ``Assignor.assign``."""
         ordered = in_order(members)
         wanted = subscriptions(ordered)
@@ -56,13 +56,13 @@ class RangeAssignor:
         else:
             _cut_evenly(layout, places, pieces)
         return {
-            member.member_id: Share.of(layout, piece)
+            member.member_id: MemberPartitions.of(layout, piece)
             for member, piece in zip(ordered, pieces, strict=True)
         }
 
 
 def _cut_evenly(
-    layout: Layout, places: Sequence[Sequence[int]], pieces: list[list[Sequence[int]]]
+    layout: PartitionIndex, places: Sequence[Sequence[int]], pieces: list[list[Sequence[int]]]
 ) -> None:
     """Cut all topics without regard to racks."""
     alike: dict[tuple[int, int], list[int]] = defaultdict(list)
@@ -89,7 +89,7 @@ def _cut_evenly(
 
 def _cuts(
     topics: Mapping[str, TopicInfo],
-    layout: Layout,
+    layout: PartitionIndex,
     places: Sequence[Sequence[int]],
     racks: Sequence[str | None],
 ) -> list[_Cut]:

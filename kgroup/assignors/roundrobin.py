@@ -17,8 +17,8 @@ from typing import final
 import attrs
 
 from kgroup.assignors.order import in_order, lay_out, subscribers, subscriptions
-from kgroup.layout import Layout, Share
-from kgroup.model import MemberSubscription, TopicInfo
+from kgroup.assignors.partition_index import MemberPartitions, PartitionIndex
+from kgroup.types import MemberSubscription, TopicInfo
 
 
 @final
@@ -30,7 +30,7 @@ class RoundRobinAssignor:
 
     def assign(
         self, topics: Mapping[str, TopicInfo], members: Sequence[MemberSubscription]
-    ) -> dict[str, Share]:
+    ) -> dict[str, MemberPartitions]:
         """See ``Assignor.assign``."""
         ordered = in_order(members)
         wanted = subscriptions(ordered)
@@ -44,13 +44,13 @@ class RoundRobinAssignor:
                 hands[place].append(span[step :: len(places)])
             turn = places[(first + len(span) - 1) % len(places)] + 1
         return {
-            member.member_id: Share.of(layout, hand)
+            member.member_id: MemberPartitions.of(layout, hand)
             for member, hand in zip(ordered, hands, strict=True)
         }
 
 
 def _stretches(
-    layout: Layout, found: Sequence[Sequence[int]]
+    layout: PartitionIndex, found: Sequence[Sequence[int]]
 ) -> Iterator[tuple[range, Sequence[int]]]:
     """Indexes next to each other whose topics have the same subscribers, and those."""
     for _, topics in groupby(range(len(found)), key=lambda topic: id(found[topic])):

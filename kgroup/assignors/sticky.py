@@ -12,15 +12,15 @@ from typing import Self, final
 
 import attrs
 
-from kgroup.assignors.constrained import Plan, constrained
+from kgroup.assignors.constrained import QuotaPlan, constrained
 from kgroup.assignors.general import general
 from kgroup.assignors.order import by_id, lay_out, subscriptions
-from kgroup.assignors.ownership import Claim, settle
+from kgroup.assignors.ownership import MemberClaim, settle
+from kgroup.assignors.partition_codec import heads
+from kgroup.assignors.partition_index import MemberPartitions, PartitionIndex
 from kgroup.assignors.racks import Racks
-from kgroup.assignors.userdata import decode_sticky, encode_sticky
-from kgroup.layout import Layout, Share
-from kgroup.model import MemberSubscription, TopicInfo, TopicPartition
-from kgroup.packed import heads
+from kgroup.assignors.user_data import decode_sticky, encode_sticky
+from kgroup.types import MemberSubscription, TopicInfo, TopicPartition
 
 
 @final
@@ -32,11 +32,11 @@ class StickyAssignor:
 
     def assign(
         self, topics: Mapping[str, TopicInfo], members: Sequence[MemberSubscription]
-    ) -> dict[str, Share]:
+    ) -> dict[str, MemberPartitions]:
         """See ``Assignor.assign``."""
-        group = Group.of(topics, members)
+        group = StickyGroup.of(topics, members)
         known = heads(group.layout)
-        claims = [Claim(*decode_sticky(member.user_data, known)) for member in group.members]
+        claims = [MemberClaim(*decode_sticky(member.user_data, known)) for member in group.members]
         return group.named(group.divide(claims).shares)
 
     def user_data(self, owned: Iterable[TopicPartition] | None, generation_id: int) -> bytes | None:
@@ -51,7 +51,7 @@ class StickyAssignor:
 
 @final
 @attrs.frozen
-class Group:
+class StickyGroup:
     """A group as both sticky assignors see it.
 
     Attributes:
@@ -64,7 +64,7 @@ class Group:
     topics: Mapping[str, TopicInfo]
     members: list[MemberSubscription]
     wanted: list[frozenset[str]]
-    layout: Layout
+    layout: PartitionIndex
 
     @classmethod
     def of(cls, topics: Mapping[str, TopicInfo], members: Iterable[MemberSubscription]) -> Self:
@@ -78,7 +78,7 @@ class Group:
         """Whether all members subscribe to the same topics."""
         return len(set(self.wanted)) <= 1
 
-    def divide(self, claims: Sequence[Claim]) -> Plan:
+    def divide(self, claims: Sequence[MemberClaim]) -> QuotaPlan:
         """What both sticky assignors do with what their members claim.
 
         In a plan for unequal subscriptions nothing is moving: the claims tell what moves.
@@ -87,8 +87,8 @@ class Group:
         racks = Racks.of(self.layout, self.topics, self.members)
         if self.equal:
             return constrained(self.layout, ownership, racks)
-        return Plan(general(self.layout, self.wanted, claims, ownership, racks), frozenset())
+        return QuotaPlan(general(self.layout, self.wanted, claims, ownership, racks), frozenset())
 
-    def named(self, shares: Iterable[Share]) -> dict[str, Share]:
+    def named(self, shares: Iterable[MemberPartitions]) -> dict[str, MemberPartitions]:
         """Shares by member id."""
         return {member.member_id: share for member, share in zip(self.members, shares, strict=True)}

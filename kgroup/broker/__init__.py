@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from kgroup.broker.faults import Fault
-from kgroup.broker.reader import LogReader, Records
-from kgroup.broker.records import NewRecord, StoredRecord
-from kgroup.broker.server import Broker, in_memory, serve
-from kgroup.broker.settings import BrokerSettings
-from kgroup.broker.several import (
+from kgroup.broker.broker_settings import BrokerSettings
+from kgroup.broker.embedded_cluster import (
     BrokerNode,
     EmbeddedCluster,
     in_memory_cluster,
     serve_cluster,
 )
+from kgroup.broker.faults import InjectedFault
+from kgroup.broker.log_reader import BatchRecords, LogReader
+from kgroup.broker.records import NewRecord, StoredRecord
+from kgroup.broker.server import EmbeddedBroker, in_memory, serve
 
 __all__ = [
-    "Broker",
+    "BatchRecords",
     "BrokerNode",
     "BrokerSettings",
+    "EmbeddedBroker",
     "EmbeddedCluster",
-    "Fault",
+    "InjectedFault",
     "LogReader",
     "NewRecord",
-    "Records",
     "StoredRecord",
     "in_memory",
     "in_memory_cluster",

@@ -13,21 +13,21 @@ from typing import Final, final
 
 import attrs
 
-from kgroup.broker.call import Call, Handler
 from kgroup.broker.handlers import (
+    admin_queries,
     configs,
-    disabled,
     fetch,
     groups,
-    inspection,
     leaders,
     metadata,
     offsets,
     produce,
     topics,
     transactions,
+    unsupported,
     versions,
 )
+from kgroup.broker.request_context import Handler, RequestContext
 
 
 @final
@@ -48,7 +48,7 @@ class Api:
 _NEWEST: Final = "the newest there is"
 
 
-async def _api_versions(call: Call) -> Mapping[str, object]:
+async def _api_versions(call: RequestContext) -> Mapping[str, object]:
     return versions.api_versions(call, [(name, a.lowest, a.highest) for name, a in APIS.items()])
 
 
@@ -81,28 +81,28 @@ APIS: Final[Mapping[str, Api]] = {
     "txn_offset_commit": Api(
         0, 4, transactions.txn_offset_commit, "v5 begins transactions by committing (KIP-890)"
     ),
-    "describe_acls": Api(1, 3, disabled.without_authorizer, _NEWEST),
-    "create_acls": Api(1, 3, disabled.without_authorizer, _NEWEST),
-    "delete_acls": Api(1, 3, disabled.without_authorizer, _NEWEST),
+    "describe_acls": Api(1, 3, unsupported.without_authorizer, _NEWEST),
+    "create_acls": Api(1, 3, unsupported.without_authorizer, _NEWEST),
+    "delete_acls": Api(1, 3, unsupported.without_authorizer, _NEWEST),
     "describe_configs": Api(1, 4, configs.describe_configs, _NEWEST),
     "alter_configs": Api(0, 2, configs.alter_configs, _NEWEST),
-    "describe_log_dirs": Api(1, 5, inspection.describe_log_dirs, _NEWEST),
+    "describe_log_dirs": Api(1, 5, admin_queries.describe_log_dirs, _NEWEST),
     "create_partitions": Api(0, 3, topics.create_partitions, _NEWEST),
     "delete_groups": Api(0, 2, groups.delete_groups, _NEWEST),
     "elect_leaders": Api(0, 2, leaders.elect_leaders, _NEWEST),
     "incremental_alter_configs": Api(0, 1, configs.incremental_alter_configs, _NEWEST),
-    "list_partition_reassignments": Api(0, 0, inspection.list_partition_reassignments, _NEWEST),
+    "list_partition_reassignments": Api(0, 0, admin_queries.list_partition_reassignments, _NEWEST),
     "offset_delete": Api(0, 0, groups.offset_delete, _NEWEST),
-    "describe_client_quotas": Api(0, 1, inspection.describe_client_quotas, _NEWEST),
+    "describe_client_quotas": Api(0, 1, admin_queries.describe_client_quotas, _NEWEST),
     "describe_user_scram_credentials": Api(
-        0, 0, inspection.describe_user_scram_credentials, _NEWEST
+        0, 0, admin_queries.describe_user_scram_credentials, _NEWEST
     ),
     "describe_cluster": Api(0, 2, metadata.describe_cluster, _NEWEST),
-    "describe_producers": Api(0, 0, inspection.describe_producers, _NEWEST),
-    "describe_transactions": Api(0, 0, inspection.describe_transactions, _NEWEST),
-    "list_transactions": Api(0, 2, inspection.list_transactions, _NEWEST),
-    "consumer_group_heartbeat": Api(0, 1, disabled.without_new_groups, _NEWEST),
-    "consumer_group_describe": Api(0, 1, disabled.without_new_groups, _NEWEST),
+    "describe_producers": Api(0, 0, admin_queries.describe_producers, _NEWEST),
+    "describe_transactions": Api(0, 0, admin_queries.describe_transactions, _NEWEST),
+    "list_transactions": Api(0, 2, admin_queries.list_transactions, _NEWEST),
+    "consumer_group_heartbeat": Api(0, 1, unsupported.without_new_groups, _NEWEST),
+    "consumer_group_describe": Api(0, 1, unsupported.without_new_groups, _NEWEST),
     "list_config_resources": Api(0, 1, configs.list_config_resources, _NEWEST),
     "describe_topic_partitions": Api(0, 0, metadata.describe_topic_partitions, _NEWEST),
 }

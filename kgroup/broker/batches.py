@@ -16,7 +16,7 @@ import attrs
 from crc32c import crc32c
 from kio.schema.errors import ErrorCode
 
-from kgroup.broker.refusal import RefusedError
+from kgroup.broker.request_error import RequestError
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 """Base offset, length, leader epoch, magic, CRC, attributes, last offset delta, base and
@@ -103,7 +103,7 @@ def check(data: bytes | None) -> tuple[BatchHeader, bytes]:
     """Judge the one batch that a producer sends for a partition: (its header, itself).
 
     Raises:
-        RefusedError: CORRUPT_MESSAGE where the length is impossible or the CRC wrong,
+        RequestError: CORRUPT_MESSAGE where the length is impossible or the CRC wrong,
             INVALID_RECORD where the batch is not one, cut off, not of magic 2, empty, of an
             unknown codec, a control batch, of a producer id without a sequence number, or claims
             more records than its bytes can hold.
@@ -111,29 +111,29 @@ def check(data: bytes | None) -> tuple[BatchHeader, bytes]:
     Source: Kafka's ``ProduceRequest.validateRecords`` and ``LogValidator``.
     """
     if data is None or len(data) < HEADER.size:
-        raise RefusedError(ErrorCode.invalid_record, "there is no record batch")
+        raise RequestError(ErrorCode.invalid_record, "there is no record batch")
     header = header_of(data)
     if header.magic != MAGIC:
-        raise RefusedError(ErrorCode.invalid_record, f"the batch has magic {header.magic}, not 2")
+        raise RequestError(ErrorCode.invalid_record, f"the batch has magic {header.magic}, not 2")
     if header.length + _LOG_OVERHEAD < HEADER.size:
-        raise RefusedError(
+        raise RequestError(
             ErrorCode.corrupt_message, f"the batch says it has {header.length} bytes"
         )
     if header.length + _LOG_OVERHEAD < len(data):
-        raise RefusedError(ErrorCode.invalid_record, "there is more than one record batch")
+        raise RequestError(ErrorCode.invalid_record, "there is more than one record batch")
     if header.length + _LOG_OVERHEAD > len(data):
-        raise RefusedError(ErrorCode.invalid_record, "the record batch is cut off")
+        raise RequestError(ErrorCode.invalid_record, "the record batch is cut off")
     if crc32c(memoryview(data)[_CRC_FROM:]) != header.crc:
-        raise RefusedError(ErrorCode.corrupt_message, "the record batch does not match its CRC")
+        raise RequestError(ErrorCode.corrupt_message, "the record batch does not match its CRC")
     if header.count < 1 or header.last_offset_delta != header.count - 1:
-        raise RefusedError(
+        raise RequestError(
             ErrorCode.invalid_record,
             f"the batch has {header.count} records and {header.last_offset_delta} as last offset",
         )
     if header.is_control:
-        raise RefusedError(ErrorCode.invalid_record, "a producer may not write control batches")
+        raise RequestError(ErrorCode.invalid_record, "a producer may not write control batches")
     if header.producer_id >= 0 and header.base_sequence < 0:
-        raise RefusedError(
+        raise RequestError(
             ErrorCode.invalid_record,
             f"the batch of producer {header.producer_id} has sequence {header.base_sequence}",
         )
@@ -145,11 +145,11 @@ def _check_claims(header: BatchHeader, size: int) -> None:
     """Hold what a header claims against the bytes behind it: nothing else bounds the claims."""
     expands_to = _EXPANDS_TO.get(header.compression)
     if expands_to is None:
-        raise RefusedError(
+        raise RequestError(
             ErrorCode.invalid_record, f"the batch has the unknown codec {header.compression}"
         )
     if header.count > size * expands_to // _LEAST_RECORD:
-        raise RefusedError(
+        raise RequestError(
             ErrorCode.invalid_record,
             f"the batch claims {header.count} records, which {size} bytes cannot hold",
         )

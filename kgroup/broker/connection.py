@@ -4,8 +4,9 @@ Kafka reads nothing more from a connection while a request of it waits; a parked
 what comes behind it, and so it does here. What a request means is its handler's business.
 
 The client is a stranger: it may send anything, send it slowly, and never read what it is sent.
-Bytes of it that are under way are counted (``kgroup.broker.queued``), time without a request is
-limited (``kgroup.broker.idle``), and long work gives way (``kgroup.broker.pace``).
+Bytes of it that are under way are counted (``kgroup.broker.bytes_in_flight``), time without a
+request is limited (``kgroup.broker.idle_connections``), and long work gives way
+(``kgroup.broker.time_slices``).
 
 INVARIANT: nothing of a client's bytes, and no fault of a handler, ends more than this connection.
 """
@@ -19,20 +20,20 @@ from typing import Final, final
 import trio
 from kio.schema.errors import ErrorCode
 
-from kgroup.broker.answer import Answer, fit, fit_in_slices
 from kgroup.broker.apis import APIS
-from kgroup.broker.call import NO_ACKS, Call, Silence
-from kgroup.broker.cluster import Cluster
-from kgroup.broker.faults import Faults
+from kgroup.broker.bytes_in_flight import BytesInFlight
+from kgroup.broker.cluster_state import ClusterState
+from kgroup.broker.error_responses import REFUSALS
+from kgroup.broker.faults import InjectedFaults
 from kgroup.broker.handlers import versions
-from kgroup.broker.idle import IdleClients
+from kgroup.broker.idle_connections import IdleClients
 from kgroup.broker.node import Node
-from kgroup.broker.pace import FREE, Work
-from kgroup.broker.queued import QueuedBytes
-from kgroup.broker.refusal import RefusedError
-from kgroup.broker.refusals import REFUSALS
+from kgroup.broker.request_context import NO_ACKS, NoResponse, RequestContext
+from kgroup.broker.request_error import RequestError
+from kgroup.broker.response_versions import Answer, fit, fit_in_slices
+from kgroup.broker.time_slices import FREE, Work
 from kgroup.errors import ProtocolError
-from kgroup.wire import border
+from kgroup.wire import codec
 from kgroup.wire.versions import API_KEYS
 
 _LOG: Final = logging.getLogger("kgroup.broker")
@@ -53,18 +54,18 @@ class _ClosedError(Exception):
 
 
 @final
-class Connection:
+class ClientConnection:
     """Serves one stream until either side closes it."""
 
     def __init__(
         self,
         stream: trio.abc.Stream,
         client_host: str,
-        cluster: Cluster,
+        cluster: ClusterState,
         node: Node,
-        faults: Faults,
+        faults: InjectedFaults,
         idle: IdleClients | None = None,
-        queued: QueuedBytes | None = None,
+        queued: BytesInFlight | None = None,
     ) -> None:
         self._stream = stream
         self._client_host = client_host
@@ -72,7 +73,7 @@ class Connection:
         self._node = node
         self._faults = faults
         self._idle = idle or IdleClients(None)
-        self._queued = queued or QueuedBytes(cluster.settings.queued_max_bytes)
+        self._queued = queued or BytesInFlight(cluster.settings.queued_max_bytes)
         self._scope = trio.CancelScope()
         self._received = b""
         self._at = 0
@@ -109,7 +110,7 @@ class Connection:
             # A defect met by one client is not the others'.
             except Exception as error:  # noqa: BLE001
                 during = f"connection from {self._client_host} closed"
-                self._cluster.defects.record(during, error)
+                self._cluster.internal_errors.record(during, error)
             finally:
                 self._idle.forget(self)
                 self._queued.release(self)
@@ -208,7 +209,7 @@ class Connection:
             return self._encode("api_versions", 0, fallback, correlation_id)
         request = await self._decoded(frame, work)
         self.client_id = request.client_id
-        call = Call(
+        call = RequestContext(
             cluster=self._cluster,
             node=self._node,
             api=request.api,
@@ -219,21 +220,21 @@ class Connection:
             work=work,
         )
         answer = await self._handle(call)
-        if isinstance(answer, Silence):
+        if isinstance(answer, NoResponse):
             await self._swallow()
-        if answer is None or isinstance(answer, Silence):
+        if answer is None or isinstance(answer, NoResponse):
             return None
         return await self._encode_in_slices(call, answer, correlation_id)
 
-    async def _decoded(self, frame: bytes, work: Work) -> border.RequestFrame:
+    async def _decoded(self, frame: bytes, work: Work) -> codec.RequestFrame:
         long = len(frame) >= _LONG
         if long:
             await work.take_turn()
         try:
-            return border.decode_request(
+            return codec.decode_request(
                 frame, _LENGTH.size, max_items=self._cluster.settings.request_max_items
             )
-        except border.UnknownRequestError as error:
+        except codec.UnknownRequestError as error:
             raise _ClosedError(str(error)) from error
         except ProtocolError as error:
             raise _ClosedError(str(error)) from error
@@ -241,7 +242,7 @@ class Connection:
             if long:
                 work.rest()
 
-    async def _handle(self, call: Call) -> Answer | Silence | None:
+    async def _handle(self, call: RequestContext) -> Answer | NoResponse | None:
         api = APIS.get(call.api)
         if api is None:
             raise _ClosedError(f"{call.api} is not offered")
@@ -259,19 +260,21 @@ class Connection:
             return await api.handler(call)
         except ConnectionAbortedError as error:
             raise _ClosedError(str(error)) from error
-        except RefusedError as refusal:
+        except RequestError as refusal:
             return refuse(call.request, refusal.code)
         # Kafka, too, answers a defect with this code.
         except Exception as error:  # noqa: BLE001
-            self._cluster.defects.record(f"{call.api} v{call.version}", error)
+            self._cluster.internal_errors.record(f"{call.api} v{call.version}", error)
             return refuse(call.request, ErrorCode.unknown_server_error)
 
-    async def _encode_in_slices(self, call: Call, answer: Answer, correlation_id: int) -> bytes:
+    async def _encode_in_slices(
+        self, call: RequestContext, answer: Answer, correlation_id: int
+    ) -> bytes:
         """As ``_encode``; making a long answer's values gives way now and then."""
         if call.work.items < FREE:
             return self._encode(call.api, call.version, answer, correlation_id)
         fitted = await fit_in_slices(call.api, call.version, answer, call.work)
-        return border.encode_response(call.api, call.version, fitted, correlation_id)
+        return codec.encode_response(call.api, call.version, fitted, correlation_id)
 
     def _encode(self, api: str, version: int, answer: Answer, correlation_id: int) -> bytes:
-        return border.encode_response(api, version, fit(api, version, answer), correlation_id)
+        return codec.encode_response(api, version, fit(api, version, answer), correlation_id)

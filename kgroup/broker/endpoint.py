@@ -13,14 +13,14 @@ from typing import Final, final
 
 import trio
 
-from kgroup.broker.cluster import Cluster
-from kgroup.broker.connection import Connection
-from kgroup.broker.faults import Faults
-from kgroup.broker.groups.coordinator import Coordinator
-from kgroup.broker.idle import IdleClients
+from kgroup.broker.bytes_in_flight import BytesInFlight
+from kgroup.broker.cluster_state import ClusterState
+from kgroup.broker.connection import ClientConnection
+from kgroup.broker.faults import InjectedFaults
+from kgroup.broker.groups.coordinator import GroupCoordinatorShards
+from kgroup.broker.idle_connections import IdleClients
+from kgroup.broker.memory_pipe import pipe
 from kgroup.broker.node import Node
-from kgroup.broker.pipe import pipe
-from kgroup.broker.queued import QueuedBytes
 
 _ANYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 # to recognise it
 """Addresses to listen on that nobody can connect to -> what clients are told instead."""
@@ -46,7 +46,7 @@ class Endpoint:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterState,
         node: Node,
         nursery: trio.Nursery,
         address: tuple[str, int],
@@ -58,11 +58,11 @@ class Endpoint:
         self._nursery = nursery
         self._address = address
         self._in_memory = in_memory
-        self.faults: Final = Faults()
+        self.faults: Final = InjectedFaults()
         settings = cluster.settings
         self._idle = IdleClients(settings.connections_max_idle)
-        self._queued = QueuedBytes(settings.queued_max_bytes)
-        self._connections: dict[Connection, str] = {}
+        self._queued = BytesInFlight(settings.queued_max_bytes)
+        self._connections: dict[ClientConnection, str] = {}
         """Each with the host that it comes from."""
         nursery.start_soon(self._idle.alarm.run)
         self._ended = trio.Event()
@@ -70,7 +70,7 @@ class Endpoint:
         self._listeners: list[trio.SocketListener] = []
 
     @property
-    def coordinator(self) -> Coordinator:
+    def coordinator(self) -> GroupCoordinatorShards:
         """The groups that the broker coordinates."""
         return self._node.groups.coordinator
 
@@ -202,9 +202,9 @@ class Endpoint:
             return
         await self._serve(self._admitted(stream, str(address[0])))
 
-    def _admitted(self, stream: trio.abc.Stream, host: str) -> Connection:
+    def _admitted(self, stream: trio.abc.Stream, host: str) -> ClientConnection:
         """A connection that is known at once: one whose task has not begun can be cut, too."""
-        connection = Connection(
+        connection = ClientConnection(
             stream,
             f"/{host}",
             self._cluster,
@@ -217,7 +217,7 @@ class Endpoint:
         self._connections[connection] = host
         return connection
 
-    def _make_room(self, host: str, newcomer: Connection) -> None:
+    def _make_room(self, host: str, newcomer: ClientConnection) -> None:
         """Cut the newcomer where its address has enough, else the most idle of too many."""
         settings = self._cluster.settings
         if settings.max_connections_per_ip < _UNLIMITED:
@@ -230,7 +230,7 @@ class Endpoint:
             self._idle.forget(leaving)  # so that the next newcomer has another one make room
             leaving.cut()
 
-    async def _serve(self, connection: Connection) -> None:
+    async def _serve(self, connection: ClientConnection) -> None:
         try:
             await connection.serve()
         finally:

@@ -25,7 +25,7 @@ def _any(request: object) -> bool:
 
 @final
 @attrs.define(eq=False)
-class Fault:
+class InjectedFault:
     """Something that happens to the next requests that match; ``cancel`` takes it back.
 
     Attributes:
@@ -61,11 +61,11 @@ class Fault:
 
 
 @final
-class Faults:
+class InjectedFaults:
     """The faults of one broker, and whether it can be reached at all."""
 
     def __init__(self) -> None:
-        self._planned: list[Fault] = []
+        self._planned: list[InjectedFault] = []
         self._reachable = trio.Event()
         self._reachable.set()
 
@@ -77,7 +77,7 @@ class Faults:
         delay: float = 0.0,
         times: int | None = None,
         match: Match | None = None,
-    ) -> Fault:
+    ) -> InjectedFault:
         """Plan a fault. Of several that match a request all delays add up, and one error counts.
 
         Raises:
@@ -85,7 +85,7 @@ class Faults:
         """
         if api is not None and api not in APIS:
             raise ValueError(f"there is no API {api!r}; there are {', '.join(sorted(APIS))}")
-        fault = Fault(api, times, match or _any, error_code, delay)
+        fault = InjectedFault(api, times, match or _any, error_code, delay)
         self._planned.append(fault)
         return fault
 

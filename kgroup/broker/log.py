@@ -24,11 +24,11 @@ from kio.schema.errors import ErrorCode
 
 from kgroup.broker import batches
 from kgroup.broker.batches import BatchHeader
-from kgroup.broker.epochs import LeaderEpochs
-from kgroup.broker.pace import Work
+from kgroup.broker.leader_epochs import LeaderEpochs
+from kgroup.broker.producer_state import ProducerState
 from kgroup.broker.records import StoredRecord, UnreadableBatchError, marker, records_of
-from kgroup.broker.refusal import RefusedError
-from kgroup.broker.sequences import Sequences
+from kgroup.broker.request_error import RequestError
+from kgroup.broker.time_slices import Work
 
 
 @final
@@ -64,7 +64,7 @@ class ActiveProducer:
 
 @final
 @attrs.frozen
-class Appended:
+class AppendResult:
     """Where a batch went; ``timestamp`` is the broker's time if the log stamps, else -1."""
 
     base_offset: int
@@ -116,7 +116,7 @@ class PartitionLog:
         self._size = 0
         self._start = 0
         self._end = 0
-        self._sequences = Sequences()
+        self._sequences = ProducerState()
         self._open: dict[int, int] = {}
         self._aborted: list[AbortedTransaction] = []
         self._watchers: dict[trio.Event, None] = {}
@@ -150,7 +150,7 @@ class PartitionLog:
 
     # Writing.
 
-    def append(self, data: bytes, header: BatchHeader, now: int) -> Appended:
+    def append(self, data: bytes, header: BatchHeader, now: int) -> AppendResult:
         """Store a producer's batch.
 
         Args:
@@ -159,14 +159,14 @@ class PartitionLog:
             now: milliseconds since 1970.
 
         Raises:
-            RefusedError: MESSAGE_TOO_LARGE, see ``Sequences.duplicate``, and INVALID_TXN_STATE
+            RequestError: MESSAGE_TOO_LARGE, see ``ProducerState.duplicate``, and INVALID_TXN_STATE
                 for a batch that is in no transaction while its producer has one open here.
         """
         self.check_size(len(data))
         if header.producer_id >= 0 and header.base_sequence >= 0:
             written = self._sequences.duplicate(header)
             if written is not None:
-                return Appended(written.base_offset, batches.NO_TIMESTAMP, duplicate=True)
+                return AppendResult(written.base_offset, batches.NO_TIMESTAMP, duplicate=True)
             self._refuse_plain(header)
             self._sequences.written(header, self._end)
         base, timestamp = self._end, batches.NO_TIMESTAMP
@@ -177,11 +177,11 @@ class PartitionLog:
             self._open.setdefault(header.producer_id, base)
         self._retain()
         self._wake()
-        return Appended(base, timestamp)
+        return AppendResult(base, timestamp)
 
     def _refuse_plain(self, header: BatchHeader) -> None:
         if header.producer_id in self._open and not header.is_transactional:
-            raise RefusedError(
+            raise RequestError(
                 ErrorCode.invalid_txn_state,
                 f"producer {header.producer_id} has a transaction open here, and the batch is in"
                 " none",
@@ -191,10 +191,10 @@ class PartitionLog:
         """Whether a batch of so many bytes may be stored.
 
         Raises:
-            RefusedError: MESSAGE_TOO_LARGE.
+            RequestError: MESSAGE_TOO_LARGE.
         """
         if size > self._settings.max_message_bytes:
-            raise RefusedError(
+            raise RequestError(
                 ErrorCode.message_too_large,
                 f"the batch has {size} bytes, more than {self._settings.max_message_bytes}",
             )
@@ -227,12 +227,12 @@ class PartitionLog:
         """Move the start to an offset, -1 for the end; the new start.
 
         Raises:
-            RefusedError: OFFSET_OUT_OF_RANGE for one past the end, or below -1.
+            RequestError: OFFSET_OUT_OF_RANGE for one past the end, or below -1.
         """
         if offset == -1:
             offset = self._end
         if not 0 <= offset <= self._end:
-            raise RefusedError(
+            raise RequestError(
                 ErrorCode.offset_out_of_range, f"offset {offset} is not in 0..{self._end}"
             )
         self._start = max(self._start, offset)
@@ -269,10 +269,10 @@ class PartitionLog:
         """Refuse a position outside of the log.
 
         Raises:
-            RefusedError: OFFSET_OUT_OF_RANGE.
+            RequestError: OFFSET_OUT_OF_RANGE.
         """
         if not self._start <= offset <= self._end:
-            raise RefusedError(
+            raise RequestError(
                 ErrorCode.offset_out_of_range,
                 f"offset {offset} is not in {self._start}..{self._end}",
             )
@@ -287,7 +287,7 @@ class PartitionLog:
             at_least_one: give the first batch even if it has more than ``max_bytes``.
 
         Raises:
-            RefusedError: OFFSET_OUT_OF_RANGE.
+            RequestError: OFFSET_OUT_OF_RANGE.
         """
         self.check_offset(offset)
         limit = self.limit(committed=committed)
@@ -330,7 +330,7 @@ class PartitionLog:
         next offset can be past the last record's.
 
         Raises:
-            RefusedError: OFFSET_OUT_OF_RANGE.
+            RequestError: OFFSET_OUT_OF_RANGE.
             UnreadableBatchError: a batch cannot be decoded.
         """
         self.check_offset(offset)

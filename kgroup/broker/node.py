@@ -1,6 +1,6 @@
 """One broker of a cluster, as its requests see it: who it is, and what it coordinates.
 
-What all brokers share is ``kgroup.broker.cluster``'s; connections and listeners are
+What all brokers share is ``kgroup.broker.cluster_state``'s; connections and listeners are
 ``kgroup.broker.endpoint``'s.
 """
 
@@ -10,10 +10,10 @@ from typing import Final, final
 
 import trio
 
-from kgroup.broker.desk import Alarm, GroupDesk
-from kgroup.broker.groups.coordinator import Coordinator
-from kgroup.broker.transactions import Transactions
-from kgroup.model import Broker as Address
+from kgroup.broker.groups.coordinator import GroupCoordinatorShards
+from kgroup.broker.purgatory import Alarm, GroupPurgatory
+from kgroup.broker.transaction_coordinator import Transactions
+from kgroup.types import BrokerAddress as Address
 
 
 @final
@@ -29,10 +29,10 @@ class Node:
     """
 
     def __init__(
-        self, address: Address, coordinator: Coordinator, transactions: Transactions
+        self, address: Address, coordinator: GroupCoordinatorShards, transactions: Transactions
     ) -> None:
         self.node_id: Final = address.node_id
-        self.groups: Final = GroupDesk(coordinator)
+        self.groups: Final = GroupPurgatory(coordinator)
         self.transactions: Final = transactions
         self.transaction_alarm: Final = Alarm(
             lambda: transactions.next_timer,

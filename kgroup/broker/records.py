@@ -23,7 +23,7 @@ from kio.schema.errors import ErrorCode
 
 from kgroup.broker import batches
 from kgroup.broker.batches import BatchHeader
-from kgroup.broker.refusal import RefusedError
+from kgroup.broker.request_error import RequestError
 
 _CODECS: Final = {0: "none", 1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 _GZIP: Final = 1
@@ -167,7 +167,7 @@ def checking(data: bytes, header: BatchHeader, most: int) -> Iterator[None]:
         most: the most bytes that its records may have once they are decompressed.
 
     Raises:
-        RefusedError: INVALID_RECORD; MESSAGE_TOO_LARGE for more bytes, upon which Java's producer
+        RequestError: INVALID_RECORD; MESSAGE_TOO_LARGE for more bytes, upon which Java's producer
             sends the batch again in halves.
 
     Source: Kafka's ``LogValidator``.
@@ -179,9 +179,9 @@ def checking(data: bytes, header: BatchHeader, most: int) -> Iterator[None]:
             for _ in _bodies(data, header, most):
                 yield
     except TooLargeBatchError as error:
-        raise RefusedError(ErrorCode.message_too_large, str(error)) from error
+        raise RequestError(ErrorCode.message_too_large, str(error)) from error
     except CorruptBatchError as error:
-        raise RefusedError(ErrorCode.invalid_record, str(error)) from error
+        raise RequestError(ErrorCode.invalid_record, str(error)) from error
 
 
 def _check_lengths(data: bytes, count: int) -> Iterator[None]:

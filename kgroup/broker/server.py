@@ -16,19 +16,19 @@ from typing import Final, final
 
 import trio
 
-from kgroup.broker.door import Door
+from kgroup.broker.admin import BrokerAdmin
+from kgroup.broker.broker_settings import BrokerSettings
+from kgroup.broker.control import BrokerControl
 from kgroup.broker.endpoint import Endpoint, refused_connection
-from kgroup.broker.handle import Handle
-from kgroup.broker.running import chance, check_listener, running, settings_of, virtual_wall_clock
-from kgroup.broker.settings import BrokerSettings
-from kgroup.protocols import Random
+from kgroup.broker.lifespan import chance, check_listener, running, settings_of, virtual_wall_clock
+from kgroup.interfaces import Random
 
 MEMORY_HOST: Final = "memory"
 MEMORY_PORT: Final = 9092
 
 
 @final
-class Broker(Handle, Door):
+class EmbeddedBroker(BrokerControl, BrokerAdmin):
     """A running embedded broker; ``serve`` and ``in_memory`` make one.
 
     Attributes:
@@ -115,7 +115,7 @@ async def serve(
     *,
     settings: BrokerSettings | Mapping[str, object] | None = None,
     random: Random | None = None,
-) -> AsyncIterator[Broker]:
+) -> AsyncIterator[EmbeddedBroker]:
     """Run a broker on a TCP port for as long as the context lasts. Nothing is kept on disk.
 
     Args:
@@ -133,7 +133,7 @@ async def serve(
     made = settings_of(settings)
     check_listener(host, port)
     async with running(
-        lambda nursery: Broker(made, chance(random), time.time, nursery, (host, port))
+        lambda nursery: EmbeddedBroker(made, chance(random), time.time, nursery, (host, port))
     ) as broker:
         yield broker
 
@@ -143,8 +143,8 @@ async def in_memory(
     settings: BrokerSettings | Mapping[str, object] | None = None,
     *,
     random: Random | None = None,
-) -> AsyncIterator[Broker]:
-    """Run a broker without any socket; ``Broker.open_stream`` connects to it.
+) -> AsyncIterator[EmbeddedBroker]:
+    """Run a broker without any socket; ``EmbeddedBroker.open_stream`` connects to it.
 
     Time stamps count from a fixed day by trio's clock: under a MockClock, and with a seeded
     ``random``, everything it does is the same from run to run.
@@ -154,6 +154,6 @@ async def in_memory(
     """
     made, clock = settings_of(settings), virtual_wall_clock()
     async with running(
-        lambda nursery: Broker(made, chance(random), clock, nursery, None)
+        lambda nursery: EmbeddedBroker(made, chance(random), clock, nursery, None)
     ) as broker:
         yield broker

@@ -19,12 +19,12 @@ from typing import Final, final
 import attrs
 import trio
 
-from kgroup.broker.desk import GroupDesk
-from kgroup.broker.groups.java import shard_of
+from kgroup.broker.groups.java_hashing import shard_of
 from kgroup.broker.groups.records import OffsetRecord
-from kgroup.broker.placement import NO_LEADER, Place
-from kgroup.broker.resting import RestingRecords
-from kgroup.model import TopicPartition
+from kgroup.broker.purgatory import GroupPurgatory
+from kgroup.broker.replicas import NO_LEADER, PartitionReplicas
+from kgroup.broker.unloaded_shards import UnloadedShards
+from kgroup.types import TopicPartition
 
 
 @final
@@ -39,23 +39,29 @@ class HandOver:
 class GroupShards:
     """All shards, and the desks of all brokers by node id."""
 
-    def __init__(self, places: Sequence[Place], desks: Mapping[int, GroupDesk]) -> None:
+    def __init__(
+        self, places: Sequence[PartitionReplicas], desks: Mapping[int, GroupPurgatory]
+    ) -> None:
         self.places: Final = tuple(places)
         self._desks = desks
-        self._resting = RestingRecords()
+        self._resting = UnloadedShards()
 
     def shard_of(self, group_id: str) -> int:
         """The shard of a group."""
         return shard_of(group_id, len(self.places))
 
-    def place_of(self, group_id: str) -> Place:
+    def place_of(self, group_id: str) -> PartitionReplicas:
         """Where a group's shard is."""
         return self.places[self.shard_of(group_id)]
 
     # A change of leaders: give up, change the places, then load.
 
     def change(
-        self, shards: Iterable[int], elect: Callable[[Place], bool], *, answer: bool = True
+        self,
+        shards: Iterable[int],
+        elect: Callable[[PartitionReplicas], bool],
+        *,
+        answer: bool = True,
     ) -> HandOver:
         """Let shards elect their leaders anew; those that changed hands are to be loaded.
 
@@ -78,10 +84,10 @@ class GroupShards:
                 self._give_up(self._desks[node_id], given_up, answer=answer)
         return HandOver(epochs)
 
-    def move(self, shards: Iterable[int], elect: Callable[[Place], bool]) -> HandOver:
+    def move(self, shards: Iterable[int], elect: Callable[[PartitionReplicas], bool]) -> HandOver:
         """As ``change``, and where the leader stays it fails over to itself."""
 
-        def anew(place: Place) -> bool:
+        def anew(place: PartitionReplicas) -> bool:
             if not elect(place):
                 place.epoch += 1
             return True
@@ -136,7 +142,7 @@ class GroupShards:
         await trio.sleep(loading)
         self.load(hand_over)
 
-    def _give_up(self, desk: GroupDesk, shards: Collection[int], *, answer: bool) -> None:
+    def _give_up(self, desk: GroupPurgatory, shards: Collection[int], *, answer: bool) -> None:
         self._resting.put(desk.coordinator.snapshot(shards))
         answers = desk.coordinator.unload(trio.current_time(), shards)
         told = answers if answer else []

@@ -15,11 +15,11 @@ from uuid import UUID
 import attrs
 from kio.schema.errors import ErrorCode
 
+from kgroup.broker.broker_settings import MOST_PARTITIONS, BrokerSettings
 from kgroup.broker.log import LogSettings, PartitionLog
-from kgroup.broker.placement import Fleet, Place
-from kgroup.broker.refusal import RefusedError
-from kgroup.broker.settings import MOST_PARTITIONS, BrokerSettings
-from kgroup.model import TopicPartition, topic_fault
+from kgroup.broker.replicas import LiveBrokers, PartitionReplicas
+from kgroup.broker.request_error import RequestError
+from kgroup.types import TopicPartition, topic_fault
 
 _LONGEST_VALUE: Final = 2**15 - 1
 """Bytes of a config's value: what DescribeConfigs can answer."""
@@ -75,14 +75,14 @@ class Topic:
     turn: int
     """Whose turn its partition 0 is among the brokers."""
     logs: list[PartitionLog] = attrs.field(factory=list)
-    places: list[Place] = attrs.field(factory=list)
+    places: list[PartitionReplicas] = attrs.field(factory=list)
 
     @property
     def replication_factor(self) -> int:
         """How many replicas a partition has: partition 0, as Kafka tells it of a topic."""
         return len(self.places[0].replicas)
 
-    def add(self, places: Sequence[Place]) -> None:
+    def add(self, places: Sequence[PartitionReplicas]) -> None:
         """Add a partition at each of these places."""
         self.places.extend(places)
         self.logs.extend(PartitionLog(self.log_settings) for _ in places)
@@ -93,11 +93,11 @@ class Topics:
     """All topics of a cluster."""
 
     def __init__(
-        self, settings: BrokerSettings, new_id: Callable[[], UUID], fleet: Fleet | None = None
+        self, settings: BrokerSettings, new_id: Callable[[], UUID], fleet: LiveBrokers | None = None
     ) -> None:
         self._settings = settings
         self._new_id = new_id
-        self._fleet = fleet or Fleet([settings.node_id])
+        self._fleet = fleet or LiveBrokers([settings.node_id])
         self._made = 0
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
@@ -129,19 +129,19 @@ class Topics:
         """The log of a partition.
 
         Raises:
-            RefusedError: UNKNOWN_TOPIC_OR_PARTITION.
+            RequestError: UNKNOWN_TOPIC_OR_PARTITION.
         """
         return self.located(name, partition)[0]
 
-    def located(self, name: str, partition: int) -> tuple[PartitionLog, Place]:
+    def located(self, name: str, partition: int) -> tuple[PartitionLog, PartitionReplicas]:
         """The log of a partition, and where it is.
 
         Raises:
-            RefusedError: UNKNOWN_TOPIC_OR_PARTITION.
+            RequestError: UNKNOWN_TOPIC_OR_PARTITION.
         """
         topic = self._by_name.get(name)
         if topic is None or not 0 <= partition < len(topic.logs):
-            raise RefusedError(
+            raise RequestError(
                 ErrorCode.unknown_topic_or_partition, f"there is no {name}-{partition}"
             )
         return topic.logs[partition], topic.places[partition]
@@ -161,22 +161,22 @@ class Topics:
         With ``assignments``, the replicas of each partition, the other two numbers are not used.
 
         Raises:
-            RefusedError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
+            RequestError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
                 INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG,
                 POLICY_VIOLATION where there would be too many partitions in all.
         """
         fault = topic_fault(name)
         if fault is not None:
-            raise RefusedError(ErrorCode.invalid_topic_exception, f"topic name {name!r} {fault}")
+            raise RequestError(ErrorCode.invalid_topic_exception, f"topic name {name!r} {fault}")
         if name in self._by_name:
-            raise RefusedError(ErrorCode.topic_already_exists, f"topic {name!r} already exists")
+            raise RequestError(ErrorCode.topic_already_exists, f"topic {name!r} already exists")
         self._refuse_collision(name)
         if assignments:
             partitions = len(assignments)
         elif partitions == UNSET:
             partitions = self._settings.default_partitions
         if not 1 <= partitions <= MOST_PARTITIONS:
-            raise RefusedError(
+            raise RequestError(
                 ErrorCode.invalid_partitions,
                 f"{partitions} partitions; it must be 1 to {MOST_PARTITIONS}",
             )
@@ -209,14 +209,14 @@ class Topics:
         """Give a topic more partitions, so that it has ``partitions`` in all.
 
         Raises:
-            RefusedError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS,
+            RequestError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS,
                 INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, POLICY_VIOLATION.
         """
         topic = self._by_name.get(name)
         if topic is None:
-            raise RefusedError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
+            raise RequestError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
         if not len(topic.logs) < partitions <= MOST_PARTITIONS:
-            raise RefusedError(
+            raise RequestError(
                 ErrorCode.invalid_partitions,
                 f"topic {name!r} has {len(topic.logs)} partitions and was asked for {partitions}",
             )
@@ -228,7 +228,7 @@ class Topics:
         elif len(assignments) == len(numbers):
             places = self._chosen(assignments)
         else:
-            raise RefusedError(
+            raise RequestError(
                 ErrorCode.invalid_replica_assignment,
                 f"{len(assignments)} assignments for {len(numbers)} new partitions",
             )
@@ -239,16 +239,16 @@ class Topics:
     def _refuse_excess(self, more: int) -> None:
         most = self._settings.max_partitions
         if self._partitions + more > most:
-            raise RefusedError(
+            raise RequestError(
                 ErrorCode.policy_violation,
                 f"{more} more partitions; there are {self._partitions}, and at most {most} can be"
                 " (kgroup.max.partitions)",
             )
 
-    def _chosen(self, assignments: Sequence[Sequence[int]]) -> list[Place]:
+    def _chosen(self, assignments: Sequence[Sequence[int]]) -> list[PartitionReplicas]:
         places = [self._fleet.place_at(replicas) for replicas in assignments]
         if len({len(place.replicas) for place in places}) > 1:
-            raise RefusedError(
+            raise RequestError(
                 ErrorCode.invalid_replica_assignment, "partitions differ in their replicas' number"
             )
         return places
@@ -259,7 +259,7 @@ class Topics:
         """Let these be a topic's configs; what is not among them has its default.
 
         Raises:
-            RefusedError: INVALID_CONFIG.
+            RequestError: INVALID_CONFIG.
         """
         settings = self._log_settings(configs)
         if validate_only:
@@ -272,10 +272,10 @@ class Topics:
         """Delete a topic; the partitions that are gone.
 
         Raises:
-            RefusedError: TOPIC_DELETION_DISABLED.
+            RequestError: TOPIC_DELETION_DISABLED.
         """
         if not self._settings.delete_topics:
-            raise RefusedError(ErrorCode.topic_deletion_disabled, "delete.topic.enable is false")
+            raise RequestError(ErrorCode.topic_deletion_disabled, "delete.topic.enable is false")
         del self._by_name[topic.name], self._by_id[topic.topic_id]
         del self._by_metric[_metric(topic.name)]
         self._partitions -= len(topic.logs)
@@ -296,16 +296,16 @@ class Topics:
     def _refuse_collision(self, name: str) -> None:
         other = self._by_metric.get(_metric(name))
         if other is not None:
-            raise RefusedError(
+            raise RequestError(
                 ErrorCode.invalid_topic_exception, f"topic {name!r} collides with {other!r}"
             )
 
     def _log_settings(self, configs: Mapping[str, str]) -> LogSettings:
         for name in configs:
             if name not in EFFECTIVE_CONFIGS and name not in PASSIVE_CONFIGS:
-                raise RefusedError(ErrorCode.invalid_config, f"Unknown topic config name: {name}")
+                raise RequestError(ErrorCode.invalid_config, f"Unknown topic config name: {name}")
             if len(configs[name].encode()) > _LONGEST_VALUE:
-                raise RefusedError(
+                raise RequestError(
                     ErrorCode.invalid_config, f"{name} has more than {_LONGEST_VALUE} bytes"
                 )
         own = self._settings
@@ -317,7 +317,7 @@ class Topics:
         try:
             asked = BrokerSettings.from_properties(properties)
         except ValueError as error:
-            raise RefusedError(ErrorCode.invalid_config, str(error)) from error
+            raise RequestError(ErrorCode.invalid_config, str(error)) from error
         return LogSettings(
             max_message_bytes=(
                 asked.max_message_bytes if "max.message.bytes" in configs else own.max_message_bytes

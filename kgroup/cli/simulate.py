@@ -17,10 +17,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 
 from kgroup import bounds
-from kgroup.broker.settings import BROKERS
+from kgroup.broker.broker_settings import BROKERS
 from kgroup.cli.options import FilePath, Number, Whole, imported
 from kgroup.errors import ConfigError, UsageError, shown
-from kgroup.model import INT64_MAX
 from kgroup.testing.simulation import (
     Outcome,
     Progress,
@@ -41,6 +40,7 @@ from kgroup.testing.simulation.plan import (
     MEMBERS,
     MOST_MEMBER_HOURS,
 )
+from kgroup.types import INT64_MAX
 
 __all__ = ["simulate"]
 

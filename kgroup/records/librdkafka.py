@@ -1,9 +1,9 @@
 """``LibrdkafkaSource``: records of a real broker, fetched by librdkafka.
 
-It joins a thread (``kgroup.records.owner``) to the queues that both sources share
-(``kgroup.records.queued``), and is responsible for the thread's life: it is started at entry and
-joined at exit, or named where it does not end in time. A thread that died, or whose Consumer failed
-for good, is replaced when the next generation begins.
+It joins a thread (``kgroup.records.consumer_thread``) to the queues that both sources share
+(``kgroup.records.buffered_source``), and is responsible for the thread's life: it is started at
+entry and joined at exit, or named where it does not end in time. A thread that died, or whose
+Consumer failed for good, is replaced when the next generation begins.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ import trio
 
 from kgroup.config import GroupConfig
 from kgroup.errors import FetchError
-from kgroup.records.items import Item
-from kgroup.records.ledger import Ledger
-from kgroup.records.owner import OpenConsumer, Owner
-from kgroup.records.queued import OnFault, QueuedSource
-from kgroup.records.settings import settings
+from kgroup.records.buffer_limits import BufferLimits
+from kgroup.records.buffered_source import BufferedSource, OnFault
+from kgroup.records.consumer_thread import ConsumerThread, OpenConsumer
+from kgroup.records.fetched import Item
+from kgroup.records.librdkafka_settings import settings
 
 
 @final
-class LibrdkafkaSource(QueuedSource):
+class LibrdkafkaSource(BufferedSource):
     """Reads partitions with confluent-kafka; a ``RecordSource`` for one member.
 
     Messages are ``confluent_kafka.Message``. A batch's ``next_offset`` is its last record's
@@ -54,7 +54,7 @@ class LibrdkafkaSource(QueuedSource):
         self._open_consumer = open_consumer
         self._close_timeout = config.close_timeout
         self._started = trio.Event()
-        self._ended: dict[Owner, trio.Event] = {}
+        self._ended: dict[ConsumerThread, trio.Event] = {}
         owner, ledger = self._new_owner()
         self._owner = owner
         super().__init__(owner, ledger, on_fault)
@@ -116,14 +116,14 @@ class LibrdkafkaSource(QueuedSource):
             f" it is left behind, at:\n{stack}",
         )
 
-    def _new_owner(self) -> tuple[Owner, Ledger]:
+    def _new_owner(self) -> tuple[ConsumerThread, BufferLimits]:
         """A thread that is yet to be started, and its ledger."""
         config = self._config
-        ledger = Ledger(config.max_buffered_records, config.max_buffered_bytes)
+        ledger = BufferLimits(config.max_buffered_records, config.max_buffered_bytes)
         name = f"kgroup-records-{config.group_id}"
-        return Owner(name, settings(config), ledger, self._open_consumer), ledger
+        return ConsumerThread(name, settings(config), ledger, self._open_consumer), ledger
 
-    def _launch(self, owner: Owner) -> None:
+    def _launch(self, owner: ConsumerThread) -> None:
         ended = self._ended[owner] = trio.Event()
 
         def on_ended() -> None:

@@ -1,8 +1,8 @@
 """``MemorySource``: records read out of a log in this process, without librdkafka or a thread.
 
 For tests and simulations in virtual time: nothing but trio's clock is used. The queues and
-their rules are those of every source (``kgroup.records.queued``); here is only how records get
-there: one task for each partition that is fetched reads ahead and waits for appends.
+their rules are those of every source (``kgroup.records.buffered_source``); here is only how
+records get there: one task for each partition that is fetched reads ahead and waits for appends.
 
 The log is behind a protocol, so that this file needs no broker; the embedded broker's
 ``LogReader`` conforms.
@@ -19,10 +19,17 @@ import trio
 
 from kgroup.config import GroupConfig
 from kgroup.errors import FetchError, OffsetOutOfRangeError
-from kgroup.model import IsolationLevel, TopicPartition
-from kgroup.records.items import Item, OutOfRange, Run, Start, Trouble, Unreadable
-from kgroup.records.ledger import Ledger
-from kgroup.records.queued import OnFault, QueuedSource
+from kgroup.records.buffer_limits import BufferLimits
+from kgroup.records.buffered_source import BufferedSource, OnFault
+from kgroup.records.fetched import (
+    FetchedRun,
+    FetchFailure,
+    FetchStart,
+    Item,
+    OutOfRange,
+    Unreadable,
+)
+from kgroup.types import IsolationLevel, TopicPartition
 
 RETRY: Final = 0.1
 """Seconds after which a partition that does not exist is looked for again."""
@@ -178,7 +185,7 @@ class _Reading:
 class _LogFetcher:
     """A ``Fetcher`` of tasks that read a log."""
 
-    def __init__(self, log: Log, isolation: IsolationLevel, ledger: Ledger) -> None:
+    def __init__(self, log: Log, isolation: IsolationLevel, ledger: BufferLimits) -> None:
         self._log = log
         self._isolation = isolation
         self._ledger = ledger
@@ -187,7 +194,7 @@ class _LogFetcher:
         self._working = False
         self._changed = trio.Event()
 
-    def launch(self, source: QueuedSource, nursery: trio.Nursery) -> None:
+    def launch(self, source: BufferedSource, nursery: trio.Nursery) -> None:
         """Be told where records go and where tasks run."""
         self._source = source
         self._nursery = nursery
@@ -201,7 +208,7 @@ class _LogFetcher:
         """See ``Fetcher``."""
         self._working = False
 
-    def start(self, starts: Mapping[TopicPartition, Start]) -> None:
+    def start(self, starts: Mapping[TopicPartition, FetchStart]) -> None:
         """See ``Fetcher``."""
         self.stop(starts)
         for partition, start in starts.items():
@@ -255,7 +262,9 @@ class _LogFetcher:
                     if self._exists(reading.partition):
                         self._fault(Unreadable(reading.partition, reading.ticket, str(error)))
                         return
-                    self._fault(Trouble(reading.partition, "UNKNOWN_TOPIC_OR_PART", str(error)))
+                    self._fault(
+                        FetchFailure(reading.partition, "UNKNOWN_TOPIC_OR_PART", str(error))
+                    )
                     await trio.sleep(RETRY)
 
     async def _read_once(self, reading: _Reading) -> None:
@@ -269,7 +278,7 @@ class _LogFetcher:
         self._ledger.handed_over(len(messages), size)
         if self._ledger.is_full():
             self._ledger.stopped = True
-        self._source.deliver([Run(reading.partition, reading.ticket, messages, size)])
+        self._source.deliver([FetchedRun(reading.partition, reading.ticket, messages, size)])
 
     def _fault(self, item: Item) -> None:
         self._source.deliver([item])
@@ -283,7 +292,7 @@ class _LogFetcher:
 
 
 @final
-class MemorySource(QueuedSource):
+class MemorySource(BufferedSource):
     """Reads partitions of a log in this process; a ``RecordSource`` for one member.
 
     It behaves as ``LibrdkafkaSource`` does: the same queues, bounds and errors, and the same
@@ -296,7 +305,7 @@ class MemorySource(QueuedSource):
     """
 
     def __init__(self, config: GroupConfig, on_fault: OnFault, log: Log) -> None:
-        ledger = Ledger(config.max_buffered_records, config.max_buffered_bytes)
+        ledger = BufferLimits(config.max_buffered_records, config.max_buffered_bytes)
         self._log_fetcher = _LogFetcher(log, config.isolation_level, ledger)
         super().__init__(self._log_fetcher, ledger, on_fault)
         self._scope = AsyncExitStack()

@@ -11,19 +11,19 @@ import kgroup.lazy
 
 if typing.TYPE_CHECKING:
     from kgroup.spark.api import batches, foreach_batch
-    from kgroup.spark.batch import Batch, Stage
+    from kgroup.spark.batch import BatchStage, MicroBatch
+    from kgroup.spark.batch_loop import Batches
     from kgroup.spark.frames import read_ranges
-    from kgroup.spark.loop import Batches
-    from kgroup.spark.ranges import OffsetRange, batch_id
-    from kgroup.spark.settings import ReaderSettings
+    from kgroup.spark.offset_ranges import OffsetRange, batch_id
+    from kgroup.spark.reader_settings import ReaderSettings
 
 _HOMES: typing.Final = {
-    "Batch": "kgroup.spark.batch",
-    "Batches": "kgroup.spark.loop",
-    "OffsetRange": "kgroup.spark.ranges",
-    "ReaderSettings": "kgroup.spark.settings",
-    "Stage": "kgroup.spark.batch",
-    "batch_id": "kgroup.spark.ranges",
+    "MicroBatch": "kgroup.spark.batch",
+    "Batches": "kgroup.spark.batch_loop",
+    "OffsetRange": "kgroup.spark.offset_ranges",
+    "ReaderSettings": "kgroup.spark.reader_settings",
+    "BatchStage": "kgroup.spark.batch",
+    "batch_id": "kgroup.spark.offset_ranges",
     "batches": "kgroup.spark.api",
     "foreach_batch": "kgroup.spark.api",
     "read_ranges": "kgroup.spark.frames",
@@ -32,11 +32,11 @@ _HOMES: typing.Final = {
 __getattr__, __dir__ = kgroup.lazy.lazily(__name__, _HOMES)
 
 __all__ = (
-    "Batch",
+    "BatchStage",
     "Batches",
+    "MicroBatch",
     "OffsetRange",
     "ReaderSettings",
-    "Stage",
     "batch_id",
     "batches",
     "foreach_batch",

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from kgroup.events import JobOutstayed
 from kgroup.generation.generation import Generation
-from kgroup.model import TopicPartition
-from kgroup.spark.batch import Batch
-from kgroup.spark.limits import Limits
-from kgroup.spark.loop import Batches, Pace
-from kgroup.spark.settings import ReaderSettings, Value
+from kgroup.spark.batch import MicroBatch
+from kgroup.spark.batch_limits import Limits
+from kgroup.spark.batch_loop import Batches, BatchPace
+from kgroup.spark.reader_settings import ReaderSettings, Value
+from kgroup.types import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from kgroup.spark.frames import Backend
-    from kgroup.spark.jobs import Jobs
+    from kgroup.spark.session_jobs import CancellableJobs
 
 
 def batches(
@@ -39,7 +39,7 @@ def batches(
     client: Mapping[str, Value] | None = None,
     secrets: Mapping[str, str] | None = None,
     reader: Mapping[str, Any] | None = None,
-    jobs: Jobs | None = None,
+    jobs: CancellableJobs | None = None,
 ) -> Batches:
     """A generation's partitions as Spark micro-batches.
 
@@ -81,7 +81,7 @@ def batches(
         secrets: references to those of its settings that are secrets: ``env:NAME``,
             ``file:/path`` or ``call:module:function``, looked up in the executor.
         reader: other fields of ``ReaderSettings``, such as ``no_progress_timeout``.
-        jobs: what ``kgroup.spark.jobs.jobs_of`` gave, in the thread whose local properties
+        jobs: what ``kgroup.spark.session_jobs.jobs_of`` gave, in the thread whose local properties
             (``spark.scheduler.pool``, ...) the batches' jobs have; made in this one by default.
 
     Raises:
@@ -91,8 +91,8 @@ def batches(
         ConfigError: a setting is not allowed.
     """
     from kgroup.spark.columns import ALL
-    from kgroup.spark.jobs import jobs_of
     from kgroup.spark.session import Reading, SparkEngine
+    from kgroup.spark.session_jobs import jobs_of
 
     limits = Limits(
         max_records=max_records,
@@ -100,7 +100,7 @@ def batches(
         max_records_per_second=max_records_per_second,
         max_bytes_per_second=max_bytes_per_second,
     )
-    pace = Pace(
+    pace = BatchPace(
         max_wait=max_wait,
         poll_interval=poll_interval,
         in_flight=in_flight,
@@ -120,7 +120,7 @@ def batches(
         jobs_of(spark) if jobs is None else jobs,
         reading,
         name,
-        lambda stay: generation.tell(
+        lambda stay: generation.emit(
             JobOutstayed,
             job_group=stay.group,
             thread=stay.thread,
@@ -135,7 +135,7 @@ def batches(
 async def foreach_batch(
     generation: Generation,
     spark: SparkSession,
-    fn: Callable[[DataFrame, Batch], object],
+    fn: Callable[[DataFrame, MicroBatch], object],
     **settings: Any,
 ) -> None:
     """Run a function for each batch and commit it: the short way.

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, TypeVar, final
 
 from kgroup.errors import UsageError
-from kgroup.model import TopicPartition
-from kgroup.spark.ranges import OffsetRange
+from kgroup.spark.offset_ranges import OffsetRange
+from kgroup.types import TopicPartition
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ _LONGEST_DESCRIPTION: Final = 1000
 
 
 @final
-class Stage(enum.Enum):
+class BatchStage(enum.Enum):
     """How far a batch has come."""
 
     NEW = "not run"
@@ -35,28 +35,28 @@ class Stage(enum.Enum):
     SKIPPED = "skipped"
 
 
-DONE: Final = frozenset({Stage.COMMITTED, Stage.SKIPPED})
+DONE: Final = frozenset({BatchStage.COMMITTED, BatchStage.SKIPPED})
 """Nothing of the batch can be lost any more."""
-PASSED: Final = DONE | {Stage.RAN}
+PASSED: Final = DONE | {BatchStage.RAN}
 """The batches after it may be committed: the sink has it."""
-ALLOWED: Final[Mapping[str, frozenset[Stage]]] = {
-    "run": frozenset({Stage.NEW, Stage.RAN, Stage.FAILED}),
-    "commit": frozenset({Stage.NEW, Stage.RAN}),
-    "skip": frozenset({Stage.NEW, Stage.RAN, Stage.FAILED}),
+ALLOWED: Final[Mapping[str, frozenset[BatchStage]]] = {
+    "run": frozenset({BatchStage.NEW, BatchStage.RAN, BatchStage.FAILED}),
+    "commit": frozenset({BatchStage.NEW, BatchStage.RAN}),
+    "skip": frozenset({BatchStage.NEW, BatchStage.RAN, BatchStage.FAILED}),
 }
 """In which stages each can be done."""
 _ADVICE: Final = {
-    Stage.RUNNING: "wait until its run has ended",
-    Stage.FAILED: "run it again, or say batch.skip() to give its records up",
-    Stage.COMMITTED: "go on with the next batch",
-    Stage.SKIPPED: "go on with the next batch",
+    BatchStage.RUNNING: "wait until its run has ended",
+    BatchStage.FAILED: "run it again, or say batch.skip() to give its records up",
+    BatchStage.COMMITTED: "go on with the next batch",
+    BatchStage.SKIPPED: "go on with the next batch",
 }
 
 
 class Keeper(Protocol):
     """The loop, as its batches see it."""
 
-    async def run_batch(self, batch: Batch, fn: Callable[..., T], args: tuple[Any, ...]) -> T:
+    async def run_batch(self, batch: MicroBatch, fn: Callable[..., T], args: tuple[Any, ...]) -> T:
         """Run a function as the batch's job."""
         ...
 
@@ -64,7 +64,7 @@ class Keeper(Protocol):
         """Raise StaleGenerationError if the generation has ended."""
         ...
 
-    async def commit_batch(self, batch: Batch) -> None:
+    async def commit_batch(self, batch: MicroBatch) -> None:
         """Commit where the batch ends, once those before it are through."""
         ...
 
@@ -74,7 +74,7 @@ class Keeper(Protocol):
 
 
 @final
-class Batch:
+class MicroBatch:
     """Some new records of a generation's partitions. Made by `batches`.
 
     Attributes:
@@ -107,7 +107,7 @@ class Batch:
         self.df = df
         self.group_id = group_id
         self.generation_id = generation_id
-        self.stage = Stage.NEW
+        self.stage = BatchStage.NEW
 
     @property
     def offsets(self) -> dict[TopicPartition, int]:
@@ -163,7 +163,7 @@ class Batch:
         await self._keeper.refuse_if_ended()
         self.check("commit")
         await self._keeper.commit_batch(self)
-        self.to(Stage.COMMITTED)
+        self.to(BatchStage.COMMITTED)
 
     async def skip(self) -> None:
         """Commit past this batch although its run failed: its records are given up, on purpose.
@@ -176,7 +176,7 @@ class Batch:
         await self._keeper.refuse_if_ended()
         self.check("skip")
         await self._keeper.commit_batch(self)
-        self.to(Stage.SKIPPED)
+        self.to(BatchStage.SKIPPED)
 
     def check(self, what: str) -> None:
         """Refuse what cannot be done with the batch in its stage.
@@ -190,7 +190,7 @@ class Batch:
                 f" {_ADVICE[self.stage]}"
             )
 
-    def to(self, stage: Stage) -> None:
+    def to(self, stage: BatchStage) -> None:
         """It has come so far; for the loop."""
         self.stage = stage
         self._keeper.moved()
@@ -202,4 +202,4 @@ class Batch:
         )
 
     def __repr__(self) -> str:
-        return f"<Batch {self.number} {self.id[:8]}, {self.span} offsets, {self.stage.value}>"
+        return f"<MicroBatch {self.number} {self.id[:8]}, {self.span} offsets, {self.stage.value}>"

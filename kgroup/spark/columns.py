@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @final
 @attrs.frozen(eq=False)
-class Run:
+class MessageRun:
     """Messages of one partition with rising offsets.
 
     Attributes:
@@ -70,25 +70,25 @@ class Column:
     name: str
     spark: str
     arrow: pyarrow.DataType
-    of_run: Callable[[Run], pyarrow.Array]
+    of_run: Callable[[MessageRun], pyarrow.Array]
 
 
 def _binary(values: Iterable[bytes | str | None]) -> pyarrow.Array:
     return pyarrow.array(list(values), _BINARY)
 
 
-def _offsets(run: Run) -> pyarrow.Array:
+def _offsets(run: MessageRun) -> pyarrow.Array:
     if run.contiguous:
         return pyarrow.array(numpy.arange(run.first, run.last + 1, dtype=numpy.int64))
     return pyarrow.array([message.offset() for message in run.messages], _LONG)
 
 
-def _timestamps(run: Run) -> pyarrow.Array:
+def _timestamps(run: MessageRun) -> pyarrow.Array:
     _, stamps = run.timestamps
     return pyarrow.array(stamps, pyarrow.timestamp("ms", tz="UTC")).cast(_TIMESTAMP)
 
 
-def _timestamp_types(run: Run) -> pyarrow.Array:
+def _timestamp_types(run: MessageRun) -> pyarrow.Array:
     kinds, _ = run.timestamps
     # librdkafka counts from "not available", Kafka from -1.
     if kinds.count(kinds[0]) == len(kinds):
@@ -96,7 +96,7 @@ def _timestamp_types(run: Run) -> pyarrow.Array:
     return pyarrow.array([kind - 1 for kind in kinds], _INT)
 
 
-def _headers(run: Run) -> pyarrow.Array:
+def _headers(run: MessageRun) -> pyarrow.Array:
     """Lists of key and value; a record without headers has null, as in Spark."""
     keys: list[str] = []
     values: list[bytes | str | None] = []
@@ -204,7 +204,7 @@ def arrow_schema(columns: Iterable[str]) -> pyarrow.Schema:
 
 
 def record_batch(
-    runs: Sequence[Run], columns: Sequence[str], schema: pyarrow.Schema
+    runs: Sequence[MessageRun], columns: Sequence[str], schema: pyarrow.Schema
 ) -> pyarrow.RecordBatch:
     """Runs as one Arrow batch of some columns.
 

@@ -10,9 +10,9 @@ from typing import Any, Protocol, TypeVar, final
 
 import attrs
 
-from kgroup.model import TopicPartition
-from kgroup.spark.ranges import OffsetRange
-from kgroup.spark.sizes import Seen
+from kgroup.spark.offset_ranges import OffsetRange
+from kgroup.spark.size_estimates import Seen
+from kgroup.types import TopicPartition
 
 T = TypeVar("T")
 

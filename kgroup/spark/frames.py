@@ -1,7 +1,7 @@
 """Ranges as a DataFrame: how the batch loop reads a batch, and a batch job without a group.
 
-Two ways into Spark, both over ``kgroup.spark.reading``: ``frame`` maps over ids of tasks, which
-Spark plans without starting a Python process, so it is the quick one for small batches;
+Two ways into Spark, both over ``kgroup.spark.range_reader``: ``frame`` maps over ids of tasks,
+which Spark plans without starting a Python process, so it is the quick one for small batches;
 ``read_ranges`` goes by the data source "kgroup", which needs nothing but its name and options.
 
 Left to others: which ranges (``kgroup.spark.planning``), and running the job.
@@ -16,13 +16,13 @@ import attrs
 import pyarrow
 
 from kgroup.errors import ConfigError
-from kgroup.model import TopicPartition
 from kgroup.spark.columns import DEFAULT, checked, ddl
 from kgroup.spark.jvm import jvm_frame
-from kgroup.spark.ranges import PARALLELISM, OffsetRange, in_order, pack, split
-from kgroup.spark.reading import read
-from kgroup.spark.settings import ReaderSettings
-from kgroup.spark.sizes import Seen
+from kgroup.spark.offset_ranges import PARALLELISM, OffsetRange, in_order, pack, split
+from kgroup.spark.range_reader import read
+from kgroup.spark.reader_settings import ReaderSettings
+from kgroup.spark.size_estimates import Seen
+from kgroup.types import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final
 
 from kgroup.errors import ConfigError
 from kgroup.spark.columns import checked
-from kgroup.spark.ranges import OffsetRange, merged
-from kgroup.spark.settings import ReaderSettings, Value
+from kgroup.spark.offset_ranges import OffsetRange, merged
+from kgroup.spark.reader_settings import ReaderSettings, Value
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

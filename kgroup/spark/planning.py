@@ -1,6 +1,6 @@
 """What the next batch reads: a range of offsets for each partition that has something new.
 
-Pure: positions, ends and a budget in, ranges out; the same arguments make the same plan.
+Pure: positions, ends and a budget in, ranges out; the same arguments make the same plan_batch.
 
 The budget is shared fairly (max-min, "water filling"): the level of all partitions rises together,
 a small backlog is taken whole and what it leaves is shared by the rest. Where both records and
@@ -16,8 +16,8 @@ INVARIANTS
   turn once in n successive values of ``turn``, whatever the others' backlogs.
 - No empty range, none past an end, one a partition; sorted.
 
-Left to others: what sizes are likely (``kgroup.spark.sizes``), splitting ranges into tasks
-(``kgroup.spark.ranges``), and what is done about a position beyond the end.
+Left to others: what sizes are likely (``kgroup.spark.size_estimates``), splitting ranges into tasks
+(``kgroup.spark.offset_ranges``), and what is done about a position beyond the end.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from typing import Final, final
 
 import attrs
 
-from kgroup.model import TopicPartition
-from kgroup.spark.limits import Budget
-from kgroup.spark.ranges import OffsetRange
-from kgroup.spark.sizes import Sizes
+from kgroup.spark.batch_limits import Budget
+from kgroup.spark.offset_ranges import OffsetRange
+from kgroup.spark.size_estimates import Sizes
+from kgroup.types import TopicPartition
 
 _WEIGHT: Final = 2**32
 """How fast the cheapest partition's offsets rise with the level; the others' are parts of it."""
@@ -55,7 +55,7 @@ class Beyond:
 
 @final
 @attrs.frozen
-class Plan:
+class BatchPlan:
     """What the next batch reads.
 
     Attributes:
@@ -96,13 +96,13 @@ class _Share:
         return -(-self.most * _WEIGHT // self.weight)
 
 
-def plan(
+def plan_batch(
     positions: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
     budget: Budget,
     sizes: Sizes,
     turn: int = 0,
-) -> Plan:
+) -> BatchPlan:
     """Share a budget over the partitions that have something new.
 
     Takes O(n log n) steps for n partitions, whatever their backlogs.
@@ -110,10 +110,10 @@ def plan(
     Args:
         positions: the next offset to read of every partition that is owned.
         ends: the end of each one's log (of what may be read); a partition whose end is not
-            known is left for the next plan, and ends of others are looked over.
+            known is left for the next plan_batch, and ends of others are looked over.
         budget: what the plan may use.
         sizes: what an offset is likely to bring; matters only where bytes are limited.
-        turn: a number that rises by one from plan to plan.
+        turn: a number that rises by one from plan to plan_batch.
     """
     order = sorted(positions)
     shares: list[_Share] = []
@@ -134,13 +134,14 @@ def plan(
         for name in sorted(taken)
     )
     beyond.sort(key=lambda item: item.partition)
-    return Plan(ranges, lag - sum(taken.values()), tuple(beyond))
+    return BatchPlan(ranges, lag - sum(taken.values()), tuple(beyond))
 
 
 def _rotated(order: list[TopicPartition], turn: int) -> list[TopicPartition]:
     """All owned partitions, from the one whose turn it is.
 
-    Counted over all, not over those with something new: their number changes from plan to plan,
+    Counted over all, not over those with something new: their number changes from plan to
+    plan_batch,
     and a partition could miss its turn each time.
     """
     first = turn % len(order) if order else 0

@@ -22,7 +22,7 @@ import attrs
 import trio
 
 from kgroup.errors import UsageError
-from kgroup.spark.poisonable import Jobs
+from kgroup.spark.cancellable_jobs import CancellableJobs
 
 T = TypeVar("T")
 
@@ -117,7 +117,7 @@ class Runner:
 
     def __init__(
         self,
-        jobs: Jobs,
+        jobs: CancellableJobs,
         name: str,
         outstayed: Callable[[Outstay], None],
         *,
@@ -263,7 +263,7 @@ class Runner:
 
 
 async def run_job(
-    jobs: Jobs,
+    jobs: CancellableJobs,
     group: str,
     description: str,
     fn: Callable[..., T],

@@ -13,9 +13,9 @@ from kgroup.errors import ConfigError
 from kgroup.spark.columns import DEFAULT, checked
 from kgroup.spark.engine import Frame
 from kgroup.spark.frames import BACKENDS, Backend, count_seen, frame
-from kgroup.spark.jobs import Jobs, Outstay, Runner
-from kgroup.spark.ranges import PARALLELISM, OffsetRange
-from kgroup.spark.settings import ReaderSettings
+from kgroup.spark.offset_ranges import PARALLELISM, OffsetRange
+from kgroup.spark.reader_settings import ReaderSettings
+from kgroup.spark.session_jobs import CancellableJobs, Outstay, Runner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,7 +65,7 @@ class SparkEngine:
     def __init__(
         self,
         spark: SparkSession,
-        jobs: Jobs,
+        jobs: CancellableJobs,
         reading: Reading,
         name: str,
         outstayed: Callable[[Outstay], None],

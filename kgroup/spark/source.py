@@ -15,7 +15,7 @@ Options (all text):
 - ``no_progress_timeout``, ``batch_records``, ``batch_bytes``, ``max_buffered_bytes``: numbers, as
   in ``ReaderSettings``.
 
-Left to others: reading (``kgroup.spark.reading``). Imported by executors.
+Left to others: reading (``kgroup.spark.range_reader``). Imported by executors.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from pyspark.sql.types import StructType
 
 from kgroup.errors import ConfigError
 from kgroup.spark.columns import DEFAULT, checked, spark_schema
-from kgroup.spark.ranges import OffsetRange, pack, split
-from kgroup.spark.reading import read
-from kgroup.spark.settings import ReaderSettings
+from kgroup.spark.offset_ranges import OffsetRange, pack, split
+from kgroup.spark.range_reader import read
+from kgroup.spark.reader_settings import ReaderSettings
 
 NAME: Final = "kgroup"
 """What ``spark.read.format`` takes."""

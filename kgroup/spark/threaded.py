@@ -11,14 +11,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, final
 
 from kgroup.generation.generation import Generation as TrioGeneration
-from kgroup.model import TopicPartition
 from kgroup.spark import api
-from kgroup.spark.batch import Batch as TrioBatch
-from kgroup.spark.batch import Stage
-from kgroup.spark.jobs import jobs_of
-from kgroup.spark.loop import Batches as TrioBatches
-from kgroup.spark.ranges import OffsetRange
+from kgroup.spark.batch import BatchStage
+from kgroup.spark.batch import MicroBatch as TrioBatch
+from kgroup.spark.batch_loop import Batches as TrioBatches
+from kgroup.spark.offset_ranges import OffsetRange
+from kgroup.spark.session_jobs import jobs_of
 from kgroup.threaded.generation import Generation
+from kgroup.types import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 @final
-class Batch:
+class MicroBatch:
     """Some new records of a generation's partitions; see ``kgroup.spark.Batch``."""
 
     def __init__(self, generation: Generation, batch: TrioBatch) -> None:
@@ -61,7 +61,7 @@ class Batch:
         return frame
 
     @property
-    def stage(self) -> Stage:
+    def stage(self) -> BatchStage:
         """How far it has come."""
         return self._batch.stage
 
@@ -94,7 +94,7 @@ class Batch:
         return self._generation.ask(lambda _: self._batch.run(fn, *args))
 
     def commit(self) -> None:
-        """Commit the ends of the ranges, now that the sink has them; see ``Batch.commit``.
+        """Commit the ends of the ranges, now that the sink has them; see ``MicroBatch.commit``.
 
         Raises:
             UsageError: it runs, its run failed, or a batch before it is not settled.
@@ -131,7 +131,7 @@ class Batches:
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> Batch:
+    def __next__(self) -> MicroBatch:
         """The next batch, as soon as there is something new.
 
         Raises:
@@ -145,7 +145,7 @@ class Batches:
         batch = self._generation.ask(lambda _: self._next())
         if batch is None:
             raise StopIteration
-        return Batch(self._generation, batch)
+        return MicroBatch(self._generation, batch)
 
     def close(self) -> None:
         """Give the partitions up, and end the thread of Spark's actions. Idempotent."""
@@ -191,7 +191,7 @@ async def _made(
 def foreach_batch(
     generation: Generation,
     spark: SparkSession,
-    fn: Callable[[DataFrame, Batch], object],
+    fn: Callable[[DataFrame, MicroBatch], object],
     **settings: Any,
 ) -> None:
     """Run a function for each batch and commit it: the short way.

@@ -17,9 +17,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from kgroup.broker.settings import PARTITIONS
-from kgroup.model import OffsetAndMetadata, TopicPartition
+from kgroup.broker.broker_settings import PARTITIONS
 from kgroup.testing.limits import PATIENCE
+from kgroup.types import OffsetAndMetadata, TopicPartition
 
 TIMEOUT: Final = 30.0
 """Seconds within which a broker must have done what is asked of it."""

@@ -14,7 +14,7 @@ import trio
 
 from kgroup.broker import BrokerSettings, EmbeddedCluster, NewRecord, serve_cluster
 from kgroup.errors import UsageError
-from kgroup.model import OffsetAndMetadata, TopicPartition
+from kgroup.types import OffsetAndMetadata, TopicPartition
 
 T = TypeVar("T")
 

@@ -24,7 +24,7 @@ import attrs
 from filelock import FileLock, Timeout
 
 from kgroup.errors import KgroupError
-from kgroup.testing import tether
+from kgroup.testing import child_of
 
 KAFKA_VERSION: Final = "4.3.0"
 ENDPOINTS: Final = (
@@ -287,7 +287,7 @@ def run_java(
         subprocess.TimeoutExpired: it was killed.
         KafkaUnavailableError: there is no Java, or no class path.
     """
-    result = tether.run(
+    result = child_of.run(
         program_command(main_class, *args, heap=heap, options=options),
         stdin=stdin or "",
         timeout=timeout,

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kgroup import bounds
 from kgroup.errors import ConfigError
-from kgroup.model import text_fault
+from kgroup.types import text_fault
 
 PATIENCE: Final = bounds.seconds(0, 86_400)
 """How long to wait for anything that a test starts or asks for."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import random
 
-from kgroup.broker.door import Door
+from kgroup.broker.admin import BrokerAdmin
 from kgroup.clocks import TrioClock
-from kgroup.computing import at_once
 from kgroup.config import GroupConfig
-from kgroup.environment import Environment
 from kgroup.records.memory import MemorySource
+from kgroup.runtime import Runtime
+from kgroup.worker_thread import compute_inline
 
 
-def memory_environment(broker: Door, *, seed: int = 0) -> Environment:
+def memory_runtime(broker: BrokerAdmin, *, seed: int = 0) -> Runtime:
     """What a `ConsumerGroup` stands on beside one broker in memory, or several.
 
     Connections are memory streams, records are read from the broker's log, and the only clock
@@ -23,16 +23,16 @@ def memory_environment(broker: Door, *, seed: int = 0) -> Environment:
             loop.
         seed: of the jitter and every other choice.
     """
-    return Environment(
+    return Runtime(
         open_stream=broker.open_stream,
         clock=TrioClock(),
         random=random.Random(seed),
         record_source=lambda config, on_fault: MemorySource(config, on_fault, broker.log),
-        compute=lambda: at_once,
+        compute=lambda: compute_inline,
     )
 
 
-def config_for(broker: Door, **settings: object) -> GroupConfig:
+def config_for(broker: BrokerAdmin, **settings: object) -> GroupConfig:
     """A configuration for brokers in memory: group ``group``, topic ``topic`` unless told."""
     given: dict[str, object] = {
         "group_id": "group",

@@ -19,13 +19,13 @@ from kgroup.generation.generation import MAX_RECORDS
 from kgroup.generation.generation import Generation as TrioGeneration
 from kgroup.generation.lifecycle import inside_of
 from kgroup.generation.membership import MembershipView
-from kgroup.generation.passing import without_own_passing
+from kgroup.generation.stale_errors import without_stale_errors
 from kgroup.generation.states import State
-from kgroup.model import Assignment, End, Offsets, TopicPartition
+from kgroup.threaded.event_loop import BackgroundLoop, LoopOverError
 from kgroup.threaded.flag import Flag
 from kgroup.threaded.handlers import GRACE, Handler
-from kgroup.threaded.loop import Loop, LoopOverError
 from kgroup.threaded.records import Records
+from kgroup.types import Assignment, End, Offsets, TopicPartition
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
@@ -50,9 +50,9 @@ class Generation(MembershipView):
     def __init__(
         self,
         generation: TrioGeneration,
-        loop: Loop,
+        loop: BackgroundLoop,
         owner: object,
-        tell: Callable[[HandlerOutstayed], None],
+        emit: Callable[[HandlerOutstayed], None],
     ) -> None:
         super().__init__(generation._membership)  # noqa: SLF001
         self.assignment: Assignment = generation.assignment
@@ -61,7 +61,7 @@ class Generation(MembershipView):
         self._generation = generation
         self._loop = loop
         self._owner = owner
-        self._tell = tell
+        self._emit = emit
         self._handlers: dict[Handler, None] = {}
         self._seeks: Counter[TopicPartition] = Counter()
         self.taken_by: int | None = None
@@ -134,7 +134,7 @@ class Generation(MembershipView):
         try:
             yield
         except BaseException as error:
-            rest = without_own_passing(error, self.end)
+            rest = without_stale_errors(error, self.end)
             if rest is error:
                 raise
             if rest is not None:
@@ -272,14 +272,14 @@ class Generation(MembershipView):
             await self._all_gone()
         for handler in self._handlers:
             if not handler.gone.is_set():
-                self._tell(self._outstayed(handler))
+                self._emit(self._outstayed(handler))
         self.named.set()
         await self._all_gone()
 
     def late(self) -> list[BaseException]:
         """What threads raised after the generation had ended without them."""
         raised = [handler.untold for handler in self._handlers if handler.untold is not None]
-        left = (without_own_passing(error, self.end) for error in raised)
+        left = (without_stale_errors(error, self.end) for error in raised)
         return [error for error in left if error is not None]
 
     def join_threads(self) -> None:

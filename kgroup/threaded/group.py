@@ -15,17 +15,17 @@ import trio
 
 from kgroup import arguments
 from kgroup.config import GroupConfig
-from kgroup.environment import Environment, surroundings
 from kgroup.errors import GroupClosedError, UsageError
+from kgroup.event_emitter import EventHandlers
 from kgroup.events import Event, EventHandler
 from kgroup.generation.lifecycle import inside_of
 from kgroup.generation.states import State
 from kgroup.group import ConsumerGroup as TrioGroup
 from kgroup.logs import log
-from kgroup.reporting import Handlers
+from kgroup.runtime import Runtime, default_runtime_factory
+from kgroup.threaded.event_loop import BackgroundLoop, LoopOverError
 from kgroup.threaded.generation import Generation
-from kgroup.threaded.loop import Loop, LoopOverError
-from kgroup.threaded.slot import Slot
+from kgroup.threaded.handover_slot import Slot
 
 _REASON = "the program closes the group"
 
@@ -54,7 +54,7 @@ class ConsumerGroup:
 
     Args:
         config: all settings.
-        environment: the network, clock and source of records; TCP, the system's and librdkafka
+        runtime: the network, clock and source of records; TCP, the system's and librdkafka
             by default.
         on_event: is called with each event, in the background thread; it must not block. What it
             raises ends nothing: the first exception is logged with its traceback.
@@ -69,20 +69,22 @@ class ConsumerGroup:
         self,
         config: GroupConfig,
         *,
-        environment: Environment | None = None,
+        runtime: Runtime | None = None,
         on_event: EventHandler | None = None,
     ) -> None:
         arguments.instance("config", config, GroupConfig)
         arguments.callback("on_event", on_event)
-        if surroundings.get() is not None:
+        if default_runtime_factory.get() is not None:
             raise UsageError(
                 f"group {config.group_id!r}: kgroup.threaded runs on threads in real time and"
                 " cannot be simulated; simulate the same work on kgroup.ConsumerGroup"
             )
         self._config = config
-        self._hand_on = Handlers(config.group_id, log, *([] if on_event is None else [on_event]))
-        self._group = TrioGroup(config, environment=environment, on_event=on_event)
-        self._loop = Loop(f"kgroup-{config.group_id}", self._main, self._over)
+        self._hand_on = EventHandlers(
+            config.group_id, log, *([] if on_event is None else [on_event])
+        )
+        self._group = TrioGroup(config, runtime=runtime, on_event=on_event)
+        self._loop = BackgroundLoop(f"kgroup-{config.group_id}", self._main, self._over)
         self._slot = Slot(
             self._loop,
             self._next_generation,
@@ -220,7 +222,7 @@ class ConsumerGroup:
         if self._current is not None:
             self._group.release()
             await self._until_gone(self._current)
-        self._current = Generation(await self._group.next(), self._loop, self._group, self._tell)
+        self._current = Generation(await self._group.next(), self._loop, self._group, self._emit)
         assert self._watched is not None  # calls are answered only while _main runs
         self._watched.start_soon(self._watch, self._current)
         return self._current
@@ -248,7 +250,7 @@ class ConsumerGroup:
         if self._current is not None:
             self._current.ending.set()
 
-    def _tell(self, event: Event) -> None:
+    def _emit(self, event: Event) -> None:
         self._hand_on(event)
 
     # In the thread that leaves.

@@ -17,8 +17,8 @@ from typing import Any, Final, final
 
 import trio
 
-from kgroup.model import TopicPartition
-from kgroup.threaded.loop import Loop
+from kgroup.threaded.event_loop import BackgroundLoop
+from kgroup.types import TopicPartition
 
 GRACE: Final = 1.0
 """Seconds after the end of its generation in which a thread may notice it and return."""
@@ -29,7 +29,11 @@ class Handler:
     """One function of the program's in a thread of its own."""
 
     def __init__(
-        self, loop: Loop, group_id: str, context: contextvars.Context, fn: Callable[..., object]
+        self,
+        loop: BackgroundLoop,
+        group_id: str,
+        context: contextvars.Context,
+        fn: Callable[..., object],
     ) -> None:
         self._loop = loop
         self._context = context

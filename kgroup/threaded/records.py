@@ -9,12 +9,12 @@ import trio
 
 from kgroup import arguments
 from kgroup.generation.generation import Generation
+from kgroup.generation.record_stream import RecordStream
 from kgroup.generation.states import State
-from kgroup.generation.streams import RecordStream
-from kgroup.model import TopicPartition
-from kgroup.protocols import Batch
-from kgroup.threaded.loop import Loop, LoopOverError
-from kgroup.threaded.slot import Slot
+from kgroup.interfaces import Batch
+from kgroup.threaded.event_loop import BackgroundLoop, LoopOverError
+from kgroup.threaded.handover_slot import Slot
+from kgroup.types import TopicPartition
 
 _LOOK: Final = 0.02
 """Seconds between looks at a lease that is over."""
@@ -36,7 +36,7 @@ class Records:
 
     def __init__(
         self,
-        loop: Loop,
+        loop: BackgroundLoop,
         generation: Generation,
         stream: RecordStream,
         seeks: Mapping[TopicPartition, int],

@@ -2,7 +2,8 @@
 
 A request and its answer are exchanged inline by the caller, under a lock that is handed on in the
 order of asking. There is no reader task, so a request in a shielded scope works while everything
-around it is being cancelled. When to open another connection is `kgroup.wire.link`'s to say.
+around it is being cancelled. When to open another connection is `kgroup.wire.broker_connection`'s
+to say.
 
 Invariants:
 - a connection on which anything went wrong after the first byte of a request (cancellation, a
@@ -26,7 +27,6 @@ from typing import Any, Final, final
 import trio
 from kio.schema.errors import ErrorCode
 
-from kgroup.computing import at_once
 from kgroup.errors import (
     BrokerError,
     ConnectionLostError,
@@ -34,11 +34,12 @@ from kgroup.errors import (
     RequestTimeoutError,
     UnsupportedVersionError,
 )
-from kgroup.protocols import Compute, StreamOpener
-from kgroup.wire.border import decode_response, encode_request
-from kgroup.wire.build import LostFieldError, error_code
+from kgroup.interfaces import Compute, StreamOpener
+from kgroup.wire.codec import decode_response, encode_request
+from kgroup.wire.entities import LostFieldError, error_code
 from kgroup.wire.frames import MAX_FRAME, Frames
 from kgroup.wire.versions import API_KEYS, LONGEST, SPOKEN, choose, spelled
+from kgroup.worker_thread import compute_inline
 
 Fields = Mapping[str, Any] | Callable[[int], Mapping[str, Any]]
 """A request's fields, or a function that gives them for the version that was chosen."""
@@ -88,7 +89,7 @@ class Connection:
         timeout: float,  # noqa: ASYNC109 # its passing is an error that says at which step
         broker: str | None = None,
         max_frame: int = MAX_FRAME,
-        compute: Compute = at_once,
+        compute: Compute = compute_inline,
     ) -> Connection:
         """Open a stream and learn the versions that the broker speaks.
 
@@ -172,7 +173,7 @@ class Connection:
 
         Args:
             api: kio's name of the request, such as ``join_group``.
-            fields: as in `kgroup.wire.border.encode_request`, or a function of the version.
+            fields: as in `kgroup.wire.codec.encode_request`, or a function of the version.
             timeout: seconds from the call on, the wait for other requests' answers included.
             max_version: do not choose a higher version.
             on_sent: called just before the first byte is given to the network; from then on the

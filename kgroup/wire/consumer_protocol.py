@@ -18,10 +18,10 @@ import attrs
 from kio.index import load_entity_schema
 from kio.static.constants import EntityType
 
+from kgroup.assignors.partition_codec import counted, listed, pack, text
 from kgroup.errors import ProtocolError
-from kgroup.model import MemberSubscription, TopicPartition, by_topic
-from kgroup.packed import counted, listed, pack, text
-from kgroup.wire.border import decode_data, encode_data
+from kgroup.types import MemberSubscription, TopicPartition, by_topic
+from kgroup.wire.codec import decode_data, encode_data
 
 HIGHEST: Final = 3
 """The newest version of both blobs."""

@@ -1,6 +1,6 @@
 """Ways to open a byte stream to a broker. PLAINTEXT is here; TLS wraps what it opens.
 
-Everything above takes a `kgroup.protocols.StreamOpener` and never asks which one it is.
+Everything above takes a `kgroup.interfaces.StreamOpener` and never asks which one it is.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Any, Final, final
 
 import attrs
 
-from kgroup.model import MemberSubscription, TopicInfo, TopicPartition
+from kgroup.types import MemberSubscription, TopicInfo, TopicPartition
 
 FILE: Final = Path(__file__).resolve().parents[1] / "data" / "assignors.jsonl.gz"
 

@@ -9,7 +9,7 @@ import attrs
 from hypothesis import strategies as st
 
 from kgroup.assignors.sticky import StickyAssignor
-from kgroup.model import MemberSubscription, TopicInfo, TopicPartition
+from kgroup.types import MemberSubscription, TopicInfo, TopicPartition
 
 NAMES: Final = ("a", "b", "c", "d")
 RACKS: Final = ("r1", "r2", "r3")

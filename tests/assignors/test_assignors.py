@@ -12,11 +12,11 @@ import attrs
 import pytest
 
 from kgroup.assignors import BUILTIN, resolve
-from kgroup.assignors.check import check_assignments
+from kgroup.assignors.validation import check_assignments
 from kgroup.config import BUILTIN_ASSIGNORS
 from kgroup.errors import UsageError
-from kgroup.model import MemberSubscription, TopicInfo, TopicPartition
-from kgroup.protocols import Assignor
+from kgroup.interfaces import Assignor
+from kgroup.types import MemberSubscription, TopicInfo, TopicPartition
 
 
 @attrs.frozen
@@ -41,7 +41,7 @@ class OneTakesAll:
 ANSWERS: Final = """
 from random import Random
 from kgroup.assignors import BUILTIN
-from kgroup.model import MemberSubscription, TopicInfo, TopicPartition
+from kgroup.types import MemberSubscription, TopicInfo, TopicPartition
 
 random = Random(20)
 names = [f"topic-{number}" for number in range(12)]

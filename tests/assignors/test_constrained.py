@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from kgroup.assignors.constrained import Plan, constrained
-from kgroup.assignors.ownership import Claim, settle
+from kgroup.assignors.constrained import QuotaPlan, constrained
+from kgroup.assignors.ownership import MemberClaim, settle
+from kgroup.assignors.partition_index import PartitionIndex
 from kgroup.assignors.racks import Racks
-from kgroup.layout import Layout
 
 
-def plan(count: int, *owned: list[int], racks: Racks | None = None) -> Plan:
+def plan(count: int, *owned: list[int], racks: Racks | None = None) -> QuotaPlan:
     """The plan for one topic and these members."""
-    layout = Layout({"t": count})
-    return constrained(layout, settle(layout, [Claim(list(one), 1) for one in owned]), racks)
+    layout = PartitionIndex({"t": count})
+    return constrained(layout, settle(layout, [MemberClaim(list(one), 1) for one in owned]), racks)
 
 
 def dealt(count: int, *owned: list[int], racks: Racks | None = None) -> list[list[int]]:

@@ -6,10 +6,10 @@ import attrs
 import pytest
 from hypothesis import given
 
-from kgroup.assignors.check import check_assignments
 from kgroup.assignors.cooperative import CooperativeStickyAssignor
-from kgroup.assignors.userdata import encode_generation
-from kgroup.model import MemberSubscription, TopicInfo, TopicPartition
+from kgroup.assignors.user_data import encode_generation
+from kgroup.assignors.validation import check_assignments
+from kgroup.types import MemberSubscription, TopicInfo, TopicPartition
 from tests.assignors.golden import Line, golden
 from tests.assignors.strategies import Group, claiming, owned_once
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kgroup.assignors.general import general
-from kgroup.assignors.ownership import Claim, settle
+from kgroup.assignors.ownership import MemberClaim, settle
+from kgroup.assignors.partition_index import PartitionIndex
 from kgroup.assignors.racks import Racks
-from kgroup.layout import Layout
 
-LAYOUT = Layout({"a": 2, "b": 4})
+LAYOUT = PartitionIndex({"a": 2, "b": 4})
 A0, A1, B0, B1, B2, B3 = range(6)
 
 
@@ -17,7 +17,7 @@ def shares(
     wanted: list[str], claims: list[tuple[list[int], int]], racks: Racks | None = None
 ) -> list[list[int]]:
     """Who has what, with topics of one letter each."""
-    listed = [Claim(owned, generation) for owned, generation in claims]
+    listed = [MemberClaim(owned, generation) for owned, generation in claims]
     ownership = settle(LAYOUT, listed)
     plan = general(LAYOUT, [frozenset(of) for of in wanted], listed, ownership, racks)
     return [list(share.indexes) for share in plan]

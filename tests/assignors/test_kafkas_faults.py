@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import pytest
 
 from kgroup.assignors import BUILTIN
-from kgroup.assignors.check import check_assignments
-from kgroup.model import MemberSubscription, TopicInfo, TopicPartition
+from kgroup.assignors.validation import check_assignments
+from kgroup.types import MemberSubscription, TopicInfo, TopicPartition
 from tests.assignors.strategies import owning
 
 BOTH = pytest.mark.parametrize("assignor", ["sticky", "cooperative-sticky"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kgroup.assignors.order import in_order, java_order, lay_out, subscribers, subscriptions
-from kgroup.model import MemberSubscription, TopicInfo
+from kgroup.types import MemberSubscription, TopicInfo
 
 
 def test_strings_sort_by_code_unit() -> None:

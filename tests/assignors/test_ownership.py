@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kgroup.assignors.ownership import Claim, indexes_of, settle
-from kgroup.layout import Layout
-from kgroup.model import MemberSubscription, TopicPartition
+from kgroup.assignors.ownership import MemberClaim, indexes_of, settle
+from kgroup.assignors.partition_index import PartitionIndex
+from kgroup.types import MemberSubscription, TopicPartition
 
-LAYOUT = Layout({"t": 4})
+LAYOUT = PartitionIndex({"t": 4})
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ LAYOUT = Layout({"t": 4})
 )
 def test_the_latest_claim_counts(generations: tuple[int | None, ...], owner: int | None) -> None:
     """Of several claims the highest generation wins, if it is one member's alone."""
-    claims = [Claim([1], generation) for generation in generations]
+    claims = [MemberClaim([1], generation) for generation in generations]
     ownership = settle(LAYOUT, claims)
     assert ownership.owned == [[1] if at == owner else [] for at in range(len(claims))]
     assert ownership.disputed == (frozenset({1}) if owner is None else frozenset())
@@ -35,14 +35,14 @@ def test_the_latest_claim_counts(generations: tuple[int | None, ...], owner: int
 
 def test_an_uncontested_claim_counts_however_old() -> None:
     """A member that is behind keeps what nobody else claims."""
-    ownership = settle(LAYOUT, [Claim([0, 2], -1), Claim([3], 9)])
+    ownership = settle(LAYOUT, [MemberClaim([0, 2], -1), MemberClaim([3], 9)])
     assert ownership.owned == [[0, 2], [3]]
     assert list(ownership.held) == [1, 0, 1, 1]
 
 
 def test_nobody_contests_oneself() -> None:
     """A partition that a member lists twice is its own once."""
-    ownership = settle(LAYOUT, [Claim([2, 2, 1], 3), Claim([0], 3)])
+    ownership = settle(LAYOUT, [MemberClaim([2, 2, 1], 3), MemberClaim([0], 3)])
     assert ownership.owned == [[2, 1], [0]]
     assert not ownership.disputed
 

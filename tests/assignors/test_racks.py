@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kgroup.assignors.partition_index import PartitionIndex
 from kgroup.assignors.racks import Racks
-from kgroup.layout import Layout
-from kgroup.model import MemberSubscription, TopicInfo
+from kgroup.types import MemberSubscription, TopicInfo
 
 OF_PARTITIONS = (("a", "a"), ("b", "a"), ())
 
@@ -19,7 +19,9 @@ def racks(*own: str | None, of: tuple[tuple[str, ...], ...] = OF_PARTITIONS) -> 
     }
     members = [MemberSubscription(member_id=str(at), rack_id=rack) for at, rack in enumerate(own)]
     return Racks.of(
-        Layout({"t": len(of), "u": 1} if of is OF_PARTITIONS else {"t": len(of)}), topics, members
+        PartitionIndex({"t": len(of), "u": 1} if of is OF_PARTITIONS else {"t": len(of)}),
+        topics,
+        members,
     )
 
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 
-from kgroup.assignors.check import check_assignments
 from kgroup.assignors.range import RangeAssignor
-from kgroup.model import MemberSubscription, TopicInfo, TopicPartition
+from kgroup.assignors.validation import check_assignments
+from kgroup.types import MemberSubscription, TopicInfo, TopicPartition
 from tests.assignors.golden import Line, golden
 from tests.assignors.strategies import Group, groups
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from kgroup.assignors.check import check_assignments
 from kgroup.assignors.roundrobin import RoundRobinAssignor
-from kgroup.model import MemberSubscription, TopicInfo
+from kgroup.assignors.validation import check_assignments
+from kgroup.types import MemberSubscription, TopicInfo
 from tests.assignors.golden import Line, golden
 from tests.assignors.strategies import Group, groups
 

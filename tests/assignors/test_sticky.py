@@ -9,9 +9,9 @@ import attrs
 import pytest
 from hypothesis import given, settings
 
-from kgroup.assignors.check import check_assignments
 from kgroup.assignors.sticky import StickyAssignor
-from kgroup.model import MemberSubscription, TopicInfo, TopicPartition
+from kgroup.assignors.validation import check_assignments
+from kgroup.types import MemberSubscription, TopicInfo, TopicPartition
 from tests.assignors.golden import Line, golden
 from tests.assignors.strategies import Group, Members, claiming, owned_once, owning
 

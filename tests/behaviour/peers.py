@@ -17,7 +17,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from confluent_kafka import Consumer
 
-from kgroup.model import TopicPartition
+from kgroup.types import TopicPartition
 from tests.behaviour.stage import SOON, Processed, Stage, in_thread
 
 HEARTBEAT_MS: Final = 200

@@ -18,13 +18,13 @@ import trio
 from confluent_kafka import Producer
 
 from kgroup.config import GroupConfig
-from kgroup.environment import Environment
 from kgroup.events import Event
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
-from kgroup.model import TopicPartition
-from kgroup.protocols import Message
+from kgroup.interfaces import Message
+from kgroup.runtime import Runtime
 from kgroup.testing import admin
+from kgroup.types import TopicPartition
 from tests.brokers import Kafka, unique
 
 P = ParamSpec("P")
@@ -199,19 +199,19 @@ class Stage:
 
     def group(
         self,
-        environment: Environment | None = None,
+        runtime: Runtime | None = None,
         on_event: Callable[[Event], None] | None = None,
         **settings: object,
     ) -> ConsumerGroup:
         """A member that the test itself runs."""
-        return ConsumerGroup(self.config(**settings), environment=environment, on_event=on_event)
+        return ConsumerGroup(self.config(**settings), runtime=runtime, on_event=on_event)
 
     def start(
         self,
         name: str,
         *,
         seconds: float = 0.0,
-        environment: Environment | None = None,
+        runtime: Runtime | None = None,
         **settings: object,
     ) -> Member:
         """Start a member that processes everything, each record in so many seconds."""
@@ -221,7 +221,7 @@ class Stage:
             events.append(event)
             self.ledger.wake()
 
-        group = self.group(environment, note, client_id=name, **settings)
+        group = self.group(runtime, note, client_id=name, **settings)
         member = Member(self, name, group, seconds)
         member.events = events
         self.nursery.start_soon(member.run, name=name)

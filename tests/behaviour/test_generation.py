@@ -12,9 +12,9 @@ from kgroup.errors import NotOwnedError, OffsetBehindFloorError, StaleGeneration
 from kgroup.events import CommitRefused, Event
 from kgroup.generation.generation import Generation
 from kgroup.generation.states import State
-from kgroup.group import default_environment
-from kgroup.model import Cause
+from kgroup.group import default_runtime
 from kgroup.testing import admin
+from kgroup.types import Cause
 from tests.behaviour.faults import Heartbeats
 from tests.behaviour.stage import in_thread, numbers, stage
 from tests.behaviour.worker import BackwardClock
@@ -117,11 +117,11 @@ async def test_the_coordinator_refuses_a_stale_commit(kafka: Kafka) -> None:
         await here.create()
         await here.produce([str(number) for number in range(10)])
         heartbeats = Heartbeats()
-        environment = attrs.evolve(
-            default_environment(), open_stream=heartbeats.open_stream, clock=BackwardClock()
+        runtime = attrs.evolve(
+            default_runtime(), open_stream=heartbeats.open_stream, clock=BackwardClock()
         )
         events: list[Event] = []
-        group = here.group(environment, events.append, session_timeout=1.0)
+        group = here.group(runtime, events.append, session_timeout=1.0)
         async with group:
             generation = await group.next()
             batch = await anext(generation.records(here.partition(0), max_records=5))
@@ -153,9 +153,9 @@ async def test_the_lease_stops_what_the_coordinator_cannot_reach(kafka: Kafka) -
         await here.create()
         await here.produce([str(number) for number in range(10)])
         heartbeats = Heartbeats()
-        environment = attrs.evolve(default_environment(), open_stream=heartbeats.open_stream)
+        runtime = attrs.evolve(default_runtime(), open_stream=heartbeats.open_stream)
         events: list[Event] = []
-        async with here.group(environment, events.append, session_timeout=1.0) as group:
+        async with here.group(runtime, events.append, session_timeout=1.0) as group:
             generation = await group.next()
             stream = generation.records(here.partition(0), max_records=5)
             await anext(stream)

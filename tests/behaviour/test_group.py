@@ -12,7 +12,7 @@ from kgroup.errors import GroupClosedError
 from kgroup.events import CommitRefused, Event, Joined, Joining
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
-from kgroup.model import Cause
+from kgroup.types import Cause
 from tests.behaviour.stage import (
     SOON,
     Member,

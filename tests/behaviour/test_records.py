@@ -15,11 +15,11 @@ from kgroup.config import GroupConfig
 from kgroup.errors import FetchError, NotOwnedError, OffsetOutOfRangeError, UsageError
 from kgroup.events import Event, OffsetReset, SourceFault
 from kgroup.generation.generation import Generation
-from kgroup.generation.streams import RecordStream
-from kgroup.group import default_environment
-from kgroup.protocols import RecordSource
+from kgroup.generation.record_stream import RecordStream
+from kgroup.group import default_runtime
+from kgroup.interfaces import RecordSource
+from kgroup.records.consumer_thread import CHUNK
 from kgroup.records.librdkafka import LibrdkafkaSource
-from kgroup.records.owner import CHUNK
 from kgroup.testing import admin
 from tests.behaviour.stage import SOON, Stage, in_thread, numbers, stage
 from tests.brokers import Kafka
@@ -98,8 +98,8 @@ async def test_a_slow_handler_stops_the_fetching(kafka: Kafka) -> None:
     async with stage(kafka) as here:
         await here.create()
         await here.produce(texts(count))
-        environment = attrs.evolve(default_environment(), record_source=make)
-        async with here.group(environment, max_buffered_records=limit) as group:
+        runtime = attrs.evolve(default_runtime(), record_source=make)
+        async with here.group(runtime, max_buffered_records=limit) as group:
             generation = await group.next()
             stream = generation.records(max_records=50)
             found = await read(stream, 50)
@@ -128,8 +128,8 @@ async def test_a_thread_that_died_is_replaced_with_the_next_generation(kafka: Ka
     async with stage(kafka) as here:
         await here.create()
         await here.produce(texts(4))
-        environment = attrs.evolve(default_environment(), record_source=make)
-        async with here.group(environment, events.append) as group:
+        runtime = attrs.evolve(default_runtime(), record_source=make)
+        async with here.group(runtime, events.append) as group:
             first = await group.next()
             stream = first.records(max_records=2)
             assert await read(stream, 2) == [0, 1]

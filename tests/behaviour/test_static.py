@@ -9,8 +9,8 @@ import trio
 
 from kgroup.errors import FencedInstanceError, StaleGenerationError
 from kgroup.events import CommitRefused, Event, Left
-from kgroup.model import Cause
 from kgroup.testing import admin
+from kgroup.types import Cause
 from tests.behaviour.stage import SOON, in_thread, numbers, stage
 from tests.brokers import Kafka
 

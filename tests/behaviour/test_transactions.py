@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 from kgroup.errors import StaleGenerationError
 from kgroup.events import CommitRefused, Event, RequestFailed
 from kgroup.generation.states import State
-from kgroup.group import default_environment
+from kgroup.group import default_runtime
 from tests.behaviour.faults import Heartbeats
 from tests.behaviour.stage import SOON, Stage, in_thread, numbers, stage
 from tests.behaviour.worker import BackwardClock
@@ -92,11 +92,11 @@ async def test_an_old_generation_is_refused(kafka: Kafka) -> None:
         partition = here.partition(0)
         producer = await producer_for(here)
         heartbeats = Heartbeats()
-        environment = attrs.evolve(
-            default_environment(), open_stream=heartbeats.open_stream, clock=BackwardClock()
+        runtime = attrs.evolve(
+            default_runtime(), open_stream=heartbeats.open_stream, clock=BackwardClock()
         )
         events: list[Event] = []
-        async with here.group(environment, events.append, session_timeout=1.0) as group:
+        async with here.group(runtime, events.append, session_timeout=1.0) as group:
             generation = await group.next()
             heartbeats.hold()
             owner = here.start("owner")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from kgroup.events import TopicsMissing
-from kgroup.model import Cause, TopicPartition
 from kgroup.testing import admin
+from kgroup.types import Cause, TopicPartition
 from tests.behaviour.stage import Stage, in_thread, stage
 from tests.brokers import Kafka, unique
 

@@ -18,9 +18,9 @@ import attrs
 import trio
 
 from kgroup import ConsumerGroup, Generation, GroupConfig, KgroupError, TopicPartition
-from kgroup.environment import Environment
 from kgroup.events import CommitRefused, Event
-from kgroup.group import default_environment
+from kgroup.group import default_runtime
+from kgroup.runtime import Runtime
 
 
 @final
@@ -76,11 +76,11 @@ class Journal:
 
 async def work(task: Task, journal: Journal) -> None:
     """Be a member until a generation is lost."""
-    environment: Environment = default_environment()
+    runtime: Runtime = default_runtime()
     if not task.lease:
-        environment = attrs.evolve(environment, clock=BackwardClock())
+        runtime = attrs.evolve(runtime, clock=BackwardClock())
     config = GroupConfig(**task.config)
-    group = ConsumerGroup(config, environment=environment, on_event=journal.event)
+    group = ConsumerGroup(config, runtime=runtime, on_event=journal.event)
     async with group, trio.open_nursery() as nursery:
         nursery.start_soon(close_at_end_of_input, group)
         async for generation in group:

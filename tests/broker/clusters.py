@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from kgroup.broker import EmbeddedCluster, in_memory_cluster
-from kgroup.model import TopicPartition
+from kgroup.types import TopicPartition
 from tests.broker.wire import Client
 
 LEADER_NOT_AVAILABLE, NOT_LEADER, FENCED_EPOCH, UNKNOWN_EPOCH = 5, 6, 74, 75

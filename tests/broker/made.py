@@ -6,7 +6,7 @@ import zlib
 from typing import Any
 
 from kgroup.broker import batches
-from kgroup.broker.log import Appended, PartitionLog
+from kgroup.broker.log import AppendResult, PartitionLog
 from kgroup.broker.records import NewRecord, batch_of
 
 NOW = 1_700_000_000_000
@@ -41,7 +41,7 @@ def compressed(codec: int, *values: bytes, timestamp: int = NOW) -> bytes:
     )
 
 
-def append(log: PartitionLog, data: bytes, now: int = NOW) -> Appended:
+def append(log: PartitionLog, data: bytes, now: int = NOW) -> AppendResult:
     """Check a batch and append it."""
     header, checked = batches.check(data)
     return log.append(checked, header, now)

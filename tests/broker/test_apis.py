@@ -10,11 +10,11 @@ import pytest
 from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
-from kgroup.broker.answer import fit
 from kgroup.broker.apis import APIS
-from kgroup.broker.refusals import REFUSALS
-from kgroup.wire.border import encode_response
-from kgroup.wire.build import build, field_shape
+from kgroup.broker.error_responses import REFUSALS
+from kgroup.broker.response_versions import fit
+from kgroup.wire.codec import encode_response
+from kgroup.wire.entities import build, field_shape
 from kgroup.wire.versions import API_KEYS, known_versions
 
 EVERY_VERSION = [

@@ -12,7 +12,7 @@ from kio.records.readers import read_batch
 from kio.schema.errors import ErrorCode
 
 from kgroup.broker import batches
-from kgroup.broker.refusal import RefusedError
+from kgroup.broker.request_error import RequestError
 from tests.broker.made import NOW, batch
 
 
@@ -91,7 +91,7 @@ def _changed(layout: str, at: int, value: int) -> bytes:
 )
 def test_what_is_no_batch_is_refused(data: bytes | None, code: ErrorCode) -> None:
     """Each fault of a producer's batch has Kafka's code for it."""
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(RequestError) as refused:
         batches.check(data)
     assert refused.value.code is code
 
@@ -99,5 +99,5 @@ def test_what_is_no_batch_is_refused(data: bytes | None, code: ErrorCode) -> Non
 @given(st.binary(max_size=200))
 def test_garbage_is_refused(data: bytes) -> None:
     """Bytes that are no batch raise a refusal and nothing else."""
-    with pytest.raises(RefusedError):
+    with pytest.raises(RequestError):
         batches.check(data)

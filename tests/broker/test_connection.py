@@ -12,10 +12,10 @@ import pytest
 import trio
 import trio.testing
 
-from kgroup.broker import Broker
+from kgroup.broker import EmbeddedBroker
 from kgroup.broker.apis import APIS
 from kgroup.broker.handlers import metadata
-from kgroup.wire.border import encode_request
+from kgroup.wire.codec import encode_request
 from kgroup.wire.versions import API_KEYS
 from tests.broker.made import batch
 from tests.broker.wire import LENGTH, Client, connected
@@ -251,7 +251,7 @@ async def test_without_acks_an_error_closes_the_connection(
 ) -> None:
     """There is no other way to be heard by a producer that wants no answer."""
 
-    def fault(broker: Broker) -> bytes:
+    def fault(broker: EmbeddedBroker) -> bytes:
         if injected:
             broker.inject("produce", 6)
         return batch(b"a") if injected else b"no batch"

@@ -6,12 +6,12 @@ import pytest
 import trio
 import trio.testing
 
-from kgroup.broker.faults import Faults
+from kgroup.broker.faults import InjectedFaults
 
 
 def test_an_error_happens_as_often_as_planned() -> None:
     """It hits its API only, the given number of times, and counts."""
-    faults = Faults()
+    faults = InjectedFaults()
     fault = faults.plan("heartbeat", error_code=27, times=2)
     assert faults.strike("join_group", object()) == (0.0, None)
     assert [faults.strike("heartbeat", object()) for _ in range(3)] == [
@@ -24,7 +24,7 @@ def test_an_error_happens_as_often_as_planned() -> None:
 
 def test_a_fault_can_be_aimed() -> None:
     """Only a request that matches is hit."""
-    faults = Faults()
+    faults = InjectedFaults()
     faults.plan("heartbeat", error_code=27, match=lambda request: request == "this")
     assert faults.strike("heartbeat", "that") == (0.0, None)
     assert faults.strike("heartbeat", "this") == (0.0, 27)
@@ -32,7 +32,7 @@ def test_a_fault_can_be_aimed() -> None:
 
 def test_a_fault_without_end_can_be_cancelled() -> None:
     """It goes on until it is taken back."""
-    faults = Faults()
+    faults = InjectedFaults()
     fault = faults.plan(None, delay=2.0)
     for api in ("heartbeat", "fetch", "fetch"):
         assert faults.strike(api, object()) == (2.0, None)
@@ -42,7 +42,7 @@ def test_a_fault_without_end_can_be_cancelled() -> None:
 
 def test_delays_add_up_and_one_error_counts() -> None:
     """Slowness goes along with an error; a second error waits for the next request."""
-    faults = Faults()
+    faults = InjectedFaults()
     faults.plan(None, delay=1.0)
     faults.plan("fetch", delay=0.5)
     faults.plan("fetch", error_code=3, times=1)
@@ -55,12 +55,12 @@ def test_delays_add_up_and_one_error_counts() -> None:
 def test_an_unknown_api_is_refused() -> None:
     """A name that is no API of the broker's is an error that says which there are."""
     with pytest.raises(ValueError, match="no API 'heart_beat'.*heartbeat"):
-        Faults().plan("heart_beat", error_code=1)
+        InjectedFaults().plan("heart_beat", error_code=1)
 
 
 async def test_reachable_waits(autojump_clock: trio.testing.MockClock) -> None:
     """While the broker cannot be reached, waiting lasts."""
-    faults = Faults()
+    faults = InjectedFaults()
     await faults.reachable()
     faults.set_reachable(reachable=False)
     faults.set_reachable(reachable=False)

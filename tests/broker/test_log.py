@@ -13,15 +13,15 @@ from kio.schema.errors import ErrorCode
 
 from kgroup.broker import batches
 from kgroup.broker.log import AbortedTransaction, LogSettings, PartitionLog
-from kgroup.broker.pace import Pace, Work
 from kgroup.broker.records import NewRecord, batch_of
-from kgroup.broker.refusal import RefusedError
+from kgroup.broker.request_error import RequestError
+from kgroup.broker.time_slices import TimeSlices, Work
 from tests.broker.made import NOW, append, batch, compressed
 
 
 def work() -> Work:
     """The work of a request that nobody else disturbs."""
-    return Pace().work(100)
+    return TimeSlices().work(100)
 
 
 def log_of(*sizes: int, settings: LogSettings | None = None) -> PartitionLog:
@@ -55,7 +55,7 @@ def test_reading_gives_whole_batches_in_order(sizes: list[int], start: int, max_
     log = log_of(*sizes)
     assert log.end_offset == sum(sizes)
     if start > log.end_offset:
-        with pytest.raises(RefusedError) as refused:
+        with pytest.raises(RequestError) as refused:
             offsets(log, start)
         assert refused.value.code is ErrorCode.offset_out_of_range
         return
@@ -90,7 +90,7 @@ def test_a_repeated_batch_is_stored_once() -> None:
 def test_a_batch_that_is_too_large_is_refused() -> None:
     """A batch over max.message.bytes is not stored."""
     log = PartitionLog(LogSettings(max_message_bytes=100))
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(RequestError) as refused:
         append(log, batch(b"x" * 100))
     assert refused.value.code is ErrorCode.message_too_large
     assert log.end_offset == 0
@@ -118,13 +118,13 @@ def test_records_before_an_offset_can_be_deleted() -> None:
     log = log_of(3, 3)
     assert log.delete_before(4) == 4
     assert offsets(log, 4) == [3]
-    with pytest.raises(RefusedError):
+    with pytest.raises(RequestError):
         offsets(log, 3)
     assert log.delete_before(2) == 4
     assert log.delete_before(-1) == 6
     assert log.size == 0
     for wrong in (7, -2):
-        with pytest.raises(RefusedError) as refused:
+        with pytest.raises(RequestError) as refused:
             log.delete_before(wrong)
         assert refused.value.code is ErrorCode.offset_out_of_range
 
@@ -150,7 +150,7 @@ def test_a_producer_with_an_open_transaction_writes_in_it() -> None:
     log = log_of()
     append(log, transactional(b"t"))
     plain = batch(b"p", producer_id=1, producer_epoch=0, base_sequence=1)
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(RequestError) as refused:
         append(log, plain)
     assert refused.value.code is ErrorCode.invalid_txn_state
     log.end_transaction(1, 0, NOW, committed=True)

@@ -13,15 +13,15 @@ import pytest
 import trio
 import trio.testing
 
-from kgroup.broker import Broker, BrokerSettings, NewRecord, in_memory, serve
+from kgroup.broker import BrokerSettings, EmbeddedBroker, NewRecord, in_memory, serve
 from kgroup.errors import ConfigError, UsageError
-from kgroup.model import OffsetAndMetadata, TopicPartition
+from kgroup.types import OffsetAndMetadata, TopicPartition
 from tests.broker.test_connection import join
 from tests.broker.wire import Client, commit, connected
 
 
 @pytest.fixture
-async def broker() -> AsyncIterator[Broker]:
+async def broker() -> AsyncIterator[EmbeddedBroker]:
     """A broker in memory."""
     async with in_memory() as made:
         yield made
@@ -33,7 +33,7 @@ async def heartbeat(client: Client) -> int:
     return int(answer.error_code)
 
 
-async def over_tcp(broker: Broker) -> Client:
+async def over_tcp(broker: EmbeddedBroker) -> Client:
     """A connection by TCP."""
     return Client(await trio.open_tcp_stream(broker.host, broker.port))
 
@@ -147,7 +147,7 @@ async def test_a_stopped_broker_comes_back_on_its_port() -> None:
             await one.stream.aclose()
 
 
-async def test_a_stopped_broker_refuses_in_memory(broker: Broker) -> None:
+async def test_a_stopped_broker_refuses_in_memory(broker: EmbeddedBroker) -> None:
     """Without a listener, or at another address, a connection is refused as by TCP."""
     with pytest.raises(ConnectionRefusedError, match="memory:1$"):
         await broker.open_stream(broker.host, 1)
@@ -188,7 +188,7 @@ async def test_an_answer_that_was_due_while_unreachable_comes_later(
         assert (await client.answer("join_group", 3)).generation_id == 1
 
 
-async def test_connections_can_be_cut_by_client(broker: Broker) -> None:
+async def test_connections_can_be_cut_by_client(broker: EmbeddedBroker) -> None:
     """Only the named client's connections are closed."""
     clients = [await Client.open(broker, name) for name in ("a", "b", "a")]
     for client in clients:
@@ -260,7 +260,7 @@ async def test_the_coordinators_writes_can_fail(autojump_clock: trio.testing.Moc
             broker.fail_coordinator_writes(27)
 
 
-async def test_records_can_be_appended_without_a_producer(broker: Broker) -> None:
+async def test_records_can_be_appended_without_a_producer(broker: EmbeddedBroker) -> None:
     """Values and whole records are written as one batch; the first offset is given."""
     await broker.create_topic("t", 2)
     assert await broker.append("t", 1, [b"a", b"b"]) == 0
@@ -276,7 +276,7 @@ async def test_records_can_be_appended_without_a_producer(broker: Broker) -> Non
     assert read.records[2].headers == (("h", b"v"),)
 
 
-async def test_the_callers_mistakes_are_told(broker: Broker) -> None:
+async def test_the_callers_mistakes_are_told(broker: EmbeddedBroker) -> None:
     """What Kafka would refuse is a UsageError in words."""
     await broker.create_topic("t", 2)
     with pytest.raises(UsageError, match="already exists"):
@@ -293,7 +293,7 @@ async def test_the_callers_mistakes_are_told(broker: Broker) -> None:
     await broker.append("t", 2, [b"a"])
 
 
-async def test_committed_offsets_can_be_looked_at(broker: Broker) -> None:
+async def test_committed_offsets_can_be_looked_at(broker: EmbeddedBroker) -> None:
     """What a group has committed is there to read, and goes with its topic."""
     await broker.create_topic("t", 2)
     client = await Client.open(broker)

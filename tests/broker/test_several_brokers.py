@@ -9,10 +9,10 @@ import trio
 import trio.testing
 
 from kgroup.broker import EmbeddedCluster, in_memory_cluster
-from kgroup.broker.pipe import pipe
-from kgroup.broker.several import STOPPING
+from kgroup.broker.embedded_cluster import STOPPING
+from kgroup.broker.memory_pipe import pipe
 from kgroup.errors import UsageError
-from kgroup.model import TopicPartition
+from kgroup.types import TopicPartition
 from tests.broker.clusters import (
     LEADER_NOT_AVAILABLE,
     NOT_COORDINATOR,

@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, Producer
 from kgroup.broker import EmbeddedCluster, serve_cluster
 from kgroup.config import GroupConfig
 from kgroup.group import ConsumerGroup
-from kgroup.model import TopicPartition
+from kgroup.types import TopicPartition
 from tests.broker.interop.clients import PATIENCE, Member, beside, until
 
 SETTINGS = {

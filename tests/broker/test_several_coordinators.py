@@ -10,8 +10,8 @@ import trio.testing
 
 from kgroup.broker import EmbeddedCluster, in_memory_cluster
 from kgroup.group import ConsumerGroup
-from kgroup.model import OffsetAndMetadata, TopicPartition
-from kgroup.testing.memory import config_for, memory_environment
+from kgroup.testing.memory import config_for, memory_runtime
+from kgroup.types import OffsetAndMetadata, TopicPartition
 from tests.broker.clusters import (
     LOADING,
     NOT_AVAILABLE,
@@ -107,8 +107,8 @@ async def test_a_group_lives_through_moves(
 
     async def member(seed: int) -> None:
         config = config_for(cluster, group_id="g", topics=["t"])
-        environment = memory_environment(cluster, seed=seed)
-        async with ConsumerGroup(config, environment=environment) as group:
+        runtime = memory_runtime(cluster, seed=seed)
+        async with ConsumerGroup(config, runtime=runtime) as group:
             async for generation in group:
                 for partition in generation.assignment:
                     generation.start_soon(handle, generation, partition)

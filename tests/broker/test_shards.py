@@ -10,25 +10,25 @@ import trio
 import trio.testing
 
 from kgroup.broker import BrokerSettings
-from kgroup.broker.cluster import Cluster
-from kgroup.broker.groups import answers, requests
-from kgroup.broker.groups.settings import CoordinatorSettings
-from kgroup.broker.placement import NO_LEADER
+from kgroup.broker.cluster_state import ClusterState
+from kgroup.broker.groups import requests, responses
+from kgroup.broker.groups.coordinator_settings import CoordinatorSettings
+from kgroup.broker.replicas import NO_LEADER
 from kgroup.broker.shards import HandOver
-from kgroup.model import TopicPartition
-from tests.broker.test_desk import join
+from kgroup.types import TopicPartition
+from tests.broker.test_purgatory import join
 from tests.broker.watching import Onlooker
 
 TP = TopicPartition("t", 0)
 
 
 @pytest.fixture
-def cluster() -> Cluster:
+def cluster() -> ClusterState:
     """Two brokers, one replica of every shard, and a topic."""
     settings = BrokerSettings(
         offsets_topic_replication_factor=1, transaction_log_replication_factor=1
     )
-    made = Cluster(settings, random.Random(1), lambda: 0.0, brokers=2)
+    made = ClusterState(settings, random.Random(1), lambda: 0.0, brokers=2)
     made.topics.create("t", 1)
     return made
 
@@ -38,7 +38,7 @@ def offset(at: int) -> requests.OffsetToCommit:
     return requests.OffsetToCommit(topic="t", partition=0, offset=at, leader_epoch=-1, metadata="")
 
 
-async def commit(cluster: Cluster, at: int, producer_id: int | None = None) -> int:
+async def commit(cluster: ClusterState, at: int, producer_id: int | None = None) -> int:
     """Commit an offset of group ``g`` at its coordinator, in a transaction or not; the error."""
     node = cluster.coordinator_of("g")
     assert node is not None
@@ -55,11 +55,11 @@ async def commit(cluster: Cluster, at: int, producer_id: int | None = None) -> i
         request = requests.TxnOffsetCommit(
             **common, version=3, producer_id=producer_id, offsets=(offset(at),)
         )
-    answer = await node.groups.ask(request, answers.OffsetsCommitted)
+    answer = await node.groups.ask(request, responses.OffsetsCommitted)
     return int(answer.partitions[0].error)
 
 
-def away(cluster: Cluster) -> tuple[int, HandOver]:
+def away(cluster: ClusterState) -> tuple[int, HandOver]:
     """The group's coordinator goes; its id and what is to be loaded elsewhere."""
     node = cluster.coordinator_of("g")
     assert node is not None
@@ -67,7 +67,7 @@ def away(cluster: Cluster) -> tuple[int, HandOver]:
 
 
 async def test_a_transaction_that_ends_meanwhile_decides(
-    cluster: Cluster, autojump_clock: trio.testing.MockClock
+    cluster: ClusterState, autojump_clock: trio.testing.MockClock
 ) -> None:
     """A pending offset becomes committed, or vanishes, although nobody coordinates the group."""
     for number, committed in enumerate((True, False)):
@@ -81,7 +81,7 @@ async def test_a_transaction_that_ends_meanwhile_decides(
 
 
 async def test_records_are_in_one_place(
-    cluster: Cluster, autojump_clock: trio.testing.MockClock
+    cluster: ClusterState, autojump_clock: trio.testing.MockClock
 ) -> None:
     """What is committed is found while nobody has it, and commits go on where they were."""
     assert await commit(cluster, 5) == 0
@@ -99,7 +99,7 @@ async def test_records_are_in_one_place(
 
 
 async def test_an_overtaken_hand_over_loads_nothing(
-    cluster: Cluster, autojump_clock: trio.testing.MockClock
+    cluster: ClusterState, autojump_clock: trio.testing.MockClock
 ) -> None:
     """A coordinator that lost its shard before it had read it does not get it by that."""
     assert await commit(cluster, 5) == 0
@@ -113,7 +113,7 @@ async def test_an_overtaken_hand_over_loads_nothing(
 
 
 async def test_deleted_partitions_are_forgotten_at_rest(
-    cluster: Cluster, autojump_clock: trio.testing.MockClock
+    cluster: ClusterState, autojump_clock: trio.testing.MockClock
 ) -> None:
     """A topic that is deleted meanwhile takes offsets with it."""
     assert await commit(cluster, 5) == 0
@@ -128,14 +128,14 @@ async def test_deleted_partitions_are_forgotten_at_rest(
 def test_shards_are_spread_over_the_brokers() -> None:
     """Leaders go round; no shard has more replicas than there are brokers."""
     settings = BrokerSettings(groups=CoordinatorSettings(offsets_topic_partitions=4))
-    cluster = Cluster(settings, random.Random(1), lambda: 0.0, brokers=2)
+    cluster = ClusterState(settings, random.Random(1), lambda: 0.0, brokers=2)
     assert [place.leader for place in cluster.shards.places] == [1, 2, 1, 2]
     assert {len(place.replicas) for place in cluster.shards.places} == {2}
 
 
 @pytest.mark.parametrize("answer", [True, False])
 async def test_who_watches_sees_shards_go_and_come(
-    cluster: Cluster, autojump_clock: trio.testing.MockClock, answer: bool
+    cluster: ClusterState, autojump_clock: trio.testing.MockClock, answer: bool
 ) -> None:
     """At the broker that loses or gains them, and who is told so: nobody by one that was killed."""
     onlookers = {node_id: Onlooker() for node_id in cluster.brokers}
@@ -149,7 +149,7 @@ async def test_who_watches_sees_shards_go_and_come(
     assert node is not None
     here, there = onlookers.pop(node.node_id), next(iter(onlookers.values()))
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(node.groups.ask_parked, join(), answers.Joined)
+        nursery.start_soon(node.groups.ask_parked, join(), responses.JoinCompleted)
         await trio.testing.wait_all_tasks_blocked()
         cluster.shards.load(cluster.lose(node.node_id, answer=answer))
         await trio.testing.wait_all_tasks_blocked()
@@ -168,7 +168,7 @@ async def test_who_watches_sees_shards_go_and_come(
 
 
 async def test_who_watches_sees_a_shard_move(
-    cluster: Cluster, autojump_clock: trio.testing.MockClock
+    cluster: ClusterState, autojump_clock: trio.testing.MockClock
 ) -> None:
     """One broker gives it up, the other has it once it is loaded."""
     one, two = Onlooker(), Onlooker()

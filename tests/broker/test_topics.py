@@ -8,10 +8,10 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from kgroup.broker.refusal import RefusedError
-from kgroup.broker.settings import BrokerSettings
+from kgroup.broker.broker_settings import BrokerSettings
+from kgroup.broker.request_error import RequestError
 from kgroup.broker.topics import EFFECTIVE_CONFIGS, PASSIVE_CONFIGS, Topics
-from kgroup.model import TopicPartition
+from kgroup.types import TopicPartition
 from tests.broker.made import append, batch
 
 
@@ -24,7 +24,7 @@ def topics() -> Topics:
 
 def refusal(topics: Topics, name: str, partitions: int = 1, **details: object) -> ErrorCode:
     """What a new topic is refused with."""
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(RequestError) as refused:
         topics.create(name, partitions, **details)  # type: ignore[arg-type]
     return refused.value.code
 
@@ -43,7 +43,7 @@ def test_a_topic_is_found_by_name_and_by_id(topics: Topics) -> None:
 def test_an_unknown_partition_is_refused(topics: Topics, name: str, number: int) -> None:
     """There is no log of a partition that is not."""
     topics.create("a")
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(RequestError) as refused:
         topics.log(name, number)
     assert refused.value.code is ErrorCode.unknown_topic_or_partition
 
@@ -89,10 +89,10 @@ def test_partitions_can_only_be_added(topics: Topics) -> None:
     assert topics.partitions("a") == 4
     assert topics.log("a", 1) is log
     for count in (4, 3, 10_001):
-        with pytest.raises(RefusedError) as refused:
+        with pytest.raises(RequestError) as refused:
             topics.grow("a", count)
         assert refused.value.code is ErrorCode.invalid_partitions
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(RequestError) as refused:
         topics.grow("b", 4)
     assert refused.value.code is ErrorCode.unknown_topic_or_partition
 
@@ -122,7 +122,7 @@ def test_deletion_can_be_switched_off() -> None:
     """With delete.topic.enable=false no topic can be deleted."""
     topics = Topics(BrokerSettings(delete_topics=False), lambda: UUID(int=1))
     topic = topics.create("a")
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(RequestError) as refused:
         topics.delete(topic)
     assert refused.value.code is ErrorCode.topic_deletion_disabled
     assert topics.get("a") is topic

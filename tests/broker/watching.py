@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Sequence
 from typing import final
 
-from kgroup.broker.groups.answers import Answer
 from kgroup.broker.groups.requests import Request
+from kgroup.broker.groups.responses import CoordinatorResponse
 
 
 @final
@@ -21,20 +21,22 @@ class Onlooker:
     """
 
     def __init__(self) -> None:
-        self.asked_for: list[tuple[Request, Hashable, Sequence[Answer]]] = []
-        self.expiries: list[Sequence[Answer]] = []
-        self.lost: list[tuple[Collection[int], Sequence[Answer]]] = []
+        self.asked_for: list[tuple[Request, Hashable, Sequence[CoordinatorResponse]]] = []
+        self.expiries: list[Sequence[CoordinatorResponse]] = []
+        self.lost: list[tuple[Collection[int], Sequence[CoordinatorResponse]]] = []
         self.gained: list[Collection[int]] = []
 
-    def asked(self, request: Request, ticket: Hashable, answers: Sequence[Answer]) -> None:
+    def asked(
+        self, request: Request, ticket: Hashable, answers: Sequence[CoordinatorResponse]
+    ) -> None:
         """See ``Watch``."""
         self.asked_for.append((request, ticket, answers))
 
-    def expired(self, answers: Sequence[Answer]) -> None:
+    def expired(self, answers: Sequence[CoordinatorResponse]) -> None:
         """See ``Watch``."""
         self.expiries.append(answers)
 
-    def unloaded(self, shards: Collection[int], answers: Sequence[Answer]) -> None:
+    def unloaded(self, shards: Collection[int], answers: Sequence[CoordinatorResponse]) -> None:
         """See ``Watch``."""
         self.lost.append((shards, answers))
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import trio
 
-from kgroup.broker import Broker, in_memory
-from kgroup.wire.border import decode_response, encode_request
+from kgroup.broker import EmbeddedBroker, in_memory
+from kgroup.wire.codec import decode_response, encode_request
 
 LENGTH: Final = struct.Struct(">i")
 LONGEST_IDLE: Final = 3600.0
@@ -28,7 +28,7 @@ class Client:
         self._bytes = b""
 
     @classmethod
-    async def open(cls, broker: Broker, name: str = "test") -> Client:
+    async def open(cls, broker: EmbeddedBroker, name: str = "test") -> Client:
         """Connect in memory."""
         return cls(await broker.open_stream(broker.host, broker.port), name)
 
@@ -99,7 +99,7 @@ async def commit(
 
 
 @asynccontextmanager
-async def connected(**settings: object) -> AsyncIterator[tuple[Broker, Client]]:
+async def connected(**settings: object) -> AsyncIterator[tuple[EmbeddedBroker, Client]]:
     """A broker in memory and a connection to it; ``_`` in a property's name stands for a dot."""
     properties = {name.replace("_", "."): value for name, value in settings.items()}
     async with in_memory(properties) as broker:

@@ -15,20 +15,20 @@ import attrs
 import trio
 from trio.testing import MockClock
 
-from kgroup.broker.faults import Fault
-from kgroup.broker.server import Broker, in_memory
-from kgroup.codes import Code
-from kgroup.computing import at_once
+from kgroup.broker.faults import InjectedFault
+from kgroup.broker.server import EmbeddedBroker, in_memory
 from kgroup.config import GroupConfig
+from kgroup.error_codes import ErrorCode
 from kgroup.errors import CommitUnknownError, StaleGenerationError
 from kgroup.events import Event
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
-from kgroup.model import TopicPartition
-from kgroup.protocols import Batch
+from kgroup.interfaces import Batch
+from kgroup.records.buffered_source import OnFault
 from kgroup.records.memory import MemorySource
-from kgroup.records.queued import OnFault
-from kgroup.testing.memory import config_for, memory_environment
+from kgroup.testing.memory import config_for, memory_runtime
+from kgroup.types import TopicPartition
+from kgroup.worker_thread import compute_inline
 
 T = TypeVar("T")
 
@@ -93,7 +93,7 @@ class Way(enum.Enum):
 class Network:
     """Opens the member's connections, and keeps them from working."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: EmbeddedBroker) -> None:
         self._broker = broker
         self._away = Away.NOTHING
         self.connections: set[_Connection] = set()
@@ -305,7 +305,7 @@ class Case:
 class Stage:
     """Where one case is played."""
 
-    def __init__(self, case: Case, broker: Broker) -> None:
+    def __init__(self, case: Case, broker: EmbeddedBroker) -> None:
         self.case = case
         self.state = case.state
         self.broker = broker
@@ -314,7 +314,7 @@ class Stage:
         self.reached = False
         self.sources = 0
         self.source_never_ends = False
-        self.held: Fault | None = None
+        self.held: InjectedFault | None = None
         self.generation: Generation | None = None
         self.finished: list[float] = []
         self._body = trio.CancelScope()
@@ -329,15 +329,15 @@ class Stage:
             "partition_watch_interval": 1.0,
             **case.state.settings,
         }
-        environment = attrs.evolve(
-            memory_environment(broker, seed=1),
+        runtime = attrs.evolve(
+            memory_runtime(broker, seed=1),
             open_stream=self.network.open,
             random=random.Random(1),
             record_source=lambda config, on_fault: Source(self, config, on_fault),
             compute=lambda: self._compute,
         )
         self.group = ConsumerGroup(
-            config_for(broker, **settings), environment=environment, on_event=self.events.append
+            config_for(broker, **settings), runtime=runtime, on_event=self.events.append
         )
 
     async def play(self) -> float:
@@ -386,9 +386,9 @@ class Stage:
 
     def lose_coordinator(self) -> None:
         """Let the broker coordinate the group no more, and nobody else."""
-        self.broker.inject("find_coordinator", Code.COORDINATOR_NOT_AVAILABLE, times=None)
+        self.broker.inject("find_coordinator", ErrorCode.COORDINATOR_NOT_AVAILABLE, times=None)
         for api in _GROUP_APIS:
-            self.broker.inject(api, Code.NOT_COORDINATOR, times=None)
+            self.broker.inject(api, ErrorCode.NOT_COORDINATOR, times=None)
 
     @property
     def _holds_later(self) -> bool:
@@ -410,7 +410,7 @@ class Stage:
         if self.state.assignor_never_ends and name.startswith("kgroup-assign"):
             self.reached = True
             await trio.sleep_forever()
-        return await at_once(work, name)
+        return await compute_inline(work, name)
 
     async def _strike_later(self) -> None:
         await trio.sleep(LATER)

@@ -8,7 +8,7 @@ from typing import Final
 
 import trio
 
-from kgroup.codes import Code
+from kgroup.error_codes import ErrorCode
 from kgroup.events import BackingOff, GenerationDraining, GenerationEnded
 from kgroup.generation.generation import Generation
 from tests.closing.stage import (
@@ -32,7 +32,7 @@ def _ends_as_planned(_: Stage, generation: Generation) -> None:
 
 def _rebalances(stage: Stage, _: Generation) -> None:
     """The next heartbeat tells of a rebalance, and the Join after it is parked."""
-    stage.broker.inject("heartbeat", Code.REBALANCE_IN_PROGRESS)
+    stage.broker.inject("heartbeat", ErrorCode.REBALANCE_IN_PROGRESS)
     stage.hold()
 
 

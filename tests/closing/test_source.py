@@ -12,10 +12,10 @@ from trio.testing import MockClock
 from kgroup.broker.server import in_memory
 from kgroup.config import GroupConfig
 from kgroup.group import ConsumerGroup
-from kgroup.protocols import RecordSource
+from kgroup.interfaces import RecordSource
+from kgroup.records.buffered_source import OnFault
 from kgroup.records.memory import MemorySource
-from kgroup.records.queued import OnFault
-from kgroup.testing.memory import config_for, memory_environment
+from kgroup.testing.memory import config_for, memory_runtime
 from tests.closing.stage import AT_ONCE
 
 
@@ -53,10 +53,10 @@ async def test_the_source_has_a_deadline(autojump_clock: MockClock, *, cancelled
 
     async with in_memory(AT_ONCE) as broker:
         await broker.create_topic("topic", 1)
-        environment = attrs.evolve(memory_environment(broker), record_source=source)
+        runtime = attrs.evolve(memory_runtime(broker), record_source=source)
         config = config_for(broker, drain_timeout=0.0)
         with trio.CancelScope() as around:
-            async with ConsumerGroup(config, environment=environment) as group:
+            async with ConsumerGroup(config, runtime=runtime) as group:
                 await group.next()
                 if cancelled:
                     around.cancel()

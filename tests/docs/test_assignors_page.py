@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from kgroup.assignors import BUILTIN
-from kgroup.assignors.check import check_assignments
+from kgroup.assignors.validation import check_assignments
 from kgroup.cli.assign.fields import read_group, read_json
 from kgroup.cli.assign.plans import plan
-from kgroup.model import MemberSubscription, TopicInfo
+from kgroup.types import MemberSubscription, TopicInfo
 
 PAGE: Final = (Path(__file__).resolve().parents[2] / "docs" / "assignors.md").read_text()
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from kgroup.cluster import PATIENCE
-from kgroup.coordinator import JOIN_GRACE
-from kgroup.leading import MANY_TOPICS
+from kgroup.assignors.partition_codec import _MANY_NAMES
+from kgroup.client.cluster import PATIENCE
+from kgroup.client.coordinator import JOIN_GRACE
+from kgroup.generation.leader_assignment import MANY_TOPICS
 from kgroup.member import JOINS_AT_ONCE, JOINS_PER_SECOND
-from kgroup.packed import _MANY_NAMES
 from kgroup.watchers.heartbeat import THROTTLED_PART
 from kgroup.wire.connection import LARGE
 from kgroup.wire.consumer_protocol import LONGEST_ASSIGNMENT

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from kgroup.broker.groups.settings import PROPERTIES as GROUP_PROPERTIES
-from kgroup.broker.groups.settings import CoordinatorSettings
-from kgroup.broker.settings import PROPERTIES
+from kgroup.broker.broker_settings import PROPERTIES
+from kgroup.broker.groups.coordinator_settings import PROPERTIES as GROUP_PROPERTIES
+from kgroup.broker.groups.coordinator_settings import CoordinatorSettings
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "security.md"
 ROW = re.compile(r"\| `([a-z.]+)` \| `([^`]+)` \|")

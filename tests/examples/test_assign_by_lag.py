@@ -11,8 +11,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from kgroup.assignors.check import check_assignments
-from kgroup.model import MemberSubscription, TopicInfo, TopicPartition
+from kgroup.assignors.validation import check_assignments
+from kgroup.types import MemberSubscription, TopicInfo, TopicPartition
 from tests.examples.loaded import load
 from tests.examples.reader import Reader
 from tests.examples.topic import Topic

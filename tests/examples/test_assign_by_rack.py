@@ -6,11 +6,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from kgroup.assignors.check import check_assignments
+from kgroup.assignors.validation import check_assignments
 from kgroup.broker.server import in_memory
-from kgroup.environment import surroundings
-from kgroup.model import MemberSubscription, TopicInfo
-from kgroup.testing.memory import memory_environment
+from kgroup.runtime import default_runtime_factory
+from kgroup.testing.memory import memory_runtime
+from kgroup.types import MemberSubscription, TopicInfo
 from tests.examples.loaded import load
 
 EXAMPLE = load("assign_by_rack")
@@ -43,7 +43,7 @@ async def test_it_runs(autojump_clock: MockClock, capsys: pytest.CaptureFixture[
     """Of two members the one in the brokers' rack gets all."""
     async with in_memory(settings={"broker.rack": "east"}) as broker:
         await broker.create_topic("orders", 2)
-        surroundings.set(lambda: memory_environment(broker))
+        default_runtime_factory.set(lambda: memory_runtime(broker))
         with trio.move_on_after(20):
             async with trio.open_nursery() as nursery:
                 for rack in ("east", "west"):

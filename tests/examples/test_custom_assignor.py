@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 
-from kgroup.model import TopicPartition
+from kgroup.types import TopicPartition
 from tests.examples.reader import Reader
 from tests.examples.topic import Topic
 from tests.examples.worker import Worker

@@ -9,8 +9,8 @@ from typing import Final, Self, final
 import attrs
 from confluent_kafka.admin import AdminClient
 
-from kgroup.model import TopicPartition
 from kgroup.testing import admin
+from kgroup.types import TopicPartition
 from tests.brokers import Kafka, unique
 
 PATIENCE: Final = 90.0

@@ -10,14 +10,16 @@ from typing import Any, Final, NoReturn, final
 import attrs
 import trio
 
-from kgroup.backoff import Backoff
+from kgroup.client.backoff import Backoff
+from kgroup.client.error_policy import Reaction, Request
+from kgroup.client.lease import Lease
 from kgroup.clocks import TrioClock
 from kgroup.errors import BrokerError, TransportError
-from kgroup.generation.attempt import Setting
+from kgroup.generation.commit_bounds import CommitBounds
+from kgroup.generation.commit_request import CommitContext
 from kgroup.generation.commits import Committer
-from kgroup.generation.floors import Floors
-from kgroup.lease import Lease
-from kgroup.model import (
+from kgroup.interfaces import DescribeResult, JoinResult
+from kgroup.types import (
     Assignment,
     Claim,
     End,
@@ -26,8 +28,6 @@ from kgroup.model import (
     OffsetAndMetadata,
     TopicPartition,
 )
-from kgroup.protocols import Described, Joined
-from kgroup.recovery import Move, Request
 
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
 MEMBERSHIP: Final = Membership(
@@ -111,7 +111,7 @@ class FakeCoordinator:
 
     async def join(
         self, member_id: str, topics: Collection[str], reason: str, claim: Claim | None = None
-    ) -> Joined:
+    ) -> JoinResult:
         """Not asked here."""
         _not_asked()
 
@@ -121,7 +121,7 @@ class FakeCoordinator:
         """Not asked here."""
         _not_asked()
 
-    async def describe(self) -> Described:
+    async def describe(self) -> DescribeResult:
         """Not asked here."""
         _not_asked()
 
@@ -146,20 +146,20 @@ class Bench:
     coordinator: FakeCoordinator = attrs.field(factory=FakeCoordinator)
     positions: Mapping[TopicPartition, int] = attrs.field(factory=dict)
     owned: Sequence[TopicPartition] = (P0, P1, P2)
-    reports: list[tuple[Request, Move]] = attrs.field(factory=list)
+    reports: list[tuple[Request, Reaction]] = attrs.field(factory=list)
     committed: list[dict[TopicPartition, int]] = attrs.field(factory=list)
     refused: list[tuple[dict[TopicPartition, int], str, bool]] = attrs.field(factory=list)
     ends: list[End] = attrs.field(factory=list)
     commit_timeout: float = 10.0
     session_timeout: float = 30.0
-    floors: Floors = attrs.field(init=False)
+    floors: CommitBounds = attrs.field(init=False)
     lease: Lease = attrs.field(init=False)
-    setting: Setting = attrs.field(init=False)
+    setting: CommitContext = attrs.field(init=False)
     committer: Committer = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         """Make what needs the rest."""
-        self.floors = Floors(MEMBERSHIP, Assignment(self.owned), self.positions)
+        self.floors = CommitBounds(MEMBERSHIP, Assignment(self.owned), self.positions)
         self.floors.lift(self.owned)  # nothing is read here
         self.lease = Lease(
             TrioClock(),
@@ -168,7 +168,7 @@ class Bench:
             joined_at=trio.current_time(),
             on_confirm=self.confirmed,
         )
-        self.setting = Setting(
+        self.setting = CommitContext(
             membership=MEMBERSHIP,
             coordinator=self.coordinator,
             lease=self.lease,
@@ -188,9 +188,11 @@ class Bench:
         """The lease is longer again."""
         self.committer.wake()
 
-    def report(self, request: Request, error: BrokerError | TransportError, move: Move) -> None:
+    def report(
+        self, request: Request, error: BrokerError | TransportError, reaction: Reaction
+    ) -> None:
         """See ``Report``."""
-        self.reports.append((request, move))
+        self.reports.append((request, reaction))
 
     def end(self, end: End) -> End:
         """The first end is the recorded one."""

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from kgroup.codes import Code
+from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
     CommitFailedError,
     CommitUnknownError,
@@ -21,7 +21,7 @@ from kgroup.errors import (
     StaleGenerationError,
 )
 from kgroup.generation.transactions import group_metadata
-from kgroup.model import Cause, End, OffsetAndMetadata, TopicPartition
+from kgroup.types import Cause, End, OffsetAndMetadata, TopicPartition
 from tests.generation.bench import MEMBERSHIP, P0, P1, P2, Bench, at
 
 OVER = End(Cause.MEMBERSHIP_LOST, "forgotten")
@@ -350,7 +350,9 @@ CALLS = st.lists(
 REPLIES = st.lists(
     st.dictionaries(
         st.sampled_from(NAMES),
-        st.sampled_from([0, int(Code.OFFSET_METADATA_TOO_LARGE), int(Code.NOT_COORDINATOR)]),
+        st.sampled_from(
+            [0, int(ErrorCode.OFFSET_METADATA_TOO_LARGE), int(ErrorCode.NOT_COORDINATOR)]
+        ),
     ),
     max_size=8,
 )

@@ -19,10 +19,10 @@ from kgroup.generation.generation import MAX_RECORDS, Generation
 from kgroup.generation.lifecycle import Hooks, Lifecycle
 from kgroup.generation.states import State
 from kgroup.generation.transactions import group_metadata
-from kgroup.model import Assignment, Cause, End, TopicPartition
+from kgroup.types import Assignment, Cause, End, TopicPartition
 from tests.generation.bench import MEMBERSHIP, P0, P1, P2, Bench, at
 from tests.generation.test_commits import FakeProducer
-from tests.generation.test_streams import Around, FakeSource
+from tests.generation.test_record_stream import Around, FakeSource
 
 LOSS = End(Cause.MEMBERSHIP_LOST, "forgotten")
 

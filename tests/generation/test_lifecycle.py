@@ -11,7 +11,7 @@ from trio.testing import MockClock
 from kgroup.errors import LeaseExpiredError, StaleGenerationError
 from kgroup.generation.lifecycle import Hooks, Lifecycle, inside_of
 from kgroup.generation.states import State
-from kgroup.model import Cause, End
+from kgroup.types import Cause, End
 
 OWNER = object()
 REBALANCE = End(Cause.REBALANCE)

@@ -7,8 +7,8 @@ import pytest
 
 from kgroup.generation.generation import Generation
 from kgroup.generation.membership import MembershipView
-from kgroup.model import Membership
 from kgroup.threaded import Generation as ThreadedGeneration
+from kgroup.types import Membership
 from tests.generation.bench import MEMBERSHIP
 
 STATIC = attrs.evolve(MEMBERSHIP, group_instance_id="i-1", leader=True)

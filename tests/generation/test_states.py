@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kgroup.generation.states import TRANSITIONS, Life, Signal, State
-from kgroup.model import Cause, End
+from kgroup.generation.states import TRANSITIONS, Signal, State, StateMachine
+from kgroup.types import Cause, End
 
 RUNNING, DRAINING, ENDED = State.RUNNING, State.DRAINING, State.ENDED
 
@@ -27,9 +27,9 @@ REVOKED, LOST = End(Cause.REBALANCE), End(Cause.MEMBERSHIP_LOST)
 TO = {RUNNING: [], DRAINING: [REVOKED], ENDED: [LOST]}
 
 
-def brought_to(state: State) -> Life:
+def brought_to(state: State) -> StateMachine:
     """A life in this state."""
-    life = Life()
+    life = StateMachine()
     for end in TO[state]:
         life.signal(end)
     assert life.state is state
@@ -61,7 +61,7 @@ def test_the_table_says_only_what_changes() -> None:
 def test_any_life(signals: list[Cause | None]) -> None:
     """It never goes back; the end is the first one, or the loss that took its place."""
     order = [RUNNING, DRAINING, ENDED]
-    life = Life()
+    life = StateMachine()
     expected: End | None = None
     for cause in signals:
         before = life.state

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kgroup.errors import UsageError
 from kgroup.generation import transactions
 from kgroup.generation.transactions import group_metadata
-from kgroup.model import Membership
+from kgroup.types import Membership
 from tests.generation.bench import MEMBERSHIP
 
 #: NUL ends a text in these bytes, and librdkafka's configuration takes no blanks before a value.

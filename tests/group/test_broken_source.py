@@ -12,11 +12,11 @@ from kgroup.config import GroupConfig
 from kgroup.errors import FetchError
 from kgroup.events import SourceFault
 from kgroup.group import ConsumerGroup
-from kgroup.model import TopicPartition
-from kgroup.protocols import RecordSource
-from kgroup.records.items import Broken
-from kgroup.records.queued import QueuedSource
-from kgroup.testing.memory import memory_environment
+from kgroup.interfaces import RecordSource
+from kgroup.records.buffered_source import BufferedSource
+from kgroup.records.fetched import Broken
+from kgroup.testing.memory import memory_runtime
+from kgroup.types import TopicPartition
 from tests.group.world import P0, P1, values, world
 
 
@@ -24,20 +24,20 @@ async def test_the_next_generation_reads_on(autojump_clock: MockClock) -> None:
     """Every stream of the generation fails, none of the next one does, and an event says why."""
     async with world(2) as here:
         await here.append(3)
-        environment = memory_environment(here.broker)
-        made: list[QueuedSource] = []
+        runtime = memory_runtime(here.broker)
+        made: list[BufferedSource] = []
 
         def source(
             config: GroupConfig, on_fault: Callable[[TopicPartition | None, str], None]
         ) -> RecordSource:
-            source = environment.record_source(config, on_fault)
-            assert isinstance(source, QueuedSource)
+            source = runtime.record_source(config, on_fault)
+            assert isinstance(source, BufferedSource)
             made.append(source)
             return source
 
         group = ConsumerGroup(
             here.config(),
-            environment=attrs.evolve(environment, record_source=source),
+            runtime=attrs.evolve(runtime, record_source=source),
             on_event=here.events.append,
         )
         async with group:

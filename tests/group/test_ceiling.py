@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 from kgroup.errors import OffsetBeyondReadError
 from kgroup.events import CommitRefused
-from kgroup.model import OffsetAndMetadata
+from kgroup.types import OffsetAndMetadata
 from tests.group.world import P0, P1, world
 
 

@@ -15,7 +15,7 @@ from kgroup.errors import ConfigError
 from kgroup.events import Assigned, Joining, PartitionsUnassigned
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
-from kgroup.model import TopicPartition
+from kgroup.types import TopicPartition
 from kgroup.wire.consumer_protocol import decode_subscription
 from tests.group.world import World, world
 

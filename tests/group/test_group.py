@@ -16,7 +16,7 @@ from kgroup.events import GenerationEnded, GenerationStarted, OffsetReset, sever
 from kgroup.generation.generation import Generation
 from kgroup.generation.states import State
 from kgroup.group import ConsumerGroup
-from kgroup.model import Cause
+from kgroup.types import Cause
 from tests.group.world import P0, P1, World, values, world
 
 

@@ -12,9 +12,9 @@ import trio
 from trio.testing import MockClock
 
 from kgroup.broker.apis import APIS
-from kgroup.codes import Code
+from kgroup.error_codes import ErrorCode
 from kgroup.events import Assigned, BackingOff, GenerationEnded, Joined
-from kgroup.model import Cause, MemberSubscription, TopicInfo, TopicPartition
+from kgroup.types import Cause, MemberSubscription, TopicInfo, TopicPartition
 from kgroup.wire.versions import SPOKEN
 from tests.group.world import P0, P1, P2, World, world
 
@@ -159,11 +159,16 @@ async def test_a_topic_that_is_gone_and_one_that_shrank(autojump_clock: MockCloc
 
 
 @pytest.mark.parametrize(
-    "code", [Code.GROUP_AUTHORIZATION_FAILED, Code.UNKNOWN_SERVER_ERROR, Code.GROUP_ID_NOT_FOUND]
+    "code",
+    [
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+    ],
 )
 @pytest.mark.parametrize("leads", [True, False])
 async def test_where_it_cannot_be_found_out_the_group_rebalances_once(
-    autojump_clock: MockClock, code: Code, leads: bool
+    autojump_clock: MockClock, code: ErrorCode, leads: bool
 ) -> None:
     """A broker that does not describe groups costs one rebalance for each restart."""
     async with world(1 if leads else 2) as here, trio.open_nursery() as nursery:
@@ -257,7 +262,7 @@ async def test_a_leave_that_fails_is_tried_again(autojump_clock: MockClock) -> N
         async with here.group(**ONE) as group:
             before = await group.next()
         await here.broker.create_topic("new", 1)
-        here.broker.inject("leave_group", Code.UNKNOWN_SERVER_ERROR, times=2)
+        here.broker.inject("leave_group", ErrorCode.UNKNOWN_SERVER_ERROR, times=2)
         async with here.group(**ONE, topics=["topic", "new"]) as group:
             after = await group.next()
             assert "new" in after.assignment.topics()

@@ -6,13 +6,13 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from kgroup.codes import Code
+from kgroup.error_codes import ErrorCode
 from kgroup.errors import ConnectionLostError, GroupClosedError
 from kgroup.events import Event, GenerationStarted
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
-from kgroup.model import Cause
-from kgroup.testing.memory import memory_environment
+from kgroup.testing.memory import memory_runtime
+from kgroup.types import Cause
 from tests.generation.bench import Bench
 from tests.group.world import P0, values, world
 
@@ -150,7 +150,7 @@ async def test_closing_during_a_leave_leaves_all_the_same(autojump_clock: MockCl
             first = await group.next()
             first.start_soon(returns)
             await first.wait_ended()
-            here.broker.inject("join_group", Code.UNKNOWN_SERVER_ERROR)
+            here.broker.inject("join_group", ErrorCode.UNKNOWN_SERVER_ERROR)
             here.broker.slow(2.0, api="leave_group", times=1)
             with trio.move_on_after(1.5):
                 await group.next()
@@ -175,7 +175,7 @@ async def test_a_commit_unanswered_when_membership_is_lost_is_no_failure(
             here.broker.slow(100.0, api="offset_commit", times=1)
             first.start_soon(handle, first)
             await trio.sleep(1)
-            here.broker.inject("heartbeat", Code.UNKNOWN_MEMBER_ID)
+            here.broker.inject("heartbeat", ErrorCode.UNKNOWN_MEMBER_ID)
             second = await group.next()
             assert first.end is not None
             assert first.end.cause is Cause.MEMBERSHIP_LOST
@@ -237,9 +237,7 @@ async def test_a_group_closed_by_who_is_told_of_a_generation_hands_none_out(
             if isinstance(event, GenerationStarted):
                 group.shutdown()
 
-        group = ConsumerGroup(
-            here.config(), environment=memory_environment(here.broker), on_event=close
-        )
+        group = ConsumerGroup(here.config(), runtime=memory_runtime(here.broker), on_event=close)
         async with group:
             with pytest.raises(GroupClosedError):
                 await group.next()

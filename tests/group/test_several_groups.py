@@ -5,7 +5,7 @@ from __future__ import annotations
 import trio
 from trio.testing import MockClock
 
-from kgroup.broker.groups.answers import DescribedGroup
+from kgroup.broker.groups.responses import DescribedGroup
 from kgroup.generation.generation import Generation
 from kgroup.generation.states import State
 from kgroup.group import ConsumerGroup

@@ -12,20 +12,18 @@ import trio
 from trio.testing import MockClock
 
 from kgroup.assignors import BUILTIN
-from kgroup.computing import OneThread, at_once
 from kgroup.errors import AssignorTimeoutError
 from kgroup.events import AssignmentGivenUp, Joined, Left
 from kgroup.group import ConsumerGroup
-from kgroup.testing.memory import memory_environment
+from kgroup.testing.memory import memory_runtime
+from kgroup.worker_thread import WorkerThread, compute_inline
 from tests.group.world import P0, P1, World, world
 
 
 def computing(here: World, compute: Callable[[], Any], **settings: Any) -> ConsumerGroup:
     """A group whose assignments are computed so."""
-    environment = attrs.evolve(memory_environment(here.broker, seed=9), compute=compute)
-    return ConsumerGroup(
-        here.config(**settings), environment=environment, on_event=here.events.append
-    )
+    runtime = attrs.evolve(memory_runtime(here.broker, seed=9), compute=compute)
+    return ConsumerGroup(here.config(**settings), runtime=runtime, on_event=here.events.append)
 
 
 class Lasting:
@@ -42,7 +40,7 @@ class Lasting:
         """See `Compute`."""
         if name.startswith("kgroup-assign"):
             await trio.sleep(self.seconds)
-        return await at_once(work, name)
+        return await compute_inline(work, name)
 
 
 async def test_heartbeats_go_on_while_the_leader_computes(autojump_clock: MockClock) -> None:
@@ -110,7 +108,7 @@ async def test_a_thread_that_blocks_stops_nothing() -> None:
             return False
 
         here.broker.slow(0.0, match=look)
-        async with computing(here, OneThread, assignors=[one], **quick) as group:
+        async with computing(here, WorkerThread, assignors=[one], **quick) as group:
             arrived = trio.Event()
 
             async def take() -> None:
@@ -119,7 +117,7 @@ async def test_a_thread_that_blocks_stops_nothing() -> None:
                 arrived.set()
 
             async def join() -> None:
-                async with computing(here, OneThread, assignors=[two], **quick) as other:
+                async with computing(here, WorkerThread, assignors=[two], **quick) as other:
                     await other.next()
                     await arrived.wait()
 

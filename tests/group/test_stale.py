@@ -6,30 +6,28 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from kgroup.cluster import Cluster
+from kgroup.client.cluster import Cluster
+from kgroup.client.coordinator import GroupCoordinator
 from kgroup.config import GroupConfig
-from kgroup.coordinator import GroupCoordinator
-from kgroup.environment import Environment
 from kgroup.errors import StaleGenerationError
 from kgroup.events import CommitRefused
 from kgroup.generation.generation import Generation
-from kgroup.group import default_environment
-from kgroup.model import Cause
-from kgroup.testing.memory import memory_environment
+from kgroup.group import default_runtime
+from kgroup.runtime import Runtime
+from kgroup.testing.memory import memory_runtime
+from kgroup.types import Cause
 from tests.group.world import P0, World, world
 
 
 async def evict(here: World, member_id: str) -> None:
     """Remove a member from the group, as an administrator does."""
-    await evict_by(here.config(), member_id, memory_environment(here.broker))
+    await evict_by(here.config(), member_id, memory_runtime(here.broker))
 
 
-async def evict_by(
-    config: GroupConfig, member_id: str, environment: Environment | None = None
-) -> None:
+async def evict_by(config: GroupConfig, member_id: str, runtime: Runtime | None = None) -> None:
     """Remove a member from a group, over TCP unless told otherwise."""
-    environment = environment or default_environment()
-    cluster = Cluster(config, environment.open_stream, environment.random)
+    runtime = runtime or default_runtime()
+    cluster = Cluster(config, runtime.open_stream, runtime.random)
     coordinator = GroupCoordinator(cluster, config)
     await coordinator.leave(member_id, None, "an administrator")
     await coordinator.aclose()

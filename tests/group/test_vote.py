@@ -9,12 +9,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from kgroup.coordinator import GroupCoordinator
+from kgroup.client.coordinator import GroupCoordinator
 from kgroup.errors import UsageError
 from kgroup.events import Left
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
-from kgroup.protocols import Joined
+from kgroup.interfaces import JoinResult
 from tests.group.world import World, world
 
 
@@ -67,7 +67,7 @@ async def test_a_leader_that_is_asked_for_another_one_says_so(
     """A coordinator's mistake: no assignment is made up, the member leaves with an error."""
     join = GroupCoordinator.join
 
-    async def answer(self: GroupCoordinator, *args: Any) -> Joined:
+    async def answer(self: GroupCoordinator, *args: Any) -> JoinResult:
         return attrs.evolve(await join(self, *args), assignor="consistent")
 
     monkeypatch.setattr(GroupCoordinator, "join", answer)

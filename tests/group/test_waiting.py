@@ -6,7 +6,7 @@ import trio
 from trio.testing import MockClock
 
 from kgroup.generation.states import State
-from kgroup.model import Cause
+from kgroup.types import Cause
 from tests.group.world import P0, world
 
 

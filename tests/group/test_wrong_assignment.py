@@ -8,7 +8,7 @@ import pytest
 from trio.testing import MockClock
 
 from kgroup.errors import InvalidAssignmentError
-from kgroup.model import MemberSubscription, TopicInfo, TopicPartition
+from kgroup.types import MemberSubscription, TopicInfo, TopicPartition
 from tests.group.world import world
 
 

@@ -8,12 +8,12 @@ from typing import Any, final
 
 import trio
 
-from kgroup.broker.server import Broker, in_memory
+from kgroup.broker.server import EmbeddedBroker, in_memory
 from kgroup.config import GroupConfig
 from kgroup.events import Event
 from kgroup.group import ConsumerGroup
-from kgroup.model import TopicPartition
-from kgroup.testing.memory import config_for, memory_environment
+from kgroup.testing.memory import config_for, memory_runtime
+from kgroup.types import TopicPartition
 
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "auto.create.topics.enable": "false"}
 
@@ -22,7 +22,7 @@ SETTINGS = {"group.initial.rebalance.delay.ms": "0", "auto.create.topics.enable"
 class World:
     """One broker with a topic ``topic``, and the requests that it was sent."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: EmbeddedBroker) -> None:
         self.broker = broker
         self.requests: list[tuple[float, str, Any]] = []
         self.events: list[Event] = []
@@ -44,7 +44,7 @@ class World:
         self._seeds += 1
         return ConsumerGroup(
             self.config(**settings),
-            environment=memory_environment(self.broker, seed=self._seeds),
+            runtime=memory_runtime(self.broker, seed=self._seeds),
             on_event=self.events.append,
         )
 

@@ -25,12 +25,12 @@ import trio
 import trio.testing
 from kio.index import load_request_schema
 
-from kgroup.broker import Broker, in_memory
+from kgroup.broker import EmbeddedBroker, in_memory
 from kgroup.broker.apis import APIS
-from kgroup.broker.pace import SLICE
-from kgroup.broker.settings import MOST_PARTITIONS
+from kgroup.broker.broker_settings import MOST_PARTITIONS
+from kgroup.broker.time_slices import SLICE
 from kgroup.errors import ProtocolError
-from kgroup.wire import border
+from kgroup.wire import codec
 from kgroup.wire.versions import API_KEYS
 from tests.broker.made import batch
 from tests.broker.wire import Client
@@ -147,16 +147,16 @@ async def _play_some(seed: int, numbers: Sequence[int]) -> list[tuple[int, str]]
     return wrong
 
 
-async def _settle(broker: Broker) -> None:
+async def _settle(broker: EmbeddedBroker) -> None:
     """Have the topic that requests name, as it was."""
     if broker.cluster.topics.get("topic") is None:
         await broker.create_topic("topic", 2)
         await broker.append("topic", 0, [b"a", b"b"])
 
 
-async def _case(broker: Broker, random: Random) -> list[str]:
+async def _case(broker: EmbeddedBroker, random: Random) -> list[str]:
     cluster = broker.cluster
-    seen, cluster.pace.longest = cluster.defects.seen, 0
+    seen, cluster.pace.longest = cluster.internal_errors.seen, 0
     stream = await broker.open_stream(broker.host, broker.port)
     topic = cluster.topics.get("topic")
     topic_id = None if topic is None else topic.topic_id
@@ -173,8 +173,8 @@ async def _case(broker: Broker, random: Random) -> list[str]:
             if fault is not None:
                 faults.append(fault)
                 break
-    if cluster.defects.seen > seen:
-        faults += [f"{one.during}: {one.error!r}" for one in cluster.defects.latest[-1:]]
+    if cluster.internal_errors.seen > seen:
+        faults += [f"{one.during}: {one.error!r}" for one in cluster.internal_errors.latest[-1:]]
     if cluster.pace.longest > LONGEST_SLICE:
         faults.append(f"{cluster.pace.longest} steps without a checkpoint")
     return [f"{fault} after {'; '.join(said)}" for fault in faults]
@@ -198,7 +198,7 @@ async def _exchange(stream: trio.abc.Stream, api: str, version: int, body: bytes
     if body[:8] != _prefix(api, version):
         return None  # another request, or another correlation id: whatever it is, it came whole
     try:
-        correlation_id, _ = border.decode_response(api, version, answer)
+        correlation_id, _ = codec.decode_response(api, version, answer)
     except ProtocolError as error:
         return f"an answer that cannot be read: {error}"
     return None if correlation_id == 7 else f"correlation id {correlation_id}"
@@ -264,7 +264,7 @@ def _mutated(random: Random, body: bytes) -> bytes:
     return bytes(data)
 
 
-async def serve_honest_client(broker: Broker) -> None:
+async def serve_honest_client(broker: EmbeddedBroker) -> None:
     """A client that joins, produces, fetches and commits, as every client may.
 
     Raises:

@@ -25,22 +25,22 @@ import trio.testing
 from kio.index import load_entity_schema, load_response_schema
 from kio.static.constants import EntityType
 
-from kgroup.admission import admit
 from kgroup.assignors import resolve
-from kgroup.assignors.check import check_assignments
-from kgroup.cluster import LATEST, PATIENCE, Cluster
+from kgroup.assignors.validation import check_assignments
+from kgroup.client.cluster import LATEST, PATIENCE, Cluster
+from kgroup.client.coordinator import JOIN_GRACE, GroupCoordinator
 from kgroup.config import BUILTIN_ASSIGNORS, GroupConfig
-from kgroup.coordinator import JOIN_GRACE, GroupCoordinator
 from kgroup.errors import KgroupError, ProtocolError
+from kgroup.generation.received_assignment import admit
 from kgroup.logs import LOGGER
-from kgroup.model import (
+from kgroup.types import (
     Membership,
     MemberSubscription,
     OffsetAndMetadata,
     TopicInfo,
     TopicPartition,
 )
-from kgroup.wire.border import RequestFrame
+from kgroup.wire.codec import RequestFrame
 from kgroup.wire.consumer_protocol import (
     decode_assignment,
     decode_subscription,

@@ -21,9 +21,9 @@ from uuid import UUID
 import attrs
 from kio.schema.errors import ErrorCode
 
-from kgroup.wire.build import FieldShape, field_shape
-from kgroup.wire.writer import _field_writer as field_writer
-from kgroup.wire.writer import entity_writer
+from kgroup.wire.entities import FieldShape, field_shape
+from kgroup.wire.entity_writer import _field_writer as field_writer
+from kgroup.wire.entity_writer import entity_writer
 
 Path = tuple[str | int, ...]
 """The way to a field: names, and numbers of items in arrays."""

@@ -8,13 +8,13 @@ from typing import Any, Final, final
 import attrs
 import trio
 
-from kgroup.broker.server import Broker, in_memory
+from kgroup.broker.server import EmbeddedBroker, in_memory
 from kgroup.errors import FatalGroupError, KgroupError
 from kgroup.group import ConsumerGroup
-from kgroup.model import TopicPartition
-from kgroup.protocols import Batch
-from kgroup.testing.memory import config_for, memory_environment
-from kgroup.wire.border import RequestFrame, decode_request, decode_response
+from kgroup.interfaces import Batch
+from kgroup.testing.memory import config_for, memory_runtime
+from kgroup.types import TopicPartition
+from kgroup.wire.codec import RequestFrame, decode_request, decode_response
 from kgroup.wire.versions import SPOKEN
 from tests.hostile.extremes import draw, message
 
@@ -41,7 +41,7 @@ BELIEVED: Final = {
 class Wire:
     """Opens streams to a broker, and changes the answers to one kind of request."""
 
-    def __init__(self, broker: Broker, api: str, random: Random, rate: float) -> None:
+    def __init__(self, broker: EmbeddedBroker, api: str, random: Random, rate: float) -> None:
         self._broker = broker
         self._api = api
         self._random = random
@@ -156,7 +156,7 @@ async def play_group(random: Random) -> tuple[str, str | None]:
         return case, None
 
 
-async def _again(broker: Broker, wire: Wire, seen: Seen) -> None:
+async def _again(broker: EmbeddedBroker, wire: Wire, seen: Seen) -> None:
     """Another member goes on after one that ended for good."""
     async with trio.open_nursery() as nursery:
         again = Seen(seen.offsets)
@@ -166,12 +166,12 @@ async def _again(broker: Broker, wire: Wire, seen: Seen) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def _read(broker: Broker, wire: Wire, seen: Seen, seed: int) -> None:
+async def _read(broker: EmbeddedBroker, wire: Wire, seen: Seen, seed: int) -> None:
     """A program that reads everything and commits it, until its group is over."""
-    environment = attrs.evolve(memory_environment(broker, seed=seed), open_stream=wire.open)
+    runtime = attrs.evolve(memory_runtime(broker, seed=seed), open_stream=wire.open)
     config = config_for(broker, session_timeout=10.0, request_timeout=3.0, rebalance_timeout=10.0)
     try:
-        async with ConsumerGroup(config, environment=environment) as group:
+        async with ConsumerGroup(config, runtime=runtime) as group:
             async for generation in group:
                 generation.start_soon(_handle, generation, seen)
     except Exception as error:  # noqa: BLE001 # the case's to judge

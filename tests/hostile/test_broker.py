@@ -14,14 +14,14 @@ import trio
 import trio.testing
 from kio.schema.errors import ErrorCode
 
-from kgroup.broker import Broker, batches, in_memory
+from kgroup.broker import EmbeddedBroker, batches, in_memory
 from kgroup.broker.apis import APIS
+from kgroup.broker.broker_settings import MOST_PARTITIONS
 from kgroup.broker.groups.timers import TimerKind, TimerName
-from kgroup.broker.pace import FREE, SLICE
-from kgroup.broker.pipe import pipe
-from kgroup.broker.settings import MOST_PARTITIONS
+from kgroup.broker.memory_pipe import pipe
+from kgroup.broker.time_slices import FREE, SLICE
 from kgroup.errors import FetchError
-from kgroup.model import TopicPartition
+from kgroup.types import TopicPartition
 from kgroup.wire.versions import API_KEYS
 from tests.broker.made import NOW, batch
 from tests.broker.wire import LENGTH, Client, commit
@@ -34,14 +34,14 @@ TP: Final = TopicPartition("t", 0)
 
 
 @pytest.fixture
-async def broker() -> AsyncIterator[Broker]:
+async def broker() -> AsyncIterator[EmbeddedBroker]:
     """A broker with topic t; it has to serve an honest client afterwards, and have no defect."""
     async with in_memory(hostile.PROPERTIES | {"kgroup.max.partitions": 50_000}) as made:
         await made.create_topic("t", 1)
         await made.create_topic("honest", 1)
         yield made
         await hostile.serve_honest_client(made)
-        assert not made.cluster.defects.latest
+        assert not made.cluster.internal_errors.latest
 
 
 def produce_of(records: bytes) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def fetch_of(times: int, wait: float) -> dict[str, Any]:
     }
 
 
-async def code_of(broker: Broker, records: bytes) -> int:
+async def code_of(broker: EmbeddedBroker, records: bytes) -> int:
     """Produce a batch and give the error."""
     client = await Client.open(broker)
     async with client.stream:
@@ -93,7 +93,7 @@ def test_every_api_is_among_the_cases() -> None:
 
 @pytest.mark.parametrize("codec", range(5))
 async def test_a_batch_cannot_claim_more_records_than_its_bytes_hold(
-    broker: Broker, codec: int
+    broker: EmbeddedBroker, codec: int
 ) -> None:
     """68 bytes are no 2**31-1 records, however well they are compressed."""
     liar = batches.assemble(
@@ -126,7 +126,7 @@ async def test_a_batch_cannot_claim_more_records_than_its_bytes_hold(
         "back by 10 and on to the end",
     ],
 )
-async def test_records_are_one_behind_the_other(broker: Broker, records: bytes) -> None:
+async def test_records_are_one_behind_the_other(broker: EmbeddedBroker, records: bytes) -> None:
     """A record that leads back, beyond, or nowhere is refused before anyone reads it."""
     count = max(1, len(records) // 7)
     liar = batches.assemble(records, count=count, base_timestamp=NOW, max_timestamp=NOW)
@@ -150,7 +150,7 @@ def bomb(size: int) -> bytes:
     )
 
 
-async def test_what_a_batch_decompresses_to_is_bounded(broker: Broker) -> None:
+async def test_what_a_batch_decompresses_to_is_bounded(broker: EmbeddedBroker) -> None:
     """A gzip batch of 100 kB that stands for 100 MB is refused, and never wholly in memory."""
     attack = bomb(100 * MEGABYTE)
     assert len(attack) < MEGABYTE
@@ -162,7 +162,9 @@ async def test_what_a_batch_decompresses_to_is_bounded(broker: Broker) -> None:
         tracemalloc.stop()
 
 
-async def test_records_that_cannot_be_read_are_found_by_time_as_a_whole(broker: Broker) -> None:
+async def test_records_that_cannot_be_read_are_found_by_time_as_a_whole(
+    broker: EmbeddedBroker,
+) -> None:
     """A record whose inside is garbage harms neither ListOffsets nor a reader in the process."""
     garbage = batches.assemble(
         b"\x0c" + b"\xff" * 6, count=1, base_timestamp=NOW, max_timestamp=NOW
@@ -187,7 +189,7 @@ async def test_records_that_cannot_be_read_are_found_by_time_as_a_whole(broker: 
 
 
 async def overtaken(
-    broker: Broker, attack: Callable[[Client], Awaitable[Any]], longest: int = 2 * SLICE
+    broker: EmbeddedBroker, attack: Callable[[Client], Awaitable[Any]], longest: int = 2 * SLICE
 ) -> Any:
     """Make an attack, and see that another client's requests are answered before it is.
 
@@ -221,7 +223,9 @@ async def overtaken(
     return answer[0]
 
 
-async def test_others_are_served_beside_a_metadata_request_of_many_names(broker: Broker) -> None:
+async def test_others_are_served_beside_a_metadata_request_of_many_names(
+    broker: EmbeddedBroker,
+) -> None:
     """Tens of thousands of topics are looked up, or created, without holding anyone up."""
     topics = [{"name": f"name-{number}"} for number in range(20_000)]
     answer = await overtaken(
@@ -231,7 +235,7 @@ async def test_others_are_served_beside_a_metadata_request_of_many_names(broker:
     assert len(answer.topics) == 20_000
 
 
-async def test_more_items_than_allowed_end_the_connection(broker: Broker) -> None:
+async def test_more_items_than_allowed_end_the_connection(broker: EmbeddedBroker) -> None:
     """Beyond kgroup.request.max.items a request is not even read."""
     client = await Client.open(broker)
     await client.send(
@@ -241,7 +245,7 @@ async def test_more_items_than_allowed_end_the_connection(broker: Broker) -> Non
 
 
 async def test_others_are_served_beside_a_fetch_of_many_partitions(
-    autojump_clock: trio.testing.MockClock, broker: Broker
+    autojump_clock: trio.testing.MockClock, broker: EmbeddedBroker
 ) -> None:
     """Each partition of a long Fetch is a step, also while it waits."""
     answer = await overtaken(
@@ -301,7 +305,7 @@ async def test_no_request_that_waits_has_the_lane(
             await client.stream.aclose()
 
 
-async def test_others_are_served_beside_batches_of_many_records(broker: Broker) -> None:
+async def test_others_are_served_beside_batches_of_many_records(broker: EmbeddedBroker) -> None:
     """The lengths of 560,000 records in four batches are read without holding anyone up."""
     many = batches.assemble(
         (b"\x0c" + bytes(6)) * 140_000, count=140_000, base_timestamp=NOW, max_timestamp=NOW
@@ -313,13 +317,13 @@ async def test_others_are_served_beside_batches_of_many_records(broker: Broker) 
     assert codes == [ErrorCode.none] * 4
 
 
-async def test_a_batch_that_is_too_large_is_not_looked_into(broker: Broker) -> None:
+async def test_a_batch_that_is_too_large_is_not_looked_into(broker: EmbeddedBroker) -> None:
     """Its size is judged first, so that nothing of 14 MB is read to refuse them."""
     large = batches.assemble(bytes(14 * MEGABYTE), count=1, base_timestamp=NOW, max_timestamp=NOW)
     assert await code_of(broker, large) == ErrorCode.message_too_large
 
 
-async def test_an_answer_has_a_limit_too(broker: Broker) -> None:
+async def test_an_answer_has_a_limit_too(broker: EmbeddedBroker) -> None:
     """A small request that asks for the same thing again and again gets no answer of any size."""
     client = await Client.open(broker)
     asked = {"resource_type": 2, "resource_name": "t", "configuration_keys": None}
@@ -330,7 +334,7 @@ async def test_an_answer_has_a_limit_too(broker: Broker) -> None:
     await client.stream.aclose()
 
 
-async def test_a_topic_named_twice_is_answered_once(broker: Broker) -> None:
+async def test_a_topic_named_twice_is_answered_once(broker: EmbeddedBroker) -> None:
     """As by Kafka; else a few bytes could ask for any number of partitions."""
     client = await Client.open(broker)
     answer = await client.ask(
@@ -340,7 +344,7 @@ async def test_a_topic_named_twice_is_answered_once(broker: Broker) -> None:
     await client.stream.aclose()
 
 
-async def test_partitions_are_limited_in_a_request_and_in_all(broker: Broker) -> None:
+async def test_partitions_are_limited_in_a_request_and_in_all(broker: EmbeddedBroker) -> None:
     """269 bytes are not turned into 200,000 logs, nor many requests into more than 50,000."""
     client = await Client.open(broker)
 
@@ -378,7 +382,9 @@ async def test_partitions_are_limited_in_a_request_and_in_all(broker: Broker) ->
     await client.stream.aclose()
 
 
-async def test_others_are_served_beside_partitions_that_are_only_judged(broker: Broker) -> None:
+async def test_others_are_served_beside_partitions_that_are_only_judged(
+    broker: EmbeddedBroker,
+) -> None:
     """A few bytes ask for 10,000 partitions of each of many topics, without creating any."""
     names = [f"topic-{number}" for number in range(20)]
     for name in names:
@@ -398,7 +404,7 @@ async def test_others_are_served_beside_partitions_that_are_only_judged(broker: 
     assert {int(one.error_code) for one in answer.results} == {ErrorCode.none}
 
 
-async def test_a_topic_that_is_to_grow_twice_does_not(broker: Broker) -> None:
+async def test_a_topic_that_is_to_grow_twice_does_not(broker: EmbeddedBroker) -> None:
     """As by Kafka; else one name could ask for partitions again and again."""
     client = await Client.open(broker)
     answer = await client.ask(
@@ -416,7 +422,7 @@ async def test_a_topic_that_is_to_grow_twice_does_not(broker: Broker) -> None:
 # Bytes and connections.
 
 
-async def test_a_number_without_an_end_costs_nothing(broker: Broker) -> None:
+async def test_a_number_without_an_end_costs_nothing(broker: EmbeddedBroker) -> None:
     """A megabyte of 0xFF behind a Produce's header ends its connection at once."""
     client = await Client.open(broker)
     prefix = struct.pack(">hhi", API_KEYS["produce"], 9, 1)
@@ -425,7 +431,7 @@ async def test_a_number_without_an_end_costs_nothing(broker: Broker) -> None:
 
 
 async def test_a_client_that_sends_nothing_is_disconnected(
-    autojump_clock: trio.testing.MockClock, broker: Broker
+    autojump_clock: trio.testing.MockClock, broker: EmbeddedBroker
 ) -> None:
     """After connections.max.idle.ms, whether it has said nothing, or half of something."""
     silent, halfway, alive = [await Client.open(broker) for _ in range(3)]
@@ -440,7 +446,7 @@ async def test_a_client_that_sends_nothing_is_disconnected(
 
 
 async def test_a_request_that_waits_is_not_idle(
-    autojump_clock: trio.testing.MockClock, broker: Broker
+    autojump_clock: trio.testing.MockClock, broker: EmbeddedBroker
 ) -> None:
     """A Fetch may wait for longer than a connection may say nothing."""
     client = await Client.open(broker)
@@ -492,7 +498,7 @@ async def test_connections_that_come_at_once_are_limited_too() -> None:
 
 @pytest.mark.parametrize("by_broker", [False, True])
 async def test_bytes_of_a_connection_that_is_gone_count_no_more(
-    broker: Broker, *, by_broker: bool
+    broker: EmbeddedBroker, *, by_broker: bool
 ) -> None:
     """Half a request goes with its connection, whoever has ended that."""
     client = await Client.open(broker)
@@ -533,12 +539,12 @@ async def test_a_timer_that_fails_stops_neither_the_broker_nor_other_timers(
             node.groups.coordinator._registry.timers.set(TimerName(TimerKind.RETENTION), 5.0)
             node.groups.alarm.look()
             await trio.sleep(6)
-        assert [one.during for one in broker.cluster.defects.latest] == ["a timer"]
+        assert [one.during for one in broker.cluster.internal_errors.latest] == ["a timer"]
         await broker.create_topic("honest", 1)
         await hostile.serve_honest_client(broker)
 
 
-async def test_what_a_client_stored_bounds_no_others_answer(broker: Broker) -> None:
+async def test_what_a_client_stored_bounds_no_others_answer(broker: EmbeddedBroker) -> None:
     """A list config grows with every request, and still fits the answer that tells it."""
     client = await Client.open(broker)
 
@@ -562,7 +568,7 @@ async def test_what_a_client_stored_bounds_no_others_answer(broker: Broker) -> N
     await client.stream.aclose()
 
 
-async def test_no_text_is_longer_than_the_oldest_version_can_say(broker: Broker) -> None:
+async def test_no_text_is_longer_than_the_oldest_version_can_say(broker: EmbeddedBroker) -> None:
     """A name of 40 kB in a flexible version would end the connection of whoever lists it in v0."""
     client = await Client.open(broker)
     await client.send("find_coordinator", 4, key_type=0, coordinator_keys=["a" * 40_000])
@@ -581,7 +587,7 @@ async def test_groups_are_limited() -> None:
         await client.stream.aclose()
 
 
-async def test_a_message_that_quotes_a_client_stays_readable(broker: Broker) -> None:
+async def test_a_message_that_quotes_a_client_stays_readable(broker: EmbeddedBroker) -> None:
     """The longest group id is told back, and what is said of it is cut to fit."""
     client = await Client.open(broker)
     answer = await client.ask(

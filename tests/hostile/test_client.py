@@ -10,18 +10,18 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from kgroup.cluster import Cluster
-from kgroup.codes import Code
+from kgroup.client.cluster import Cluster
+from kgroup.client.coordinator import GroupCoordinator
+from kgroup.client.error_policy import MOVES, Request
 from kgroup.config import GroupConfig
-from kgroup.coordinator import GroupCoordinator
+from kgroup.error_codes import ErrorCode
 from kgroup.errors import BrokerError, MemberIdRequiredError, UsageError
 from kgroup.events import AssignmentRefused, Event, TopicsRefused
 from kgroup.group import ConsumerGroup
-from kgroup.model import Membership, TopicPartition
-from kgroup.protocols import Joined
+from kgroup.interfaces import JoinResult
 from kgroup.records.librdkafka import LibrdkafkaSource
-from kgroup.recovery import MOVES, Request
-from kgroup.testing.memory import memory_environment
+from kgroup.testing.memory import memory_runtime
+from kgroup.types import Membership, TopicPartition
 from tests.group.world import P0, World, world
 from tests.hostile.client import CALLS, play
 from tests.hostile.group import ATTACKED
@@ -54,7 +54,7 @@ def failures() -> list[tuple[Request, int]]:
         (request, int(code))
         for request, moves in MOVES.items()
         for code in moves
-        if isinstance(code, Code) and request in APIS
+        if isinstance(code, ErrorCode) and request in APIS
     ]
     return [*named, *((request, UNKNOWN) for request in MOVES if request in APIS)]
 
@@ -122,7 +122,7 @@ class Peer:
             except BrokerError:
                 continue  # a rebalance
 
-    async def _stay(self, joined: Joined) -> None:
+    async def _stay(self, joined: JoinResult) -> None:
         membership = Membership(
             group_id=self._config.group_id,
             member_id=joined.member_id,
@@ -205,8 +205,8 @@ async def test_a_handler_of_events_that_raises_ends_nothing(autojump_clock: Mock
 
     async with world() as here:
         await here.append(3)
-        environment = memory_environment(here.broker)
-        async with ConsumerGroup(here.config(), environment=environment, on_event=broken) as group:
+        runtime = memory_runtime(here.broker)
+        async with ConsumerGroup(here.config(), runtime=runtime, on_event=broken) as group:
             generation = await group.next()
             batch = await anext(generation.records())
             await generation.commit({P0: batch.next_offset})

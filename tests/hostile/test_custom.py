@@ -11,15 +11,15 @@ import pytest
 import trio
 
 from kgroup.assignors import resolve
-from kgroup.assignors.traits import user_data_of
+from kgroup.assignors.optional_methods import user_data_of
 from kgroup.broker import in_memory
 from kgroup.config import GroupConfig
-from kgroup.custom import SOURCE_METHODS
-from kgroup.environment import Environment
 from kgroup.errors import ArgumentError, ConfigError, UsageError
-from kgroup.group import ConsumerGroup, default_environment
-from kgroup.protocols import RecordSource
-from kgroup.testing.memory import config_for, memory_environment
+from kgroup.extension_checks import SOURCE_METHODS
+from kgroup.group import ConsumerGroup, default_runtime
+from kgroup.interfaces import RecordSource
+from kgroup.runtime import Runtime
+from kgroup.testing.memory import config_for, memory_runtime
 from kgroup.threaded.group import ConsumerGroup as ThreadedGroup
 from tests.hostile.values import VALUES, Raises
 
@@ -102,17 +102,17 @@ def test_user_data_is_bytes() -> None:
             user_data_of(given, None)
 
 
-@pytest.mark.parametrize("part", [field.name for field in attrs.fields(Environment)])
+@pytest.mark.parametrize("part", [field.name for field in attrs.fields(Runtime)])
 def test_a_part_of_the_environment_is_refused_by_name(part: str) -> None:
     """What cannot be called, or lacks a method, is refused where it is given."""
-    given = attrs.asdict(default_environment(), recurse=False)
-    fields = [refused(lambda v: Environment(**{**given, part: v}), v) for v in VALUES.values()]
+    given = attrs.asdict(default_runtime(), recurse=False)
+    fields = [refused(lambda v: Runtime(**{**given, part: v}), v) for v in VALUES.values()]
     assert fields.count(part) > len(VALUES) // 2
     assert set(fields) <= {None, part}
 
 
 @pytest.mark.parametrize("group", [ConsumerGroup, ThreadedGroup])
-@pytest.mark.parametrize("argument", ["config", "environment", "on_event"])
+@pytest.mark.parametrize("argument", ["config", "runtime", "on_event"])
 def test_a_group_refuses_what_it_cannot_use(group: Any, argument: str) -> None:
     """A wrong argument is refused by name when the group is made."""
     for value in VALUES.values():
@@ -143,8 +143,8 @@ SOURCES: Final[Mapping[str, Any]] = {
 async def test_a_record_source_that_is_none_is_refused(source: str, autojump_clock: object) -> None:
     """The group ends before it joins, and the error says what is missing."""
     async with in_memory() as broker:
-        environment = attrs.evolve(memory_environment(broker), record_source=SOURCES[source])
+        runtime = attrs.evolve(memory_runtime(broker), record_source=SOURCES[source])
         wrong = pytest.RaisesExc(UsageError, match="the record source .* cannot be used: it")
         with pytest.RaisesGroup(wrong):
-            async with ConsumerGroup(config_for(broker), environment=environment):
+            async with ConsumerGroup(config_for(broker), runtime=runtime):
                 await trio.sleep_forever()

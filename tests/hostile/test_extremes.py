@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from kio.index import load_request_schema, load_response_schema
 
+from kgroup.wire.entity_writer import entity_writer
 from kgroup.wire.versions import API_KEYS, SPOKEN
-from kgroup.wire.writer import entity_writer
 from tests.hostile.extremes import body, changes, draw, sample
 
 NEWEST = [

@@ -13,14 +13,14 @@ import pytest
 
 from kgroup.bounds import LONGEST_DURATION, Bound
 from kgroup.broker import BrokerSettings
-from kgroup.broker.groups.settings import PROPERTIES as GROUP_PROPERTIES
-from kgroup.broker.groups.settings import CoordinatorSettings
-from kgroup.broker.settings import PROPERTIES
+from kgroup.broker.broker_settings import PROPERTIES
+from kgroup.broker.groups.coordinator_settings import PROPERTIES as GROUP_PROPERTIES
+from kgroup.broker.groups.coordinator_settings import CoordinatorSettings
 from kgroup.config import GroupConfig
 from kgroup.errors import ConfigError
-from kgroup.spark.limits import Limits
-from kgroup.spark.loop import Pace
-from kgroup.spark.settings import ReaderSettings
+from kgroup.spark.batch_limits import Limits
+from kgroup.spark.batch_loop import BatchPace
+from kgroup.spark.reader_settings import ReaderSettings
 from kgroup.testing.simulation import Scenario
 from tests.hostile.values import VALUES
 
@@ -29,7 +29,7 @@ CLASSES: Final[dict[type[Any], dict[str, Any]]] = {
     GroupConfig: {"group_id": "g", "bootstrap_servers": "a:9092", "topics": ["t"]},
     ReaderSettings: {"bootstrap_servers": "a:9092"},
     Limits: {},
-    Pace: {},
+    BatchPace: {},
     BrokerSettings: {},
     CoordinatorSettings: {},
     Scenario: {},

@@ -10,13 +10,13 @@ import attrs
 import pytest
 
 from kgroup.errors import ConfigError
-from kgroup.model import TopicPartition
 from kgroup.testing import admin
 from kgroup.testing.embedded import EmbeddedKafka
 from kgroup.testing.kafka import RealKafka
 from kgroup.testing.simulation import Scenario, draw
 from kgroup.testing.simulation import check as simulate
 from kgroup.testing.spark.cluster import SparkCluster
+from kgroup.types import TopicPartition
 from tests.hostile.values import NUMBERS, TEXTS
 
 WRONG: Final = (math.nan, math.inf, -1.0, 1e308, True, "1", None)

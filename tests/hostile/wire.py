@@ -7,7 +7,7 @@ from typing import Any, Final, final
 
 import trio
 
-from kgroup.wire.border import RequestFrame, decode_request, encode_response
+from kgroup.wire.codec import RequestFrame, decode_request, encode_response
 from kgroup.wire.versions import SPOKEN
 from tests.wire.scripted import NO_TIME, api_keys
 

@@ -22,62 +22,46 @@ FLOORS: Final[tuple[tuple[frozenset[str], ...], ...]] = (
                 "kgroup.addresses",
                 "kgroup.arguments",
                 "kgroup.bounds",
-                "kgroup.codes",
                 "kgroup.config",
-                "kgroup.custom",
-                "kgroup.environment",
+                "kgroup.error_codes",
                 "kgroup.errors",
                 "kgroup.events",
-                "kgroup.layout",
+                "kgroup.extension_checks",
+                "kgroup.interfaces",
                 "kgroup.lazy",
-                "kgroup.model",
-                "kgroup.packed",
-                "kgroup.protocols",
+                "kgroup.runtime",
+                "kgroup.types",
             }
         ),
     ),
     # Decisions without I/O.
     (
-        frozenset({"kgroup.admission"}),
         frozenset({"kgroup.assignors"}),
-        frozenset({"kgroup.backoff"}),
+        frozenset({"kgroup.client.backoff"}),
         frozenset({"kgroup.clocks"}),
-        frozenset({"kgroup.computing"}),
-        frozenset({"kgroup.lease"}),
+        frozenset({"kgroup.worker_thread"}),
+        frozenset({"kgroup.client.lease"}),
         frozenset({"kgroup.logs"}),
-        frozenset({"kgroup.recovery"}),
+        frozenset({"kgroup.client.error_policy"}),
         frozenset({"kgroup.broker.groups"}),
         frozenset({"kgroup.wire.versions"}),
     ),
-    # The wire; asking again, and telling of it, by the recovery table.
+    # The wire; retries and events by the error policy.
     (
         frozenset({"kgroup.wire"}),
-        frozenset({"kgroup.retry"}),
-        frozenset({"kgroup.reporting"}),
+        frozenset({"kgroup.client.retry"}),
+        frozenset({"kgroup.event_emitter"}),
     ),
     # The cluster, and the coordinator as the client sees it.
-    (frozenset({"kgroup.answers", "kgroup.cluster", "kgroup.coordinator", "kgroup.leaders"}),),
-    # Live parts; none imports another.
+    (frozenset({"kgroup.client"}),),
+    # Live parts: neither of these imports the other, and a generation starts both.
     (
-        frozenset({"kgroup.generation"}),
         frozenset({"kgroup.watchers"}),
         frozenset({"kgroup.records"}),
-        frozenset({"kgroup.positions"}),
-        frozenset({"kgroup.subscription"}),
     ),
-    # ConsumerGroup, with the member that it runs and the round from join to hand-over.
-    (
-        frozenset(
-            {
-                "kgroup.group",
-                "kgroup.inherited",
-                "kgroup.leading",
-                "kgroup.member",
-                "kgroup.round",
-                "kgroup.starting",
-            }
-        ),
-    ),
+    (frozenset({"kgroup.generation"}),),
+    # ConsumerGroup, with the member that it runs.
+    (frozenset({"kgroup.group", "kgroup.member"}),),
     # Its threaded twin, the embedded broker's server; Spark, for both kinds of groups.
     (
         frozenset({"kgroup.threaded"}),
@@ -175,7 +159,7 @@ def test_no_import_cycle() -> None:
 
 def test_every_package_of_the_checkout_is_read() -> None:
     """The two linked packages are among the modules that the rules see."""
-    assert {"kgroup", "kgroup.model", "kgroup.generation", "kgroup.watchers"} <= set(
+    assert {"kgroup", "kgroup.types", "kgroup.generation", "kgroup.watchers"} <= set(
         package_sources()
     )
 
@@ -185,29 +169,29 @@ def test_every_package_of_the_checkout_is_read() -> None:
     [
         ("kgroup.nowhere", "", "kgroup.nowhere has no floor: give it a place in FLOORS"),
         (
-            "kgroup.model",
+            "kgroup.types",
             "from kgroup.nowhere import x",
-            "kgroup.model imports kgroup.nowhere, which has no floor",
+            "kgroup.types imports kgroup.nowhere, which has no floor",
         ),
         (
-            "kgroup.model",
+            "kgroup.types",
             "def late():\n    import kgroup.wire.connection",
-            "kgroup.model (floor 0) imports kgroup.wire.connection (floor 2)",
+            "kgroup.types (floor 0) imports kgroup.wire.connection (floor 2)",
         ),
         (
-            "kgroup.recovery",
+            "kgroup.client.error_policy",
             "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import kgroup.assignors",
-            "kgroup.recovery (floor 1) imports kgroup.assignors (floor 1)",
+            "kgroup.client.error_policy (floor 1) imports kgroup.assignors (floor 1)",
         ),
         (
             "kgroup.broker.groups.machine",
             "from kgroup.broker.log import Log",
-            "kgroup.broker.groups.machine (floor 1) imports kgroup.broker.log (floor 6)",
+            "kgroup.broker.groups.machine (floor 1) imports kgroup.broker.log (floor 7)",
         ),
         (
-            "kgroup.generation.tasks",
+            "kgroup.watchers.tasks",
             "from kgroup.records import Batch",
-            "kgroup.generation.tasks (floor 4) imports kgroup.records (floor 4)",
+            "kgroup.watchers.tasks (floor 4) imports kgroup.records (floor 4)",
         ),
         (
             "kgroup.cli.demo",
@@ -242,8 +226,8 @@ def test_the_rules_find_a_fault(module: str, source: str, fault: str) -> None:
     ("module", "source"),
     [
         ("kgroup.config", "from kgroup.errors import ConfigError"),
-        ("kgroup.wire.connection", "from kgroup.wire import versions\nimport kgroup.wire.border"),
-        ("kgroup.coordinator", "from kgroup.cluster import Cluster"),
+        ("kgroup.wire.connection", "from kgroup.wire import versions\nimport kgroup.wire.codec"),
+        ("kgroup.client.coordinator", "from kgroup.client.cluster import Cluster"),
         ("kgroup.broker.server", "from kgroup.broker.groups.machine import step"),
         ("kgroup", "from kgroup.group import ConsumerGroup"),
         ("kgroup.cli.demo", "import kgroup.broker\nimport sys, trio"),
@@ -257,7 +241,7 @@ def test_the_rules_allow_what_lies_below(module: str, source: str) -> None:
 def test_a_cycle_is_found() -> None:
     """Two modules that import each other, one of them late, are a cycle."""
     modules = {
-        "kgroup.cluster": "from kgroup import coordinator",
-        "kgroup.coordinator": "def late():\n    from kgroup.cluster import Cluster",
+        "kgroup.client.cluster": "from kgroup.client import coordinator",
+        "kgroup.client.coordinator": "def late():\n    from kgroup.client.cluster import Cluster",
     }
     assert set(import_cycle(modules)) == set(modules)

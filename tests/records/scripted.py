@@ -7,11 +7,11 @@ from typing import cast
 
 from confluent_kafka import KafkaError, Message
 
-from kgroup.model import TopicPartition
-from kgroup.protocols import Message as Record
-from kgroup.records.items import Run, Start
-from kgroup.records.ledger import Ledger
-from kgroup.records.queued import QueuedSource
+from kgroup.interfaces import Message as Record
+from kgroup.records.buffer_limits import BufferLimits
+from kgroup.records.buffered_source import BufferedSource
+from kgroup.records.fetched import FetchedRun, FetchStart
+from kgroup.types import TopicPartition
 
 
 def record(partition: TopicPartition, offset: int, value: bytes = b"v") -> Message:
@@ -34,18 +34,18 @@ def failure(partition: TopicPartition | None, code: int, offset: int = -1) -> Me
     return message
 
 
-def run_of(partition: TopicPartition, ticket: int, offsets: Sequence[int]) -> Run:
+def run_of(partition: TopicPartition, ticket: int, offsets: Sequence[int]) -> FetchedRun:
     """A run of records of one byte each."""
     messages = cast("Sequence[Record]", [record(partition, at) for at in offsets])
-    return Run(partition, ticket, messages, len(offsets))
+    return FetchedRun(partition, ticket, messages, len(offsets))
 
 
 class ScriptedFetcher:
     """Remembers; a test hands over in its name."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: BufferLimits) -> None:
         self.ledger = ledger
-        self.fetches: dict[TopicPartition, Start] = {}
+        self.fetches: dict[TopicPartition, FetchStart] = {}
         self.held: set[TopicPartition] = set()
         self.working = False
         self.went = 0
@@ -58,7 +58,7 @@ class ScriptedFetcher:
         """A generation ended."""
         self.working = False
 
-    def start(self, starts: Mapping[TopicPartition, Start]) -> None:
+    def start(self, starts: Mapping[TopicPartition, FetchStart]) -> None:
         """Remember where."""
         self.stop(starts)
         self.fetches.update(starts)
@@ -84,7 +84,7 @@ class ScriptedFetcher:
         self.went += 1
         self.ledger.stopped = False
 
-    def hand_over(self, source: QueuedSource, *runs: Run) -> None:
+    def hand_over(self, source: BufferedSource, *runs: FetchedRun) -> None:
         """As a real one: count, stop if it is full, deliver."""
         self.ledger.handed_over(
             sum(len(run.messages) for run in runs), sum(run.size for run in runs)
@@ -98,8 +98,8 @@ def scripted(
     max_records: int = 1000,
     max_bytes: int = 10**6,
     on_fault: Callable[[TopicPartition | None, str], None] = lambda _partition, _reason: None,
-) -> tuple[QueuedSource, ScriptedFetcher]:
+) -> tuple[BufferedSource, ScriptedFetcher]:
     """A source over such a fetcher."""
-    ledger = Ledger(max_records, max_bytes)
+    ledger = BufferLimits(max_records, max_bytes)
     fetcher = ScriptedFetcher(ledger)
-    return QueuedSource(fetcher, ledger, on_fault), fetcher
+    return BufferedSource(fetcher, ledger, on_fault), fetcher

@@ -7,8 +7,8 @@ from itertools import groupby
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kgroup.model import TopicPartition
 from kgroup.records.demultiplex import has_errors, run_end, runs
+from kgroup.types import TopicPartition
 from tests.records.scripted import failure, record
 
 names = st.tuples(st.sampled_from("ab"), st.integers(0, 2))

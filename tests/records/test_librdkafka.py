@@ -10,8 +10,8 @@ import trio
 
 from kgroup import broker
 from kgroup.config import GroupConfig
-from kgroup.model import TopicPartition
 from kgroup.records.librdkafka import LibrdkafkaSource
+from kgroup.types import TopicPartition
 from tests.records import worlds
 from tests.records.worlds import receive_values
 

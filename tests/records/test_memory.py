@@ -10,11 +10,11 @@ import trio
 import trio.testing
 
 from kgroup import broker
-from kgroup.broker import Broker, NewRecord
+from kgroup.broker import EmbeddedBroker, NewRecord
 from kgroup.config import GroupConfig
 from kgroup.errors import FetchError, OffsetOutOfRangeError, StaleGenerationError
-from kgroup.model import TopicPartition
 from kgroup.records.memory import CHUNK, RETRY, MemorySource
+from kgroup.types import TopicPartition
 
 P = TopicPartition("t", 0)
 
@@ -22,7 +22,7 @@ P = TopicPartition("t", 0)
 @asynccontextmanager
 async def reading(
     faults: list[tuple[TopicPartition | None, str]] | None = None,
-) -> AsyncIterator[tuple[Broker, MemorySource]]:
+) -> AsyncIterator[tuple[EmbeddedBroker, MemorySource]]:
     """A broker without sockets, and a source that reads its log."""
     told = [] if faults is None else faults
     async with broker.in_memory() as running:

@@ -19,9 +19,9 @@ from hypothesis.stateful import (
 )
 
 from kgroup.errors import OffsetOutOfRangeError, StaleGenerationError
-from kgroup.model import TopicPartition
-from kgroup.protocols import Batch
-from kgroup.records.items import OutOfRange
+from kgroup.interfaces import Batch
+from kgroup.records.fetched import OutOfRange
+from kgroup.types import TopicPartition
 from tests.records.scripted import run_of, scripted
 
 PARTITIONS = [TopicPartition("t", number) for number in range(3)]

@@ -14,8 +14,8 @@ from kgroup.errors import (
     StaleGenerationError,
     UsageError,
 )
-from kgroup.model import TopicPartition
-from kgroup.protocols import RecordSource
+from kgroup.interfaces import RecordSource
+from kgroup.types import TopicPartition
 from tests.records.worlds import World, receive_values, value_of
 
 CREATE_TIME = 1

@@ -13,14 +13,14 @@ import confluent_kafka
 import trio
 from confluent_kafka.admin import AdminClient
 
-from kgroup.broker import Broker
+from kgroup.broker import EmbeddedBroker
 from kgroup.config import GroupConfig
-from kgroup.model import TopicPartition
-from kgroup.protocols import Batch, RecordSource
+from kgroup.interfaces import Batch, RecordSource
+from kgroup.records.buffered_source import OnFault
 from kgroup.records.librdkafka import LibrdkafkaSource
 from kgroup.records.memory import MemorySource
-from kgroup.records.queued import OnFault
 from kgroup.testing import admin
+from kgroup.types import TopicPartition
 
 PATIENCE: Final = 60.0
 """Seconds within which something must happen; only a failing test waits so long."""
@@ -131,12 +131,12 @@ class World:
         self.fault_told.set()
 
 
-def embedded(broker: Broker) -> World:
+def embedded(broker: EmbeddedBroker) -> World:
     """librdkafka on the embedded broker."""
     return World(broker.bootstrap_servers, LibrdkafkaSource)
 
 
-def memory(broker: Broker) -> World:
+def memory(broker: EmbeddedBroker) -> World:
     """The embedded broker's log, read in memory; everything else goes over the wire."""
     return World(
         broker.bootstrap_servers,

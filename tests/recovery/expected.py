@@ -11,15 +11,15 @@ from typing import Final, final
 
 import attrs
 
-from kgroup.codes import Code
+from kgroup.client.error_policy import Action, MemberId, Reaction, Request, TransportFailure, Wait
+from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
     CommitFailedError,
     CommitUnknownError,
     KgroupError,
     StaleGenerationError,
 )
-from kgroup.model import Cause
-from kgroup.recovery import Fault, MemberId, Move, Request, Then, Wait
+from kgroup.types import Cause
 from tests.recovery.scene import APIS
 
 KEPT, NONE, ANY = "the same id", "no id", "whatever id"
@@ -60,64 +60,70 @@ def after_wait(nth: int = 1) -> tuple[float, float]:
     return (wait * (1 - JITTER), wait * (1 + JITTER))
 
 
-def expected(request: Request, failure: int | Fault, move: Move, times: int = 1) -> Expect:
+def expected(
+    request: Request, failure: int | TransportFailure, reaction: Reaction, times: int = 1
+) -> Expect:
     """What has to follow after so many failures in a row."""
     wire: list[tuple[str, str]] = []
-    join_id = NONE if move.member_id is MemberId.DROP else KEPT
-    if move.leave and not (request is Request.JOIN and times > 1):
+    join_id = NONE if reaction.member_id is MemberId.DROP else KEPT
+    if reaction.leave and not (request is Request.JOIN and times > 1):
         wire.append(("leave_group", KEPT))
-    if move.find and request not in (Request.LIST_OFFSETS, Request.METADATA):
+    if reaction.find and request not in (Request.LIST_OFFSETS, Request.METADATA):
         wire.append(("find_coordinator", ANY))
     call: type[KgroupError] | None = None
-    cause = move.cause if request in _RUNNING else None
+    cause = reaction.cause if request in _RUNNING else None
     if request is Request.COMMIT:
-        call = _raised_by_commit(failure, move)
-    match move.then:
-        case Then.RETRY:
+        call = _raised_by_commit(failure, reaction)
+    match reaction.action:
+        case Action.RETRY:
             again = [("metadata", ANY)] if request is Request.LIST_OFFSETS else []
             wire += [*again, (APIS[request], KEPT)]
-        case Then.REJOIN | Then.LOST:
+        case Action.REJOIN | Action.LOST:
             wire.append(("join_group", join_id))
-        case Then.DRAIN:
+        case Action.DRAIN:
             wire += [("offset_commit", KEPT), ("join_group", join_id)]
-        case Then.FAIL:
+        case Action.FAIL:
             left = [] if request in _WITHOUT_ID else [("leave_group", KEPT)]
-            return Expect(wire=left, fatal=move.error, call=call, cause=cause, only=True)
-        case Then.IGNORE:
+            return Expect(wire=left, fatal=reaction.error, call=call, cause=cause, only=True)
+        case Action.IGNORE:
             wire += [("sync_group", KEPT)] if request is Request.METADATA else []
-        case Then.REFUSE:
+        case Action.REFUSE:
             pass
-    return Expect(wire=wire, wait=_wait(move, times), call=call, cause=cause)
+    return Expect(wire=wire, wait=_wait(reaction, times), call=call, cause=cause)
 
 
-def _wait(move: Move, times: int) -> tuple[float, float]:
-    if move.wait is Wait.YES:
+def _wait(reaction: Reaction, times: int) -> tuple[float, float]:
+    if reaction.wait is Wait.YES:
         return after_wait(times)
-    if move.wait is Wait.IF_REPEATED and times > 1:
+    if reaction.wait is Wait.IF_REPEATED and times > 1:
         return after_wait(times - 1)
     return AT_ONCE
 
 
-def _raised_by_commit(failure: int | Fault, move: Move) -> type[KgroupError] | None:
-    if move.then in (Then.LOST, Then.FAIL):
+def _raised_by_commit(
+    failure: int | TransportFailure, reaction: Reaction
+) -> type[KgroupError] | None:
+    if reaction.action in (Action.LOST, Action.FAIL):
         return StaleGenerationError
-    if move.then is Then.REFUSE:
-        return CommitUnknownError if failure is Fault.TIMED_OUT else CommitFailedError
+    if reaction.action is Action.REFUSE:
+        return CommitUnknownError if failure is TransportFailure.TIMED_OUT else CommitFailedError
     return None
 
 
-def told(request: Request, failure: int | Fault, move: Move) -> tuple[bool, bool]:
+def told(
+    request: Request, failure: int | TransportFailure, reaction: Reaction
+) -> tuple[bool, bool]:
     """Whether the failure is told as RequestFailed, and whether as CommitRefused."""
     planned = {
-        (Request.JOIN, Code.MEMBER_ID_REQUIRED),
-        (Request.SYNC, Code.REBALANCE_IN_PROGRESS),
-        (Request.HEARTBEAT, Code.REBALANCE_IN_PROGRESS),
+        (Request.JOIN, ErrorCode.MEMBER_ID_REQUIRED),
+        (Request.SYNC, ErrorCode.REBALANCE_IN_PROGRESS),
+        (Request.HEARTBEAT, ErrorCode.REBALANCE_IN_PROGRESS),
     }
-    ignored_topic = request is Request.METADATA and move.then is Then.IGNORE
+    ignored_topic = request is Request.METADATA and reaction.action is Action.IGNORE
     if (request, failure) in planned or ignored_topic:
         return False, False
-    if request is Request.COMMIT and not isinstance(failure, Fault):
-        return move.then is Then.RETRY, move.then is not Then.RETRY
-    if request is Request.COMMIT and failure is Fault.TIMED_OUT:
+    if request is Request.COMMIT and not isinstance(failure, TransportFailure):
+        return reaction.action is Action.RETRY, reaction.action is not Action.RETRY
+    if request is Request.COMMIT and failure is TransportFailure.TIMED_OUT:
         return False, True  # its outcome is unknown
     return True, False

@@ -14,8 +14,8 @@ from typing import Any, Final, final
 import attrs
 import trio
 
-from kgroup.broker.server import Broker
-from kgroup.wire.border import decode_request
+from kgroup.broker.server import EmbeddedBroker
+from kgroup.wire.codec import decode_request
 
 _LENGTH: Final = 4
 #: A frame of ten bytes whose correlation id was never asked for.
@@ -68,7 +68,7 @@ class _Plan:
 class Lines:
     """Opens connections to one broker, notes what is sent on them, and troubles them."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: EmbeddedBroker) -> None:
         self._broker = broker
         self._plans: list[_Plan] = []
         self._opened = 0

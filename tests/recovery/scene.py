@@ -13,12 +13,12 @@ from typing import Any, Final, final
 import attrs
 import trio
 
+from kgroup.client.error_policy import Request, TransportFailure
 from kgroup.events import Event, RequestFailed
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
-from kgroup.model import End
-from kgroup.recovery import Fault, Request
-from kgroup.testing.memory import memory_environment
+from kgroup.testing.memory import memory_runtime
+from kgroup.types import End
 from tests.group.world import P0, World, world
 from tests.recovery.lines import Lines, Sent, Trouble
 
@@ -36,9 +36,9 @@ APIS: Final = {
 }
 #: What each fault of the way can look like.
 TROUBLES: Final = {
-    Fault.LOST: (Trouble.CUT_BEFORE, Trouble.CUT_AFTER),
-    Fault.TIMED_OUT: (Trouble.SILENT_BEFORE, Trouble.SILENT_AFTER),
-    Fault.GARBLED: (Trouble.GARBAGE,),
+    TransportFailure.LOST: (Trouble.CUT_BEFORE, Trouble.CUT_AFTER),
+    TransportFailure.TIMED_OUT: (Trouble.SILENT_BEFORE, Trouble.SILENT_AFTER),
+    TransportFailure.GARBLED: (Trouble.GARBAGE,),
 }
 Failure = int | Trouble
 #: What is never answered is given up well within the session, and no watcher asks in between.
@@ -63,8 +63,8 @@ class Scene:
 
     def group(self, **settings: object) -> ConsumerGroup:
         """The member."""
-        environment = attrs.evolve(
-            memory_environment(self.here.broker, seed=3), open_stream=self.lines.open
+        runtime = attrs.evolve(
+            memory_runtime(self.here.broker, seed=3), open_stream=self.lines.open
         )
 
         def tell(event: Event) -> None:
@@ -72,7 +72,7 @@ class Scene:
 
         return ConsumerGroup(
             self.here.config(**{**self.settings, **settings}),
-            environment=environment,
+            runtime=runtime,
             on_event=tell,
         )
 

@@ -10,7 +10,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from kgroup.codes import Code
+from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
     CommitFailedError,
     CommitUnknownError,
@@ -21,7 +21,7 @@ from kgroup.errors import (
 from kgroup.events import CommitRefused, Committed
 from kgroup.generation.generation import Generation
 from kgroup.generation.states import State
-from kgroup.model import Cause, OffsetAndMetadata, TopicPartition
+from kgroup.types import Cause, OffsetAndMetadata, TopicPartition
 from tests.group.world import P0, P1, P2, World, world
 from tests.recovery.lines import Trouble
 from tests.recovery.scene import QUICK, Scene
@@ -77,10 +77,10 @@ async def test_a_refusal_in_a_cancelled_scope_is_told_too(autojump_clock: MockCl
     async with world() as here, here.group() as group:
         generation = await group.next()
         here.broker.slow(2.0, OFFSETS, times=1)
-        here.broker.inject(OFFSETS, Code.OFFSET_METADATA_TOO_LARGE)
+        here.broker.inject(OFFSETS, ErrorCode.OFFSET_METADATA_TOO_LARGE)
         with trio.move_on_after(1), pytest.raises(CommitFailedError) as caught:
             await generation.commit({P0: 1}, beyond_read=True)
-        assert caught.value.partitions[P0].code == Code.OFFSET_METADATA_TOO_LARGE
+        assert caught.value.partitions[P0].code == ErrorCode.OFFSET_METADATA_TOO_LARGE
 
 
 async def test_a_caller_cancelled_while_another_s_request_carries_its_offsets(
@@ -243,16 +243,16 @@ async def test_a_coordinator_that_cannot_be_reached_was_sent_nothing(
                 )  # given to a connection that had just ended
             with pytest.raises(CommitFailedError) as caught:
                 await generation.commit({P0: 3}, beyond_read=True)
-            assert caught.value.partitions[P0].code == Code.NETWORK_EXCEPTION
+            assert caught.value.partitions[P0].code == ErrorCode.NETWORK_EXCEPTION
             assert generation.state is State.RUNNING
             await here.broker.start()
             await generation.commit({P0: 3}, beyond_read=True)
         assert await here.committed() == {P0: 3}
 
 
-@pytest.mark.parametrize("code", [Code.ILLEGAL_GENERATION, Code.UNKNOWN_MEMBER_ID])
+@pytest.mark.parametrize("code", [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID])
 async def test_a_refused_generation_is_told_to_all_its_callers(
-    autojump_clock: MockClock, code: Code
+    autojump_clock: MockClock, code: ErrorCode
 ) -> None:
     """One refusal ends the generation: waiting and later commits are stale and not sent."""
     async with world() as here, here.group() as group:
@@ -331,7 +331,7 @@ async def test_an_unstable_offset_is_waited_for(autojump_clock: MockClock) -> No
     """Offsets of a transaction that is to be decided are asked for until they are stable."""
     async with world() as here:
         scene = Scene(here)
-        here.broker.inject("offset_fetch", Code.UNSTABLE_OFFSET_COMMIT, times=4)
+        here.broker.inject("offset_fetch", ErrorCode.UNSTABLE_OFFSET_COMMIT, times=4)
         async with scene.group() as group:
             generation = await group.next()
             assert 1.2 <= here.now <= 1.8  # 0.1 + 0.2 + 0.4 + 0.8, with jitter

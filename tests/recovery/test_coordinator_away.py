@@ -11,15 +11,15 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from kgroup.codes import Code
+from kgroup.client.error_policy import Request
+from kgroup.error_codes import ErrorCode
 from kgroup.errors import GroupClosedError
 from kgroup.events import BackingOff, GenerationEnded, LoopBlocked
 from kgroup.generation.generation import Generation
 from kgroup.generation.states import State
 from kgroup.group import ConsumerGroup
-from kgroup.model import Cause
-from kgroup.recovery import Request
-from kgroup.testing.memory import memory_environment
+from kgroup.testing.memory import memory_runtime
+from kgroup.types import Cause
 from tests.group.world import P0, World, values, world
 from tests.recovery.lines import Trouble
 from tests.recovery.scene import QUICK, Scene
@@ -276,7 +276,7 @@ async def test_closing_while_it_drains_and_while_it_backs_off(autojump_clock: Mo
             assert finished == [7.0]
             assert here.now == 7.0
         assert await here.committed() == {P0: 1}
-        here.broker.inject("join_group", Code.COORDINATOR_LOAD_IN_PROGRESS, times=None)
+        here.broker.inject("join_group", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=None)
         long = {"rejoin_backoff": 100.0, "rejoin_backoff_max": 100.0}
         async with here.group(**long) as group:
             with trio.move_on_after(10):
@@ -326,7 +326,7 @@ async def test_a_storm_of_member_id_required_is_slowed_down(autojump_clock: Mock
             first.start_soon(trio.sleep, 10)
             await first.ending.wait()
             since = len(scene.lines.sent)
-            here.broker.inject("join_group", Code.MEMBER_ID_REQUIRED, times=6)
+            here.broker.inject("join_group", ErrorCode.MEMBER_ID_REQUIRED, times=6)
             second = await group.next()
             assert second.member_id == first.member_id
         joins = [it.at for it in scene.lines.sent[since:] if it.api == "join_group"]
@@ -345,16 +345,16 @@ async def test_a_fresh_member_joins_without_any_wait(autojump_clock: MockClock) 
             first = await group.next()
             assert here.now == 0
             await trio.sleep(10)
-            here.broker.inject("heartbeat", Code.UNKNOWN_MEMBER_ID)
+            here.broker.inject("heartbeat", ErrorCode.UNKNOWN_MEMBER_ID)
             await first.ending.wait()
             second = await group.next()
             assert second.member_id != first.member_id
         assert scene.events(BackingOff) == []
 
 
-@pytest.mark.parametrize("code", [Code.UNKNOWN_MEMBER_ID, Code.ILLEGAL_GENERATION])
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION])
 async def test_generations_that_are_lost_at_once_back_off(
-    autojump_clock: MockClock, code: Code
+    autojump_clock: MockClock, code: ErrorCode
 ) -> None:
     """A coordinator that refuses every first heartbeat is not joined as fast as it answers."""
     async with world(1, **{"group.min.session.timeout.ms": "1000"}) as here:
@@ -387,9 +387,9 @@ async def test_a_process_that_stood_still_asks_once_and_goes_on(
     async with world() as here:
         clock = Suspended()
         told: list[object] = []
-        environment = attrs.evolve(memory_environment(here.broker, seed=1), clock=clock)
+        runtime = attrs.evolve(memory_runtime(here.broker, seed=1), clock=clock)
         config = here.config(**SHORT)
-        async with ConsumerGroup(config, environment=environment, on_event=told.append) as group:
+        async with ConsumerGroup(config, runtime=runtime, on_event=told.append) as group:
             generation = await group.next()
             await trio.sleep(5)
             clock.extra = 20.0
@@ -410,7 +410,7 @@ async def test_a_process_that_stood_still_for_too_long_stops(autojump_clock: Moc
     async with world() as here:
         await here.append(3)
         clock = Suspended()
-        environment = attrs.evolve(memory_environment(here.broker, seed=1), clock=clock)
+        runtime = attrs.evolve(memory_runtime(here.broker, seed=1), clock=clock)
         config = here.config(**SHORT)
         read: list[int] = []
 
@@ -419,12 +419,12 @@ async def test_a_process_that_stood_still_for_too_long_stops(autojump_clock: Moc
                 read.extend(values(batch.messages))
                 await trio.sleep(2)
 
-        async with ConsumerGroup(config, environment=environment) as group:
+        async with ConsumerGroup(config, runtime=runtime) as group:
             first = await group.next()
             first.start_soon(handle, first)
             await trio.sleep(0.5)
             clock.extra = 20.0
-            here.broker.inject("heartbeat", Code.UNKNOWN_MEMBER_ID)
+            here.broker.inject("heartbeat", ErrorCode.UNKNOWN_MEMBER_ID)
             await first.ending.wait()
             assert first.end is not None
             assert first.end.cause is Cause.MEMBERSHIP_LOST

@@ -8,15 +8,15 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from kgroup.broker.groups import answers, requests
-from kgroup.codes import Code
-from kgroup.coordinator import GroupCoordinator
+from kgroup.broker.groups import requests, responses
+from kgroup.client.coordinator import GroupCoordinator
+from kgroup.error_codes import ErrorCode
 from kgroup.errors import AuthorizationError, CommitUnknownError
 from kgroup.events import GenerationDraining, GenerationEnded
 from kgroup.generation.generation import Generation
 from kgroup.generation.states import State
 from kgroup.group import ConsumerGroup
-from kgroup.model import Cause, Membership
+from kgroup.types import Cause, Membership
 from tests.group.world import P0, World, world
 
 
@@ -75,9 +75,9 @@ async def test_a_commit_in_a_drain_has_the_drain_s_deadline(autojump_clock: Mock
         nursery.cancel_scope.cancel()
 
 
-@pytest.mark.parametrize("code", [Code.UNKNOWN_MEMBER_ID, Code.ILLEGAL_GENERATION])
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION])
 async def test_membership_lost_in_a_drain_ends_it_at_once(
-    autojump_clock: MockClock, code: Code
+    autojump_clock: MockClock, code: ErrorCode
 ) -> None:
     """Heartbeats go on in a drain; what they bring takes the place of the planned end."""
     async with world(2) as here, trio.open_nursery() as nursery:
@@ -114,8 +114,8 @@ async def test_a_look_for_the_coordinator_that_is_refused_for_good(
     async with world() as here, here.group() as group:
         first = await group.next()
         await trio.sleep(5)
-        here.broker.inject("find_coordinator", Code.GROUP_AUTHORIZATION_FAILED)
-        here.broker.inject("heartbeat", Code.NOT_COORDINATOR)
+        here.broker.inject("find_coordinator", ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        here.broker.inject("heartbeat", ErrorCode.NOT_COORDINATOR)
         await first.ending.wait()
         assert first.end is not None
         assert first.end.cause is Cause.COORDINATOR_LOST
@@ -165,7 +165,7 @@ async def test_a_pending_transaction_is_waited_for(autojump_clock: MockClock) ->
                 producer_id=7,
                 offsets=(requests.OffsetToCommit(topic="topic", partition=0, offset=42),),
             ),
-            answers.OffsetsCommitted,
+            responses.OffsetsCommitted,
         )
 
         async def decides() -> None:

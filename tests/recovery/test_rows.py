@@ -8,7 +8,8 @@ import attrs
 import pytest
 from trio.testing import MockClock
 
-from kgroup.codes import Code, code_name
+from kgroup.client.error_policy import MOVES, OTHERWISE, Action, Reaction, Request, TransportFailure
+from kgroup.error_codes import ErrorCode, code_name
 from kgroup.errors import (
     CommitFailedError,
     CommitUnknownError,
@@ -19,8 +20,7 @@ from kgroup.errors import (
 )
 from kgroup.events import CommitRefused, GenerationEnded, TopicsMissing
 from kgroup.generation.states import State
-from kgroup.model import Cause
-from kgroup.recovery import MOVES, OTHERWISE, Fault, Move, Request, Then
+from kgroup.types import Cause
 from tests.recovery.expected import (
     ANY,
     AT_ONCE,
@@ -38,18 +38,18 @@ UNNAMED = (41, 9999)
 """A code of Kafka's that has nothing to do with groups, and one that no Kafka has yet."""
 
 
-def rows() -> Iterator[tuple[Request, int | Fault, Move]]:
+def rows() -> Iterator[tuple[Request, int | TransportFailure, Reaction]]:
     """Every row of every request, and codes that no row names."""
     for request in Request:
-        for failure, move in MOVES[request].items():
-            yield request, failure, move
+        for failure, reaction in MOVES[request].items():
+            yield request, failure, reaction
         for code in UNNAMED:
             yield request, code, OTHERWISE[request]
 
 
-def forms(failure: int | Fault) -> Sequence[Failure]:
+def forms(failure: int | TransportFailure) -> Sequence[Failure]:
     """The ways in which a failure can come about."""
-    return TROUBLES[failure] if isinstance(failure, Fault) else (int(failure),)
+    return TROUBLES[failure] if isinstance(failure, TransportFailure) else (int(failure),)
 
 
 def name_of(request: Request, form: Failure) -> str:
@@ -59,17 +59,17 @@ def name_of(request: Request, form: Failure) -> str:
 
 
 ONCE = [
-    pytest.param(request, failure, form, move, id=name_of(request, form))
-    for request, failure, move in rows()
+    pytest.param(request, failure, form, reaction, id=name_of(request, form))
+    for request, failure, reaction in rows()
     for form in forms(failure)
 ]
 TWICE = [
-    pytest.param(request, failure, form, move, id=name_of(request, form))
-    for request, failure, move in rows()
+    pytest.param(request, failure, form, reaction, id=name_of(request, form))
+    for request, failure, reaction in rows()
     for form in forms(failure)[:1]
     # After one DescribeGroups that fails for good the group rebalances, and none is sent again.
-    if move.then in (Then.RETRY, Then.REJOIN)
-    and (request, move.then) != (Request.DESCRIBE, Then.REJOIN)
+    if reaction.action in (Action.RETRY, Action.REJOIN)
+    and (request, reaction.action) != (Request.DESCRIBE, Action.REJOIN)
 ]
 
 
@@ -129,30 +129,34 @@ def check(outcome: Outcome, request: Request, expect: Expect, times: int = 1) ->
 def check_events(
     outcome: Outcome,
     request: Request,
-    failure: int | Fault,
+    failure: int | TransportFailure,
     form: Failure,
-    move: Move,
+    reaction: Reaction,
     times: int = 1,
 ) -> None:
     """Each failure is told once, with what follows."""
-    failed, refused = told(request, failure, move)
+    failed, refused = told(request, failure, reaction)
     events = outcome.scene.failures(request)
     if form in (Trouble.CUT_AFTER, Trouble.SILENT_AFTER):
         events = events[:times]  # sent again, it may meet what it did the first time
-    assert [event.next_move for _, event in events] == [str(move)] * (times if failed else 0)
+    assert [event.next_action for _, event in events] == [str(reaction)] * (times if failed else 0)
     assert len(outcome.scene.events(CommitRefused)) == (1 if refused else 0)
 
 
-@pytest.mark.parametrize(("request_", "failure", "form", "move"), ONCE)
+@pytest.mark.parametrize(("request_", "failure", "form", "reaction"), ONCE)
 async def test_a_row(
-    autojump_clock: MockClock, request_: Request, failure: int | Fault, form: Failure, move: Move
+    autojump_clock: MockClock,
+    request_: Request,
+    failure: int | TransportFailure,
+    form: Failure,
+    reaction: Reaction,
 ) -> None:
     """After the failure come the row's requests, wait, end and errors, and nothing else."""
     outcome = await play(request_, form)
-    check(outcome, request_, expected(request_, failure, move))
-    check_events(outcome, request_, failure, form, move)
+    check(outcome, request_, expected(request_, failure, reaction))
+    check_events(outcome, request_, failure, form, reaction)
     if (
-        move.then is Then.RETRY
+        reaction.action is Action.RETRY
         and outcome.generation is not None
         and request_
         in (
@@ -166,14 +170,18 @@ async def test_a_row(
         assert outcome.again.state is State.ENDED  # by now it is closed
 
 
-@pytest.mark.parametrize(("request_", "failure", "form", "move"), TWICE)
+@pytest.mark.parametrize(("request_", "failure", "form", "reaction"), TWICE)
 async def test_a_row_twice(
-    autojump_clock: MockClock, request_: Request, failure: int | Fault, form: Failure, move: Move
+    autojump_clock: MockClock,
+    request_: Request,
+    failure: int | TransportFailure,
+    form: Failure,
+    reaction: Reaction,
 ) -> None:
     """After the second failure in a row the wait is the row's for a repetition."""
     outcome = await play(request_, form, times=2)
-    check(outcome, request_, expected(request_, failure, move, 2), times=2)
-    check_events(outcome, request_, failure, form, move, 2)
+    check(outcome, request_, expected(request_, failure, reaction, 2), times=2)
+    check_events(outcome, request_, failure, form, reaction, 2)
 
 
 JOIN_AGAIN = ("join_group", KEPT)
@@ -185,66 +193,70 @@ LEAVE = ("leave_group", KEPT)
 #: ``ConsumerCoordinator`` and not from kgroup's table.
 BY_KAFKA = [
     # JoinGroupResponseHandler.
-    (Request.JOIN, Code.MEMBER_ID_REQUIRED, Expect(wire=[JOIN_AGAIN])),
-    (Request.JOIN, Code.UNKNOWN_MEMBER_ID, Expect(wire=[JOIN_ANEW])),
-    (Request.JOIN, Code.COORDINATOR_LOAD_IN_PROGRESS, Expect(wire=[JOIN_AGAIN], wait=after_wait())),
-    (Request.JOIN, Code.NOT_COORDINATOR, Expect(wire=[FIND, JOIN_AGAIN])),
+    (Request.JOIN, ErrorCode.MEMBER_ID_REQUIRED, Expect(wire=[JOIN_AGAIN])),
+    (Request.JOIN, ErrorCode.UNKNOWN_MEMBER_ID, Expect(wire=[JOIN_ANEW])),
     (
         Request.JOIN,
-        Code.FENCED_INSTANCE_ID,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        Expect(wire=[JOIN_AGAIN], wait=after_wait()),
+    ),
+    (Request.JOIN, ErrorCode.NOT_COORDINATOR, Expect(wire=[FIND, JOIN_AGAIN])),
+    (
+        Request.JOIN,
+        ErrorCode.FENCED_INSTANCE_ID,
         Expect(wire=[LEAVE], fatal=FencedInstanceError, only=True),
     ),
     (
         Request.JOIN,
-        Code.INCONSISTENT_GROUP_PROTOCOL,
+        ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
         Expect(wire=[LEAVE], fatal=InconsistentProtocolError, only=True),
     ),
     (
         Request.JOIN,
-        Code.GROUP_MAX_SIZE_REACHED,
+        ErrorCode.GROUP_MAX_SIZE_REACHED,
         Expect(wire=[LEAVE], fatal=GroupFullError, only=True),
     ),
     # SyncGroupResponseHandler: an illegal generation keeps the id, an unknown member loses it.
-    (Request.SYNC, Code.REBALANCE_IN_PROGRESS, Expect(wire=[JOIN_AGAIN])),
-    (Request.SYNC, Code.ILLEGAL_GENERATION, Expect(wire=[JOIN_AGAIN])),
-    (Request.SYNC, Code.UNKNOWN_MEMBER_ID, Expect(wire=[JOIN_ANEW])),
-    (Request.SYNC, Code.NOT_COORDINATOR, Expect(wire=[FIND, JOIN_AGAIN])),
+    (Request.SYNC, ErrorCode.REBALANCE_IN_PROGRESS, Expect(wire=[JOIN_AGAIN])),
+    (Request.SYNC, ErrorCode.ILLEGAL_GENERATION, Expect(wire=[JOIN_AGAIN])),
+    (Request.SYNC, ErrorCode.UNKNOWN_MEMBER_ID, Expect(wire=[JOIN_ANEW])),
+    (Request.SYNC, ErrorCode.NOT_COORDINATOR, Expect(wire=[FIND, JOIN_AGAIN])),
     # HeartbeatResponseHandler.
     (
         Request.HEARTBEAT,
-        Code.REBALANCE_IN_PROGRESS,
+        ErrorCode.REBALANCE_IN_PROGRESS,
         Expect(wire=[("offset_commit", KEPT), JOIN_AGAIN], cause=Cause.REBALANCE),
     ),
     (
         Request.HEARTBEAT,
-        Code.ILLEGAL_GENERATION,
+        ErrorCode.ILLEGAL_GENERATION,
         Expect(wire=[JOIN_AGAIN], cause=Cause.MEMBERSHIP_LOST),
     ),
     (
         Request.HEARTBEAT,
-        Code.UNKNOWN_MEMBER_ID,
+        ErrorCode.UNKNOWN_MEMBER_ID,
         Expect(wire=[JOIN_ANEW], cause=Cause.MEMBERSHIP_LOST),
     ),
     (
         Request.HEARTBEAT,
-        Code.FENCED_INSTANCE_ID,
+        ErrorCode.FENCED_INSTANCE_ID,
         Expect(wire=[LEAVE], fatal=FencedInstanceError, cause=Cause.FENCED, only=True),
     ),
-    (Request.HEARTBEAT, Code.NOT_COORDINATOR, Expect(wire=[FIND, ("heartbeat", KEPT)])),
+    (Request.HEARTBEAT, ErrorCode.NOT_COORDINATOR, Expect(wire=[FIND, ("heartbeat", KEPT)])),
     # OffsetCommitResponseHandler.
     (
         Request.COMMIT,
-        Code.ILLEGAL_GENERATION,
+        ErrorCode.ILLEGAL_GENERATION,
         Expect(wire=[JOIN_AGAIN], call=StaleGenerationError, cause=Cause.MEMBERSHIP_LOST),
     ),
     (
         Request.COMMIT,
-        Code.UNKNOWN_MEMBER_ID,
+        ErrorCode.UNKNOWN_MEMBER_ID,
         Expect(wire=[JOIN_ANEW], call=StaleGenerationError, cause=Cause.MEMBERSHIP_LOST),
     ),
     (
         Request.COMMIT,
-        Code.FENCED_INSTANCE_ID,
+        ErrorCode.FENCED_INSTANCE_ID,
         Expect(
             wire=[LEAVE],
             fatal=FencedInstanceError,
@@ -253,24 +265,24 @@ BY_KAFKA = [
             only=True,
         ),
     ),
-    (Request.COMMIT, Code.NOT_COORDINATOR, Expect(wire=[FIND, ("offset_commit", KEPT)])),
-    (Request.COMMIT, Code.OFFSET_METADATA_TOO_LARGE, Expect(wire=[], call=CommitFailedError)),
-    (Request.COMMIT, Fault.TIMED_OUT, Expect(wire=[], call=CommitUnknownError)),
+    (Request.COMMIT, ErrorCode.NOT_COORDINATOR, Expect(wire=[FIND, ("offset_commit", KEPT)])),
+    (Request.COMMIT, ErrorCode.OFFSET_METADATA_TOO_LARGE, Expect(wire=[], call=CommitFailedError)),
+    (Request.COMMIT, TransportFailure.TIMED_OUT, Expect(wire=[], call=CommitUnknownError)),
     # OffsetFetchResponseHandler, and KIP-447.
     (
         Request.FETCH_OFFSETS,
-        Code.UNSTABLE_OFFSET_COMMIT,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
         Expect(wire=[("offset_fetch", KEPT)], wait=after_wait()),
     ),
-    (Request.FETCH_OFFSETS, Code.NOT_COORDINATOR, Expect(wire=[FIND, ("offset_fetch", KEPT)])),
+    (Request.FETCH_OFFSETS, ErrorCode.NOT_COORDINATOR, Expect(wire=[FIND, ("offset_fetch", KEPT)])),
     # FindCoordinatorResponseHandler: asked again after the back-off.
     (
         Request.FIND_COORDINATOR,
-        Code.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
         Expect(wire=[FIND], wait=after_wait()),
     ),
     # LeaveGroupResponseHandler: nobody waits for a member that is not known.
-    (Request.LEAVE, Code.UNKNOWN_MEMBER_ID, Expect(wire=[], wait=AT_ONCE)),
+    (Request.LEAVE, ErrorCode.UNKNOWN_MEMBER_ID, Expect(wire=[], wait=AT_ONCE)),
 ]
 
 
@@ -282,7 +294,10 @@ BY_KAFKA = [
     ],
 )
 async def test_what_kafka_s_own_client_does(
-    autojump_clock: MockClock, request_: Request, failure: Code | Fault, expect: Expect
+    autojump_clock: MockClock,
+    request_: Request,
+    failure: ErrorCode | TransportFailure,
+    expect: Expect,
 ) -> None:
     """Where the outcome matters most, the table says what Kafka's own client does."""
     for form in forms(failure):
@@ -294,7 +309,7 @@ async def test_a_missing_topic_is_told_and_empties_no_other(
 ) -> None:
     """A topic that the brokers do not know is told of; the group goes on with the others."""
     outcome = await play(
-        Request.METADATA, Code.UNKNOWN_TOPIC_OR_PARTITION, topics=["topic", "absent"]
+        Request.METADATA, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topics=["topic", "absent"]
     )
     assert next(event.topics for event in outcome.scene.events(TopicsMissing)) == (
         "absent",

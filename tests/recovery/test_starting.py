@@ -8,12 +8,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from kgroup.codes import Code
+from kgroup.error_codes import ErrorCode
 from kgroup.errors import AuthorizationError, NoOffsetError, OffsetOutOfRangeError
 from kgroup.events import GenerationStarted, OffsetReset
 from kgroup.generation.generation import Generation
 from kgroup.generation.states import State
-from kgroup.model import OffsetAndMetadata
+from kgroup.types import OffsetAndMetadata
 from tests.group.world import P0, P1, P2, values, world
 
 
@@ -85,7 +85,7 @@ async def test_a_refused_initial_commit_harms_nothing(autojump_clock: MockClock)
     """The generation is handed over all the same, and reads from there."""
     async with world() as here:
         await here.append(5)
-        here.broker.inject("offset_commit", Code.INVALID_COMMIT_OFFSET_SIZE)
+        here.broker.inject("offset_commit", ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
         async with here.group(auto_offset_reset="latest") as group:
             generation = await group.next()
             assert generation.positions == {P0: 5}
@@ -163,7 +163,7 @@ async def test_a_leader_that_is_away_holds_nothing_up(autojump_clock: MockClock)
     """A hand-over waits a moment for positions; by ``earliest`` the rest begins at 0."""
     async with world() as here:
         await here.append(3)
-        here.broker.inject("list_offsets", Code.LEADER_NOT_AVAILABLE, times=8)
+        here.broker.inject("list_offsets", ErrorCode.LEADER_NOT_AVAILABLE, times=8)
         async with here.group() as group:
             generation = await group.next()
             assert here.now == pytest.approx(2.0)
@@ -179,7 +179,7 @@ async def test_a_latest_position_that_comes_late_is_found_when_read(
     """By ``latest`` a partition whose leader is away has no position before it is read."""
     async with world() as here:
         await here.append(3)
-        here.broker.inject("list_offsets", Code.LEADER_NOT_AVAILABLE, times=8)
+        here.broker.inject("list_offsets", ErrorCode.LEADER_NOT_AVAILABLE, times=8)
         async with here.group(auto_offset_reset="latest") as group, trio.open_nursery() as nursery:
             generation = await group.next()
             assert generation.positions == {}
@@ -197,7 +197,7 @@ async def test_a_rebalance_while_offsets_are_unstable_is_joined_at_once(
 ) -> None:
     """A generation that ends on the way to its hand-over is never handed out."""
     async with world(2) as here, trio.open_nursery() as nursery:
-        unstable = here.broker.inject("offset_fetch", Code.UNSTABLE_OFFSET_COMMIT, times=None)
+        unstable = here.broker.inject("offset_fetch", ErrorCode.UNSTABLE_OFFSET_COMMIT, times=None)
 
         async def second() -> None:
             await trio.sleep(20)
@@ -225,10 +225,13 @@ async def test_a_rebalance_while_offsets_are_unstable_is_joined_at_once(
 
 @pytest.mark.parametrize(
     ("code", "error"),
-    [(Code.TOPIC_AUTHORIZATION_FAILED, AuthorizationError), (Code.UNKNOWN_SERVER_ERROR, None)],
+    [
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, AuthorizationError),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, None),
+    ],
 )
 async def test_a_pattern_that_cannot_be_resolved(
-    autojump_clock: MockClock, code: Code, error: type[Exception] | None
+    autojump_clock: MockClock, code: ErrorCode, error: type[Exception] | None
 ) -> None:
     """No Join is sent before the topics are known; what passes is waited out."""
     async with world() as here:
@@ -254,7 +257,7 @@ async def test_a_look_up_of_a_first_position_ends_with_the_generation(
     """A stream that waits for a leader ends when the end begins, and the next one goes on."""
     async with world() as here:
         await here.append(3)
-        away = here.broker.inject("list_offsets", Code.LEADER_NOT_AVAILABLE, times=None)
+        away = here.broker.inject("list_offsets", ErrorCode.LEADER_NOT_AVAILABLE, times=None)
         async with here.group(auto_offset_reset="latest", drain_timeout=20.0) as group:
             generation = await group.next()
             generation.start_soon(read_all, generation)
@@ -277,7 +280,7 @@ async def test_a_look_up_of_a_lost_position_ends_with_the_generation(
         await here.append(3)
         async with here.group() as group:
             await (await group.next()).commit({P0: 100}, beyond_read=True)
-        away = here.broker.inject("list_offsets", Code.LEADER_NOT_AVAILABLE, times=None)
+        away = here.broker.inject("list_offsets", ErrorCode.LEADER_NOT_AVAILABLE, times=None)
         async with here.group(drain_timeout=20.0) as group:
             generation = await group.next()
             generation.start_soon(read_all, generation)
@@ -296,7 +299,7 @@ async def test_the_end_does_not_break_the_commit_of_a_position(autojump_clock: M
     """A position at the end of the log that was found is committed, though the end has begun."""
     async with world() as here:
         await here.append(3)
-        away = here.broker.inject("list_offsets", Code.LEADER_NOT_AVAILABLE, times=None)
+        away = here.broker.inject("list_offsets", ErrorCode.LEADER_NOT_AVAILABLE, times=None)
         async with here.group(auto_offset_reset="latest", drain_timeout=20.0) as group:
             generation = await group.next()
             here.broker.slow(8.0, "offset_commit", times=1)

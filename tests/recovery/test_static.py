@@ -11,7 +11,7 @@ from kgroup.events import GenerationEnded, Left
 from kgroup.generation.generation import Generation
 from kgroup.generation.states import State
 from kgroup.group import ConsumerGroup
-from kgroup.model import Cause
+from kgroup.types import Cause
 from tests.group.world import P0, World, world
 from tests.recovery.scene import Scene
 

@@ -9,13 +9,13 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from kgroup.codes import Code
+from kgroup.error_codes import ErrorCode
 from kgroup.errors import UsageError
 from kgroup.events import GenerationEnded, PartitionsNotRead, RequestFailed, TopicsMissing
 from kgroup.generation.generation import Generation
 from kgroup.generation.states import State
 from kgroup.group import ConsumerGroup
-from kgroup.model import Cause, End, TopicPartition
+from kgroup.types import Cause, End, TopicPartition
 from tests.group.world import P0, P1, P2, World, values, world
 
 
@@ -111,7 +111,7 @@ async def test_one_look_that_misses_a_topic_ends_nothing(autojump_clock: MockClo
     async with world() as here, here.group() as group:
         first = await group.next()
         await trio.sleep(1)
-        here.broker.inject("metadata", Code.UNKNOWN_TOPIC_OR_PARTITION, times=1)
+        here.broker.inject("metadata", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, times=1)
         await trio.sleep(30)
         assert first.state is State.RUNNING
 
@@ -121,10 +121,10 @@ async def test_a_look_that_is_refused_for_good_ends_nothing(autojump_clock: Mock
     async with world() as here, here.group() as group:
         first = await group.next()
         await trio.sleep(1)
-        here.broker.inject("metadata", Code.TOPIC_AUTHORIZATION_FAILED, times=2)
+        here.broker.inject("metadata", ErrorCode.TOPIC_AUTHORIZATION_FAILED, times=2)
         await trio.sleep(30)
         assert first.state is State.RUNNING
-        told = [event.next_move for event in here.told(RequestFailed)]
+        told = [event.next_action for event in here.told(RequestFailed)]
         assert told == ["send it again, within the same generation, after a wait"] * 2
         await here.broker.add_partitions("topic", 2)
         end, _ = await ended(group, first)
@@ -139,7 +139,7 @@ async def test_a_look_that_is_refused_as_a_whole_is_no_empty_list(
         first = await group.next()
         assert list(first.assignment) == [P0]
         await trio.sleep(1)
-        here.broker.inject("metadata", Code.REBOOTSTRAP_REQUIRED, times=6)
+        here.broker.inject("metadata", ErrorCode.REBOOTSTRAP_REQUIRED, times=6)
         await trio.sleep(30)
         assert first.state is State.RUNNING
         assert len(here.told(RequestFailed)) == 6

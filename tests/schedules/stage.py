@@ -18,12 +18,19 @@ import attrs
 import trio
 
 from kgroup.cli.demo.cluster import DemoCluster
-from kgroup.cli.demo.feed import Feed
-from kgroup.cli.demo.journal import Committed, Ended, Entry, JournalReader, Processed, Started
+from kgroup.cli.demo.journal import (
+    CommitDone,
+    Ended,
+    Entry,
+    JournalReader,
+    RecordProcessed,
+    Started,
+)
 from kgroup.cli.demo.processes import Child, Children
-from kgroup.cli.demo.watch import Condition, Watch, Worker
+from kgroup.cli.demo.producer import LineProducer
+from kgroup.cli.demo.progress import Condition, Worker, WorkerProgress
 from kgroup.cli.demo.worker import Task
-from kgroup.model import Cause
+from kgroup.types import Cause
 
 EVENTS: Final = ("join", "leave", "grow", "restart", "kill")
 """What happens in every schedule, each once and in an order of chance."""
@@ -88,9 +95,9 @@ class Run:
         self._folder = folder
         self._session_timeout = session_timeout
         self._restart = restart
-        self._feed = Feed(cluster.bootstrap_servers, cluster.topic, _lines())
+        self._feed = LineProducer(cluster.bootstrap_servers, cluster.topic, _lines())
         self._partitions = PARTITIONS
-        self._watch = Watch()
+        self._watch = WorkerProgress()
         self._next_beat = 0.0
         self._killed: str | None = None
         self.story: list[str] = []
@@ -265,9 +272,9 @@ class _Tally:
                     self._last_epoch[name] = entry.epoch
                 case Ended() if entry.why.startswith(LOST):
                     self.losses[name, entry.epoch] = entry.why
-                case Processed():
+                case RecordProcessed():
                     self._process(name, entry)
-                case Committed():
+                case CommitDone():
                     self._committed[name, entry.epoch, entry.partition] = entry.next
                 case _:
                     pass
@@ -280,7 +287,7 @@ class _Tally:
                 repeated[self._why(record, name, epoch, killed)].append(record)
         return repeated
 
-    def _process(self, name: str, entry: Processed) -> None:
+    def _process(self, name: str, entry: RecordProcessed) -> None:
         record = entry.partition, entry.offset
         self.processed[record].append((entry.time, name, entry.epoch))
         lane = name, entry.epoch, entry.partition

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kgroup.cli.demo.journal import Committed, Ended, Entry, Processed, Started
+from kgroup.cli.demo.journal import CommitDone, Ended, Entry, RecordProcessed, Started
 from tests.schedules.stage import count
 
 PLACED = {(0, offset): offset for offset in range(3)}
@@ -13,14 +13,16 @@ def start(epoch: int, time: float) -> Started:
     return Started(time=time, generation=epoch, epoch=epoch, partitions=[0])
 
 
-def did(offset: int, epoch: int, time: float) -> Processed:
+def did(offset: int, epoch: int, time: float) -> RecordProcessed:
     """A worker processes a record."""
-    return Processed(time=time, generation=epoch, epoch=epoch, partition=0, offset=offset, words={})
+    return RecordProcessed(
+        time=time, generation=epoch, epoch=epoch, partition=0, offset=offset, words={}
+    )
 
 
-def committed(following: int, epoch: int, time: float) -> Committed:
+def committed(following: int, epoch: int, time: float) -> CommitDone:
     """A commit is accepted."""
-    return Committed(time=time, generation=epoch, epoch=epoch, partition=0, next=following)
+    return CommitDone(time=time, generation=epoch, epoch=epoch, partition=0, next=following)
 
 
 def ended(why: str, epoch: int, time: float) -> Ended:

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from kgroup.config import GroupConfig
 from kgroup.errors import StaleGenerationError
 from kgroup.events import BatchCancelled, Event
-from kgroup.spark.threaded import Batch, batches
+from kgroup.spark.threaded import MicroBatch, batches
 from kgroup.threaded import ConsumerGroup
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def worked(
         time.sleep(STEP)
 
 
-def write(df: DataFrame, batch: Batch, place: str, work: float) -> None:
+def write(df: DataFrame, batch: MicroBatch, place: str, work: float) -> None:
     """Write the batch."""
     say("began", *batch.ranges, place)
     work_on = partial(worked, place=place, work=work)

@@ -8,11 +8,11 @@ from typing import Any, TypeVar, final
 import trio
 
 from kgroup.generation.generation import Generation
+from kgroup.spark.batch_limits import Limits
+from kgroup.spark.batch_loop import Batches, BatchPace
 from kgroup.spark.engine import Frame
-from kgroup.spark.limits import Limits
-from kgroup.spark.loop import Batches, Pace
-from kgroup.spark.ranges import OffsetRange
-from kgroup.spark.sizes import Seen
+from kgroup.spark.offset_ranges import OffsetRange
+from kgroup.spark.size_estimates import Seen
 
 T = TypeVar("T")
 
@@ -85,4 +85,4 @@ def loop_of(
     generation: Generation, engine: FakeEngine, limits: Limits | None = None, **pace: Any
 ) -> Batches:
     """A batch loop on a fake Spark."""
-    return Batches(generation, engine, limits or Limits(), Pace(**pace))
+    return Batches(generation, engine, limits or Limits(), BatchPace(**pace))

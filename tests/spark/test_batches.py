@@ -19,7 +19,7 @@ from kgroup import (
 )
 from kgroup import threaded as kgroup_threaded
 from kgroup.events import BatchCancelled, BatchDone, Event
-from kgroup.spark import Batch, Stage, batches, foreach_batch
+from kgroup.spark import BatchStage, MicroBatch, batches, foreach_batch
 from kgroup.spark import threaded as spark_threaded
 from kgroup.testing.embedded import EmbeddedKafka
 from tests.group.test_stale import evict_by
@@ -103,7 +103,7 @@ def test_the_short_way(spark: SparkSession, config: GroupConfig) -> None:
     """A function for each batch; it ends quietly with its generation, or raises what it raised."""
     rows: list[tuple[int, int, bytes]] = []
 
-    def write(df: DataFrame, batch: spark_threaded.Batch) -> None:
+    def write(df: DataFrame, batch: spark_threaded.MicroBatch) -> None:
         rows.extend(rows_of(df))
         assert batch.offsets == {TopicPartition("lines", n): 100 for n in range(2)}
         group.shutdown()
@@ -136,7 +136,7 @@ def test_a_batch_that_is_given_up(
         loop = spark_threaded.batches(generation, spark)
         batch = next(loop)
         batch.skip()
-        assert batch.stage is Stage.SKIPPED
+        assert batch.stage is BatchStage.SKIPPED
         loop.close()
         spark_threaded.batches(generation, spark).close()
     assert {at.offset for at in embedded_kafka.committed("spark").values()} == {100}
@@ -146,7 +146,7 @@ async def test_on_trio(spark: SparkSession, config: GroupConfig) -> None:
     """As a task of the generation, or in the loop's body."""
     rows: list[tuple[int, int, bytes]] = []
 
-    def write(df: DataFrame, batch: Batch) -> None:
+    def write(df: DataFrame, batch: MicroBatch) -> None:
         rows.extend(rows_of(df))
         if len(rows) == 200:
             trio.from_thread.run_sync(group.shutdown, trio_token=token)

@@ -10,15 +10,15 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from kgroup.cluster import EARLIEST, LATEST, Cluster
+from kgroup.client.cluster import EARLIEST, LATEST, Cluster
 from kgroup.config import GroupConfig
-from kgroup.model import IsolationLevel, TopicPartition
-from kgroup.spark.limits import Budget
-from kgroup.spark.planning import Plan, plan
-from kgroup.spark.pool import Pool
-from kgroup.spark.reading import read
-from kgroup.spark.settings import ReaderSettings
-from kgroup.spark.sizes import UNKNOWN, Seen, Sizes
+from kgroup.spark.batch_limits import Budget
+from kgroup.spark.consumer_pool import Pool
+from kgroup.spark.planning import BatchPlan, plan_batch
+from kgroup.spark.range_reader import read
+from kgroup.spark.reader_settings import ReaderSettings
+from kgroup.spark.size_estimates import UNKNOWN, Seen, Sizes
+from kgroup.types import IsolationLevel, TopicPartition
 from kgroup.wire.streams import open_tcp
 from tests.brokers import embedded_broker, unique
 
@@ -70,7 +70,7 @@ async def ends_of(
         await cluster.aclose()
 
 
-def brought(bootstrap_servers: str, planned: Plan, level: IsolationLevel) -> Seen:
+def brought(bootstrap_servers: str, planned: BatchPlan, level: IsolationLevel) -> Seen:
     """Rows and the bytes of their values, as read."""
     settings = ReaderSettings(bootstrap_servers=bootstrap_servers, isolation_level=level)
     pool = Pool()
@@ -102,7 +102,7 @@ async def test_rows_are_what_was_read_and_lag_is_by_offsets(
     assert ends == {partition: offsets}
     sizes, position, seen, lags = Sizes(), 0, Seen(0, 0), []
     for turn in range(10):
-        planned = plan({partition: position}, ends, Budget(10, 5 * UNKNOWN), sizes, turn)
+        planned = plan_batch({partition: position}, ends, Budget(10, 5 * UNKNOWN), sizes, turn)
         if not planned.ranges:
             break
         here = brought(bootstrap_servers, planned, level)

@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from kgroup.cli.demo.driver import Counted, counted, halves
+from kgroup.cli.demo.spark_worker import Counted, counted, halves
 from kgroup.cli.demo.text import words_of
 
 LINES: Final = 1500

@@ -12,12 +12,12 @@ from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import DataFrame, SparkSession
 
 from kgroup.errors import ConfigError
-from kgroup.model import TopicPartition
 from kgroup.spark.columns import ALL, DEFAULT, spark_schema
 from kgroup.spark.frames import count_seen, frame, read_ranges, seen_in
-from kgroup.spark.ranges import OffsetRange
-from kgroup.spark.settings import ReaderSettings
-from kgroup.spark.sizes import Seen
+from kgroup.spark.offset_ranges import OffsetRange
+from kgroup.spark.reader_settings import ReaderSettings
+from kgroup.spark.size_estimates import Seen
+from kgroup.types import TopicPartition
 from tests.brokers import unique
 
 Read = Callable[..., DataFrame]

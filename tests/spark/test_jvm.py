@@ -8,8 +8,8 @@ import pytest
 
 from kgroup.errors import ConfigError
 from kgroup.spark.jvm import jvm_frame
-from kgroup.spark.ranges import OffsetRange
-from kgroup.spark.settings import ReaderSettings
+from kgroup.spark.offset_ranges import OffsetRange
+from kgroup.spark.reader_settings import ReaderSettings
 from kgroup.testing.embedded import EmbeddedKafka
 from tests.brokers import unique
 

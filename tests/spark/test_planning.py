@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kgroup.model import TopicPartition
-from kgroup.spark.limits import Budget
-from kgroup.spark.planning import Beyond, Plan, plan
-from kgroup.spark.ranges import OffsetRange
-from kgroup.spark.sizes import LEAST, Seen, Sizes
+from kgroup.spark.batch_limits import Budget
+from kgroup.spark.offset_ranges import OffsetRange
+from kgroup.spark.planning import BatchPlan, Beyond, plan_batch
+from kgroup.spark.size_estimates import LEAST, Seen, Sizes
+from kgroup.types import TopicPartition
 
 KNOWN: Final = Sizes()
 NAMES: Final = [TopicPartition("t", number) for number in range(12)]
@@ -44,7 +44,7 @@ def sized(each: list[int]) -> Sizes:
     )
 
 
-def taken(planned: Plan) -> dict[TopicPartition, int]:
+def taken(planned: BatchPlan) -> dict[TopicPartition, int]:
     """Offsets by partition."""
     return {
         TopicPartition(part.topic, part.partition): part.end - part.start for part in planned.ranges
@@ -71,7 +71,7 @@ def test_small_backlogs_are_taken_whole_and_the_rest_share(
 ) -> None:
     """What does not divide goes to those whose turn it is."""
     positions, ends = logs(backlog)
-    planned = plan(positions, ends, Budget(records), KNOWN, turn)
+    planned = plan_batch(positions, ends, Budget(records), KNOWN, turn)
     assert [taken(planned).get(name, 0) for name in positions] == shares
     assert [(part.topic, part.partition, part.start) for part in planned.ranges] == [
         (name.topic, name.partition, positions[name])
@@ -85,14 +85,14 @@ def test_small_backlogs_are_taken_whole_and_the_rest_share(
 def test_large_records_of_one_do_not_take_the_bytes_of_all() -> None:
     """Each has the same bytes where only bytes are limited."""
     positions, ends = logs([10**6] * 3)
-    planned = plan(positions, ends, Budget(None, 301_000), sized([100, 1000, 10_000]))
+    planned = plan_batch(positions, ends, Budget(None, 301_000), sized([100, 1000, 10_000]))
     assert taken(planned) == {P0: 1004, P1: 100, P2: 10}
 
 
 def test_each_pays_by_what_it_uses_more_of() -> None:
     """Small records are stopped by their number where large ones are by their bytes."""
     positions, ends = logs([10**6] * 2)
-    planned = plan(positions, ends, Budget(1000, 1_000_000), sized([100, 10_000]))
+    planned = plan_batch(positions, ends, Budget(1000, 1_000_000), sized([100, 10_000]))
     assert taken(planned) == {P0: 910, P1: 90}
 
 
@@ -100,48 +100,50 @@ def test_a_record_larger_than_the_limit_is_a_batch() -> None:
     """The group would stand still otherwise; the others wait for their turn."""
     positions, ends = logs([5, 5])
     huge = sized([1000, 1000])
-    assert taken(plan(positions, ends, Budget(None, 10), huge, 0)) == {P0: 1}
-    assert taken(plan(positions, ends, Budget(None, 10), huge, 1)) == {P1: 1}
+    assert taken(plan_batch(positions, ends, Budget(None, 10), huge, 0)) == {P0: 1}
+    assert taken(plan_batch(positions, ends, Budget(None, 10), huge, 1)) == {P1: 1}
 
 
 def test_large_records_beside_small_ones_have_their_turn() -> None:
     """A partition whose share is less than one of its records has one when its turn comes."""
     positions, ends = logs([10**6] * 3)
     each = sized([900, 100, 100])
-    assert taken(plan(positions, ends, Budget(None, 1000), each, 0)) == {P0: 1, P1: 1}
-    assert P0 not in taken(plan(positions, ends, Budget(None, 1000), each, 1))
+    assert taken(plan_batch(positions, ends, Budget(None, 1000), each, 0)) == {P0: 1, P1: 1}
+    assert P0 not in taken(plan_batch(positions, ends, Budget(None, 1000), each, 1))
 
 
 @pytest.mark.parametrize("budget", [Budget(0), Budget(None, 0), Budget(-3, 10), Budget(5, -1)])
 def test_a_spent_budget_plans_nothing_and_still_tells_the_lag(budget: Budget) -> None:
     """Waiting for the rate limit is not being done."""
-    assert plan({P0: 3}, {P0: 10}, budget, KNOWN) == Plan((), 7)
+    assert plan_batch({P0: 3}, {P0: 10}, budget, KNOWN) == BatchPlan((), 7)
 
 
 def test_a_position_past_the_end_is_told() -> None:
     """It is neither planned nor "nothing new", and takes nothing from the others."""
-    planned = plan({P0: 10, P1: 5, P2: 0}, {P0: 4, P1: 4, P2: 3}, Budget(2), KNOWN, 1)
-    assert planned == Plan((OffsetRange("t", 2, 0, 2),), 1, (Beyond(P0, 10, 4), Beyond(P1, 5, 4)))
+    planned = plan_batch({P0: 10, P1: 5, P2: 0}, {P0: 4, P1: 4, P2: 3}, Budget(2), KNOWN, 1)
+    assert planned == BatchPlan(
+        (OffsetRange("t", 2, 0, 2),), 1, (Beyond(P0, 10, 4), Beyond(P1, 5, 4))
+    )
     assert str(planned.beyond[0]) == "t-0 is at 10, but its log ends at 4"
 
 
 def test_ends_that_are_not_known_are_left_for_the_next_plan() -> None:
     """And ends of partitions that are not owned are nobody's."""
-    assert plan({P0: 1, P1: 1}, {P1: 3, P3: 9}, Budget(), KNOWN) == Plan(
+    assert plan_batch({P0: 1, P1: 1}, {P1: 3, P3: 9}, Budget(), KNOWN) == BatchPlan(
         (OffsetRange("t", 1, 1, 3),)
     )
 
 
 def test_nothing_new_is_an_empty_plan() -> None:
     """No range, no lag, and so no Spark job."""
-    assert plan({P0: 4}, {P0: 4}, Budget(10, 10), KNOWN) == Plan()
-    assert plan({}, {}, Budget(10, 10), KNOWN) == Plan()
+    assert plan_batch({P0: 4}, {P0: 4}, Budget(10, 10), KNOWN) == BatchPlan()
+    assert plan_batch({}, {}, Budget(10, 10), KNOWN) == BatchPlan()
 
 
 def test_ranges_are_sorted_by_topic_and_number() -> None:
     """Whatever the order of the positions, and whoever's turn it is."""
     names = [TopicPartition("b", 2), TopicPartition("a", 10), TopicPartition("a", 9)]
-    planned = plan(dict.fromkeys(names, 0), dict.fromkeys(names, 1), Budget(), KNOWN, 2)
+    planned = plan_batch(dict.fromkeys(names, 0), dict.fromkeys(names, 1), Budget(), KNOWN, 2)
     assert [(part.topic, part.partition) for part in planned.ranges] == [
         ("a", 9),
         ("a", 10),
@@ -156,7 +158,7 @@ def test_a_plan_keeps_to_the_budget_and_makes_progress(
     """Never past an end, never more than allowed, never nothing when something is new."""
     positions, ends = logs(backlog)
     sizes = sized(each)
-    planned = plan(positions, ends, budget, sizes, turn)
+    planned = plan_batch(positions, ends, budget, sizes, turn)
     for part in planned.ranges:
         name = TopicPartition(part.topic, part.partition)
         assert positions[name] == part.start < part.end <= ends[name]
@@ -169,14 +171,14 @@ def test_a_plan_keeps_to_the_budget_and_makes_progress(
         or sizes.bytes_of(planned.ranges) <= budget.bytes
     )
     assert bool(planned.ranges) == any(backlog)
-    assert plan(dict(reversed(positions.items())), ends, budget, sizes, turn) == planned
+    assert plan_batch(dict(reversed(positions.items())), ends, budget, sizes, turn) == planned
 
 
 @given(backlogs, st.integers(1, 50) | st.integers(1, 2**41), st.integers(0, 100))
 def test_records_are_shared_by_max_min(backlog: list[int], records: int, turn: int) -> None:
     """Nobody who has less than it wants has over one less than another; nothing is left over."""
     positions, ends = logs(backlog)
-    shares = taken(plan(positions, ends, Budget(records), KNOWN, turn))
+    shares = taken(plan_batch(positions, ends, Budget(records), KNOWN, turn))
     assert sum(shares.values()) == min(records, sum(backlog))
     wanting = [name for name in positions if shares.get(name, 0) < ends[name] - positions[name]]
     if wanting:
@@ -189,7 +191,7 @@ def test_budgets_are_shared_by_max_min(
 ) -> None:
     """Nobody who wants more uses less than another, but for what rounding and turns give."""
     positions, ends = logs(backlog)
-    shares = taken(plan(positions, ends, budget, sized(each), turn))
+    shares = taken(plan_batch(positions, ends, budget, sized(each), turn))
 
     def used(name: TopicPartition, offsets: int) -> float:
         by_number = offsets / budget.records if budget.records else 0.0
@@ -221,7 +223,7 @@ def test_no_partition_starves(
     for turn, others in enumerate(rounds, first):
         ends = {name: 100 * (others >> name.partition & 1) for name in NAMES}
         ends[NAMES[starved]] = 1
-        served |= NAMES[starved] in taken(plan(positions, ends, budget, sized(each), turn))
+        served |= NAMES[starved] in taken(plan_batch(positions, ends, budget, sized(each), turn))
     assert served
 
 
@@ -230,7 +232,7 @@ def test_a_few_records_go_round_evenly() -> None:
     positions, ends = logs([100] * 12)
     had = dict.fromkeys(NAMES, 0)
     for turn in range(12):
-        for name, count in taken(plan(positions, ends, Budget(5), KNOWN, turn)).items():
+        for name, count in taken(plan_batch(positions, ends, Budget(5), KNOWN, turn)).items():
             had[name] += count
     assert had == dict.fromkeys(NAMES, 5)
 
@@ -239,5 +241,5 @@ def test_as_many_partitions_as_a_member_may_own() -> None:
     """Twenty thousand are planned at once: the steps do not grow with backlogs or with pairs."""
     names = [TopicPartition("t", number) for number in range(20_000)]
     ends = {name: 2**40 + name.partition for name in names}
-    planned = plan(dict.fromkeys(names, 0), ends, Budget(2**50, 2**60), Sizes())
+    planned = plan_batch(dict.fromkeys(names, 0), ends, Budget(2**50, 2**60), Sizes())
     assert len(planned.ranges) == 20_000

@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 from kgroup.errors import UsageError
-from kgroup.spark.poisonable import PoisonedError
+from kgroup.spark.cancellable_jobs import JobGroupCancelledError
 from kgroup.spark.runner import Outstay, Runner, run_job
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ class FakeJobs:
     def call(self, group: str, description: str, fn: Callable[..., T], *args: Any) -> T:  # noqa: ARG002 # the protocol's
         """Call it, unless poisoned."""
         if self.poisoned.is_set():
-            raise PoisonedError(group)
+            raise JobGroupCancelledError(group)
         return fn(*args)
 
     def poison(self, group: str) -> None:  # noqa: ARG002 # the protocol's
@@ -55,7 +55,7 @@ class FakeJobs:
 
     def cancelled(self, group: str, error: BaseException) -> bool:  # noqa: ARG002 # the protocol's
         """A job's failure, or a refusal."""
-        return isinstance(error, JobError | PoisonedError)
+        return isinstance(error, JobError | JobGroupCancelledError)
 
 
 def nothing_outstays(outstay: Outstay) -> None:
@@ -271,7 +271,7 @@ async def test_a_poisoned_group_is_refused() -> None:
     """Running under a poisoned group says so and calls nothing."""
     jobs = FakeJobs()
     jobs.poison("g")
-    with pytest.raises(PoisonedError, match="'g' was cancelled") as raised:
+    with pytest.raises(JobGroupCancelledError, match="'g' was cancelled") as raised:
         await run_job(jobs, "g", "words", int, outstayed=nothing_outstays)
     assert raised.value.group == "g"
 

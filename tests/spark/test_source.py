@@ -9,13 +9,13 @@ import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
 from kgroup.errors import ConfigError
-from kgroup.model import IsolationLevel, TopicPartition
 from kgroup.spark.columns import DEFAULT
 from kgroup.spark.frames import LastOfTask, ReadTasks
-from kgroup.spark.ranges import OffsetRange
-from kgroup.spark.settings import ReaderSettings
-from kgroup.spark.sizes import Seen
+from kgroup.spark.offset_ranges import OffsetRange
+from kgroup.spark.reader_settings import ReaderSettings
+from kgroup.spark.size_estimates import Seen
 from kgroup.spark.source import KgroupSource, options_of, settings_of
+from kgroup.types import IsolationLevel, TopicPartition
 
 if TYPE_CHECKING:
     from kgroup.testing.embedded import EmbeddedKafka

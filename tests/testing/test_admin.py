@@ -6,7 +6,6 @@ import pytest
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as Position
 
-from kgroup.model import OffsetAndMetadata, TopicPartition
 from kgroup.testing.admin import (
     add_partitions,
     committed_offsets,
@@ -16,6 +15,7 @@ from kgroup.testing.admin import (
     produce,
 )
 from kgroup.testing.kafka import KafkaAddress
+from kgroup.types import OffsetAndMetadata, TopicPartition
 
 
 def test_records_are_where_the_answer_says(real_kafka: KafkaAddress) -> None:

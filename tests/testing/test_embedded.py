@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from kgroup.errors import ConfigError, UsageError
-from kgroup.model import TopicPartition
 from kgroup.testing.embedded import EmbeddedKafka
+from kgroup.types import TopicPartition
 
 P0 = TopicPartition("orders", 0)
 

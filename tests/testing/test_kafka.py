@@ -16,7 +16,6 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Position
 
 from kgroup.errors import ConfigError, UsageError
-from kgroup.model import TopicPartition
 from kgroup.testing import kafka as module
 from kgroup.testing.admin import create_topic, end_offsets, produce
 from kgroup.testing.guard import Guard
@@ -25,6 +24,7 @@ from kgroup.testing.kafka import KafkaAddress, RealKafka, tail
 from kgroup.testing.probe import free_ports
 from kgroup.testing.reaper import processes_of
 from kgroup.testing.shared import shared_kafka
+from kgroup.types import TopicPartition
 
 Own = Callable[..., RealKafka]
 

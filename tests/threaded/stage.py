@@ -15,10 +15,10 @@ from confluent_kafka import Producer
 
 from kgroup.config import GroupConfig
 from kgroup.events import Event, GenerationStarted
-from kgroup.model import TopicPartition
-from kgroup.protocols import Batch
+from kgroup.interfaces import Batch
 from kgroup.testing import admin
 from kgroup.threaded import ConsumerGroup, Generation
+from kgroup.types import TopicPartition
 from tests.brokers import Kafka, unique
 
 E = TypeVar("E", bound=Event)

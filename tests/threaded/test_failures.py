@@ -15,8 +15,8 @@ from kgroup.events import (
     Event,
     Joining,
 )
-from kgroup.model import Cause
 from kgroup.threaded import ConsumerGroup, Generation
+from kgroup.types import Cause
 from tests.brokers import Kafka
 from tests.threaded.stage import (
     SOON,

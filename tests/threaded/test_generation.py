@@ -17,11 +17,11 @@ from kgroup.errors import (
     UsageError,
 )
 from kgroup.events import Committed, GenerationEnded
-from kgroup.generation.passing import without_own_passing
-from kgroup.model import Cause, End, OffsetAndMetadata, TopicPartition
-from kgroup.protocols import Batch
+from kgroup.generation.stale_errors import without_stale_errors
+from kgroup.interfaces import Batch
 from kgroup.threaded import Generation
 from kgroup.threaded.records import Records
+from kgroup.types import Cause, End, OffsetAndMetadata, TopicPartition
 from tests.brokers import Kafka, unique
 from tests.threaded.stage import SOON, Stage, Told, thread, wait
 
@@ -169,7 +169,7 @@ def interrupted_wait(told: threading.Event, records: Records) -> None:
         return False
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(TimeoutError):
-        patch.setattr("kgroup.threaded.loop.acquire", give_up)
+        patch.setattr("kgroup.threaded.event_loop.acquire", give_up)
         records.next(1.0)
 
 
@@ -288,11 +288,11 @@ def test_own_passing() -> None:
     end, other = End(Cause.FENCED), End(Cause.FENCED)
     own = StaleGenerationError("own", end)
     foreign = StaleGenerationError("foreign", other)
-    assert without_own_passing(own, end) is None
-    assert without_own_passing(own, None) is own
-    assert without_own_passing(foreign, end) is foreign
-    assert without_own_passing(LeaseExpiredError("over"), None) is None
-    assert without_own_passing(ExceptionGroup("all", [own, own]), end) is None
+    assert without_stale_errors(own, end) is None
+    assert without_stale_errors(own, None) is own
+    assert without_stale_errors(foreign, end) is foreign
+    assert without_stale_errors(LeaseExpiredError("over"), None) is None
+    assert without_stale_errors(ExceptionGroup("all", [own, own]), end) is None
 
 
 def test_no_thread_can_be_had(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:

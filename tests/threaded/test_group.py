@@ -17,8 +17,8 @@ from kgroup.events import (
     Left,
 )
 from kgroup.generation.states import State
-from kgroup.model import Cause, TopicPartition
 from kgroup.threaded import ConsumerGroup, Generation
+from kgroup.types import Cause, TopicPartition
 from tests.brokers import Kafka
 from tests.threaded.stage import (
     QUICK,

@@ -8,14 +8,14 @@ import functools
 import pytest
 import trio
 
-from kgroup.model import TopicPartition
+from kgroup.threaded.event_loop import BackgroundLoop
 from kgroup.threaded.handlers import Handler
-from kgroup.threaded.loop import Loop
+from kgroup.types import TopicPartition
 
 
 def handler_for(fn: object) -> Handler:
     """A handler whose thread has not begun, beside a loop that has not."""
-    loop = Loop("idle", trio.sleep_forever, int)
+    loop = BackgroundLoop("idle", trio.sleep_forever, int)
     return Handler(loop, "group", contextvars.copy_context(), fn)  # type: ignore[arg-type]
 
 

@@ -11,7 +11,7 @@ from kgroup.errors import (
 from kgroup.events import (
     RequestFailed,
 )
-from kgroup.testing.simulation import Process, facts, simulate
+from kgroup.testing.simulation import Process, history, simulate
 from kgroup.threaded import ConsumerGroup
 from tests.brokers import Kafka
 from tests.testing.simulation.samples import a_plan
@@ -86,7 +86,7 @@ def test_it_cannot_be_simulated() -> None:
         ConsumerGroup(process.config())
 
     outcome = simulate(a_plan(duration=1.0), worker)
-    ended = [fact for fact in outcome.facts if isinstance(fact, facts.ProcessEnded)]
+    ended = [fact for fact in outcome.facts if isinstance(fact, history.ProcessEnded)]
     assert {fact.process for fact in ended} == {"m1", "m2"}
     for fact in ended:
         assert fact.error is not None

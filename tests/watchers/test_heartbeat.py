@@ -8,19 +8,19 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from kgroup.client.error_policy import Reaction, Request, broker_error
+from kgroup.client.lease import Lease
 from kgroup.clocks import TrioClock
-from kgroup.codes import Code
+from kgroup.error_codes import ErrorCode
 from kgroup.errors import BrokerError, ConnectionLostError, TransportError
-from kgroup.lease import Lease
-from kgroup.model import Cause
-from kgroup.recovery import Move, Request, broker_error
+from kgroup.types import Cause
 from kgroup.watchers.heartbeat import Heartbeats, Pace, quick_waits
 from tests.generation.bench import MEMBERSHIP, FakeCoordinator, backoff
 
 LOST = ConnectionLostError("gone", sent=True)
 
 
-def refused(code: Code) -> BrokerError:
+def refused(code: ErrorCode) -> BrokerError:
     """A heartbeat's error."""
     return broker_error(Request.HEARTBEAT, code)
 
@@ -60,9 +60,11 @@ class Beating:
             blocked=self.blocked.append,
         )
 
-    def report(self, request: Request, error: BrokerError | TransportError, move: Move) -> None:
+    def report(
+        self, request: Request, error: BrokerError | TransportError, reaction: Reaction
+    ) -> None:
         """See ``Report``."""
-        del error, move
+        del error, reaction
         self.reports.append(request)
 
 
@@ -84,7 +86,7 @@ def test_the_first_ones_come_quicker(interval: float, waits: list[float]) -> Non
 async def test_it_beats_at_its_pace_until_a_rebalance(autojump_clock: MockClock) -> None:
     """Each good answer confirms the lease from the time of its sending."""
     it = Beating()
-    it.coordinator.beats = [*[0.0] * 6, refused(Code.REBALANCE_IN_PROGRESS)]
+    it.coordinator.beats = [*[0.0] * 6, refused(ErrorCode.REBALANCE_IN_PROGRESS)]
     began = trio.current_time()
     end = await it.beats.until_rebalance()
     assert end.cause is Cause.REBALANCE
@@ -100,8 +102,8 @@ async def test_through_the_drain_a_rebalance_ends_nothing(autojump_clock: MockCl
     """It goes on, renewing the session, until membership is lost."""
     it = Beating()
     it.coordinator.beats = [
-        *[refused(Code.REBALANCE_IN_PROGRESS)] * 40,
-        refused(Code.UNKNOWN_MEMBER_ID),
+        *[refused(ErrorCode.REBALANCE_IN_PROGRESS)] * 40,
+        refused(ErrorCode.UNKNOWN_MEMBER_ID),
     ]
     end = await it.beats.until_lost()
     assert end.cause is Cause.MEMBERSHIP_LOST
@@ -112,7 +114,7 @@ async def test_through_the_drain_a_rebalance_ends_nothing(autojump_clock: MockCl
 async def test_a_throttled_member_is_silent_for_so_long(autojump_clock: MockClock) -> None:
     """Not sooner than the broker asks, and the pace goes on after it."""
     it = Beating()
-    it.coordinator.beats = [7.0, 0.0, refused(Code.REBALANCE_IN_PROGRESS)]
+    it.coordinator.beats = [7.0, 0.0, refused(ErrorCode.REBALANCE_IN_PROGRESS)]
     began = trio.current_time()
     await it.beats.until_rebalance()
     assert [at - began for at in it.coordinator.beaten] == pytest.approx([0, 7.25, 7.75])
@@ -121,7 +123,7 @@ async def test_a_throttled_member_is_silent_for_so_long(autojump_clock: MockCloc
 async def test_no_throttling_outlasts_the_session(autojump_clock: MockClock) -> None:
     """A broker that asks for 24 days of silence gets a third of the session."""
     it = Beating()
-    it.coordinator.beats = [(2**31 - 1) / 1000, 0.0, refused(Code.REBALANCE_IN_PROGRESS)]
+    it.coordinator.beats = [(2**31 - 1) / 1000, 0.0, refused(ErrorCode.REBALANCE_IN_PROGRESS)]
     began = trio.current_time()
     await it.beats.until_rebalance()
     assert [at - began for at in it.coordinator.beaten] == pytest.approx([0, 10.25, 10.75])
@@ -130,13 +132,15 @@ async def test_no_throttling_outlasts_the_session(autojump_clock: MockClock) -> 
 @pytest.mark.parametrize(
     ("code", "cause"),
     [
-        (Code.UNKNOWN_MEMBER_ID, Cause.MEMBERSHIP_LOST),
-        (Code.ILLEGAL_GENERATION, Cause.MEMBERSHIP_LOST),
-        (Code.FENCED_INSTANCE_ID, Cause.FENCED),
-        (Code.GROUP_AUTHORIZATION_FAILED, Cause.MEMBERSHIP_LOST),
+        (ErrorCode.UNKNOWN_MEMBER_ID, Cause.MEMBERSHIP_LOST),
+        (ErrorCode.ILLEGAL_GENERATION, Cause.MEMBERSHIP_LOST),
+        (ErrorCode.FENCED_INSTANCE_ID, Cause.FENCED),
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, Cause.MEMBERSHIP_LOST),
     ],
 )
-async def test_a_loss_ends_it_at_once(autojump_clock: MockClock, code: Code, cause: Cause) -> None:
+async def test_a_loss_ends_it_at_once(
+    autojump_clock: MockClock, code: ErrorCode, cause: Cause
+) -> None:
     """With its cause and the error, told as a failure."""
     it = Beating()
     it.coordinator.beats = [refused(code)]
@@ -153,8 +157,8 @@ async def test_what_passes_is_retried_no_slower_than_the_interval(
     """However far the back-off has grown: the lease runs meanwhile."""
     it = Beating()
     it.coordinator.beats = [
-        *[refused(Code.COORDINATOR_LOAD_IN_PROGRESS)] * 12,
-        refused(Code.REBALANCE_IN_PROGRESS),
+        *[refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)] * 12,
+        refused(ErrorCode.REBALANCE_IN_PROGRESS),
     ]
     end = await it.beats.until_rebalance()
     assert end.cause is Cause.REBALANCE
@@ -168,7 +172,10 @@ async def test_what_passes_is_retried_no_slower_than_the_interval(
 async def test_a_coordinator_that_moved_is_found_and_asked(autojump_clock: MockClock) -> None:
     """The first time at once."""
     it = Beating()
-    it.coordinator.beats = [refused(Code.NOT_COORDINATOR), refused(Code.REBALANCE_IN_PROGRESS)]
+    it.coordinator.beats = [
+        refused(ErrorCode.NOT_COORDINATOR),
+        refused(ErrorCode.REBALANCE_IN_PROGRESS),
+    ]
     await it.beats.until_rebalance()
     assert it.coordinator.found == 1
     assert it.coordinator.beaten[0] == it.coordinator.beaten[1]
@@ -179,7 +186,7 @@ async def test_a_coordinator_that_may_not_be_asked_for_is_lost(
 ) -> None:
     """The error that says so is the end's, for the group to raise."""
     it = Beating()
-    forbidden = broker_error(Request.FIND_COORDINATOR, Code.GROUP_AUTHORIZATION_FAILED)
+    forbidden = broker_error(Request.FIND_COORDINATOR, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     it.coordinator.beats = [LOST]
     it.coordinator.finds = [forbidden]
     end = await it.beats.until_rebalance()
@@ -209,7 +216,7 @@ async def test_a_loop_that_stood_still_is_named(autojump_clock: MockClock) -> No
             await trio.sleep(1.3)
             clock.jumped += seconds
         await trio.sleep(1.3)
-        it.coordinator.beats = [refused(Code.REBALANCE_IN_PROGRESS)]
+        it.coordinator.beats = [refused(ErrorCode.REBALANCE_IN_PROGRESS)]
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(stand_still)
@@ -232,7 +239,7 @@ async def test_a_process_that_slept_past_its_lease_asks_once(
             it.coordinator.beats = [LOST]
             it.coordinator.finds = [trio.sleep_forever]
         await trio.sleep(5)
-        it.coordinator.beats = [refused(Code.REBALANCE_IN_PROGRESS)]
+        it.coordinator.beats = [refused(ErrorCode.REBALANCE_IN_PROGRESS)]
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(sleep)

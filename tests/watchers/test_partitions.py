@@ -10,9 +10,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from kgroup.client.error_policy import Action, Reaction, Request
 from kgroup.errors import BrokerError, ConnectionLostError, TransportError
-from kgroup.model import Cause, TopicInfo
-from kgroup.recovery import Move, Request, Then
+from kgroup.types import Cause, TopicInfo
 from kgroup.watchers.partitions import changes, has_grown, partition_watcher
 
 OLD, NEW = UUID(int=1), UUID(int=2)
@@ -56,7 +56,7 @@ def test_what_is_a_change(
 
 
 def test_other_racks_are_no_change() -> None:
-    """Replicas that move do not end a generation."""
+    """Replicas that reaction do not end a generation."""
     moved = {"t": TopicInfo(name="t", partitions=1, racks=(("east",),))}
     assert changes(topic(1), moved) == []
 
@@ -68,7 +68,7 @@ class Looks:
     def __init__(self, *looks: Mapping[str, TopicInfo] | Exception) -> None:
         self.looks = list(looks)
         self.made = 0
-        self.reports: list[Move] = []
+        self.reports: list[Reaction] = []
 
     async def look(self) -> Mapping[str, TopicInfo]:
         """See ``Look``."""
@@ -79,11 +79,13 @@ class Looks:
             raise found
         return found
 
-    def report(self, request: Request, error: BrokerError | TransportError, move: Move) -> None:
+    def report(
+        self, request: Request, error: BrokerError | TransportError, reaction: Reaction
+    ) -> None:
         """See ``Report``."""
         assert request is Request.METADATA
         del error
-        self.reports.append(move)
+        self.reports.append(reaction)
 
 
 async def test_growth_is_believed_at_once(autojump_clock: MockClock) -> None:
@@ -112,4 +114,4 @@ async def test_a_failed_look_is_told_and_made_again(autojump_clock: MockClock) -
     end = await partition_watcher(looks.look, topic(1), 5.0, looks.report)
     assert end.detail == "topic t is gone"
     assert looks.made == 4
-    assert [move.then for move in looks.reports] == [Then.RETRY, Then.RETRY]
+    assert [reaction.action for reaction in looks.reports] == [Action.RETRY, Action.RETRY]

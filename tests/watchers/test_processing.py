@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from kgroup.model import Cause
+from kgroup.types import Cause
 from kgroup.watchers.processing import processing_watcher
 
 

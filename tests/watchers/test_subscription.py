@@ -6,9 +6,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from kgroup.client.error_policy import Reaction, Request
 from kgroup.errors import BrokerError, ConnectionLostError, TransportError
-from kgroup.model import Cause
-from kgroup.recovery import Move, Request
+from kgroup.types import Cause
 from kgroup.watchers.subscription import subscription_watcher
 
 GONE = ConnectionLostError("gone")
@@ -40,8 +40,8 @@ async def test_what_ends_it(
             raise found
         return frozenset(found)
 
-    def report(request: Request, error: BrokerError | TransportError, move: Move) -> None:
-        del error, move
+    def report(request: Request, error: BrokerError | TransportError, reaction: Reaction) -> None:
+        del error, reaction
         reports.append(request)
 
     before = trio.current_time()

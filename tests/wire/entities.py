@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 
-from kgroup.wire.build import field_shape
+from kgroup.wire.entities import field_shape
 from kgroup.wire.versions import API_KEYS, SPOKEN, known_versions
 
 #: What an embedded broker reads and writes besides what the client speaks.

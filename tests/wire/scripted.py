@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from kgroup.errors import ConnectionLostError
-from kgroup.wire.border import RequestFrame, decode_request, encode_response
+from kgroup.wire.codec import RequestFrame, decode_request, encode_response
 from kgroup.wire.frames import Frames
 from kgroup.wire.versions import API_KEYS, SPOKEN
 

@@ -10,7 +10,7 @@ import trio.testing
 from trio.testing import MockClock
 
 from kgroup.errors import ConnectionLostError, RequestTimeoutError
-from kgroup.wire.border import encode_response
+from kgroup.wire.codec import encode_response
 from kgroup.wire.connection import Connection
 from tests.wire.scripted import NO_TIME, Peer, ScriptedBroker
 

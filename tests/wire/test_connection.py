@@ -14,7 +14,6 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from kgroup.computing import at_once
 from kgroup.errors import (
     BrokerError,
     ConnectionLostError,
@@ -24,10 +23,11 @@ from kgroup.errors import (
     UnsupportedVersionError,
 )
 from kgroup.wire import connection as connection_module
-from kgroup.wire.border import encode_response
+from kgroup.wire.codec import encode_response
 from kgroup.wire.connection import LARGE, Connection
 from kgroup.wire.streams import open_tcp
 from kgroup.wire.versions import LONGEST
+from kgroup.worker_thread import compute_inline
 from tests.wire.scripted import NO_TIME, RANGES, Peer, ScriptedBroker, api_keys
 
 HEARTBEAT = {"group_id": "g", "generation_id": 1, "member_id": "m"}
@@ -499,7 +499,7 @@ async def test_a_large_answer_is_read_beside_the_event_loop(nursery: trio.Nurser
 
     async def compute(work: Callable[[], Any], name: str) -> Any:
         named.append(name)
-        return await at_once(work, name)
+        return await compute_inline(work, name)
 
     async def script(peer: Peer) -> None:
         await peer.negotiate()

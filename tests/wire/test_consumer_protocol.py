@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from kio.index import load_entity_schema
 from kio.static.constants import EntityType
 
+from kgroup.assignors.partition_codec import Listed
 from kgroup.errors import ProtocolError
-from kgroup.model import MemberSubscription, TopicPartition
-from kgroup.packed import Listed
+from kgroup.types import MemberSubscription, TopicPartition
 from kgroup.wire import consumer_protocol
-from kgroup.wire.border import decode_data
+from kgroup.wire.codec import decode_data
 from kgroup.wire.consumer_protocol import (
     decode_assignment,
     decode_subscription,

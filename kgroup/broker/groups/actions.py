@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import attrs
 
-from kgroup.broker.groups.answers import Joined, Synced
 from kgroup.broker.groups.codes import ErrorCode
-from kgroup.broker.groups.journal import answered
-from kgroup.broker.groups.members import Member
+from kgroup.broker.groups.event_context import EventContext
+from kgroup.broker.groups.members import ClassicGroupMember
 from kgroup.broker.groups.requests import JoinGroup
+from kgroup.broker.groups.responses import JoinCompleted, SyncCompleted
 from kgroup.broker.groups.states import DEAD, EMPTY, PREPARING, STABLE
 from kgroup.broker.groups.timers import TimerKind
-from kgroup.broker.groups.turn import Turn
+from kgroup.broker.groups.write_faults import answered
 
 _FIRST_WITH_SKIP_ASSIGNMENT = 9
 """The JoinGroup version from which a returning leader is told not to assign (KIP-814)."""
@@ -22,29 +22,29 @@ _FIRST_WITH_SKIP_ASSIGNMENT = 9
 # JoinGroup
 
 
-def turn_away(turn: Turn) -> None:
+def turn_away(turn: EventContext) -> None:
     """Whoever finds no room loses its place, if it had one; no join completes by that."""
     turn.group.remove(turn.event.member_id)
     turn.end_session(turn.event.member_id)
 
 
-def hand_out_id(turn: Turn) -> None:
+def hand_out_id(turn: EventContext) -> None:
     """Give an id to come back with: MEMBER_ID_REQUIRED (79)."""
     request: JoinGroup = turn.event
     member_id = _new_member_id(turn)
     turn.group.pending[member_id] = None
     turn.start_session(member_id, request.session_timeout)
-    turn.answer(Joined(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
+    turn.answer(JoinCompleted(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
 
 
-def add_member(turn: Turn) -> None:
+def add_member(turn: EventContext) -> None:
     """Take a new member in and park its join (``addMemberThenRebalanceOrCompleteJoin``).
 
     Its session does not run yet, for it may not know its id; its join is kept for a fixed time.
     """
     request: JoinGroup = turn.event
     group = turn.group
-    member = Member(
+    member = ClassicGroupMember(
         member_id=request.member_id or _new_member_id(turn),
         group_instance_id=request.group_instance_id,
         client_id=request.client_id,
@@ -61,7 +61,7 @@ def add_member(turn: Turn) -> None:
     turn.start_session(member.member_id, turn.settings.new_member_join_timeout)
 
 
-def rejoin(turn: Turn) -> None:
+def rejoin(turn: EventContext) -> None:
     """Take over what a member sends and park its join, the older copy of which is forgotten.
 
     Its session runs on (``updateMemberThenRebalanceOrCompleteJoin``).
@@ -69,7 +69,7 @@ def rejoin(turn: Turn) -> None:
     _update(turn, turn.group.members[turn.event.member_id])
 
 
-def replace_instance(turn: Turn) -> None:
+def replace_instance(turn: EventContext) -> None:
     """Let a static member's new process take its place, and park its join.
 
     What the old one waits for is answered FENCED_INSTANCE_ID (82), ``replaceStaticMember``.
@@ -77,7 +77,7 @@ def replace_instance(turn: Turn) -> None:
     _update(turn, _fence(turn))
 
 
-def replace_instance_quietly(turn: Turn) -> None:
+def replace_instance_quietly(turn: EventContext) -> None:
     """Let a static member's new process take its place and work, and answer at once.
 
     What the old one waits for is answered FENCED_INSTANCE_ID (82), ``replaceStaticMember``.
@@ -101,7 +101,7 @@ def replace_instance_quietly(turn: Turn) -> None:
     turn.answer_join(member, answer)
 
 
-def keep_instance(turn: Turn) -> None:
+def keep_instance(turn: EventContext) -> None:
     """The old process keeps its place; the new one is told of the failed write, and no id."""
     old = turn.group.instance(turn.event.group_instance_id)
     turn.extend_session(old)
@@ -109,26 +109,26 @@ def keep_instance(turn: Turn) -> None:
     turn.answer(attrs.evolve(answer, error=answered(turn.journal.append())))
 
 
-def write_empty_record(turn: Turn) -> None:
+def write_empty_record(turn: EventContext) -> None:
     """Write down that there is such a group, without members."""
     turn.group.write_empty_record(turn.now)
 
 
-def refuse_joins(turn: Turn) -> None:
+def refuse_joins(turn: EventContext) -> None:
     """Whoever joined a group that cannot be written down is told of it, and no id."""
     error = answered(turn.journal.append())
     for member in turn.group.members.values():
-        turn.answer_join(member, Joined(error=error))
+        turn.answer_join(member, JoinCompleted(error=error))
 
 
-def repeat_join_answer(turn: Turn) -> None:
+def repeat_join_answer(turn: EventContext) -> None:
     """Tell a member of the generation that it is in; its session runs on."""
     member_id = turn.event.member_id
     leads = member_id == turn.group.leader
     turn.answer(turn.joined(member_id, with_members=leads))
 
 
-def _new_member_id(turn: Turn) -> str:
+def _new_member_id(turn: EventContext) -> str:
     prefix = turn.event.group_instance_id
     return f"{turn.event.client_id if prefix is None else prefix}-{turn.new_id()}"
 
@@ -138,11 +138,13 @@ def _rebalance_timeout(request: JoinGroup) -> float:
     return request.session_timeout if timeout is None else timeout
 
 
-def _fence(turn: Turn) -> Member:
+def _fence(turn: EventContext) -> ClassicGroupMember:
     """Refuse what the instance's old process waits for, and give its place a new id."""
     instance = turn.event.group_instance_id
     old = turn.group.instance(instance)
-    turn.answer_join(old, Joined(error=ErrorCode.FENCED_INSTANCE_ID, member_id=old.member_id))
+    turn.answer_join(
+        old, JoinCompleted(error=ErrorCode.FENCED_INSTANCE_ID, member_id=old.member_id)
+    )
     turn.answer_sync(old, ErrorCode.FENCED_INSTANCE_ID)
     turn.end_session(old.member_id)
     member = turn.group.replace(instance, _new_member_id(turn))
@@ -150,7 +152,7 @@ def _fence(turn: Turn) -> Member:
     return member
 
 
-def _update(turn: Turn, member: Member) -> None:
+def _update(turn: EventContext, member: ClassicGroupMember) -> None:
     request: JoinGroup = turn.event
     turn.group.set_protocols(member, request.protocols)
     member.rebalance_timeout = _rebalance_timeout(request)
@@ -161,7 +163,7 @@ def _update(turn: Turn, member: Member) -> None:
 # SyncGroup
 
 
-def park_sync(turn: Turn) -> None:
+def park_sync(turn: EventContext) -> None:
     """Keep a sync until the leader's comes; the older copy of it is forgotten."""
     member = turn.group.members[turn.event.member_id]
     turn.answer_parked(member.parked_sync, None)
@@ -169,14 +171,14 @@ def park_sync(turn: Turn) -> None:
     note_sync(turn)
 
 
-def note_sync(turn: Turn) -> None:
+def note_sync(turn: EventContext) -> None:
     """A member has synced; when all have, nobody is waited for (``removePendingSyncMember``)."""
     turn.group.unsynced.pop(turn.event.member_id, None)
     if not turn.group.unsynced:
         turn.cancel_timer(TimerKind.SYNC)
 
 
-def take_assignments(turn: Turn) -> None:
+def take_assignments(turn: EventContext) -> None:
     """Take the leader's assignments and answer all syncs; who was left out gets no bytes."""
     group = turn.group
     given = {one.member_id: one.assignment for one in turn.event.assignments}
@@ -189,7 +191,7 @@ def take_assignments(turn: Turn) -> None:
     group.enter(STABLE, turn.now)
 
 
-def refuse_syncs(turn: Turn) -> None:
+def refuse_syncs(turn: EventContext) -> None:
     """All syncs that wait are answered with the error of the failed write; nobody has work."""
     error = answered(turn.journal.append())
     for member in turn.group.members.values():
@@ -198,11 +200,11 @@ def refuse_syncs(turn: Turn) -> None:
             turn.extend_session(member)
 
 
-def give_assignment(turn: Turn) -> None:
+def give_assignment(turn: EventContext) -> None:
     """Tell a member its assignment again; its session runs on."""
     group = turn.group
     turn.answer(
-        Synced(
+        SyncCompleted(
             protocol_type=group.protocol_type,
             protocol_name=group.protocol_name,
             assignment=group.members[turn.event.member_id].assignment,
@@ -213,7 +215,7 @@ def give_assignment(turn: Turn) -> None:
 # Heartbeat and OffsetCommit
 
 
-def extend_session(turn: Turn) -> None:
+def extend_session(turn: EventContext) -> None:
     """The member's session starts anew (``rescheduleClassicGroupMemberHeartbeat``)."""
     turn.extend_session(turn.group.members[turn.event.member_id])
 
@@ -221,18 +223,18 @@ def extend_session(turn: Turn) -> None:
 # LeaveGroup and timers
 
 
-def drop_pending(turn: Turn) -> None:
+def drop_pending(turn: EventContext) -> None:
     """An id that was handed out is void."""
     turn.group.remove(turn.event.member_id)
     turn.end_session(turn.event.member_id)
 
 
-def remove_member(turn: Turn) -> None:
+def remove_member(turn: EventContext) -> None:
     """A member is out; its parked join is answered UNKNOWN_MEMBER_ID (25), its sync never."""
     _remove(turn, turn.event.member_id)
 
 
-def remove_instance(turn: Turn) -> None:
+def remove_instance(turn: EventContext) -> None:
     """An administrator removes a static member by its instance id alone.
 
     Its parked join is answered UNKNOWN_MEMBER_ID (25), its sync never.
@@ -240,7 +242,7 @@ def remove_instance(turn: Turn) -> None:
     _remove(turn, turn.group.instance(turn.event.group_instance_id).member_id)
 
 
-def remove_unsynced(turn: Turn) -> None:
+def remove_unsynced(turn: EventContext) -> None:
     """Whoever has not synced in time is out."""
     for member_id in list(turn.group.unsynced):
         turn.group.remove(member_id)
@@ -250,15 +252,15 @@ def remove_unsynced(turn: Turn) -> None:
 # The end of a group
 
 
-def refuse_all_parked(turn: Turn) -> None:
+def refuse_all_parked(turn: EventContext) -> None:
     """Send whoever waits to the group's next coordinator: NOT_COORDINATOR (16)."""
     for member in turn.group.members.values():
-        refusal = Joined(error=ErrorCode.NOT_COORDINATOR, member_id=member.member_id)
+        refusal = JoinCompleted(error=ErrorCode.NOT_COORDINATOR, member_id=member.member_id)
         turn.answer_join(member, refusal)
         turn.answer_sync(member, ErrorCode.NOT_COORDINATOR)
 
 
-def bury(turn: Turn) -> None:
+def bury(turn: EventContext) -> None:
     """The group is no more; none of its timers will come."""
     group = turn.group
     for member_id in (*group.members, *group.pending):
@@ -268,10 +270,10 @@ def bury(turn: Turn) -> None:
     group.enter(DEAD, turn.now)
 
 
-def _remove(turn: Turn, member_id: str) -> None:
+def _remove(turn: EventContext, member_id: str) -> None:
     """Take a member out: its parked join is answered so that it may try again, its sync never."""
     member = turn.group.members[member_id]
     turn.end_session(member_id)
-    turn.answer_join(member, Joined(error=ErrorCode.UNKNOWN_MEMBER_ID))
+    turn.answer_join(member, JoinCompleted(error=ErrorCode.UNKNOWN_MEMBER_ID))
     turn.answer_parked(member.parked_sync, None)
     turn.group.remove(member_id)

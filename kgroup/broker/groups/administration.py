@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from kgroup.broker.groups.answers import DescribedGroup, DescribedMember, ListedGroup
 from kgroup.broker.groups.codes import ErrorCode
-from kgroup.broker.groups.group import Group
-from kgroup.broker.groups.members import Member
+from kgroup.broker.groups.group import ClassicGroup
+from kgroup.broker.groups.members import ClassicGroupMember
+from kgroup.broker.groups.responses import DescribedGroup, DescribedMember, ListedGroup
 from kgroup.broker.groups.states import DEAD, STABLE
 
 TYPE: Final = "classic"
@@ -20,7 +20,7 @@ _FIRST_WITH_NOT_FOUND: Final = 6
 """The DescribeGroups version from which an absent group is an error (KIP-1043)."""
 
 
-def describe(group_id: str, group: Group | None, version: int) -> DescribedGroup:
+def describe(group_id: str, group: ClassicGroup | None, version: int) -> DescribedGroup:
     """A group's state and members; the protocol and its metadata are settled in Stable only."""
     if group is None:
         return _describe_absent(group_id, version)
@@ -45,7 +45,7 @@ def _describe_absent(group_id: str, version: int) -> DescribedGroup:
     )
 
 
-def _member(member: Member, protocol: str | None) -> DescribedMember:
+def _member(member: ClassicGroupMember, protocol: str | None) -> DescribedMember:
     return DescribedMember(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,
@@ -56,7 +56,7 @@ def _member(member: Member, protocol: str | None) -> DescribedMember:
     )
 
 
-def is_listed(group: Group, states: Collection[str], types: Collection[str]) -> bool:
+def is_listed(group: ClassicGroup, states: Collection[str], types: Collection[str]) -> bool:
     """Whether a group passes the filters.
 
     Case does not matter, nor does white space around a state; around a type it does.
@@ -66,7 +66,7 @@ def is_listed(group: Group, states: Collection[str], types: Collection[str]) -> 
     ) and (not types or TYPE in {name.lower() for name in types})
 
 
-def listed(group: Group) -> ListedGroup:
+def listed(group: ClassicGroup) -> ListedGroup:
     """A group as a list shows it."""
     return ListedGroup(
         group_id=group.group_id,

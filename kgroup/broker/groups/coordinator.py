@@ -12,22 +12,22 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Final, final
 
-from kgroup.broker.groups import answering
-from kgroup.broker.groups.answers import Answer
-from kgroup.broker.groups.gate import Shard
-from kgroup.broker.groups.group import Group
+from kgroup.broker.groups import request_handling
+from kgroup.broker.groups.coordinator_settings import CoordinatorSettings
+from kgroup.broker.groups.group import ClassicGroup
 from kgroup.broker.groups.records import Snapshot
 from kgroup.broker.groups.registry import Registry
 from kgroup.broker.groups.requests import Request, Ticket
-from kgroup.broker.groups.settings import CoordinatorSettings
+from kgroup.broker.groups.responses import CoordinatorResponse
 from kgroup.broker.groups.timers import TimerKind, TimerName
-from kgroup.model import TopicPartition
+from kgroup.broker.groups.validation import Shard
+from kgroup.types import TopicPartition
 
 _RETENTION: Final = TimerName(TimerKind.RETENTION)
 
 
 @final
-class Coordinator:
+class GroupCoordinatorShards:
     """All groups of one broker. Not for use by two tasks at once; no method waits.
 
     Times are float seconds of one clock that never goes back; ``now`` of any call must not be
@@ -57,17 +57,17 @@ class Coordinator:
 
     # Requests and timers
 
-    def handle(self, now: float, request: Request, ticket: Ticket) -> list[Answer]:
+    def handle(self, now: float, request: Request, ticket: Ticket) -> list[CoordinatorResponse]:
         """Take a request in; its own answer may be among those returned, or be parked.
 
         Timers that are due come first. One that is set for now is left for ``expire``.
         """
         return [*self.expire(now), *self._handle(now, request, ticket)]
 
-    def expire(self, now: float) -> list[Answer]:
+    def expire(self, now: float) -> list[CoordinatorResponse]:
         """Run every timer that is due, in order of its time."""
         self._start(now)
-        answers: list[Answer] = []
+        answers: list[CoordinatorResponse] = []
         while (timer := self._registry.timers.pop_due(now)) is not None:
             if timer.kind is TimerKind.RETENTION:
                 self._drop_expired(now)
@@ -121,7 +121,9 @@ class Coordinator:
         """What another coordinator would find of these shards, all by default."""
         return self._registry.snapshot(shards)
 
-    def unload(self, now: float, shards: Collection[int] | None = None) -> list[Answer]:
+    def unload(
+        self, now: float, shards: Collection[int] | None = None
+    ) -> list[CoordinatorResponse]:
         """Give shards up, all by default: whoever waits in them is sent to look elsewhere."""
         return self._registry.unload(now, shards)
 
@@ -136,7 +138,7 @@ class Coordinator:
 
     # A look inside, for tests and simulations
 
-    def group(self, group_id: str) -> Group | None:
+    def group(self, group_id: str) -> ClassicGroup | None:
         """A group, to look at only, or None."""
         return self._registry.group(group_id)
 
@@ -144,13 +146,17 @@ class Coordinator:
         """What this broker is to the shard of a group."""
         return self._registry.shard(group_id)
 
-    def _handle(self, now: float, request: Request, ticket: Ticket) -> list[Answer]:
+    def _handle(self, now: float, request: Request, ticket: Ticket) -> list[CoordinatorResponse]:
         kind = type(request)
-        if kind in answering.BY_MEMBERS:
-            return answering.of_member(self._registry, now, request, ticket)
-        if kind in answering.READS:
-            return [Answer(ticket, answering.READS[kind](self._registry, request))]
-        return [Answer(ticket, answering.WRITES[kind](self._registry, now, request))]
+        if kind in request_handling.BY_MEMBERS:
+            return request_handling.of_member(self._registry, now, request, ticket)
+        if kind in request_handling.READS:
+            return [
+                CoordinatorResponse(ticket, request_handling.READS[kind](self._registry, request))
+            ]
+        return [
+            CoordinatorResponse(ticket, request_handling.WRITES[kind](self._registry, now, request))
+        ]
 
     def _start(self, now: float) -> None:
         if not self._started:

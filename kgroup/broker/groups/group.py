@@ -14,13 +14,13 @@ from typing import Final, final
 
 import attrs
 
-from kgroup.broker.groups.answers import JoinedMember
-from kgroup.broker.groups.ballots import Ballots
-from kgroup.broker.groups.members import Member, Parked
+from kgroup.broker.groups.members import ClassicGroupMember, Parked
+from kgroup.broker.groups.protocol_vote import ProtocolVote
 from kgroup.broker.groups.records import GroupRecord, MemberRecord
 from kgroup.broker.groups.requests import Protocol
+from kgroup.broker.groups.responses import JoinedMember
 from kgroup.broker.groups.states import EMPTY, PREDECESSORS, GroupState
-from kgroup.broker.groups.subscription import CONSUMER, subscribed_topics
+from kgroup.broker.groups.subscribed_topics import CONSUMER, subscribed_topics
 
 
 @final
@@ -37,7 +37,7 @@ NO_WAIT: Final = InitialWait(0.0, 0.0)
 
 @final
 @attrs.define(eq=False)
-class Group:
+class ClassicGroup:
     """One group.
 
     Attributes:
@@ -62,7 +62,7 @@ class Group:
     protocol_type: str | None = None
     protocol_name: str | None = None
     leader: str | None = None
-    members: dict[str, Member] = attrs.field(factory=dict)
+    members: dict[str, ClassicGroupMember] = attrs.field(factory=dict)
     pending: dict[str, None] = attrs.field(factory=dict)
     unsynced: dict[str, None] = attrs.field(factory=dict)
     topics: frozenset[str] | None = None
@@ -71,7 +71,7 @@ class Group:
     record: GroupRecord | None = None
     trail: list[GroupState] = attrs.field(factory=list)
     _static: dict[str, str] = attrs.field(factory=dict, init=False)
-    _ballots: Ballots = attrs.field(factory=Ballots, init=False)
+    _ballots: ProtocolVote = attrs.field(factory=ProtocolVote, init=False)
     _joined: int = attrs.field(default=0, init=False)
 
     # Who is there
@@ -80,7 +80,7 @@ class Group:
         """The member id of a static member, or None."""
         return self._static.get(group_instance_id)
 
-    def instance(self, group_instance_id: str) -> Member:
+    def instance(self, group_instance_id: str) -> ClassicGroupMember:
         """The static member with a known instance id."""
         return self.members[self._static[group_instance_id]]
 
@@ -108,7 +108,7 @@ class Group:
         self.previous, self.state, self.since = self.state, state, now
         self.trail.append(state)
 
-    def add(self, member: Member, protocol_type: str) -> None:
+    def add(self, member: ClassicGroupMember, protocol_type: str) -> None:
         """Take a member in; the first one gives the group its protocol type and its leader."""
         if not self.members:
             self.protocol_type = protocol_type
@@ -120,7 +120,7 @@ class Group:
         self._ballots.add(member.protocols)
         self.pending.pop(member.member_id, None)
 
-    def remove(self, member_id: str) -> Member | None:
+    def remove(self, member_id: str) -> ClassicGroupMember | None:
         """Take a member or a pending id out; another member becomes leader if it was."""
         member = self.members.pop(member_id, None)
         if member is not None:
@@ -134,7 +134,7 @@ class Group:
         self.unsynced.pop(member_id, None)
         return member
 
-    def replace(self, group_instance_id: str, member_id: str) -> Member:
+    def replace(self, group_instance_id: str, member_id: str) -> ClassicGroupMember:
         """Give a static member, that has nothing parked, a new id.
 
         Its entry in ``unsynced`` stays under the old id, as in Kafka.
@@ -147,20 +147,20 @@ class Group:
         self._static[group_instance_id] = member_id
         return member
 
-    def set_protocols(self, member: Member, protocols: tuple[Protocol, ...]) -> None:
+    def set_protocols(self, member: ClassicGroupMember, protocols: tuple[Protocol, ...]) -> None:
         """Change what a member supports."""
         self._ballots.remove(member.protocols)
         member.protocols = protocols
         self._ballots.add(protocols)
 
-    def park_join(self, member: Member, parked: Parked) -> Parked | None:
+    def park_join(self, member: ClassicGroupMember, parked: Parked) -> Parked | None:
         """Park a member's join; gives back the older copy that it takes the place of."""
         older = self.unpark_join(member)
         member.parked_join = parked
         self._joined += 1
         return older
 
-    def unpark_join(self, member: Member) -> Parked | None:
+    def unpark_join(self, member: ClassicGroupMember) -> Parked | None:
         """Take a member's parked join away, if it has one."""
         parked, member.parked_join = member.parked_join, None
         self._joined -= parked is not None
@@ -178,7 +178,7 @@ class Group:
         """The protocol with most votes among those that all members support."""
         return self._ballots.elect()
 
-    def protocol_if(self, member: Member, protocols: tuple[Protocol, ...]) -> str:
+    def protocol_if(self, member: ClassicGroupMember, protocols: tuple[Protocol, ...]) -> str:
         """What ``elect_protocol`` would give if a member supported these."""
         before = member.protocols
         self.set_protocols(member, protocols)
@@ -250,7 +250,7 @@ class Group:
             members=tuple(self._member_record(member) for member in self.members.values()),
         )
 
-    def rewrite_record(self, now: float, old_id: str, member: Member) -> None:
+    def rewrite_record(self, now: float, old_id: str, member: ClassicGroupMember) -> None:
         """Persist that a member took another's place in Stable, in which nothing else changes."""
         if self.record is None:
             raise RuntimeError(f"group {self.group_id!r} is {self.state} without a record")
@@ -262,7 +262,7 @@ class Group:
             members=(*others, self._member_record(member)),
         )
 
-    def _member_record(self, member: Member) -> MemberRecord:
+    def _member_record(self, member: ClassicGroupMember) -> MemberRecord:
         return MemberRecord(
             member_id=member.member_id,
             group_instance_id=member.group_instance_id,
@@ -275,7 +275,7 @@ class Group:
         )
 
     @classmethod
-    def from_record(cls, record: GroupRecord) -> Group:
+    def from_record(cls, record: GroupRecord) -> ClassicGroup:
         """The group that a failover finds: Stable, or Empty without members."""
         group = cls(
             record.group_id,
@@ -288,7 +288,7 @@ class Group:
             record=record,
         )
         for known in record.members:
-            member = Member(
+            member = ClassicGroupMember(
                 member_id=known.member_id,
                 group_instance_id=known.group_instance_id,
                 client_id=known.client_id,

@@ -10,12 +10,12 @@ from typing import Any, Final, final
 
 import attrs
 
-from kgroup.broker.groups import tables
-from kgroup.broker.groups.answers import Answer, HeartbeatAnswered, Left, LeftMember
+from kgroup.broker.groups import rule_tables
 from kgroup.broker.groups.codes import ErrorCode
-from kgroup.broker.groups.group import Group
-from kgroup.broker.groups.journal import Journal, answered_elsewhere
-from kgroup.broker.groups.refusals import refusal
+from kgroup.broker.groups.coordinator_settings import CoordinatorSettings
+from kgroup.broker.groups.error_responses import refusal
+from kgroup.broker.groups.event_context import EventContext
+from kgroup.broker.groups.group import ClassicGroup
 from kgroup.broker.groups.requests import (
     DeleteGroups,
     Heartbeat,
@@ -27,24 +27,29 @@ from kgroup.broker.groups.requests import (
     Ticket,
     TxnOffsetCommit,
 )
+from kgroup.broker.groups.responses import (
+    CoordinatorResponse,
+    HeartbeatAnswered,
+    LeaveCompleted,
+    LeftMember,
+)
 from kgroup.broker.groups.rules import Table, run
-from kgroup.broker.groups.settings import CoordinatorSettings
 from kgroup.broker.groups.timers import TimerKind, TimerName, Timers
-from kgroup.broker.groups.turn import Turn
+from kgroup.broker.groups.write_faults import WriteFaults, answered_elsewhere
 
 _FIRST_LEAVE_WITH_MEMBERS: Final = 3
 """The LeaveGroup version from which each member has an error of its own (KIP-345)."""
 
 _JUDGES: Final[Mapping[type, Table]] = {
-    OffsetCommit: tables.OFFSET_COMMIT,
-    TxnOffsetCommit: tables.TXN_OFFSET_COMMIT,
-    OffsetDelete: tables.OFFSET_DELETE,
-    DeleteGroups: tables.DELETE,
+    OffsetCommit: rule_tables.OFFSET_COMMIT,
+    TxnOffsetCommit: rule_tables.TXN_OFFSET_COMMIT,
+    OffsetDelete: rule_tables.OFFSET_DELETE,
+    DeleteGroups: rule_tables.DELETE,
 }
 _TIMER_TABLES: Final[Mapping[TimerKind, Table]] = {
-    TimerKind.SESSION: tables.SESSION_OVER,
-    TimerKind.JOIN: tables.JOIN_OVER,
-    TimerKind.SYNC: tables.SYNC_OVER,
+    TimerKind.SESSION: rule_tables.SESSION_OVER,
+    TimerKind.JOIN: rule_tables.JOIN_OVER,
+    TimerKind.SYNC: rule_tables.SYNC_OVER,
 }
 
 
@@ -54,10 +59,10 @@ class GroupMachine:
 
     def __init__(
         self,
-        group: Group,
+        group: ClassicGroup,
         settings: CoordinatorSettings,
         timers: Timers,
-        journal: Journal,
+        journal: WriteFaults,
         new_id: Callable[[], str],
     ) -> None:
         self.group = group
@@ -81,42 +86,46 @@ class GroupMachine:
         turn = self._turn(now)
         for member in self.group.members.values():
             turn.extend_session(member)
-        run(tables.LOADED, turn)
+        run(rule_tables.LOADED, turn)
 
-    def join(self, now: float, request: JoinGroup, ticket: Ticket) -> list[Answer]:
+    def join(self, now: float, request: JoinGroup, ticket: Ticket) -> list[CoordinatorResponse]:
         """A JoinGroup."""
-        return self._ask(tables.JOIN, now, request, ticket)
+        return self._ask(rule_tables.JOIN, now, request, ticket)
 
-    def join_first(self, now: float, request: JoinGroup, ticket: Ticket) -> list[Answer]:
+    def join_first(
+        self, now: float, request: JoinGroup, ticket: Ticket
+    ) -> list[CoordinatorResponse]:
         """The JoinGroup that made this group, which is Dead afterwards if it cannot be written."""
         turn = self._turn(now, request, ticket)
-        self._run(tables.JOIN, turn)
-        run(tables.NEW_GROUP, turn)
+        self._run(rule_tables.JOIN, turn)
+        run(rule_tables.NEW_GROUP, turn)
         return turn.answers
 
-    def sync(self, now: float, request: SyncGroup, ticket: Ticket) -> list[Answer]:
+    def sync(self, now: float, request: SyncGroup, ticket: Ticket) -> list[CoordinatorResponse]:
         """A SyncGroup."""
-        return self._ask(tables.SYNC, now, request, ticket)
+        return self._ask(rule_tables.SYNC, now, request, ticket)
 
-    def heartbeat(self, now: float, request: Heartbeat, ticket: Ticket) -> list[Answer]:
+    def heartbeat(
+        self, now: float, request: Heartbeat, ticket: Ticket
+    ) -> list[CoordinatorResponse]:
         """A Heartbeat."""
         turn = self._turn(now, request, ticket)
-        turn.answer(HeartbeatAnswered(error=run(tables.HEARTBEAT, turn)))
+        turn.answer(HeartbeatAnswered(error=run(rule_tables.HEARTBEAT, turn)))
         return turn.answers
 
-    def leave(self, now: float, request: LeaveGroup, ticket: Ticket) -> list[Answer]:
+    def leave(self, now: float, request: LeaveGroup, ticket: Ticket) -> list[CoordinatorResponse]:
         """A LeaveGroup: members are judged in order, the group rebalances after the last."""
         turn = self._turn(now, request, ticket)
-        error = run(tables.LEAVE, turn)
+        error = run(rule_tables.LEAVE, turn)
         if error is not ErrorCode.NONE:
             turn.answer(refusal(request, error))
             return turn.answers
         results = []
         for member in request.members:
             turn.event = member
-            results.append(run(tables.LEAVER, turn))
+            results.append(run(rule_tables.LEAVER, turn))
         if ErrorCode.NONE in results:
-            run(tables.LEAVERS_GONE, turn)
+            run(rule_tables.LEAVERS_GONE, turn)
         if turn.failed is ErrorCode.NONE:
             turn.answer(left(request, results))
         else:
@@ -127,30 +136,32 @@ class GroupMachine:
         """Whether a commit, an offset delete or a deletion is allowed; extends the session."""
         return run(_JUDGES[type(request)], self._turn(now, request))
 
-    def fire(self, now: float, timer: TimerName) -> list[Answer]:
+    def fire(self, now: float, timer: TimerName) -> list[CoordinatorResponse]:
         """A timer of this group."""
         turn = self._turn(now, SessionOver(member_id=timer.member_id))
         run(_TIMER_TABLES[timer.kind], turn)
         return turn.answers
 
-    def unload(self, now: float) -> list[Answer]:
+    def unload(self, now: float) -> list[CoordinatorResponse]:
         """The group goes to another coordinator; this object is of no use afterwards."""
         turn = self._turn(now)
-        run(tables.UNLOAD, turn)
+        run(rule_tables.UNLOAD, turn)
         return turn.answers
 
-    def _ask(self, table: Table, now: float, request: Any, ticket: Ticket) -> list[Answer]:
+    def _ask(
+        self, table: Table, now: float, request: Any, ticket: Ticket
+    ) -> list[CoordinatorResponse]:
         turn = self._turn(now, request, ticket)
         self._run(table, turn)
         return turn.answers
 
-    def _run(self, table: Table, turn: Turn) -> None:
+    def _run(self, table: Table, turn: EventContext) -> None:
         error = run(table, turn)
         if error is not ErrorCode.NONE:
             turn.answer(refusal(turn.event, error))
 
-    def _turn(self, now: float, event: Any = None, ticket: Ticket | None = None) -> Turn:
-        return Turn(
+    def _turn(self, now: float, event: Any = None, ticket: Ticket | None = None) -> EventContext:
+        return EventContext(
             now=now,
             settings=self._settings,
             timers=self._timers,
@@ -170,11 +181,11 @@ class SessionOver:
     member_id: str
 
 
-def left(request: LeaveGroup, results: list[ErrorCode]) -> Left:
+def left(request: LeaveGroup, results: list[ErrorCode]) -> LeaveCompleted:
     """The answer to a LeaveGroup from what became of each of its members."""
     if request.version < _FIRST_LEAVE_WITH_MEMBERS:
-        return Left(error=results[0])
-    return Left(
+        return LeaveCompleted(error=results[0])
+    return LeaveCompleted(
         members=tuple(
             LeftMember(
                 member_id=member.member_id,

@@ -22,7 +22,7 @@ class Parked:
 
 @final
 @attrs.define(eq=False, kw_only=True)
-class Member:
+class ClassicGroupMember:
     """One member. Durations are float seconds.
 
     Attributes:

@@ -10,17 +10,17 @@ from typing import Final
 
 from kgroup.broker.groups import conditions as if_
 from kgroup.broker.groups.codes import ErrorCode
+from kgroup.broker.groups.event_context import EventContext
 from kgroup.broker.groups.group import NO_WAIT, InitialWait
 from kgroup.broker.groups.rules import Row, Table, read_from, run
 from kgroup.broker.groups.states import COMPLETING, EMPTY, PREPARING
 from kgroup.broker.groups.timers import TimerKind
-from kgroup.broker.groups.turn import Turn
 
 _MILLISECONDS: Final = 3
 """Time-outs are whole milliseconds on the wire; what is left of one must not be less."""
 
 
-def prepare_rebalance(turn: Turn) -> None:
+def prepare_rebalance(turn: EventContext) -> None:
     """Ask every member to join again; an empty group first waits for more members.
 
     Parked syncs are answered REBALANCE_IN_PROGRESS (27), and assignments are void. If nobody is
@@ -46,19 +46,19 @@ def prepare_rebalance(turn: Turn) -> None:
         turn.set_timer(TimerKind.JOIN, group.rebalance_timeout)
 
 
-def complete_if_all_joined(turn: Turn) -> None:
+def complete_if_all_joined(turn: EventContext) -> None:
     """Complete the join if nobody is missing, an initial wait or not."""
     if turn.group.all_joined:
         complete_join(turn)
 
 
-def complete_if_not_waiting(turn: Turn) -> None:
+def complete_if_not_waiting(turn: EventContext) -> None:
     """Complete the join if nobody is missing; an initial wait runs its time."""
     if turn.group.previous is not EMPTY:
         complete_if_all_joined(turn)
 
 
-def wait_for_more(turn: Turn) -> None:
+def wait_for_more(turn: EventContext) -> None:
     """Add a period to the initial wait, because the last one brought new members."""
     group = turn.group
     last = group.initial_wait
@@ -68,7 +68,7 @@ def wait_for_more(turn: Turn) -> None:
     turn.set_timer(TimerKind.JOIN, delay)
 
 
-def complete_join(turn: Turn) -> None:
+def complete_join(turn: EventContext) -> None:
     """End the wait for joins: whoever has not come is out, unless static."""
     group = turn.group
     turn.cancel_timer(TimerKind.JOIN)
@@ -84,19 +84,19 @@ def complete_join(turn: Turn) -> None:
     run(JOIN_COMPLETES, turn)
 
 
-def become_empty(turn: Turn) -> None:
+def become_empty(turn: EventContext) -> None:
     """Begin a generation of nobody, and write it down."""
     _become_empty(turn)
     turn.group.write_record(turn.now)
 
 
-def become_empty_unwritten(turn: Turn) -> None:
+def become_empty_unwritten(turn: EventContext) -> None:
     """Begin a generation of nobody, which a failover would not find; a leaver hears the error."""
     _become_empty(turn)
     turn.failed = turn.journal.append()
 
 
-def _become_empty(turn: Turn) -> None:
+def _become_empty(turn: EventContext) -> None:
     group = turn.group
     group.generation_id += 1
     group.protocol_name = None
@@ -105,12 +105,12 @@ def _become_empty(turn: Turn) -> None:
     group.unsynced.clear()
 
 
-def wait_again(turn: Turn) -> None:
+def wait_again(turn: EventContext) -> None:
     """Wait another rebalance time-out for the static members, who keep their places."""
     turn.set_timer(TimerKind.JOIN, turn.group.rebalance_timeout)
 
 
-def start_generation(turn: Turn) -> None:
+def start_generation(turn: EventContext) -> None:
     """Elect a leader who is there, elect a protocol, answer all joins and expect all syncs."""
     group = turn.group
     present = [one.member_id for one in group.members.values() if one.parked_join is not None]

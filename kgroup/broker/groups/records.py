@@ -12,7 +12,7 @@ from typing import final
 
 import attrs
 
-from kgroup.model import TopicPartition
+from kgroup.types import TopicPartition
 
 
 @final

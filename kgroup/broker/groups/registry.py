@@ -11,19 +11,19 @@ from collections.abc import Callable, Collection
 from typing import Any, final
 
 from kgroup.broker.groups import retention
-from kgroup.broker.groups.answers import Answer
 from kgroup.broker.groups.codes import ErrorCode
-from kgroup.broker.groups.gate import Arrival, Shard, absent_error, stopped
-from kgroup.broker.groups.group import Group
-from kgroup.broker.groups.java import shard_of
-from kgroup.broker.groups.journal import Journal
+from kgroup.broker.groups.coordinator_settings import CoordinatorSettings
+from kgroup.broker.groups.group import ClassicGroup
+from kgroup.broker.groups.java_hashing import shard_of
 from kgroup.broker.groups.machine import GroupMachine
+from kgroup.broker.groups.offset_store import OffsetStore
 from kgroup.broker.groups.records import Snapshot
 from kgroup.broker.groups.requests import DeleteGroups, JoinGroup, Ticket
-from kgroup.broker.groups.settings import CoordinatorSettings
+from kgroup.broker.groups.responses import CoordinatorResponse
 from kgroup.broker.groups.states import DEAD, EMPTY
-from kgroup.broker.groups.store import OffsetStore
 from kgroup.broker.groups.timers import Timers
+from kgroup.broker.groups.validation import Arrival, Shard, absent_error, stopped
+from kgroup.broker.groups.write_faults import WriteFaults
 
 
 @final
@@ -47,14 +47,14 @@ class Registry:
         self.machines: dict[str, GroupMachine] = {}
         self.store = OffsetStore()
         self.timers = Timers()
-        self.journal = Journal()
+        self.journal = WriteFaults()
         self.shut_down = False
         self._new_id = new_id
         self._topics = topics
         led = range(settings.offsets_topic_partitions) if shards is None else shards
         self._shards = dict.fromkeys(led, Shard.ACTIVE)
 
-    def group(self, group_id: str) -> Group | None:
+    def group(self, group_id: str) -> ClassicGroup | None:
         """A group, or None."""
         machine = self.machines.get(group_id)
         return None if machine is None else machine.group
@@ -66,9 +66,11 @@ class Registry:
 
     def make(self, now: float, group_id: str) -> GroupMachine:
         """A new group, without members and not persisted."""
-        return self._keep(Group(group_id, since=now))
+        return self._keep(ClassicGroup(group_id, since=now))
 
-    def make_by_join(self, now: float, request: JoinGroup, ticket: Ticket) -> list[Answer]:
+    def make_by_join(
+        self, now: float, request: JoinGroup, ticket: Ticket
+    ) -> list[CoordinatorResponse]:
         """A JoinGroup to an absent group, which is there afterwards if it can be written."""
         machine = self.make(now, request.group_id)
         answers = machine.join_first(now, request, ticket)
@@ -161,9 +163,9 @@ class Registry:
             pending=pending,
         )
 
-    def unload(self, now: float, shards: Collection[int] | None) -> list[Answer]:
+    def unload(self, now: float, shards: Collection[int] | None) -> list[CoordinatorResponse]:
         """Give shards up, all if None."""
-        answers: list[Answer] = []
+        answers: list[CoordinatorResponse] = []
         group_ids = self._groups_in(shards)
         for group_id in group_ids:
             if group_id in self.machines:
@@ -182,14 +184,14 @@ class Registry:
         self._shards.update(dict.fromkeys(shards, Shard.ACTIVE))
         self.store.load(snapshot.offsets, snapshot.pending)
         for record in snapshot.groups.values():
-            self._keep(Group.from_record(record))
+            self._keep(ClassicGroup.from_record(record))
         for group_id in snapshot.offsets:
             if group_id not in self.machines:
                 self.make(now, group_id)
         for group_id in snapshot.groups:
             self.machines[group_id].loaded(now)
 
-    def _keep(self, group: Group) -> GroupMachine:
+    def _keep(self, group: ClassicGroup) -> GroupMachine:
         machine = GroupMachine(group, self.settings, self.timers, self.journal, self._new_id)
         self.machines[group.group_id] = machine
         return machine

@@ -13,7 +13,7 @@ from typing import final
 
 import attrs
 
-from kgroup.model import TopicPartition
+from kgroup.types import TopicPartition
 
 Ticket = Hashable
 """The server's name for one request that it received; the answer carries it back."""

@@ -6,14 +6,14 @@ Source: Kafka's ``OffsetMetadataManager.cleanupExpiredOffsets``,
 
 from __future__ import annotations
 
-from kgroup.broker.groups.group import Group
+from kgroup.broker.groups.group import ClassicGroup
+from kgroup.broker.groups.offset_store import OffsetStore
 from kgroup.broker.groups.records import OffsetRecord
 from kgroup.broker.groups.states import EMPTY, STABLE
-from kgroup.broker.groups.store import OffsetStore
-from kgroup.model import TopicPartition
+from kgroup.types import TopicPartition
 
 
-def unused_since(group: Group, record: OffsetRecord) -> float | None:
+def unused_since(group: ClassicGroup, record: OffsetRecord) -> float | None:
     """Since when an offset's retention counts, or None while its group may need it."""
     if group.protocol_type is None:
         return record.committed_at
@@ -25,7 +25,7 @@ def unused_since(group: Group, record: OffsetRecord) -> float | None:
 
 
 def expired(
-    now: float, retention: float, group: Group, store: OffsetStore
+    now: float, retention: float, group: ClassicGroup, store: OffsetStore
 ) -> tuple[TopicPartition, ...]:
     """The partitions of a group whose offsets are to go."""
     pending = store.pending_of(group.group_id)

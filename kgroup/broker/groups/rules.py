@@ -12,11 +12,11 @@ from typing import final
 import attrs
 
 from kgroup.broker.groups.codes import ErrorCode
+from kgroup.broker.groups.event_context import EventContext
 from kgroup.broker.groups.states import GroupState
-from kgroup.broker.groups.turn import Turn
 
-Condition = Callable[[Turn], bool]
-Action = Callable[[Turn], None]
+Condition = Callable[[EventContext], bool]
+Action = Callable[[EventContext], None]
 
 
 def _states(states: Iterable[GroupState]) -> frozenset[GroupState]:
@@ -44,7 +44,7 @@ class Row:
     to: GroupState | None = attrs.field(default=None, kw_only=True)
     source: str = attrs.field(default="", kw_only=True)
 
-    def fits(self, turn: Turn) -> bool:
+    def fits(self, turn: EventContext) -> bool:
         """Whether the rule holds for this event."""
         if turn.group.state not in self.states:
             return False
@@ -62,7 +62,7 @@ def read_from(source: str, *rows: Row) -> Table:
     return tuple(attrs.evolve(row, source=source) for row in rows)
 
 
-def run(table: Table, turn: Turn) -> ErrorCode:
+def run(table: Table, turn: EventContext) -> ErrorCode:
     """Do what the first fitting row says, and give its error."""
     row = _first(table, turn)
     trail = turn.group.trail
@@ -77,7 +77,7 @@ def run(table: Table, turn: Turn) -> ErrorCode:
     return row.error
 
 
-def _first(rows: Iterable[Row], turn: Turn) -> Row:
+def _first(rows: Iterable[Row], turn: EventContext) -> Row:
     for row in rows:
         if row.fits(turn):
             return row

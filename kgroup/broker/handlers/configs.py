@@ -18,11 +18,11 @@ from typing import Any, Final, final
 import attrs
 from kio.schema.errors import ErrorCode
 
-from kgroup.broker.answer import Answer
-from kgroup.broker.call import Call
-from kgroup.broker.groups.settings import PROPERTIES as GROUP_PROPERTIES
-from kgroup.broker.refusal import RefusedError
-from kgroup.broker.settings import PROPERTIES
+from kgroup.broker.broker_settings import PROPERTIES
+from kgroup.broker.groups.coordinator_settings import PROPERTIES as GROUP_PROPERTIES
+from kgroup.broker.request_context import RequestContext
+from kgroup.broker.request_error import RequestError
+from kgroup.broker.response_versions import Answer
 from kgroup.broker.topics import EFFECTIVE_CONFIGS, Topic
 
 TOPIC: Final = 2
@@ -101,7 +101,7 @@ def config_type(name: str, default: str) -> int:
 # Looking.
 
 
-async def describe_configs(call: Call) -> Answer:
+async def describe_configs(call: RequestContext) -> Answer:
     """Answer DescribeConfigs for topics and for the broker."""
     return {
         "results": [
@@ -110,7 +110,7 @@ async def describe_configs(call: Call) -> Answer:
     }
 
 
-async def _describe(call: Call, asked: Any) -> dict[str, Any]:
+async def _describe(call: RequestContext, asked: Any) -> dict[str, Any]:
     result = {
         "resource_type": asked.resource_type,
         "resource_name": asked.resource_name,
@@ -120,7 +120,7 @@ async def _describe(call: Call, asked: Any) -> dict[str, Any]:
     }
     try:
         configs = _configs(call, asked.resource_type, asked.resource_name)
-    except RefusedError as refusal:
+    except RequestError as refusal:
         return {**result, "error_code": refusal.code, "error_message": refusal.message}
     wanted = None if asked.configuration_keys is None else set(asked.configuration_keys)
     await call.work.include(len(configs) if wanted is None else len(wanted & configs.keys()))
@@ -151,7 +151,7 @@ def _synonyms(config: Config) -> list[dict[str, Any]]:
     ]
 
 
-def _configs(call: Call, resource_type: int, name: str) -> Mapping[str, Config]:
+def _configs(call: RequestContext, resource_type: int, name: str) -> Mapping[str, Config]:
     if resource_type == TOPIC:
         return topic_configs(call, _topic(call, name).configs)
     if resource_type == BROKER:
@@ -160,27 +160,27 @@ def _configs(call: Call, resource_type: int, name: str) -> Mapping[str, Config]:
     raise _no_configs(resource_type)
 
 
-def _topic(call: Call, name: str) -> Topic:
+def _topic(call: RequestContext, name: str) -> Topic:
     topic = call.cluster.topics.get(name)
     if topic is None:
-        raise RefusedError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
+        raise RequestError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
     return topic
 
 
-def _check_broker(call: Call, name: str) -> None:
+def _check_broker(call: RequestContext, name: str) -> None:
     if name not in ("", str(call.node.node_id)):
-        raise RefusedError(
+        raise RequestError(
             ErrorCode.invalid_request, f"this is broker {call.node.node_id}, not {name!r}"
         )
 
 
-def _no_configs(resource_type: int) -> RefusedError:
-    return RefusedError(
+def _no_configs(resource_type: int) -> RequestError:
+    return RequestError(
         ErrorCode.invalid_request, f"resource type {resource_type} has no configs here"
     )
 
 
-def topic_configs(call: Call, own: Mapping[str, str]) -> dict[str, Config]:
+def topic_configs(call: RequestContext, own: Mapping[str, str]) -> dict[str, Config]:
     """Every config of a topic that has set these itself."""
     given = call.cluster.settings.properties
     configs: dict[str, Config] = {}
@@ -200,7 +200,7 @@ def topic_configs(call: Call, own: Mapping[str, str]) -> dict[str, Config]:
     return configs
 
 
-def _broker_configs(call: Call) -> dict[str, Config]:
+def _broker_configs(call: RequestContext) -> dict[str, Config]:
     given = call.cluster.settings.properties
     defaults = {name: default for name, (_, _, default) in PROPERTIES.items()}
     groups = call.cluster.settings.groups
@@ -220,7 +220,7 @@ def _broker_config(name: str, default: str, given: str | None) -> Config:
     return Config(given, _FROM_BROKER, ((name, given, _FROM_BROKER), default_place))
 
 
-async def list_config_resources(call: Call) -> Answer:
+async def list_config_resources(call: RequestContext) -> Answer:
     """Answer ListConfigResources: topics and brokers have configs; without a kind, all of them."""
     kinds = tuple(getattr(call.request, "resource_types", _LISTED_BEFORE_KINDS)) or _KINDS
     if not set(kinds) <= set(_KINDS):
@@ -244,17 +244,19 @@ async def list_config_resources(call: Call) -> Answer:
 # Changing.
 
 
-async def alter_configs(call: Call) -> Answer:
+async def alter_configs(call: RequestContext) -> Answer:
     """Answer AlterConfigs: what is named is set, and everything else is the default again."""
     return await _alter(call, lambda before, asked: {one.name: one.value for one in asked.configs})
 
 
-async def incremental_alter_configs(call: Call) -> Answer:
+async def incremental_alter_configs(call: RequestContext) -> Answer:
     """Answer IncrementalAlterConfigs: what is named is changed."""
     return await _alter(call, _changed)
 
 
-async def _alter(call: Call, change: Callable[[Mapping[str, str], Any], dict[str, str]]) -> Answer:
+async def _alter(
+    call: RequestContext, change: Callable[[Mapping[str, str], Any], dict[str, str]]
+) -> Answer:
     resources = call.request.resources
     times = Counter((asked.resource_type, asked.resource_name) for asked in resources)
     return {
@@ -265,7 +267,7 @@ async def _alter(call: Call, change: Callable[[Mapping[str, str], Any], dict[str
 
 
 def _alter_one(
-    call: Call,
+    call: RequestContext,
     asked: Any,
     times: Mapping[tuple[int, str], int],
     change: Callable[[Mapping[str, str], Any], dict[str, str]],
@@ -273,7 +275,7 @@ def _alter_one(
     code, message = ErrorCode.none, None
     try:
         if times[asked.resource_type, asked.resource_name] > 1:
-            raise RefusedError(ErrorCode.invalid_request, "Each resource must appear at most once.")
+            raise RequestError(ErrorCode.invalid_request, "Each resource must appear at most once.")
         _check_configs(asked.configs)
         if asked.resource_type == BROKER:
             _refuse_to_alter_broker(call, asked)
@@ -283,7 +285,7 @@ def _alter_one(
         call.cluster.topics.configure(
             topic, change(topic.configs, asked), validate_only=call.request.validate_only
         )
-    except RefusedError as refusal:
+    except RequestError as refusal:
         code, message = refusal.code, refusal.message
     return {
         "error_code": code,
@@ -296,22 +298,22 @@ def _alter_one(
 def _check_configs(configs: Iterable[Any]) -> None:
     names = [one.name for one in configs]
     if len(set(names)) < len(names):
-        raise RefusedError(ErrorCode.invalid_request, "Error due to duplicate config keys")
+        raise RequestError(ErrorCode.invalid_request, "Error due to duplicate config keys")
     empty = [
         one.name
         for one in configs
         if one.value is None and getattr(one, "config_operation", _SET) != _DELETE
     ]
     if empty:
-        raise RefusedError(
+        raise RequestError(
             ErrorCode.invalid_request, f"Null value not supported for : {','.join(empty)}"
         )
 
 
-def _refuse_to_alter_broker(call: Call, asked: Any) -> None:
+def _refuse_to_alter_broker(call: RequestContext, asked: Any) -> None:
     _check_broker(call, asked.resource_name)
     names = ", ".join(one.name for one in asked.configs)
-    raise RefusedError(
+    raise RequestError(
         ErrorCode.invalid_request, f"Cannot update these configs dynamically: [{names}]"
     )
 
@@ -326,7 +328,7 @@ def _changed(before: Mapping[str, str], asked: Any) -> dict[str, str]:
         elif one.config_operation in (_APPEND, _SUBTRACT):
             after[one.name] = _changed_list(after.get(one.name, ""), one)
         else:
-            raise RefusedError(
+            raise RequestError(
                 ErrorCode.invalid_request, f"Unknown operation type {one.config_operation}"
             )
     return after
@@ -335,7 +337,7 @@ def _changed(before: Mapping[str, str], asked: Any) -> dict[str, str]:
 def _changed_list(before: str, one: Any) -> str:
     word = "APPEND" if one.config_operation == _APPEND else "SUBTRACT"
     if one.name not in _LISTS:
-        raise RefusedError(
+        raise RequestError(
             ErrorCode.invalid_config,
             f"Can't {word} to key {one.name} because its type is not LIST.",
         )

@@ -16,13 +16,13 @@ import attrs
 import trio
 from kio.schema.errors import ErrorCode
 
-from kgroup.broker.answer import Answer
-from kgroup.broker.call import Call
+from kgroup.broker.handlers.grouping import seconds
 from kgroup.broker.handlers.partitions import NO_EPOCH, check_led, endpoints_told, leader_told
-from kgroup.broker.handlers.shapes import seconds
 from kgroup.broker.log import PartitionLog
-from kgroup.broker.placement import Place
-from kgroup.broker.refusal import RefusedError
+from kgroup.broker.replicas import PartitionReplicas
+from kgroup.broker.request_context import RequestContext
+from kgroup.broker.request_error import RequestError
+from kgroup.broker.response_versions import Answer
 
 _IDS_FROM: Final = 13
 _NO_SESSION: Final = 0
@@ -39,12 +39,12 @@ class _Wanted:
     topic: Any
     partition: Any
     log: PartitionLog | None
-    place: Place | None = None
+    place: PartitionReplicas | None = None
     epoch: int = NO_EPOCH
-    refusal: RefusedError | None = None
+    refusal: RequestError | None = None
 
 
-async def fetch(call: Call) -> Answer:
+async def fetch(call: RequestContext) -> Answer:
     """Answer Fetch when ``min_bytes`` are there, after ``max_wait``, or at once on an error."""
     request = call.request
     session = getattr(request, "session_id", _NO_SESSION)
@@ -57,20 +57,20 @@ async def fetch(call: Call) -> Answer:
     return {"error_code": ErrorCode.none, "session_id": 0, "responses": topics, **told}
 
 
-def _wanted(call: Call) -> Iterator[_Wanted]:
+def _wanted(call: RequestContext) -> Iterator[_Wanted]:
     topics = call.cluster.topics
     for topic in call.request.topics:
         if call.version >= _IDS_FROM:
             found = topics.by_id(topic.topic_id)
-            unknown = RefusedError(ErrorCode.unknown_topic_id)
+            unknown = RequestError(ErrorCode.unknown_topic_id)
         else:
             found = topics.get(topic.topic)
-            unknown = RefusedError(ErrorCode.unknown_topic_or_partition)
+            unknown = RequestError(ErrorCode.unknown_topic_or_partition)
         for part in topic.partitions:
             if found is None:
                 yield _Wanted(topic, part, None, refusal=unknown)
             elif not 0 <= part.partition < len(found.logs):
-                refusal = RefusedError(ErrorCode.unknown_topic_or_partition)
+                refusal = RequestError(ErrorCode.unknown_topic_or_partition)
                 yield _Wanted(topic, part, None, refusal=refusal)
             else:
                 log, place = found.logs[part.partition], found.places[part.partition]
@@ -78,16 +78,18 @@ def _wanted(call: Call) -> Iterator[_Wanted]:
                 yield _Wanted(topic, part, log, place, place.epoch, fault)
 
 
-def _fault(call: Call, log: PartitionLog, place: Place, part: Any) -> RefusedError | None:
+def _fault(
+    call: RequestContext, log: PartitionLog, place: PartitionReplicas, part: Any
+) -> RequestError | None:
     try:
         check_led(call.node.node_id, place, getattr(part, "current_leader_epoch", NO_EPOCH))
         log.check_offset(part.fetch_offset)
-    except RefusedError as refusal:
+    except RequestError as refusal:
         return refusal
     return None
 
 
-async def _wait_for_bytes(call: Call, wanted: Sequence[_Wanted]) -> None:
+async def _wait_for_bytes(call: RequestContext, wanted: Sequence[_Wanted]) -> None:
     logs = {entry.log: None for entry in wanted if entry.log is not None}
     with trio.move_on_after(max(0.0, seconds(call.request.max_wait))):
         enough = False
@@ -106,7 +108,7 @@ async def _wait_for_bytes(call: Call, wanted: Sequence[_Wanted]) -> None:
                     log.unwatch(changed)
 
 
-async def _enough(call: Call, wanted: Sequence[_Wanted]) -> bool:
+async def _enough(call: RequestContext, wanted: Sequence[_Wanted]) -> bool:
     request = call.request
     found = 0
     async for entry in call.work.each(wanted):
@@ -122,7 +124,7 @@ async def _enough(call: Call, wanted: Sequence[_Wanted]) -> bool:
     return not wanted
 
 
-def _is_faulty(call: Call, entry: _Wanted) -> bool:
+def _is_faulty(call: RequestContext, entry: _Wanted) -> bool:
     if entry.refusal is not None or entry.log is None:
         return True
     return (
@@ -132,7 +134,7 @@ def _is_faulty(call: Call, entry: _Wanted) -> bool:
     )
 
 
-def _is_current(call: Call, entry: _Wanted) -> bool:
+def _is_current(call: RequestContext, entry: _Wanted) -> bool:
     """Whether the log is still that of the topic asked for; it may be deleted while we wait."""
     topics = call.cluster.topics
     if call.version >= _IDS_FROM:
@@ -142,13 +144,13 @@ def _is_current(call: Call, entry: _Wanted) -> bool:
     return topic is not None and number < len(topic.logs) and topic.logs[number] is entry.log
 
 
-def _is_led(call: Call, entry: _Wanted) -> bool:
+def _is_led(call: RequestContext, entry: _Wanted) -> bool:
     """Whether this broker leads the partition as it did; that, too, can change while we wait."""
     place = entry.place
     return place is not None and (place.leader, place.epoch) == (call.node.node_id, entry.epoch)
 
 
-async def _read(call: Call, wanted: Sequence[_Wanted]) -> list[dict[str, Any]]:
+async def _read(call: RequestContext, wanted: Sequence[_Wanted]) -> list[dict[str, Any]]:
     left = min(getattr(call.request, "max_bytes", 2**31 - 1), call.cluster.settings.fetch_max_bytes)
     topics: list[dict[str, Any]] = []
     last: Any = None
@@ -165,12 +167,12 @@ async def _read(call: Call, wanted: Sequence[_Wanted]) -> list[dict[str, Any]]:
     return topics
 
 
-def _name(call: Call, topic: Any) -> dict[str, Any]:
+def _name(call: RequestContext, topic: Any) -> dict[str, Any]:
     return {"topic_id": topic.topic_id} if call.version >= _IDS_FROM else {"topic": topic.topic}
 
 
 def _read_partition(
-    call: Call, entry: _Wanted, left: int, *, first: bool
+    call: RequestContext, entry: _Wanted, left: int, *, first: bool
 ) -> tuple[dict[str, Any], int]:
     part = entry.partition
     committed = call.request.isolation_level == _READ_COMMITTED
@@ -179,7 +181,7 @@ def _read_partition(
             raise entry.refusal
         if entry.log is None or not _is_current(call, entry):
             gone = call.version >= _IDS_FROM
-            raise RefusedError(
+            raise RequestError(
                 ErrorCode.unknown_topic_id if gone else ErrorCode.unknown_topic_or_partition
             )
         if entry.place is not None:
@@ -191,7 +193,7 @@ def _read_partition(
             committed=committed,
             at_least_one=first,
         )
-    except RefusedError as refusal:
+    except RequestError as refusal:
         return {**no_records(part.partition, refusal.code), **leader_told(call, refusal)}, 0
     return {
         "partition_index": part.partition,

@@ -11,13 +11,13 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from kgroup.broker.answer import Answer
-from kgroup.broker.call import SILENCE, Call, Silence
-from kgroup.broker.groups import answers, requests
-from kgroup.broker.handlers.shapes import by_topic, seconds
-from kgroup.broker.pace import BYTES_OF_AN_ITEM
-from kgroup.broker.refusal import RefusedError
-from kgroup.model import TopicPartition
+from kgroup.broker.groups import requests, responses
+from kgroup.broker.handlers.grouping import by_topic, seconds
+from kgroup.broker.request_context import SILENCE, NoResponse, RequestContext
+from kgroup.broker.request_error import RequestError
+from kgroup.broker.response_versions import Answer
+from kgroup.broker.time_slices import BYTES_OF_AN_ITEM
+from kgroup.types import TopicPartition
 
 _REBALANCE_TIMEOUT_FROM: Final = 1
 _LEAVES_IN_BATCHES_FROM: Final = 3
@@ -33,7 +33,7 @@ _LONGEST_NAME: Final = 2**15 - 1 - 37
 _NOT_TOLD: Final = -(1 << 31)
 
 
-async def join_group(call: Call) -> Answer | Silence:
+async def join_group(call: RequestContext) -> Answer | NoResponse:
     """Answer JoinGroup; it waits until the group is complete."""
     request = call.request
     _check_names(call)
@@ -59,7 +59,7 @@ async def join_group(call: Call) -> Answer | Silence:
             ),
             reason=getattr(request, "reason", None),
         ),
-        answers.Joined,
+        responses.JoinCompleted,
     )
     if answer is None:
         return SILENCE
@@ -84,16 +84,16 @@ async def join_group(call: Call) -> Answer | Silence:
     }
 
 
-def _check_names(call: Call) -> None:
+def _check_names(call: RequestContext) -> None:
     """Refuse names of which no member id can be made: it is one of them and a UUID, and a text."""
     for name in (call.client_id, getattr(call.request, "group_instance_id", None) or ""):
         if len(name.encode()) > _LONGEST_NAME:
-            raise RefusedError(
+            raise RequestError(
                 ErrorCode.invalid_request, f"a client or instance id of {len(name)} characters"
             )
 
 
-async def sync_group(call: Call) -> Answer | Silence:
+async def sync_group(call: RequestContext) -> Answer | NoResponse:
     """Answer SyncGroup; it waits for the leader's."""
     request = call.request
     await call.work.spend(len(request.assignments))
@@ -112,7 +112,7 @@ async def sync_group(call: Call) -> Answer | Silence:
                 for given in request.assignments
             ),
         ),
-        answers.Synced,
+        responses.SyncCompleted,
     )
     if answer is None:
         return SILENCE
@@ -124,7 +124,7 @@ async def sync_group(call: Call) -> Answer | Silence:
     }
 
 
-async def heartbeat(call: Call) -> Answer:
+async def heartbeat(call: RequestContext) -> Answer:
     """Answer Heartbeat."""
     request = call.request
     answer = await call.node.groups.ask(
@@ -134,12 +134,12 @@ async def heartbeat(call: Call) -> Answer:
             member_id=request.member_id,
             group_instance_id=getattr(request, "group_instance_id", None),
         ),
-        answers.HeartbeatAnswered,
+        responses.HeartbeatAnswered,
     )
     return {"error_code": answer.error}
 
 
-async def leave_group(call: Call) -> Answer:
+async def leave_group(call: RequestContext) -> Answer:
     """Answer LeaveGroup, of one member or of several."""
     request = call.request
     batched = call.version >= _LEAVES_IN_BATCHES_FROM
@@ -157,7 +157,7 @@ async def leave_group(call: Call) -> Answer:
                 for member in (request.members if batched else (request,))
             ),
         ),
-        answers.Left,
+        responses.LeaveCompleted,
     )
     return {
         "error_code": answer.error,
@@ -172,7 +172,7 @@ async def leave_group(call: Call) -> Answer:
     }
 
 
-async def offset_commit(call: Call) -> Answer:
+async def offset_commit(call: RequestContext) -> Answer:
     """Answer OffsetCommit."""
     request = call.request
     retention = getattr(request, "retention_time", None)
@@ -189,7 +189,7 @@ async def offset_commit(call: Call) -> Answer:
             retention_time=None if own or retention is None else seconds(retention),
             offsets=offsets,
         ),
-        answers.OffsetsCommitted,
+        responses.OffsetsCommitted,
     )
     return {"topics": results(answer.partitions)}
 
@@ -209,7 +209,7 @@ def offsets_of(request: Any) -> tuple[requests.OffsetToCommit, ...]:
     )
 
 
-def results(partitions: tuple[answers.PartitionResult, ...]) -> list[dict[str, Any]]:
+def results(partitions: tuple[responses.PartitionResult, ...]) -> list[dict[str, Any]]:
     """What became of each partition, by topic."""
     return by_topic(
         partitions,
@@ -217,7 +217,7 @@ def results(partitions: tuple[answers.PartitionResult, ...]) -> list[dict[str, A
     )
 
 
-async def offset_fetch(call: Call) -> Answer:
+async def offset_fetch(call: RequestContext) -> Answer:
     """Answer OffsetFetch, of one group or of several."""
     request = call.request
     batched = call.version >= _FETCHES_IN_BATCHES_FROM
@@ -232,7 +232,7 @@ async def offset_fetch(call: Call) -> Answer:
                 groups=(asked,),
                 require_stable=getattr(request, "require_stable", False),
             ),
-            answers.OffsetsFetched,
+            responses.OffsetsFetched,
         )
         (found,) = answer.groups
         await call.work.include(len(found.partitions))
@@ -259,7 +259,7 @@ def _partitions(group: Any) -> tuple[TopicPartition, ...] | None:
     )
 
 
-def _fetched(offset: answers.FetchedOffset) -> dict[str, Any]:
+def _fetched(offset: responses.FetchedOffset) -> dict[str, Any]:
     return {
         "partition_index": offset.partition,
         "committed_offset": offset.offset,
@@ -269,7 +269,7 @@ def _fetched(offset: answers.FetchedOffset) -> dict[str, Any]:
     }
 
 
-async def offset_delete(call: Call) -> Answer:
+async def offset_delete(call: RequestContext) -> Answer:
     """Answer OffsetDelete."""
     request = call.request
     partitions = tuple(
@@ -280,18 +280,18 @@ async def offset_delete(call: Call) -> Answer:
     await call.work.spend(len(partitions))
     answer = await call.node.groups.ask(
         requests.OffsetDelete(group_id=request.group_id, partitions=partitions),
-        answers.OffsetsDeleted,
+        responses.OffsetsDeleted,
     )
     return {"error_code": answer.error, "topics": results(answer.partitions)}
 
 
-async def describe_groups(call: Call) -> Answer:
+async def describe_groups(call: RequestContext) -> Answer:
     """Answer DescribeGroups."""
-    described: list[answers.DescribedGroup] = []
+    described: list[responses.DescribedGroup] = []
     async for group_id in call.work.each(call.request.groups):
         answer = await call.node.groups.ask(
             requests.DescribeGroups(version=call.version, group_ids=(group_id,)),
-            answers.GroupsDescribed,
+            responses.GroupsDescribed,
         )
         described += answer.groups
         await call.work.include(sum(_cost(group) for group in answer.groups))
@@ -323,7 +323,7 @@ async def describe_groups(call: Call) -> Answer:
     }
 
 
-def _cost(group: answers.DescribedGroup) -> int:
+def _cost(group: responses.DescribedGroup) -> int:
     """Items that a described group stands for: its members, and what they have sent along."""
     carried = sum(
         len(one.member_id) + len(one.client_id) + len(one.metadata) + len(one.assignment)
@@ -332,14 +332,14 @@ def _cost(group: answers.DescribedGroup) -> int:
     return 1 + len(group.members) + carried // BYTES_OF_AN_ITEM
 
 
-async def list_groups(call: Call) -> Answer:
+async def list_groups(call: RequestContext) -> Answer:
     """Answer ListGroups."""
     answer = await call.node.groups.ask(
         requests.ListGroups(
             states=tuple(getattr(call.request, "states_filter", ())),
             types=tuple(getattr(call.request, "types_filter", ())),
         ),
-        answers.GroupsListed,
+        responses.GroupsListed,
     )
     await call.work.include(len(answer.groups))
     await call.work.include_bytes(
@@ -359,12 +359,12 @@ async def list_groups(call: Call) -> Answer:
     }
 
 
-async def delete_groups(call: Call) -> Answer:
+async def delete_groups(call: RequestContext) -> Answer:
     """Answer DeleteGroups."""
     await call.work.spend(len(call.request.groups_names))
     answer = await call.node.groups.ask(
         requests.DeleteGroups(group_ids=tuple(call.request.groups_names)),
-        answers.GroupsDeleted,
+        responses.GroupsDeleted,
     )
     return {
         "results": [

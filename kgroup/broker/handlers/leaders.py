@@ -10,17 +10,17 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from kgroup.broker.answer import Answer
-from kgroup.broker.call import Call
-from kgroup.broker.placement import NO_LEADER
-from kgroup.broker.refusal import RefusedError
-from kgroup.model import TopicPartition
+from kgroup.broker.replicas import NO_LEADER
+from kgroup.broker.request_context import RequestContext
+from kgroup.broker.request_error import RequestError
+from kgroup.broker.response_versions import Answer
+from kgroup.types import TopicPartition
 
 _PREFERRED: Final = 0
 _UNCLEAN: Final = 1
 
 
-async def elect_leaders(call: Call) -> Answer:
+async def elect_leaders(call: RequestContext) -> Answer:
     """Answer ElectLeaders; asked for all partitions, it tells of those where there was need."""
     request = call.request
     if getattr(request, "election_type", _PREFERRED) not in (_PREFERRED, _UNCLEAN):
@@ -46,7 +46,7 @@ async def elect_leaders(call: Call) -> Answer:
     }
 
 
-def _asked(call: Call) -> Iterator[TopicPartition]:
+def _asked(call: RequestContext) -> Iterator[TopicPartition]:
     if call.request.topic_partitions is None:
         for topic in call.cluster.topics:
             for number in range(len(topic.logs)):
@@ -57,10 +57,10 @@ def _asked(call: Call) -> Iterator[TopicPartition]:
             yield TopicPartition(asked.topic, number)
 
 
-def _elect(call: Call, partition: TopicPartition) -> tuple[ErrorCode, str | None]:
+def _elect(call: RequestContext, partition: TopicPartition) -> tuple[ErrorCode, str | None]:
     try:
         log, place = call.cluster.topics.located(partition.topic, partition.partition)
-    except RefusedError as refusal:
+    except RequestError as refusal:
         return refusal.code, refusal.message
     unclean = getattr(call.request, "election_type", _PREFERRED) == _UNCLEAN
     if place.leader == place.replicas[0] or (unclean and place.leader != NO_LEADER):

@@ -11,14 +11,14 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from kgroup.broker.answer import Answer
-from kgroup.broker.call import Call
-from kgroup.broker.cluster import Cluster
+from kgroup.broker.cluster_state import ClusterState
 from kgroup.broker.node import Node
-from kgroup.broker.placement import NO_LEADER, Fleet, Place
-from kgroup.broker.refusal import RefusedError
+from kgroup.broker.replicas import NO_LEADER, LiveBrokers, PartitionReplicas
+from kgroup.broker.request_context import RequestContext
+from kgroup.broker.request_error import RequestError
+from kgroup.broker.response_versions import Answer
 from kgroup.broker.topics import Topic
-from kgroup.model import topic_fault
+from kgroup.types import topic_fault
 
 _ALL_BY_EMPTY_LIST: Final = 0
 """In this version an empty list asks for all topics; later null does."""
@@ -30,7 +30,7 @@ _BATCHED_FROM: Final = 4
 _PORTLESS: Final = {"node_id": -1, "host": "", "port": -1}
 
 
-async def metadata(call: Call) -> Answer:
+async def metadata(call: RequestContext) -> Answer:
     """Answer Metadata, creating topics where asked and allowed."""
     cluster, request = call.cluster, call.request
     if request.topics is None or (not request.topics and call.version == _ALL_BY_EMPTY_LIST):
@@ -51,7 +51,7 @@ async def metadata(call: Call) -> Answer:
     }
 
 
-async def describe_cluster(call: Call) -> Answer:
+async def describe_cluster(call: RequestContext) -> Answer:
     """Answer DescribeCluster."""
     cluster = call.cluster
     answer: dict[str, Any] = {
@@ -75,7 +75,7 @@ async def describe_cluster(call: Call) -> Answer:
     return answer
 
 
-async def describe_topic_partitions(call: Call) -> Answer:
+async def describe_topic_partitions(call: RequestContext) -> Answer:
     """Answer DescribeTopicPartitions: by name, no more partitions than asked for, and where next.
 
     Without names it goes through all topics, and from a cursor's topic on only.
@@ -88,7 +88,7 @@ async def describe_topic_partitions(call: Call) -> Answer:
     if request.cursor is not None:
         first, start = request.cursor.topic_name, request.cursor.partition_index
         if start < 0:
-            raise RefusedError(ErrorCode.invalid_request, f"the cursor is at partition {start}")
+            raise RequestError(ErrorCode.invalid_request, f"the cursor is at partition {start}")
     most = call.cluster.settings.describe_max_partitions
     left = max(1, min(request.response_partition_limit, most))
     topics: list[dict[str, Any]] = []
@@ -108,7 +108,7 @@ async def describe_topic_partitions(call: Call) -> Answer:
     return {"topics": topics, "next_cursor": None}
 
 
-async def _topic_by_name(call: Call, name: str) -> dict[str, Any]:
+async def _topic_by_name(call: RequestContext, name: str) -> dict[str, Any]:
     topic = call.cluster.topics.get(name)
     if topic is None:
         return _no_topic(name, None, _why_absent(name))
@@ -118,7 +118,7 @@ async def _topic_by_name(call: Call, name: str) -> dict[str, Any]:
     return {**shown, "partitions": [{**one, **none_eligible} for one in shown["partitions"]]}
 
 
-async def find_coordinator(call: Call) -> Answer:
+async def find_coordinator(call: RequestContext) -> Answer:
     """Answer FindCoordinator, for one key or for several."""
     request = call.request
     keys = request.coordinator_keys if call.version >= _BATCHED_FROM else (request.key,)
@@ -129,7 +129,7 @@ async def find_coordinator(call: Call) -> Answer:
     return {name: value for name, value in found[0].items() if name != "key"}
 
 
-def _coordinator(call: Call, key_type: int, key: str) -> dict[str, Any]:
+def _coordinator(call: RequestContext, key_type: int, key: str) -> dict[str, Any]:
     if key_type not in _FINDERS:
         refused = {
             "error_code": ErrorCode.invalid_request,
@@ -155,13 +155,13 @@ def _coordinator(call: Call, key_type: int, key: str) -> dict[str, Any]:
 
 #: Who coordinates what a key of this type names: a group, a transactional id. A share group,
 #: type 2, has no coordinator here.
-_FINDERS: Final[Mapping[int, Callable[[Cluster, str], Node | None]]] = {
-    0: Cluster.coordinator_of,
-    1: Cluster.transaction_coordinator_of,
+_FINDERS: Final[Mapping[int, Callable[[ClusterState, str], Node | None]]] = {
+    0: ClusterState.coordinator_of,
+    1: ClusterState.transaction_coordinator_of,
 }
 
 
-async def _asked(call: Call, asked: Any) -> dict[str, Any]:
+async def _asked(call: RequestContext, asked: Any) -> dict[str, Any]:
     topics = call.cluster.topics
     name, topic_id = asked.name, getattr(asked, "topic_id", None)
     if name is None:
@@ -175,7 +175,7 @@ async def _asked(call: Call, asked: Any) -> dict[str, Any]:
             return _no_topic(name, None, _why_absent(name))
         try:
             topic = topics.create(name)
-        except RefusedError as refusal:
+        except RequestError as refusal:
             return _no_topic(name, None, refusal.code)
     return await _topic(call, topic)
 
@@ -185,12 +185,12 @@ def _why_absent(name: str) -> ErrorCode:
     return ErrorCode.invalid_topic_exception if impossible else ErrorCode.unknown_topic_or_partition
 
 
-def _may_create(call: Call) -> bool:
+def _may_create(call: RequestContext) -> bool:
     wanted = call.version <= _ALWAYS_CREATES_UP_TO or call.request.allow_auto_topic_creation
     return bool(wanted and call.cluster.settings.auto_create_topics)
 
 
-async def _topic(call: Call, topic: Topic) -> dict[str, Any]:
+async def _topic(call: RequestContext, topic: Topic) -> dict[str, Any]:
     fleet = call.cluster.fleet
     await call.work.include(len(topic.places))
     partitions = [_partition(fleet, number, place) for number, place in enumerate(topic.places)]
@@ -203,7 +203,7 @@ async def _topic(call: Call, topic: Topic) -> dict[str, Any]:
     }
 
 
-def _partition(fleet: Fleet, number: int, place: Place) -> dict[str, Any]:
+def _partition(fleet: LiveBrokers, number: int, place: PartitionReplicas) -> dict[str, Any]:
     led = place.leader != NO_LEADER
     return {
         "error_code": ErrorCode.none if led else ErrorCode.leader_not_available,

@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from kgroup.broker.answer import Answer
-from kgroup.broker.call import Call
 from kgroup.broker.handlers.partitions import NO_EPOCH, led_log
 from kgroup.broker.log import PartitionLog
-from kgroup.broker.refusal import RefusedError
+from kgroup.broker.request_context import RequestContext
+from kgroup.broker.request_error import RequestError
+from kgroup.broker.response_versions import Answer
 
 _READ_COMMITTED: Final = 1
 _NONE: Final = -1
@@ -54,7 +54,7 @@ _SPECIAL: Final[dict[int, tuple[int, _Special]]] = {
 }
 
 
-async def list_offsets(call: Call) -> Answer:
+async def list_offsets(call: RequestContext) -> Answer:
     """Answer ListOffsets."""
     return {
         "topics": [
@@ -70,13 +70,13 @@ async def list_offsets(call: Call) -> Answer:
     }
 
 
-async def _offset(call: Call, name: str, part: Any) -> dict[str, Any]:
+async def _offset(call: RequestContext, name: str, part: Any) -> dict[str, Any]:
     committed = getattr(call.request, "isolation_level", 0) == _READ_COMMITTED
     try:
         epoch = getattr(part, "current_leader_epoch", NO_EPOCH)
         log = led_log(call, name, part.partition_index, epoch)
         found = await _find(call, log, part.timestamp, committed=committed)
-    except RefusedError as refusal:
+    except RequestError as refusal:
         return {"partition_index": part.partition_index, "error_code": refusal.code}
     if found is None:
         return {"partition_index": part.partition_index, "error_code": ErrorCode.none}
@@ -90,13 +90,13 @@ async def _offset(call: Call, name: str, part: Any) -> dict[str, Any]:
 
 
 async def _find(
-    call: Call, log: PartitionLog, timestamp: int, *, committed: bool
+    call: RequestContext, log: PartitionLog, timestamp: int, *, committed: bool
 ) -> tuple[int, int] | None:
     limit = log.limit(committed=committed)
     never: tuple[int, _Special] = (call.version + 1, _nothing)
     since, special = (0, _nothing) if timestamp >= 0 else _SPECIAL.get(timestamp, never)
     if call.version < since:
-        raise RefusedError(ErrorCode.unsupported_version, f"no offset is known by {timestamp}")
+        raise RequestError(ErrorCode.unsupported_version, f"no offset is known by {timestamp}")
     if timestamp >= 0:
         found = await log.offset_for_time(timestamp, call.work)
     elif timestamp == _NEWEST:
@@ -108,7 +108,7 @@ async def _find(
     return found
 
 
-async def offset_for_leader_epoch(call: Call) -> Answer:
+async def offset_for_leader_epoch(call: RequestContext) -> Answer:
     """Answer OffsetForLeaderEpoch: up to where a log is what a client read in an epoch."""
     return {
         "topics": [
@@ -124,10 +124,10 @@ async def offset_for_leader_epoch(call: Call) -> Answer:
     }
 
 
-def _epoch_end(call: Call, name: str, part: Any) -> dict[str, Any]:
+def _epoch_end(call: RequestContext, name: str, part: Any) -> dict[str, Any]:
     try:
         log = led_log(call, name, part.partition, part.current_leader_epoch)
-    except RefusedError as refusal:
+    except RequestError as refusal:
         return {"partition": part.partition, "error_code": refusal.code}
     epoch, end = log.epochs.end_of(part.leader_epoch, log.end_offset)
     return {
@@ -138,7 +138,7 @@ def _epoch_end(call: Call, name: str, part: Any) -> dict[str, Any]:
     }
 
 
-async def delete_records(call: Call) -> Answer:
+async def delete_records(call: RequestContext) -> Answer:
     """Answer DeleteRecords."""
     return {
         "topics": [
@@ -154,10 +154,10 @@ async def delete_records(call: Call) -> Answer:
     }
 
 
-def _delete(call: Call, name: str, part: Any) -> dict[str, Any]:
+def _delete(call: RequestContext, name: str, part: Any) -> dict[str, Any]:
     low, code = -1, ErrorCode.none
     try:
         low = led_log(call, name, part.partition_index).delete_before(part.offset)
-    except RefusedError as refusal:
+    except RequestError as refusal:
         code = refusal.code
     return {"partition_index": part.partition_index, "low_watermark": low, "error_code": code}

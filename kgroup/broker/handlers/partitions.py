@@ -13,35 +13,35 @@ from typing import Any, Final, final
 
 from kio.schema.errors import ErrorCode
 
-from kgroup.broker.call import Call
 from kgroup.broker.log import PartitionLog
-from kgroup.broker.placement import NO_LEADER, Place
-from kgroup.broker.refusal import RefusedError
+from kgroup.broker.replicas import NO_LEADER, PartitionReplicas
+from kgroup.broker.request_context import RequestContext
+from kgroup.broker.request_error import RequestError
 
 NO_EPOCH: Final = -1
 """What a client that knows no leader epoch sends."""
 
 
 @final
-class WrongLeaderError(RefusedError):
+class WrongLeaderError(RequestError):
     """Another broker leads, or this one does since; ``place`` says which, and in which epoch."""
 
-    def __init__(self, code: ErrorCode, message: str, place: Place) -> None:
+    def __init__(self, code: ErrorCode, message: str, place: PartitionReplicas) -> None:
         super().__init__(code, message)
         self.place: Final = place
 
 
-def check_led(node_id: int, place: Place, epoch: int = NO_EPOCH) -> None:
+def check_led(node_id: int, place: PartitionReplicas, epoch: int = NO_EPOCH) -> None:
     """Whether this broker leads, in the leader epoch that the client knows of, if any.
 
     Raises:
-        RefusedError: FENCED_LEADER_EPOCH for an epoch that is over, UNKNOWN_LEADER_EPOCH for one
+        RequestError: FENCED_LEADER_EPOCH for an epoch that is over, UNKNOWN_LEADER_EPOCH for one
             that has not begun, NOT_LEADER_OR_FOLLOWER.
     """
     if epoch not in (NO_EPOCH, place.epoch) and node_id in place.replicas:
         message = f"leader epoch {epoch}; it is {place.epoch}"
         if epoch > place.epoch:
-            raise RefusedError(ErrorCode.unknown_leader_epoch, message)
+            raise RequestError(ErrorCode.unknown_leader_epoch, message)
         raise WrongLeaderError(ErrorCode.fenced_leader_epoch, message, place)
     if place.leader != node_id:
         raise WrongLeaderError(
@@ -55,7 +55,7 @@ def check_led(node_id: int, place: Place, epoch: int = NO_EPOCH) -> None:
 _TELLS_LEADER_FROM: Final[Mapping[str, int]] = {"produce": 10, "fetch": 16}
 
 
-def leader_told(call: Call, refusal: RefusedError) -> dict[str, Any]:
+def leader_told(call: RequestContext, refusal: RequestError) -> dict[str, Any]:
     """What the answer for a partition says of its leader: something only if that is the fault."""
     if not isinstance(refusal, WrongLeaderError) or call.version < _TELLS_LEADER_FROM[call.api]:
         return {}
@@ -63,7 +63,7 @@ def leader_told(call: Call, refusal: RefusedError) -> dict[str, Any]:
     return {"current_leader": {"leader_id": place.leader, "leader_epoch": place.epoch}}
 
 
-def endpoints_told(call: Call, partitions: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def endpoints_told(call: RequestContext, partitions: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Where the leaders are that the answers for these partitions tell of."""
     told = [part["current_leader"]["leader_id"] for part in partitions if "current_leader" in part]
     addresses = [
@@ -81,11 +81,11 @@ def endpoints_told(call: Call, partitions: Iterable[Mapping[str, Any]]) -> dict[
     }
 
 
-def led_log(call: Call, name: str, number: int, epoch: int = NO_EPOCH) -> PartitionLog:
+def led_log(call: RequestContext, name: str, number: int, epoch: int = NO_EPOCH) -> PartitionLog:
     """The log of a partition, if this broker leads it.
 
     Raises:
-        RefusedError: UNKNOWN_TOPIC_OR_PARTITION, and as ``check_led``.
+        RequestError: UNKNOWN_TOPIC_OR_PARTITION, and as ``check_led``.
     """
     log, place = call.cluster.topics.located(name, number)
     check_led(call.node.node_id, place, epoch)

@@ -11,18 +11,18 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from kgroup.broker import batches
-from kgroup.broker.answer import Answer
-from kgroup.broker.call import NO_ACKS, NO_ANSWER, Call
 from kgroup.broker.handlers.partitions import endpoints_told, leader_told, led_log
 from kgroup.broker.handlers.verification import verification_code
 from kgroup.broker.records import checking
-from kgroup.broker.refusal import RefusedError
-from kgroup.model import TopicPartition
+from kgroup.broker.request_context import NO_ACKS, NO_ANSWER, RequestContext
+from kgroup.broker.request_error import RequestError
+from kgroup.broker.response_versions import Answer
+from kgroup.types import TopicPartition
 
 _ACKS: Final = (-1, 0, 1)
 
 
-async def produce(call: Call) -> Answer | None:
+async def produce(call: RequestContext) -> Answer | None:
     """Answer Produce; with acks=0 there is no answer, and an error closes the connection."""
     request = call.request
     topics = [
@@ -46,11 +46,13 @@ async def produce(call: Call) -> Answer | None:
     return NO_ANSWER
 
 
-async def _append(call: Call, name: str, number: int, records: bytes | None) -> dict[str, Any]:
+async def _append(
+    call: RequestContext, name: str, number: int, records: bytes | None
+) -> dict[str, Any]:
     cluster = call.cluster
     try:
         if call.request.acks not in _ACKS:
-            raise RefusedError(ErrorCode.invalid_required_acks, f"acks={call.request.acks}")
+            raise RequestError(ErrorCode.invalid_required_acks, f"acks={call.request.acks}")
         led_log(call, name, number).check_size(len(records or b""))
         header, data = batches.check(records)
         most = cluster.settings.max_decompressed_bytes
@@ -66,7 +68,7 @@ async def _append(call: Call, name: str, number: int, records: bytes | None) -> 
                 is_open=log.has_open_transaction(header.producer_id, header.producer_epoch),
             )
         done = log.append(data, header, cluster.now_ms())
-    except RefusedError as refusal:
+    except RequestError as refusal:
         return {
             "index": number,
             "error_code": verification_code(call, refusal),

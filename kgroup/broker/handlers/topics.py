@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from kgroup.broker.answer import Answer
-from kgroup.broker.call import Call
+from kgroup.broker.broker_settings import MOST_PARTITIONS
 from kgroup.broker.handlers.configs import topic_configs
-from kgroup.broker.refusal import RefusedError
-from kgroup.broker.settings import MOST_PARTITIONS
+from kgroup.broker.request_context import RequestContext
+from kgroup.broker.request_error import RequestError
+from kgroup.broker.response_versions import Answer
 from kgroup.broker.topics import UNSET
 
 _STEPS_OF_A_DELETION: Final = 50
@@ -23,7 +23,7 @@ _BY_ID_FROM: Final = 6
 """DeleteTopics names topics by id or name from this version on."""
 
 
-async def create_topics(call: Call) -> Answer:
+async def create_topics(call: RequestContext) -> Answer:
     """Answer CreateTopics; each topic is judged for itself."""
     times = Counter(asked.name for asked in call.request.topics)
     once = {asked.name: asked for asked in call.request.topics}
@@ -36,25 +36,25 @@ async def create_topics(call: Call) -> Answer:
     }
 
 
-def _refuse_excess(call: Call, topics: Iterable[Any]) -> None:
+def _refuse_excess(call: RequestContext, topics: Iterable[Any]) -> None:
     default = call.cluster.settings.default_partitions
     total = 0
     for asked in topics:
         number = default if asked.num_partitions == UNSET else max(0, asked.num_partitions)
         total += len(asked.assignments) or number
     if total > MOST_PARTITIONS:
-        raise RefusedError(
+        raise RequestError(
             ErrorCode.policy_violation,
             f"{total} partitions in one request; it may ask for {MOST_PARTITIONS} at most",
         )
 
 
-async def _create(call: Call, asked: Any, times: int) -> dict[str, Any]:
+async def _create(call: RequestContext, asked: Any, times: int) -> dict[str, Any]:
     topics = call.cluster.topics
     await call.work.include(len(topics.config_defaults()))
     try:
         if times > 1:
-            raise RefusedError(
+            raise RequestError(
                 ErrorCode.invalid_request, f"topic {asked.name!r} is named {times} times"
             )
         topic = topics.create(
@@ -65,7 +65,7 @@ async def _create(call: Call, asked: Any, times: int) -> dict[str, Any]:
             configs={config.name: config.value for config in asked.configs},
             validate_only=call.request.validate_only,
         )
-    except RefusedError as refusal:
+    except RequestError as refusal:
         return {
             "name": asked.name,
             "topic_id": None,
@@ -98,18 +98,18 @@ def _assignments(asked: Any) -> list[tuple[int, ...]]:
     if not asked.assignments:
         return []
     if (asked.num_partitions, asked.replication_factor) != (UNSET, UNSET):
-        raise RefusedError(
+        raise RequestError(
             ErrorCode.invalid_request, "both an assignment and a number of partitions"
         )
     chosen = {one.partition_index: tuple(one.broker_ids) for one in asked.assignments}
     if sorted(chosen) != list(range(len(asked.assignments))):
-        raise RefusedError(
+        raise RequestError(
             ErrorCode.invalid_replica_assignment, "partitions must be named once, from 0 on"
         )
     return [chosen[number] for number in range(len(chosen))]
 
 
-async def delete_topics(call: Call) -> Answer:
+async def delete_topics(call: RequestContext) -> Answer:
     """Answer DeleteTopics, by name or by id."""
     request = call.request
     if call.version >= _BY_ID_FROM:
@@ -123,17 +123,17 @@ async def delete_topics(call: Call) -> Answer:
     }
 
 
-async def _delete(call: Call, name: str | None, topic_id: Any) -> dict[str, Any]:
+async def _delete(call: RequestContext, name: str | None, topic_id: Any) -> dict[str, Any]:
     topics = call.cluster.topics
     topic = topics.by_id(topic_id) if name is None else topics.get(name)
     try:
         if topic is None and name is None:
-            raise RefusedError(ErrorCode.unknown_topic_id, f"there is no topic of id {topic_id}")
+            raise RequestError(ErrorCode.unknown_topic_id, f"there is no topic of id {topic_id}")
         if topic is None:
-            raise RefusedError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
+            raise RequestError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
         call.cluster.delete_topic(topic)
         await call.work.spend(_STEPS_OF_A_DELETION)  # every group and transaction is looked through
-    except RefusedError as refusal:
+    except RequestError as refusal:
         return {
             "name": name,
             "topic_id": topic_id,
@@ -143,7 +143,7 @@ async def _delete(call: Call, name: str | None, topic_id: Any) -> dict[str, Any]
     return {"name": topic.name, "topic_id": topic.topic_id, "error_code": ErrorCode.none}
 
 
-async def create_partitions(call: Call) -> Answer:
+async def create_partitions(call: RequestContext) -> Answer:
     """Answer CreatePartitions; each topic is judged for itself."""
     times = Counter(asked.name for asked in call.request.topics)
     once = {asked.name: asked for asked in call.request.topics}
@@ -155,13 +155,13 @@ async def create_partitions(call: Call) -> Answer:
     }
 
 
-async def _grow(call: Call, asked: Any, times: int) -> dict[str, Any]:
+async def _grow(call: RequestContext, asked: Any, times: int) -> dict[str, Any]:
     have = call.cluster.topics.partitions(asked.name) or 0
     # Each partition is given a place, also where the request is only judged.
     await call.work.spend(max(0, min(asked.count, MOST_PARTITIONS) - have))
     try:
         if times > 1:
-            raise RefusedError(
+            raise RequestError(
                 ErrorCode.invalid_request, f"{asked.name!r} is in the request {times} times"
             )
         chosen = asked.assignments
@@ -171,7 +171,7 @@ async def _grow(call: Call, asked: Any, times: int) -> dict[str, Any]:
             assignments=None if chosen is None else [one.broker_ids for one in chosen],
             validate_only=call.request.validate_only,
         )
-    except RefusedError as refusal:
+    except RequestError as refusal:
         return {
             "name": asked.name,
             "error_code": refusal.code,

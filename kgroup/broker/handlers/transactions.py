@@ -1,6 +1,6 @@
 """InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit, EndTxn.
 
-Source: Kafka's ``KafkaApis``; what is decided is ``kgroup.broker.transactions``'.
+Source: Kafka's ``KafkaApis``; what is decided is ``kgroup.broker.transaction_coordinator``'.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Any, Final
 import trio
 from kio.schema.errors import ErrorCode
 
-from kgroup.broker.answer import Answer
-from kgroup.broker.call import Call
-from kgroup.broker.groups import answers, requests
+from kgroup.broker.groups import requests, responses
+from kgroup.broker.handlers.grouping import seconds
 from kgroup.broker.handlers.groups import offsets_of, results
-from kgroup.broker.handlers.shapes import seconds
 from kgroup.broker.handlers.verification import verification_code
-from kgroup.broker.refusal import RefusedError
-from kgroup.model import TopicPartition
+from kgroup.broker.request_context import RequestContext
+from kgroup.broker.request_error import RequestError
+from kgroup.broker.response_versions import Answer
+from kgroup.types import TopicPartition
 
 #: The first version of each request whose clients know PRODUCER_FENCED; before it they are
 #: told INVALID_PRODUCER_EPOCH (KIP-588).
@@ -30,24 +30,24 @@ _KNOWS_FENCED_FROM: Final = {
 }
 
 
-def _code(call: Call, refusal: RefusedError) -> ErrorCode:
+def _code(call: RequestContext, refusal: RequestError) -> ErrorCode:
     fenced = refusal.code is ErrorCode.producer_fenced
     if fenced and call.version < _KNOWS_FENCED_FROM[call.api]:
         return ErrorCode.invalid_producer_epoch
     return refusal.code
 
 
-def _outcome(call: Call, act: Callable[[], float | None]) -> ErrorCode:
+def _outcome(call: RequestContext, act: Callable[[], float | None]) -> ErrorCode:
     """What comes of an act that gives the time at which its transaction is aborted, or None."""
     try:
         deadline = act()
-    except RefusedError as refusal:
+    except RequestError as refusal:
         return _code(call, refusal)
     call.node.transaction_alarm.look_at(deadline)
     return ErrorCode.none
 
 
-async def init_producer_id(call: Call) -> Answer:
+async def init_producer_id(call: RequestContext) -> Answer:
     """Answer InitProducerId."""
     request = call.request
     try:
@@ -57,12 +57,12 @@ async def init_producer_id(call: Call) -> Answer:
             getattr(request, "producer_id", -1),
             getattr(request, "producer_epoch", -1),
         )
-    except RefusedError as refusal:
+    except RequestError as refusal:
         return {"error_code": _code(call, refusal), "producer_id": -1, "producer_epoch": -1}
     return {"error_code": ErrorCode.none, "producer_id": producer_id, "producer_epoch": epoch}
 
 
-async def add_partitions_to_txn(call: Call) -> Answer:
+async def add_partitions_to_txn(call: RequestContext) -> Answer:
     """Answer AddPartitionsToTxn: all of the partitions, or none."""
     request = call.request
     wanted = [
@@ -110,7 +110,7 @@ async def add_partitions_to_txn(call: Call) -> Answer:
     }
 
 
-async def add_offsets_to_txn(call: Call) -> Answer:
+async def add_offsets_to_txn(call: RequestContext) -> Answer:
     """Answer AddOffsetsToTxn."""
     request = call.request
     code = _outcome(
@@ -126,7 +126,7 @@ async def add_offsets_to_txn(call: Call) -> Answer:
     return {"error_code": code}
 
 
-async def end_txn(call: Call) -> Answer:
+async def end_txn(call: RequestContext) -> Answer:
     """Answer EndTxn; when it is answered, the outcome can be seen."""
     request = call.request
     code = _outcome(
@@ -141,7 +141,7 @@ async def end_txn(call: Call) -> Answer:
     return {"error_code": code}
 
 
-async def txn_offset_commit(call: Call) -> Answer:
+async def txn_offset_commit(call: RequestContext) -> Answer:
     """Answer TxnOffsetCommit: the transaction is judged here, the member by the coordinator."""
     request = call.request
     offsets = offsets_of(request)
@@ -158,7 +158,7 @@ async def txn_offset_commit(call: Call) -> Answer:
                 shares_log=lambda group_id: coordinator.shard_of(group_id) == shard,
                 is_open=coordinator.has_transaction(request.producer_id, shard),
             )
-        except RefusedError as refusal:
+        except RequestError as refusal:
             return {"topics": _all_refused(request, verification_code(call, refusal))}
     answer = await call.node.groups.ask(
         requests.TxnOffsetCommit(
@@ -170,7 +170,7 @@ async def txn_offset_commit(call: Call) -> Answer:
             group_instance_id=getattr(request, "group_instance_id", None),
             offsets=offsets,
         ),
-        answers.OffsetsCommitted,
+        responses.OffsetsCommitted,
     )
     return {"topics": results(answer.partitions)}
 

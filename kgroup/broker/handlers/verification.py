@@ -10,8 +10,8 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from kgroup.broker.call import Call
-from kgroup.broker.refusal import RefusedError
+from kgroup.broker.request_context import RequestContext
+from kgroup.broker.request_error import RequestError
 
 #: API -> the first version whose clients know TRANSACTION_ABORTABLE. Those before it are answered
 #: INVALID_TXN_STATE.
@@ -22,7 +22,7 @@ _RETRIED: Final[Mapping[str, Mapping[ErrorCode, ErrorCode]]] = {
 }
 
 
-def verification_code(call: Call, refusal: RefusedError) -> ErrorCode:
+def verification_code(call: RequestContext, refusal: RequestError) -> ErrorCode:
     """What the client of a Produce or TxnOffsetCommit is answered for a refusal."""
     if refusal.code is ErrorCode.transaction_abortable:
         knows = call.version >= _KNOWS_ABORTABLE_FROM[call.api]

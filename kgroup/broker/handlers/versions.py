@@ -11,15 +11,15 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from kgroup.broker.answer import Answer
-from kgroup.broker.call import Call
+from kgroup.broker.request_context import RequestContext
+from kgroup.broker.response_versions import Answer
 from kgroup.wire.versions import API_KEYS
 
 _NAMES_SOFTWARE_FROM: Final = 3
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
-def api_versions(call: Call, offered: Iterable[tuple[str, int, int]]) -> Answer:
+def api_versions(call: RequestContext, offered: Iterable[tuple[str, int, int]]) -> Answer:
     """Answer ApiVersions from (kio's name, lowest, highest) of what is offered."""
     if call.version >= _NAMES_SOFTWARE_FROM and not (
         _SOFTWARE.fullmatch(call.request.client_software_name)

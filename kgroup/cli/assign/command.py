@@ -18,19 +18,19 @@ from rich.console import Console
 from kgroup.assignors import BUILTIN, resolve
 from kgroup.cli.assign.fields import (
     LONGEST_INPUT,
-    Group,
+    GroupInput,
     WrongInputError,
     read_group,
     read_json,
 )
 from kgroup.cli.assign.lines import answer_each, lines_of
 from kgroup.cli.assign.live import look
-from kgroup.cli.assign.plans import Plan, plan
+from kgroup.cli.assign.plans import AssignorResult, plan
 from kgroup.cli.assign.report import as_json, print_plans
 from kgroup.cli.options import InputFile, imported, one_line, servers, standard_input, with_kind
 from kgroup.errors import KgroupError, UsageError, shown
-from kgroup.group import default_environment
-from kgroup.protocols import Assignor
+from kgroup.group import default_runtime
+from kgroup.interfaces import Assignor
 
 __all__ = ["assign"]
 
@@ -137,7 +137,7 @@ def _answer_lines(assignor: Assignor | None) -> bool:
     return answer_each(lines_of(standard_input()), say, partial(click.echo, err=True), assignor)
 
 
-def _of_file(file: IO[bytes]) -> Group:
+def _of_file(file: IO[bytes]) -> GroupInput:
     try:
         return read_group(read_json(file.read(LONGEST_INPUT + 1)))
     except (WrongInputError, OSError) as error:
@@ -145,14 +145,14 @@ def _of_file(file: IO[bytes]) -> Group:
         raise click.ClickException(f"{name}: {error}") from error
 
 
-def _live(bootstrap_servers: str, group_id: str) -> Group:
+def _live(bootstrap_servers: str, group_id: str) -> GroupInput:
     try:
-        return trio.run(look, bootstrap_servers, group_id, default_environment())
+        return trio.run(look, bootstrap_servers, group_id, default_runtime())
     except (KgroupError, WrongInputError) as error:
         raise click.ClickException(one_line(error)) from error
 
 
-def _plans(assignors: Mapping[str, Assignor], group: Group) -> list[Plan]:
+def _plans(assignors: Mapping[str, Assignor], group: GroupInput) -> list[AssignorResult]:
     plans = []
     for name, assignor in assignors.items():
         try:

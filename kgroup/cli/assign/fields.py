@@ -17,7 +17,7 @@ from typing import Any, Final, final
 
 import attrs
 
-from kgroup.model import (
+from kgroup.types import (
     INT32_MAX,
     Claim,
     MemberSubscription,
@@ -45,7 +45,7 @@ class WrongInputError(ValueError):
 
 @final
 @attrs.frozen(kw_only=True)
-class Group:
+class GroupInput:
     """What an assignor is given, and what members own.
 
     Attributes:
@@ -85,7 +85,7 @@ def read_json(text: bytes | str) -> dict[str, Any]:
     return _object(value, "it")
 
 
-def read_group(fields: Mapping[str, Any]) -> Group:
+def read_group(fields: Mapping[str, Any]) -> GroupInput:
     """The group that an object tells of; other fields than ``topics`` and ``members`` are ignored.
 
     Raises:
@@ -112,7 +112,7 @@ def read_group(fields: Mapping[str, Any]) -> Group:
         if claim.owned:
             claims[member.member_id] = claim
     ordered = sorted(members.values(), key=lambda member: member.member_id)
-    return Group(topics=topics, members=tuple(ordered), claims=claims)
+    return GroupInput(topics=topics, members=tuple(ordered), claims=claims)
 
 
 def check_partitions(topics: Mapping[str, TopicInfo]) -> None:

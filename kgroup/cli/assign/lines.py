@@ -11,18 +11,18 @@ from collections.abc import Callable, Mapping
 from typing import IO
 
 from kgroup.assignors import BUILTIN
-from kgroup.assignors.check import check_assignments
+from kgroup.assignors.validation import check_assignments
 from kgroup.cli.assign.fields import (
     LONGEST_INPUT,
-    Group,
+    GroupInput,
     WrongInputError,
     read_group,
     read_json,
 )
 from kgroup.cli.options import with_kind
 from kgroup.errors import shown
-from kgroup.model import MemberAssignments, TopicInfo
-from kgroup.protocols import Assignor
+from kgroup.interfaces import Assignor
+from kgroup.types import MemberAssignments, TopicInfo
 
 
 def answer_line(line: bytes, assignor: Assignor | None = None) -> str:
@@ -51,7 +51,7 @@ def answer_line(line: bytes, assignor: Assignor | None = None) -> str:
         raise WrongInputError("its arrays and objects are nested too deeply") from error
 
 
-def answer(assignor: Assignor, group: Group) -> MemberAssignments:
+def answer(assignor: Assignor, group: GroupInput) -> MemberAssignments:
     """What an assignor makes of a group, as a leader would send it: looked at, every member there.
 
     Raises:
@@ -63,7 +63,7 @@ def answer(assignor: Assignor, group: Group) -> MemberAssignments:
     return check_assignments(assignor.name, topics, group.members, given).assignments
 
 
-def subscribed(group: Group) -> dict[str, TopicInfo]:
+def subscribed(group: GroupInput) -> dict[str, TopicInfo]:
     """The topics that a leader asks for: those of the group that exist."""
     wanted = frozenset[str]().union(*(member.topics for member in group.members))
     return {name: topic for name, topic in group.topics.items() if name in wanted}

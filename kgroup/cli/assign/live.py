@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from kgroup.answers import group_of
-from kgroup.cli.assign.fields import Group, check_partitions
-from kgroup.cluster import Cluster
-from kgroup.codes import Code, code_name
+from kgroup.cli.assign.fields import GroupInput, check_partitions
+from kgroup.client.cluster import Cluster
+from kgroup.client.coordinator import PROTOCOL_TYPE
+from kgroup.client.responses import group_of
 from kgroup.config import GroupConfig
-from kgroup.coordinator import PROTOCOL_TYPE
-from kgroup.environment import Environment
+from kgroup.error_codes import ErrorCode, code_name
 from kgroup.errors import UsageError
-from kgroup.model import Claim, MemberSubscription, topic_fault
+from kgroup.runtime import Runtime
+from kgroup.types import Claim, MemberSubscription, topic_fault
 from kgroup.wire.consumer_protocol import decode_assignment, decode_subscription
 
 _STABLE: Final = "Stable"
@@ -26,7 +26,7 @@ _AUTHORIZED_OPERATIONS: Final = 3
 """The first version of DescribeGroups that can be asked for them (KIP-430)."""
 
 
-async def look(bootstrap_servers: str, group_id: str, environment: Environment) -> Group:
+async def look(bootstrap_servers: str, group_id: str, runtime: Runtime) -> GroupInput:
     """Ask for a group's members, for what each was assigned, and for their topics.
 
     Which generation it is no broker tells, so all claims count alike.
@@ -44,7 +44,7 @@ async def look(bootstrap_servers: str, group_id: str, environment: Environment) 
         group_id=group_id,
         topics=(re.compile(".*"),),
     )
-    cluster = Cluster(config, environment.open_stream, environment.random)
+    cluster = Cluster(config, runtime.open_stream, runtime.random)
     try:
         described = await _describe(cluster, config)
         members, claims = read_members(described)
@@ -53,7 +53,7 @@ async def look(bootstrap_servers: str, group_id: str, environment: Environment) 
         told = await cluster.metadata(wanted, foreign=wanted) if wanted else None
         topics = told.topics if told else {}
         check_partitions(topics)
-        return Group(topics=topics, members=members, claims=claims)
+        return GroupInput(topics=topics, members=members, claims=claims)
     finally:
         await cluster.aclose()
 
@@ -91,7 +91,7 @@ def read_members(described: Any) -> tuple[tuple[MemberSubscription, ...], dict[s
     """
     group = f"group {str(described.group_id)!r}"
     code, state = int(described.error_code), str(described.group_state)
-    if code not in (Code.NONE, Code.GROUP_ID_NOT_FOUND):
+    if code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
         raise UsageError(f"{group} cannot be described: {code_name(code)}")
     if code or state == "Dead":
         raise UsageError(

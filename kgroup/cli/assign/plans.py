@@ -12,11 +12,11 @@ from typing import Final, Self, final
 
 import attrs
 
-from kgroup.assignors.traits import cooperate, user_data_of
-from kgroup.cli.assign.fields import Group
+from kgroup.assignors.optional_methods import cooperate, user_data_of
+from kgroup.cli.assign.fields import GroupInput
 from kgroup.cli.assign.lines import answer, subscribed
-from kgroup.model import Claim, MemberAssignments, MemberSubscription, TopicPartition
-from kgroup.protocols import Assignor
+from kgroup.interfaces import Assignor
+from kgroup.types import Claim, MemberAssignments, MemberSubscription, TopicPartition
 
 MOST_ROUNDS: Final = 10
 """Rounds after which an assignor is not asked again; Kafka's takes two."""
@@ -60,7 +60,7 @@ class Part:
 
 @final
 @attrs.frozen(kw_only=True)
-class Plan:
+class AssignorResult:
     """What one assignor makes of a group.
 
     Attributes:
@@ -95,7 +95,7 @@ class Plan:
         return min(self.by_topic.items(), key=lambda item: (-item[1].difference, item[0]))
 
 
-def plan(assignor: Assignor, group: Group) -> Plan:
+def plan(assignor: Assignor, group: GroupInput) -> AssignorResult:
     """Ask an assignor, and see what comes of it.
 
     Raises:
@@ -112,7 +112,7 @@ def plan(assignor: Assignor, group: Group) -> Plan:
     return _measured(assignor.name, group, of_first, given, rounds)
 
 
-def joining(assignor: Assignor, group: Group) -> Group:
+def joining(assignor: Assignor, group: GroupInput) -> GroupInput:
     """The group as its leader would see it if all members offered this assignor.
 
     What they own is told as the assignor's members tell it. The user data of an assignor that has
@@ -130,14 +130,14 @@ def joining(assignor: Assignor, group: Group) -> Group:
     return attrs.evolve(group, members=tuple(map(told, group.members)))
 
 
-def _misses_something(group: Group, given: MemberAssignments) -> bool:
+def _misses_something(group: GroupInput, given: MemberAssignments) -> bool:
     return any(
         not set(claim.owned) <= set(given.get(member_id, ()))
         for member_id, claim in group.claims.items()
     )
 
 
-def _claims(group: Group, given: MemberAssignments) -> dict[str, Claim]:
+def _claims(group: GroupInput, given: MemberAssignments) -> dict[str, Claim]:
     """What members own in the round after, as members of one generation."""
     latest = max((claim.generation_id for claim in group.claims.values()), default=-1)
     return {
@@ -148,8 +148,8 @@ def _claims(group: Group, given: MemberAssignments) -> dict[str, Claim]:
 
 
 def _measured(
-    name: str, group: Group, of_first: MemberAssignments, given: MemberAssignments, rounds: int
-) -> Plan:
+    name: str, group: GroupInput, of_first: MemberAssignments, given: MemberAssignments, rounds: int
+) -> AssignorResult:
     topics = subscribed(group)
     owned = {
         member_id: {one for one in claim.owned if _exists(group, one)}
@@ -173,7 +173,7 @@ def _measured(
             missed += bool(member.rack_id and near and member.rack_id not in near)
     subscribers = Counter(topic for member in group.members for topic in set(member.topics))
     total = sum(topic.partitions for topic in topics.values())
-    return Plan(
+    return AssignorResult(
         assignor=name,
         parts=parts,
         rounds=rounds,
@@ -194,6 +194,6 @@ def _measured(
     )
 
 
-def _exists(group: Group, one: TopicPartition) -> bool:
+def _exists(group: GroupInput, one: TopicPartition) -> bool:
     topic = group.topics.get(one.topic)
     return topic is not None and one.partition < topic.partitions

@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kgroup.cli.assign.fields import Group
-from kgroup.cli.assign.plans import Part, Plan, Spread
-from kgroup.model import TopicPartition, by_topic
+from kgroup.cli.assign.fields import GroupInput
+from kgroup.cli.assign.plans import AssignorResult, Part, Spread
+from kgroup.types import TopicPartition, by_topic
 
 MOST_LINES: Final = 20
 """Members, and topics, up to which all of them are shown."""
@@ -31,14 +31,14 @@ _MOST_COUNTS: Final = 4
 """Different numbers of partitions that are spelt out."""
 
 
-def print_plans(console: Console, group: Group, plans: Sequence[Plan]) -> None:
+def print_plans(console: Console, group: GroupInput, plans: Sequence[AssignorResult]) -> None:
     """Print the plans: an account of each, then the members, then the topics."""
     console.print(_account(group, plans))
     console.print(_members(group, plans))
     console.print(_topics(plans))
 
 
-def as_json(group: Group, plans: Sequence[Plan]) -> dict[str, Any]:
+def as_json(group: GroupInput, plans: Sequence[AssignorResult]) -> dict[str, Any]:
     """The plans as one object; assignments have the shape of the lines that ``--json`` prints."""
     return {
         "members": len(group.members),
@@ -63,7 +63,7 @@ def _runs(numbers: Iterable[int]) -> Iterable[str]:
         yield str(found[0]) if len(found) == 1 else f"{found[0]}-{found[-1]}"
 
 
-def _account(group: Group, plans: Sequence[Plan]) -> Table:
+def _account(group: GroupInput, plans: Sequence[AssignorResult]) -> Table:
     table = _table(f"{len(group.members)} members", "", plans)
     rows = {
         "partitions given": [
@@ -85,7 +85,7 @@ def _account(group: Group, plans: Sequence[Plan]) -> Table:
     return table
 
 
-def _members(group: Group, plans: Sequence[Plan]) -> Table:
+def _members(group: GroupInput, plans: Sequence[AssignorResult]) -> Table:
     """The members in order of their ids, of many those that change most."""
     shown = [member.member_id for member in group.members]
     title = "members (gained, lost)"
@@ -102,7 +102,7 @@ def _members(group: Group, plans: Sequence[Plan]) -> Table:
     return table
 
 
-def _topics(plans: Sequence[Plan]) -> Table:
+def _topics(plans: Sequence[AssignorResult]) -> Table:
     """The topics in order of their names, of many those that are most uneven."""
     shown = list(plans[0].by_topic)
     title = "partitions of a topic, by subscriber: least to most"
@@ -118,7 +118,7 @@ def _topics(plans: Sequence[Plan]) -> Table:
     return table
 
 
-def _table(title: str, first: str, plans: Sequence[Plan]) -> Table:
+def _table(title: str, first: str, plans: Sequence[AssignorResult]) -> Table:
     table = Table(title=title, title_justify="left")
     table.add_column(first, overflow="fold")
     for plan in plans:
@@ -140,7 +140,7 @@ def _part(part: Part) -> str:
     return f"{_count(len(part.partitions))}{changes}\n{ranges(part.partitions)}".rstrip()
 
 
-def _sizes(plan: Plan) -> str:
+def _sizes(plan: AssignorResult) -> str:
     """How many members have how many: ``12 x 3, 5 x 4`` is twelve with three, five with four."""
     sizes = sorted(Counter(len(part.partitions) for part in plan.parts.values()).items())
     if len(sizes) > _MOST_COUNTS:
@@ -148,7 +148,7 @@ def _sizes(plan: Plan) -> str:
     return ", ".join(f"{_count(members)} x {_count(size)}" for size, members in sizes)
 
 
-def _widest(plan: Plan) -> str:
+def _widest(plan: AssignorResult) -> str:
     if plan.widest is None:
         return "-"
     topic, spread = plan.widest
@@ -163,7 +163,7 @@ def _count(number: int) -> str:
     return f"{number:,}"
 
 
-def _plan(plan: Plan) -> dict[str, Any]:
+def _plan(plan: AssignorResult) -> dict[str, Any]:
     return {
         "assignor": plan.assignor,
         "rounds": plan.rounds,

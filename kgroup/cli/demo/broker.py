@@ -14,7 +14,7 @@ from typing import Final
 import trio
 
 from kgroup.broker import serve
-from kgroup.cli.demo import lifeline
+from kgroup.cli.demo import parent_watch
 
 SETTINGS: Final[Mapping[str, str]] = {
     "auto.create.topics.enable": "false",
@@ -29,7 +29,7 @@ GRACE: Final = 10.0
 
 async def main() -> None:
     """Serve until standard input ends."""
-    lifeline.hold(GRACE)
+    parent_watch.hold(GRACE)
     async with serve(settings=SETTINGS) as broker:
         print(broker.bootstrap_servers, flush=True)
         async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as stdin:

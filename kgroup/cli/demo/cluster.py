@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from kgroup.cli.demo.trouble import DemoError
+from kgroup.cli.demo.errors import DemoError
 
 TIMEOUT: Final = 15.0
 """Seconds that a cluster gets for what is asked of it."""

@@ -18,10 +18,10 @@ import trio
 from rich.console import Console
 
 from kgroup import bounds
-from kgroup.cli.demo.account import Account
-from kgroup.cli.demo.conductor import DRIVERS, WORKERS, Plan
+from kgroup.cli.demo.audit_report import AuditReport
+from kgroup.cli.demo.director import DRIVERS, WORKERS, DemoPlan
 from kgroup.cli.demo.display import Display, print_account
-from kgroup.cli.demo.performance import perform
+from kgroup.cli.demo.run import perform
 from kgroup.cli.demo.text import MOST_LINES, lines_of, own_sources
 from kgroup.cli.options import FilePath, Whole, servers
 
@@ -94,7 +94,7 @@ def demo(
         lines = lines_of(files or own_sources(), number)
     except (OSError, ValueError) as error:
         raise click.ClickException(f"{error}; name text files with --file") from error
-    plan = Plan(
+    plan = DemoPlan(
         lines=lines,
         workers=workers or fewest,
         partitions=partitions,
@@ -137,10 +137,10 @@ def look_for_spark() -> None:
         raise click.ClickException(str(error)) from error
 
 
-async def _perform(plan: Plan, folder: Path, console: Console) -> Account:
+async def _perform(plan: DemoPlan, folder: Path, console: Console) -> AuditReport:
     """Perform until the end or a signal, which ends everything first."""
     received: list[int] = []
-    account: Account | None = None
+    account: AuditReport | None = None
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
         async with trio.open_nursery() as nursery:
 

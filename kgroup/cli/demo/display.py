@@ -16,8 +16,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from kgroup.cli.demo.account import Account
-from kgroup.cli.demo.watch import Condition, Watch, Worker
+from kgroup.cli.demo.audit_report import AuditReport
+from kgroup.cli.demo.progress import Condition, Worker, WorkerProgress
 
 _REFRESH: Final = 0.1
 _STYLES: Final = {
@@ -60,7 +60,7 @@ class Display:
         seconds = self._clock() - self._began
         self._console.print(Text(f"{seconds:5.1f} s  {text}"), soft_wrap=True)
 
-    def show(self, watch: Watch, sent: int, lines: int, partitions: int) -> None:
+    def show(self, watch: WorkerProgress, sent: int, lines: int, partitions: int) -> None:
         """The picture of this moment."""
         now = self._clock()
         if self._live is None or now < self._next:
@@ -73,7 +73,7 @@ class Display:
         self._live.update(Group(_workers(watch, partitions), bars), refresh=True)
 
 
-def _workers(watch: Watch, partitions: int) -> Table:
+def _workers(watch: WorkerProgress, partitions: int) -> Table:
     table = Table("worker", "process", "generation", "lines", "partitions", expand=False)
     for worker in watch.workers:
         table.add_row(
@@ -95,7 +95,7 @@ def _owned(worker: Worker, partitions: int) -> Text:
     )
 
 
-def print_account(console: Console, account: Account) -> None:
+def print_account(console: Console, account: AuditReport) -> None:
     """The account, and whether all is as it must be."""
     table = Table.grid(padding=(0, 2))
     for label, figure in (

@@ -24,7 +24,7 @@ import attrs
 from kgroup.errors import StaleGenerationError
 from kgroup.events import Event, GenerationEnded
 from kgroup.generation.generation import Generation
-from kgroup.model import TopicPartition
+from kgroup.types import TopicPartition
 
 
 @attrs.frozen(kw_only=True)
@@ -74,7 +74,7 @@ class Received(Entry):
 
 @final
 @attrs.frozen(kw_only=True)
-class Processed(Entry):
+class RecordProcessed(Entry):
     """A record was processed: its words were counted."""
 
     kind: ClassVar = "processed"
@@ -95,7 +95,7 @@ class Committing(Entry):
 
 @final
 @attrs.frozen(kw_only=True)
-class Committed(Entry):
+class CommitDone(Entry):
     """That commit was accepted."""
 
     kind: ClassVar = "committed"
@@ -116,7 +116,7 @@ class Refused(Entry):
 
 KINDS: Final[Mapping[str, type[Entry]]] = {
     entry.kind: entry
-    for entry in (Started, Ended, Received, Processed, Committing, Committed, Refused)
+    for entry in (Started, Ended, Received, RecordProcessed, Committing, CommitDone, Refused)
 }
 
 
@@ -155,7 +155,9 @@ class Journal:
         self, generation: Generation, partition: int, offset: int, words: Mapping[str, int]
     ) -> None:
         """The words of a record were counted."""
-        self._write(Processed.kind, generation, partition=partition, offset=offset, words=words)
+        self._write(
+            RecordProcessed.kind, generation, partition=partition, offset=offset, words=words
+        )
 
     @contextmanager
     def committing(
@@ -172,7 +174,7 @@ class Journal:
                 self._write(Refused.kind, generation, **one, why=str(error))
             raise
         for one in what:
-            self._write(Committed.kind, generation, **one)
+            self._write(CommitDone.kind, generation, **one)
 
     def event(self, event: Event) -> None:
         """Of what the group tells, the journal has the ends of generations."""

@@ -19,7 +19,7 @@ from typing import Final, final
 
 import trio
 
-from kgroup.cli.demo.trouble import DemoError
+from kgroup.cli.demo.errors import DemoError
 
 PATIENCE: Final = 8.0
 """Seconds that a process gets to end by itself."""

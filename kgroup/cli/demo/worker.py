@@ -21,14 +21,14 @@ from typing import Final, final
 import attrs
 import trio
 
-from kgroup.cli.demo import lifeline
+from kgroup.cli.demo import parent_watch
 from kgroup.cli.demo.journal import Journal
 from kgroup.cli.demo.text import words_of
 from kgroup.config import GroupConfig
 from kgroup.errors import CommitUnknownError
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
-from kgroup.model import TopicPartition
+from kgroup.types import TopicPartition
 
 BATCH: Final = 200
 """Lines that are committed together, at most."""
@@ -152,7 +152,7 @@ def told() -> Task:
 
 def hold_lifeline(task: Task) -> None:
     """Let nothing keep this process after the demo, once its group has had the time to close."""
-    lifeline.hold(config_of(task).longest_close + GRACE)
+    parent_watch.hold(config_of(task).longest_close + GRACE)
 
 
 def main() -> None:

@@ -26,13 +26,13 @@ from __future__ import annotations
 
 from kgroup.testing.simulation import faults
 from kgroup.testing.simulation.campaign import Progress, check
-from kgroup.testing.simulation.drawing import draw
+from kgroup.testing.simulation.default_program import worker
 from kgroup.testing.simulation.plan import MemberPlan, Plan, Scenario
+from kgroup.testing.simulation.plan_generation import draw
 from kgroup.testing.simulation.process import Process, Worker
 from kgroup.testing.simulation.report import SimulationError
 from kgroup.testing.simulation.run import Outcome, simulate
 from kgroup.testing.simulation.summary import Summary
-from kgroup.testing.simulation.worker import worker
 
 __all__ = [
     "MemberPlan",

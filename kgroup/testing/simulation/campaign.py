@@ -15,15 +15,15 @@ import attrs
 
 from kgroup import bounds
 from kgroup.errors import ConfigError, UsageError
-from kgroup.testing.simulation.crew import Result, results
-from kgroup.testing.simulation.drawing import draw
+from kgroup.testing.simulation.default_program import worker as default_worker
 from kgroup.testing.simulation.plan import Plan, Scenario
+from kgroup.testing.simulation.plan_generation import draw
 from kgroup.testing.simulation.process import Worker
 from kgroup.testing.simulation.report import Failure, SimulationError
 from kgroup.testing.simulation.run import Outcome, simulate
 from kgroup.testing.simulation.shrinking import MOST_RUNS, shrink
 from kgroup.testing.simulation.summary import Summary
-from kgroup.testing.simulation.worker import worker as default_worker
+from kgroup.testing.simulation.worker_pool import Result, results
 
 MOST_SEEDS: Final = 1_000_000
 """Seeds of one campaign, where their number is known before."""

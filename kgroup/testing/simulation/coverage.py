@@ -6,9 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from kgroup.testing.simulation.kinds import KINDS
+from kgroup.testing.simulation.fault_generation import KINDS
 from kgroup.testing.simulation.states import COORDINATOR_STATES, MEMBER_STATES
-from kgroup.testing.simulation.targets import CELLS, Cell
+from kgroup.testing.simulation.targeted_faults import CELLS, Cell
 
 Visits = tuple[tuple[Cell, int], ...]
 """How often each cell was visited."""

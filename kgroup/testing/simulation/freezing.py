@@ -13,7 +13,7 @@ from typing import Final, final
 
 import trio
 
-from kgroup.testing.simulation import internals
+from kgroup.testing.simulation import trio_internals
 
 _owner: Final[ContextVar[str | None]] = ContextVar("kgroup_simulated_owner", default=None)
 
@@ -50,7 +50,7 @@ class Freezer(trio.abc.Instrument):
             if not self._held:
                 trio.lowlevel.add_instrument(self)
             self._held[owner] = []
-            queue = internals.runnable_tasks()
+            queue = trio_internals.runnable_tasks()
             for task in [one for one in queue if one.context.get(_owner) == owner]:
                 queue.remove(task)
                 self._held[owner].append(task)
@@ -64,7 +64,7 @@ class Freezer(trio.abc.Instrument):
             return
         if not self._held:
             trio.lowlevel.remove_instrument(self)
-        internals.runnable_tasks().extend(held)
+        trio_internals.runnable_tasks().extend(held)
 
     def thaw_all(self) -> None:
         """Let everything go on that is frozen."""
@@ -76,6 +76,6 @@ class Freezer(trio.abc.Instrument):
         owner = task.context.get(_owner)
         if owner is None or owner not in self._held:
             return
-        last = internals.runnable_tasks().pop()
+        last = trio_internals.runnable_tasks().pop()
         assert last is task, "trio tells of a task as soon as it is to go on"
         self._held[owner].append(task)

@@ -12,10 +12,9 @@ from typing import Any, Final, final
 
 import trio
 
-from kgroup.broker.groups.answers import Answer, Joined
 from kgroup.broker.groups.codes import ErrorCode
-from kgroup.broker.groups.coordinator import Coordinator
-from kgroup.broker.groups.group import Group
+from kgroup.broker.groups.coordinator import GroupCoordinatorShards
+from kgroup.broker.groups.group import ClassicGroup
 from kgroup.broker.groups.requests import (
     Heartbeat,
     JoinGroup,
@@ -23,12 +22,12 @@ from kgroup.broker.groups.requests import (
     OffsetFetch,
     Request,
 )
+from kgroup.broker.groups.responses import CoordinatorResponse, JoinCompleted
 from kgroup.broker.groups.states import GroupState
 from kgroup.errors import ProtocolError
 from kgroup.events import Event
-from kgroup.model import Membership, TopicPartition
-from kgroup.protocols import Batch, Message
-from kgroup.testing.simulation.facts import (
+from kgroup.interfaces import Batch, Message
+from kgroup.testing.simulation.history import (
     Answered,
     CoordinatorMoved,
     Fact,
@@ -41,6 +40,7 @@ from kgroup.testing.simulation.facts import (
     Sought,
     Told,
 )
+from kgroup.types import Membership, TopicPartition
 from kgroup.wire.consumer_protocol import decode_assignment
 
 _CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
@@ -158,11 +158,13 @@ class CoordinatorObserver:
         """The groups that were seen, in their order."""
         return tuple(self._seen)
 
-    def watching(self, node_id: int, coordinator: Coordinator) -> CoordinatorWatch:
+    def watching(self, node_id: int, coordinator: GroupCoordinatorShards) -> CoordinatorWatch:
         """What looks on at one broker's coordinator."""
         return CoordinatorWatch(self, node_id, coordinator)
 
-    def loaded(self, node_id: int, coordinator: Coordinator, shards: Collection[int]) -> None:
+    def loaded(
+        self, node_id: int, coordinator: GroupCoordinatorShards, shards: Collection[int]
+    ) -> None:
         """Groups have a coordinator anew."""
         for group_id in [name for name in self._seen if coordinator.shard_of(name) in shards]:
             self._incarnations[group_id] = self._incarnations.get(group_id, 0) + 1
@@ -182,10 +184,10 @@ class CoordinatorObserver:
     def asked(
         self,
         node_id: int,
-        coordinator: Coordinator,
+        coordinator: GroupCoordinatorShards,
         request: Request,
         ticket: Hashable,
-        answers: Sequence[Answer],
+        answers: Sequence[CoordinatorResponse],
     ) -> None:
         """A request was handled."""
         own, others = None, []
@@ -222,7 +224,7 @@ class CoordinatorObserver:
         if group_id is not None and not isinstance(request, Heartbeat | OffsetFetch):
             self.look(node_id, coordinator, group_id)
 
-    def answered(self, node_id: int, answers: Sequence[Answer]) -> None:
+    def answered(self, node_id: int, answers: Sequence[CoordinatorResponse]) -> None:
         """Requests that were parked have got their answers."""
         for answer in answers:
             if answer.ticket not in self._tickets:
@@ -231,7 +233,7 @@ class CoordinatorObserver:
             self._told_its_id(answer.response, process)
             self._recorder.note(Answered, node_id=node_id, ticket=number, response=answer.response)
 
-    def look(self, node_id: int, coordinator: Coordinator, group_id: str) -> None:
+    def look(self, node_id: int, coordinator: GroupCoordinatorShards, group_id: str) -> None:
         """Note the group if it has changed since it was looked at last."""
         group = coordinator.group(group_id)
         if group is None:
@@ -260,12 +262,12 @@ class CoordinatorObserver:
             assignor=group.protocol_name,
         )
 
-    def look_at_all(self, node_id: int, coordinator: Coordinator) -> None:
+    def look_at_all(self, node_id: int, coordinator: GroupCoordinatorShards) -> None:
         """Note every known group that has changed."""
         for group_id in list(self._seen):
             self.look(node_id, coordinator, group_id)
 
-    def _members(self, group: Group) -> tuple[MemberSeen, ...]:
+    def _members(self, group: ClassicGroup) -> tuple[MemberSeen, ...]:
         for member in group.members.values():
             self._processes.setdefault(member.member_id, _process_of(member.client_host))
         return tuple(
@@ -280,7 +282,7 @@ class CoordinatorObserver:
 
     def _told_its_id(self, response: object, process: str) -> None:
         """A member's id belongs to who was told of it, whoever its instance id was of before."""
-        if isinstance(response, Joined) and response.member_id and response.error in _GIVEN:
+        if isinstance(response, JoinCompleted) and response.member_id and response.error in _GIVEN:
             self._processes[response.member_id] = process
 
     def _who(self, request: Request, member_id: str) -> str:
@@ -296,22 +298,24 @@ class CoordinatorWatch:
     """Looks on at the coordinator of one broker; a ``Watch``."""
 
     def __init__(
-        self, observer: CoordinatorObserver, node_id: int, coordinator: Coordinator
+        self, observer: CoordinatorObserver, node_id: int, coordinator: GroupCoordinatorShards
     ) -> None:
         self._observer = observer
         self._node_id = node_id
         self._coordinator = coordinator
 
-    def asked(self, request: Request, ticket: Hashable, answers: Sequence[Answer]) -> None:
+    def asked(
+        self, request: Request, ticket: Hashable, answers: Sequence[CoordinatorResponse]
+    ) -> None:
         """See ``Watch``."""
         self._observer.asked(self._node_id, self._coordinator, request, ticket, answers)
 
-    def expired(self, answers: Sequence[Answer]) -> None:
+    def expired(self, answers: Sequence[CoordinatorResponse]) -> None:
         """See ``Watch``."""
         self._observer.answered(self._node_id, answers)
         self._observer.look_at_all(self._node_id, self._coordinator)
 
-    def unloaded(self, shards: Collection[int], answers: Sequence[Answer]) -> None:
+    def unloaded(self, shards: Collection[int], answers: Sequence[CoordinatorResponse]) -> None:
         """See ``Watch``."""
         del shards
         self._observer.answered(self._node_id, answers)

@@ -12,11 +12,11 @@ from typing import Any, Final, final
 import attrs
 
 from kgroup import bounds
-from kgroup.broker.settings import BROKERS
+from kgroup.broker.broker_settings import BROKERS
 from kgroup.errors import ConfigError
-from kgroup.model import topic_fault
 from kgroup.testing.simulation.faults import Fault
 from kgroup.testing.simulation.network import Latency
+from kgroup.types import topic_fault
 
 _HOUR: Final = 3600.0
 MEMBERS: Final = bounds.whole(1, 100)

@@ -9,11 +9,11 @@ from typing import Final, final
 import trio
 
 from kgroup.config import GroupConfig
-from kgroup.model import TopicPartition
-from kgroup.protocols import Message
+from kgroup.interfaces import Message
 from kgroup.records.memory import Log
 from kgroup.testing.simulation.observer import MemberObserver
 from kgroup.testing.simulation.plan import Plan
+from kgroup.types import TopicPartition
 
 
 @final

@@ -17,19 +17,19 @@ import attrs
 import trio
 
 from kgroup.clocks import TrioClock
-from kgroup.computing import at_once
 from kgroup.config import GroupConfig
-from kgroup.environment import Environment, surroundings
-from kgroup.model import TopicPartition
-from kgroup.protocols import RecordSource
+from kgroup.interfaces import RecordSource
 from kgroup.records.memory import Log, MemorySource
-from kgroup.testing.simulation import facts
+from kgroup.runtime import Runtime, default_runtime_factory
+from kgroup.testing.simulation import history
 from kgroup.testing.simulation.freezing import Freezer, owned_by
 from kgroup.testing.simulation.network import Network, Plug
 from kgroup.testing.simulation.observer import MemberObserver, Recorder
 from kgroup.testing.simulation.plan import MemberPlan, Plan
 from kgroup.testing.simulation.process import Process, Worker
-from kgroup.testing.simulation.topics import Topics
+from kgroup.testing.simulation.topics import SimulatedTopics
+from kgroup.types import TopicPartition
+from kgroup.worker_thread import compute_inline
 
 STOPPING: Final = 60.0
 """Seconds that a program has to end once it was asked to; then it is killed."""
@@ -39,7 +39,7 @@ _AFTER_AN_END: Final = (0.5, 5.0)
 
 @final
 @attrs.define(eq=False)
-class Life:
+class ProgramRun:
     """One run of a program.
 
     Attributes:
@@ -65,7 +65,7 @@ class Life:
 
 
 @final
-class Programs:
+class RunningPrograms:
     """All programs of one simulation.
 
     Args:
@@ -88,7 +88,7 @@ class Programs:
         recorder: Recorder,
         network: Network,
         log: Log,
-        topics: Topics,
+        topics: SimulatedTopics,
         servers: str,
         nursery: trio.Nursery,
         new_random: Callable[[str], Random],
@@ -104,7 +104,7 @@ class Programs:
         self._nursery = nursery
         self._new_random = new_random
         self._freezer = Freezer()
-        self._lives: dict[str, Life] = {}
+        self._lives: dict[str, ProgramRun] = {}
         self._counts: Counter[str] = Counter()
         self._barred: Counter[str] = Counter()
         self._changed = trio.Event()
@@ -115,7 +115,7 @@ class Programs:
         """The names of those that run."""
         return tuple(sorted(self._lives))
 
-    def life_of(self, name: str) -> Life | None:
+    def life_of(self, name: str) -> ProgramRun | None:
         """The program of this name that runs now, or None."""
         return self._lives.get(name)
 
@@ -135,7 +135,7 @@ class Programs:
             if not life.crashed and not self._ending:
                 await trio.sleep(chance.uniform(*_AFTER_AN_END))
 
-    def begin(self, name: str, group_instance_id: str | None) -> Life:
+    def begin(self, name: str, group_instance_id: str | None) -> ProgramRun:
         """Start a program."""
         self._counts[name] += 1
         number = self._counts[name]
@@ -151,42 +151,42 @@ class Programs:
             log=self._log,
             store=self._store,
         )
-        life = Life(process, observer, self._network.plug_in(name))
+        life = ProgramRun(process, observer, self._network.plug_in(name))
         self._lives[name] = life
-        observer.note(facts.ProcessStarted, group_instance_id=group_instance_id)
+        observer.note(history.ProcessStarted, group_instance_id=group_instance_id)
         self._nursery.start_soon(self._run, life)
         return life
 
-    def crash(self, life: Life) -> None:
+    def crash(self, life: ProgramRun) -> None:
         """Kill a program. One that is over: nothing."""
         if life.over.is_set():
             return
         life.plug.pull_out()
-        life.observer.note(facts.ProcessCrashed)
+        life.observer.note(history.ProcessCrashed)
         life.observer.gone = life.crashed = True
         life.scope.cancel()
         self._freezer.thaw(life.owner)
         self._over(life)
 
-    async def stop(self, life: Life) -> None:
+    async def stop(self, life: ProgramRun) -> None:
         """Ask a program to end, and kill it if it does not."""
         life.observer.shut_down("the program is asked to end")
         with trio.move_on_after(STOPPING):
             await life.over.wait()
         self.crash(life)
 
-    async def freeze(self, life: Life) -> bool:
+    async def freeze(self, life: ProgramRun) -> bool:
         """Freeze a program; False if it is over, or frozen already."""
         if self._freezer.is_frozen(life.owner) or life.over.is_set():
             await trio.lowlevel.checkpoint()
             return False
         await self._freezer.freeze(life.owner)
-        life.observer.note(facts.ProcessFrozen)
+        life.observer.note(history.ProcessFrozen)
         return True
 
-    def thaw(self, life: Life) -> None:
+    def thaw(self, life: ProgramRun) -> None:
         """Let a program go on."""
-        life.observer.note(facts.ProcessThawed)
+        life.observer.note(history.ProcessThawed)
         self._freezer.thaw(life.owner)
 
     def thaw_all(self) -> None:
@@ -211,9 +211,9 @@ class Programs:
             for life in list(self._lives.values()):
                 nursery.start_soon(self.stop, life)
 
-    async def _run(self, life: Life) -> None:
-        environment = self._environment(life)
-        surroundings.set(lambda: environment)
+    async def _run(self, life: ProgramRun) -> None:
+        runtime = self._runtime(life)
+        default_runtime_factory.set(lambda: runtime)
         try:
             with owned_by(life.owner), life.scope:
                 # A nursery of its own: its tasks inherit the owner, this one is told of the end.
@@ -228,18 +228,18 @@ class Programs:
         if not life.crashed:
             self._over(life)
 
-    async def _guarded(self, life: Life) -> None:
+    async def _guarded(self, life: ProgramRun) -> None:
         error: str | None = None
         try:
             await self._worker(life.process)
         except Exception as raised:  # noqa: BLE001 # a program may fail as it likes
             error = _told(raised)
-        life.observer.note(facts.ProcessEnded, error=error)
+        life.observer.note(history.ProcessEnded, error=error)
 
-    def _environment(self, life: Life) -> Environment:
+    def _runtime(self, life: ProgramRun) -> Runtime:
         def source(config: GroupConfig, on_fault: Callable[..., None]) -> RecordSource:
             life.observer.note(
-                facts.GroupOpened,
+                history.GroupOpened,
                 group_id=config.group_id,
                 auto_offset_reset=config.auto_offset_reset.value,
                 drain_timeout=config.drain_timeout,
@@ -250,16 +250,16 @@ class Programs:
             )
             return MemorySource(config, on_fault, self._log)
 
-        return Environment(
+        return Runtime(
             open_stream=life.plug.open_stream,
             clock=TrioClock(),
             random=self._new_random(f"choices of {life.owner}"),
             record_source=source,
-            compute=lambda: at_once,
+            compute=lambda: compute_inline,
             observer=life.observer,
         )
 
-    def _over(self, life: Life) -> None:
+    def _over(self, life: ProgramRun) -> None:
         if self._lives.get(life.process.name) is life:
             del self._lives[life.process.name]
         life.over.set()

@@ -12,13 +12,13 @@ from typing import Final, final
 
 import attrs
 
+from kgroup.testing.simulation.default_program import worker as default_worker
 from kgroup.testing.simulation.faults import Fault
 from kgroup.testing.simulation.plan import Plan, Scenario
 from kgroup.testing.simulation.process import Worker
 from kgroup.testing.simulation.run import Outcome
 from kgroup.testing.simulation.shrinking import Shrunk
 from kgroup.testing.simulation.timeline import timeline
-from kgroup.testing.simulation.worker import worker as default_worker
 
 _MOST_VIOLATIONS: Final = 10
 _MINUTE: Final = 60.0

@@ -7,13 +7,13 @@ from typing import final
 import attrs
 
 from kgroup.testing.simulation.checks import Violation, check
-from kgroup.testing.simulation.facts import Fact
+from kgroup.testing.simulation.default_program import worker as default_worker
+from kgroup.testing.simulation.engine import Engine
+from kgroup.testing.simulation.history import Fact
 from kgroup.testing.simulation.observer import Recorder
 from kgroup.testing.simulation.plan import Plan
 from kgroup.testing.simulation.process import Worker
-from kgroup.testing.simulation.virtual import run_virtual
-from kgroup.testing.simulation.worker import worker as default_worker
-from kgroup.testing.simulation.world import World
+from kgroup.testing.simulation.virtual_time import run_virtual
 
 
 @final
@@ -49,7 +49,7 @@ def simulate(plan: Plan, worker: Worker = default_worker) -> Outcome:
         RuntimeError: called from inside of ``trio.run``.
     """
     recorder = Recorder()
-    run_virtual(plan.seed, World(plan, worker, recorder).run)
+    run_virtual(plan.seed, Engine(plan, worker, recorder).run)
     return Outcome(
         plan=plan,
         facts=tuple(recorder.facts),

@@ -15,8 +15,8 @@ from typing import Any, Final, TypeVar, final
 
 import attrs
 
-from kgroup.testing.simulation.facts import FaultBegan
 from kgroup.testing.simulation.faults import LastingFault
+from kgroup.testing.simulation.history import FaultBegan
 from kgroup.testing.simulation.plan import Plan
 from kgroup.testing.simulation.run import Outcome
 

@@ -21,10 +21,10 @@ from kgroup.events import (
     Joining,
     Left,
 )
-from kgroup.model import Cause
-from kgroup.testing.simulation import facts
-from kgroup.testing.simulation.facts import Fact
+from kgroup.testing.simulation import history
 from kgroup.testing.simulation.faults import Moment
+from kgroup.testing.simulation.history import Fact
+from kgroup.types import Cause
 
 ABSENT: Final = "absent"
 FROZEN: Final = "frozen"
@@ -63,14 +63,14 @@ COORDINATOR_STATES: Final[Mapping[str, str]] = {
 }
 
 
-def _after_a_generation(fact: facts.Told) -> str:
+def _after_a_generation(fact: history.Told) -> str:
     event = fact.event
     assert isinstance(event, GenerationEnded)
     return LEAVING if event.end.cause is Cause.CLOSED else SEARCHING
 
 
 #: The state that an event puts a member in.
-_BY_EVENT: Final[Mapping[type, Callable[[facts.Told], str]]] = {
+_BY_EVENT: Final[Mapping[type, Callable[[history.Told], str]]] = {
     Joining: lambda _: JOINING,
     Joined: lambda _: SYNCING,
     Assigned: lambda _: RUNNING,
@@ -103,15 +103,15 @@ class States:
     def reactions(self) -> Mapping[type[Fact], Callable[[Any], None]]:
         """What to do with each kind of fact."""
         return {
-            facts.ProcessStarted: self._begins,
-            facts.ProcessEnded: self._ends,
-            facts.ProcessCrashed: self._ends,
-            facts.ProcessFrozen: self._freezes,
-            facts.ProcessThawed: self._thaws,
-            facts.Told: self._told,
-            facts.GroupChanged: self._changed,
-            facts.CoordinatorMoved: self._changed,
-            facts.Judged: self._judged,
+            history.ProcessStarted: self._begins,
+            history.ProcessEnded: self._ends,
+            history.ProcessCrashed: self._ends,
+            history.ProcessFrozen: self._freezes,
+            history.ProcessThawed: self._thaws,
+            history.Told: self._told,
+            history.GroupChanged: self._changed,
+            history.CoordinatorMoved: self._changed,
+            history.Judged: self._judged,
         }
 
     @property
@@ -146,22 +146,22 @@ class States:
 
     # How states change.
 
-    def _begins(self, fact: facts.ProcessStarted) -> None:
+    def _begins(self, fact: history.ProcessStarted) -> None:
         self._enter(fact.process, SEARCHING)
 
-    def _ends(self, fact: facts.ProcessEnded | facts.ProcessCrashed) -> None:
+    def _ends(self, fact: history.ProcessEnded | history.ProcessCrashed) -> None:
         self._frozen.pop(fact.process, None)
         self._enter(fact.process, ABSENT)
 
-    def _freezes(self, fact: facts.ProcessFrozen) -> None:
+    def _freezes(self, fact: history.ProcessFrozen) -> None:
         self._frozen[fact.process] = None
         self._look()
 
-    def _thaws(self, fact: facts.ProcessThawed) -> None:
+    def _thaws(self, fact: history.ProcessThawed) -> None:
         self._frozen.pop(fact.process, None)
         self._look()
 
-    def _told(self, fact: facts.Told) -> None:
+    def _told(self, fact: history.Told) -> None:
         state = _BY_EVENT.get(type(fact.event))
         if state is not None:
             self._enter(fact.process, state(fact))
@@ -169,7 +169,7 @@ class States:
     def _changed(self, _: Fact) -> None:
         self._look()
 
-    def _judged(self, fact: facts.Judged) -> None:
+    def _judged(self, fact: history.Judged) -> None:
         # The only sign that a shard is away or loading is how requests are answered.
         if fact.state == DEAD:
             self._look()

@@ -8,9 +8,8 @@ from typing import Any, TypeVar, final
 
 import attrs
 
-from kgroup.model import TopicPartition
 from kgroup.testing.simulation.coverage import Visits
-from kgroup.testing.simulation.facts import (
+from kgroup.testing.simulation.history import (
     Appended,
     Fact,
     FaultBegan,
@@ -21,7 +20,8 @@ from kgroup.testing.simulation.facts import (
     ProcessEnded,
     ProcessStarted,
 )
-from kgroup.testing.simulation.targets import Cell
+from kgroup.testing.simulation.targeted_faults import Cell
+from kgroup.types import TopicPartition
 
 T = TypeVar("T")
 

@@ -14,13 +14,13 @@ from typing import Final, final
 import attrs
 
 from kgroup.events import GenerationDraining, GenerationEnded, GenerationStarted, Joining
-from kgroup.model import TopicPartition
-from kgroup.testing.simulation import facts
+from kgroup.testing.simulation import history
 from kgroup.testing.simulation.checks import Violation
-from kgroup.testing.simulation.facts import Fact
 from kgroup.testing.simulation.faults import EVERYBODY, Split
+from kgroup.testing.simulation.history import Fact
 from kgroup.testing.simulation.run import Outcome
-from kgroup.testing.simulation.sights import COORDINATOR, Sight, Speaker
+from kgroup.testing.simulation.trace_format import COORDINATOR, TraceEntry, TraceFormatter
+from kgroup.types import TopicPartition
 
 WIDTH: Final = 100
 """Characters of a line at most."""
@@ -69,7 +69,7 @@ def timeline(outcome: Outcome) -> str:
 class _Row:
     """A sight, with what every lane's state is by then."""
 
-    sight: Sight
+    sight: TraceEntry
     marks: dict[str, str]
     violation: bool
 
@@ -86,22 +86,22 @@ class _Lanes:
     def see(self, fact: Fact) -> None:
         """Take the next fact in."""
         match fact:
-            case facts.ProcessStarted():
+            case history.ProcessStarted():
                 self._states[fact.process] = _JOINS
-            case facts.ProcessEnded() | facts.ProcessCrashed():
+            case history.ProcessEnded() | history.ProcessCrashed():
                 self._states[fact.process] = _BLANK
                 self._frozen.discard(fact.process)
-            case facts.ProcessFrozen():
+            case history.ProcessFrozen():
                 self._frozen.add(fact.process)
-            case facts.ProcessThawed():
+            case history.ProcessThawed():
                 self._frozen.discard(fact.process)
-            case facts.Told():
+            case history.Told():
                 state = _STATES.get(type(fact.event))
                 if state is not None:
                     self._states[fact.process] = state
-            case facts.FaultBegan(fault=Split() as split):
+            case history.FaultBegan(fault=Split() as split):
                 self._splits.append(split)
-            case facts.FaultEnded(fault=Split() as split):
+            case history.FaultEnded(fault=Split() as split):
                 self._splits.remove(split)
             case _:
                 pass
@@ -123,10 +123,10 @@ class _Lanes:
 def _rows(outcome: Outcome) -> list[_Row]:
     """Everything that there is to see, in its order."""
     rows: list[_Row | None] = []
-    speaker, lanes, runs = Speaker(outcome.plan.topics), _Lanes(), _Runs()
+    speaker, lanes, runs = TraceFormatter(outcome.plan.topics), _Lanes(), _Runs()
     for one in _with_violations(outcome):
         if isinstance(one, Violation):
-            sight: Sight | None = Sight(
+            sight: TraceEntry | None = TraceEntry(
                 at=one.at, lane=COORDINATOR, words=f"!!! {one}", outline=True
             )
         else:
@@ -148,9 +148,11 @@ class _Runs:
     def __init__(self) -> None:
         self._open: dict[str, dict[TopicPartition, tuple[int, int, int]]] = {}
 
-    def join(self, one: Fact | Violation, sight: Sight, row: int) -> tuple[Sight, int | None]:
+    def join(
+        self, one: Fact | Violation, sight: TraceEntry, row: int
+    ) -> tuple[TraceEntry, int | None]:
         """The sight to show in this row, and the row that it takes the place of, if any."""
-        if not isinstance(one, facts.Processed):
+        if not isinstance(one, history.Processed):
             self._open.pop(sight.lane, None)
             return sight, None
         runs = self._open.setdefault(one.process, {})
@@ -210,7 +212,7 @@ def _chosen(rows: Sequence[_Row]) -> _Shown:
 def _lanes_of(seen: Iterable[Fact], rows: Iterable[_Row]) -> list[str]:
     """The programs that have a lane: all, or those that most happens to if they are too many."""
     names = list(
-        dict.fromkeys(one.process for one in seen if isinstance(one, facts.ProcessStarted))
+        dict.fromkeys(one.process for one in seen if isinstance(one, history.ProcessStarted))
     )
     room = (WIDTH - _TIME - 2 - _COORDINATOR - _WORDS) // _NARROWEST
     if len(names) <= room:

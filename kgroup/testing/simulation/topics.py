@@ -14,10 +14,10 @@ from typing import Any, Final, Protocol, final
 
 from kgroup.broker import EmbeddedCluster, batches
 from kgroup.broker.records import NewRecord, batch_of
-from kgroup.model import TopicPartition
-from kgroup.protocols import Message
-from kgroup.testing.simulation import facts
+from kgroup.interfaces import Message
+from kgroup.testing.simulation import history
 from kgroup.testing.simulation.observer import Recorder
+from kgroup.types import TopicPartition
 
 
 class Producer(Protocol):
@@ -29,7 +29,7 @@ class Producer(Protocol):
 
 
 @final
-class Topics:
+class SimulatedTopics:
     """All topics, and the numbers of their records."""
 
     def __init__(
@@ -95,7 +95,7 @@ class Topics:
         log = self._cluster.cluster.topics.log(partition.topic, partition.partition)
         first = log.append(data, header, now).base_offset
         self._recorder.note(
-            facts.Appended,
+            history.Appended,
             partition=partition,
             first=first,
             next_offset=first + count,
@@ -114,7 +114,7 @@ class Topics:
     ) -> None:
         """A transaction was committed or aborted."""
         self._recorder.note(
-            facts.TransactionEnded,
+            history.TransactionEnded,
             producer_id=producer_id,
             committed=committed,
             markers=tuple(markers),
@@ -146,7 +146,7 @@ class Topics:
 
     def _changed(self, topic: str) -> None:
         self._recorder.note(
-            facts.TopicChanged,
+            history.TopicChanged,
             topic=topic,
             partitions=self.partitions(topic),
             creation=len(self._first_numbers[topic]),

@@ -9,20 +9,10 @@ from typing import Any, TypeVar
 
 import attrs
 
-from kgroup.broker.groups.answers import (
-    Answer,
-    FetchedOffset,
-    HeartbeatAnswered,
-    Joined,
-    Left,
-    OffsetsCommitted,
-    OffsetsFetched,
-    Response,
-    Synced,
-)
 from kgroup.broker.groups.codes import ErrorCode
-from kgroup.broker.groups.coordinator import Coordinator
-from kgroup.broker.groups.group import Group
+from kgroup.broker.groups.coordinator import GroupCoordinatorShards
+from kgroup.broker.groups.coordinator_settings import CoordinatorSettings
+from kgroup.broker.groups.group import ClassicGroup
 from kgroup.broker.groups.requests import (
     Heartbeat,
     JoinGroup,
@@ -38,9 +28,19 @@ from kgroup.broker.groups.requests import (
     SyncGroup,
     TxnOffsetCommit,
 )
-from kgroup.broker.groups.settings import CoordinatorSettings
+from kgroup.broker.groups.responses import (
+    CoordinatorResponse,
+    FetchedOffset,
+    HeartbeatAnswered,
+    JoinCompleted,
+    LeaveCompleted,
+    OffsetsCommitted,
+    OffsetsFetched,
+    Response,
+    SyncCompleted,
+)
 from kgroup.broker.groups.states import GroupState
-from kgroup.model import TopicPartition
+from kgroup.types import TopicPartition
 
 TOPICS = {"t1": 3, "t2": 2}
 SETTINGS = CoordinatorSettings(initial_rebalance_delay=0, min_session_timeout=0.1)
@@ -60,12 +60,14 @@ class Bench:
     """A coordinator, its time, and every answer that it gave."""
 
     def __init__(
-        self, settings: CoordinatorSettings = SETTINGS, coordinator: Coordinator | None = None
+        self,
+        settings: CoordinatorSettings = SETTINGS,
+        coordinator: GroupCoordinatorShards | None = None,
     ) -> None:
         ids = itertools.count(1)
         self.now = 1000.0
         self.settings = settings
-        self.coordinator = coordinator or Coordinator(
+        self.coordinator = coordinator or GroupCoordinatorShards(
             settings, lambda: f"id{next(ids)}", TOPICS.get
         )
         self.answers: dict[int, Response | None] = {}
@@ -78,7 +80,7 @@ class Bench:
         self.note(self.coordinator.expire(self.now))
         return ticket
 
-    def note(self, answers: list[Answer]) -> None:
+    def note(self, answers: list[CoordinatorResponse]) -> None:
         """Keep answers, each ticket's once."""
         for answer in answers:
             assert isinstance(answer.ticket, int)
@@ -112,7 +114,7 @@ class Bench:
             self.note(self.coordinator.expire(self.now))
         self.now = end
 
-    def group(self, group_id: str = "g") -> Group:
+    def group(self, group_id: str = "g") -> ClassicGroup:
         """A group that is there."""
         group = self.coordinator.group(group_id)
         assert group is not None
@@ -149,9 +151,11 @@ class Bench:
         assert len({client.generation for client in clients}) == 1
         if synced:
             given = {client: client.label for client in clients}
-            assert self.answered(clients[0].sync(given), Synced).error is ErrorCode.NONE
+            assert self.answered(clients[0].sync(given), SyncCompleted).error is ErrorCode.NONE
             for client in clients[1:]:
-                assert self.answered(client.sync(), Synced).assignment == client.label.encode()
+                assert (
+                    self.answered(client.sync(), SyncCompleted).assignment == client.label.encode()
+                )
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -192,13 +196,13 @@ class Client:
         """Send a JoinGroup."""
         return self.bench.send(self.joining(version))
 
-    def joined(self, version: int = 9) -> Joined:
+    def joined(self, version: int = 9) -> JoinCompleted:
         """A JoinGroup that is answered at once; the id and generation are taken over."""
         return self.take(self.join(version))
 
-    def take(self, ticket: int) -> Joined:
+    def take(self, ticket: int) -> JoinCompleted:
         """Take id and generation from the answer to a join."""
-        answer = self.bench.answered(ticket, Joined)
+        answer = self.bench.answered(ticket, JoinCompleted)
         if answer.error in {ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED}:
             self.id = answer.member_id
         if answer.error is ErrorCode.NONE:
@@ -230,9 +234,9 @@ class Client:
         )
         return self.bench.send(attrs.evolve(request, **more))
 
-    def synced(self, assignments: Mapping[Client, str] | None = None, **more: Any) -> Synced:
+    def synced(self, assignments: Mapping[Client, str] | None = None, **more: Any) -> SyncCompleted:
         """A SyncGroup that is answered at once."""
-        return self.bench.answered(self.sync(assignments, **more), Synced)
+        return self.bench.answered(self.sync(assignments, **more), SyncCompleted)
 
     def heartbeat(self) -> ErrorCode:
         """A Heartbeat."""
@@ -244,14 +248,14 @@ class Client:
         )
         return self.bench.ask(request, HeartbeatAnswered).error
 
-    def leave(self, *others: Client, version: int = 5) -> Left:
+    def leave(self, *others: Client, version: int = 5) -> LeaveCompleted:
         """A LeaveGroup of this client, and of others in the same request."""
         members = tuple(
             LeavingMember(member_id=one.id, group_instance_id=one.instance)
             for one in (self, *others)
         )
         request = LeaveGroup(group_id=self.group_id, version=version, members=members)
-        return self.bench.ask(request, Left)
+        return self.bench.ask(request, LeaveCompleted)
 
     def commit(self, partition: str = "t1-0", offset: int = 1, version: int = 9) -> ErrorCode:
         """An OffsetCommit of one partition."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from kgroup.broker.groups.answers import Joined, LeftMember, Synced
 from kgroup.broker.groups.codes import ErrorCode
+from kgroup.broker.groups.responses import JoinCompleted, LeftMember, SyncCompleted
 from kgroup.broker.groups.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
 from tests.broker.groups.bench import SETTINGS, Bench, subscription
 
@@ -34,7 +34,9 @@ def test_new_clients_are_given_an_id_first(version: int) -> None:
     """From v4 on a dynamic member's first join only gets an id; nothing else changes."""
     bench = Bench()
     m1 = bench.client("m1")
-    assert m1.joined(version) == Joined(error=ErrorCode.MEMBER_ID_REQUIRED, member_id="m1-id1")
+    assert m1.joined(version) == JoinCompleted(
+        error=ErrorCode.MEMBER_ID_REQUIRED, member_id="m1-id1"
+    )
     assert bench.state() is EMPTY
     assert m1.joined(version).generation_id == 1
 
@@ -45,7 +47,7 @@ def test_pending_id_with_an_instance_id_is_an_error() -> None:
     m1 = bench.client("m1")
     m1.enlist()
     answer = m1.like(instance="i1").joined()
-    assert answer == Joined(error=ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert answer == JoinCompleted(error=ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def test_pending_id_is_void_after_its_session() -> None:
@@ -57,7 +59,7 @@ def test_pending_id_is_void_after_its_session() -> None:
     assert list(bench.group().pending) == [m1.id]
     bench.sleep(0.02)
     assert not bench.group().pending
-    assert m1.joined() == Joined(error=UNKNOWN, member_id=m1.id)
+    assert m1.joined() == JoinCompleted(error=UNKNOWN, member_id=m1.id)
 
 
 def test_join_waits_for_pending_ids() -> None:
@@ -165,7 +167,9 @@ def test_protocol_is_checked_before_the_member() -> None:
     m1 = bench.client("m1")
     bench.form(m1)
     wrong = m1.like(protocols={"other": b""})
-    assert wrong.joined() == Joined(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=m1.id)
+    assert wrong.joined() == JoinCompleted(
+        error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=m1.id
+    )
     ghost = wrong.like(id="ghost")
     assert ghost.joined().error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     other_type = m1.like(protocol_type="connect")
@@ -185,7 +189,7 @@ def test_unknown_ids_do_not_join() -> None:
     """A member id that the group does not know is refused, absent groups are not made for it."""
     bench = Bench()
     ghost = bench.client("ghost", id="ghost")
-    assert ghost.joined() == Joined(error=UNKNOWN, member_id="ghost")
+    assert ghost.joined() == JoinCompleted(error=UNKNOWN, member_id="ghost")
     assert bench.state() is DEAD
     m1 = bench.client("m1")
     bench.form(m1)
@@ -213,7 +217,7 @@ def test_instance_ids_are_checked_first() -> None:
     assert m2.like(instance="i9").heartbeat() is UNKNOWN
     assert m2.like(instance="i1").heartbeat() is FENCED
     assert m2.like(id="ghost", instance="i1").heartbeat() is FENCED
-    assert m2.like(instance="i1").joined() == Joined(error=FENCED, member_id=m2.id)
+    assert m2.like(instance="i1").joined() == JoinCompleted(error=FENCED, member_id=m2.id)
     assert m1.like(instance=None).heartbeat() is NONE
 
 
@@ -274,8 +278,10 @@ def test_replacement_in_completing_rebalances_and_fences_the_old_sync() -> None:
     bench.form(m1, m2, m3, synced=False)
     old, other = m2.sync(), m3.sync()
     newcomer = m2.like(id="").join()
-    assert bench.answered(old, Synced) == Synced(error=FENCED)
-    assert bench.answered(other, Synced) == Synced(error=ErrorCode.REBALANCE_IN_PROGRESS)
+    assert bench.answered(old, SyncCompleted) == SyncCompleted(error=FENCED)
+    assert bench.answered(other, SyncCompleted) == SyncCompleted(
+        error=ErrorCode.REBALANCE_IN_PROGRESS
+    )
     assert bench.is_parked(newcomer)
     assert bench.state() is PREPARING
 
@@ -292,7 +298,7 @@ def test_replacement_in_preparing_fences_the_old_join() -> None:
     old = m2.join()
     again = m2.like(id="")
     newcomer = again.join()
-    assert bench.answered(old, Joined) == Joined(error=FENCED, member_id=m2.id)
+    assert bench.answered(old, JoinCompleted) == JoinCompleted(error=FENCED, member_id=m2.id)
     m1.join()
     assert again.take(newcomer).error is NONE
 
@@ -357,8 +363,8 @@ def test_followers_wait_for_the_leader() -> None:
     assert bench.is_parked(second)
     answer = m1.synced({m1: "a1", m2: "a2"})
     assert (answer.protocol_type, answer.protocol_name) == ("consumer", "range")
-    assert bench.answered(second, Synced).assignment == b"a2"
-    assert bench.answered(third, Synced) == Synced(
+    assert bench.answered(second, SyncCompleted).assignment == b"a2"
+    assert bench.answered(third, SyncCompleted) == SyncCompleted(
         protocol_type="consumer", protocol_name="range", assignment=b""
     )
     assert bench.state() is STABLE
@@ -372,7 +378,7 @@ def test_repeated_parked_sync_replaces_the_older_copy() -> None:
     first, again = m2.sync(), m2.sync()
     assert bench.is_given_up(first)
     m1.sync({m2: "a2"})
-    assert bench.answered(again, Synced).assignment == b"a2"
+    assert bench.answered(again, SyncCompleted).assignment == b"a2"
 
 
 def test_order_of_checks_in_a_sync() -> None:
@@ -473,7 +479,7 @@ def test_leavers_parked_join_is_answered_and_its_sync_never() -> None:
     m3.enlist()
     join = m3.join()
     m3.leave()
-    assert bench.answered(join, Joined) == Joined(error=UNKNOWN)
+    assert bench.answered(join, JoinCompleted) == JoinCompleted(error=UNKNOWN)
 
 
 def test_last_leaver_empties_the_group() -> None:
@@ -501,7 +507,7 @@ def test_full_group_takes_nobody_new() -> None:
     m1, m2 = bench.client("m1"), bench.client("m2", instance="i2")
     bench.form(m1, m2)
     for newcomer in (bench.client("m3"), bench.client("m4", instance="i4"), m2.like(id="")):
-        assert newcomer.joined() == Joined(error=ErrorCode.GROUP_MAX_SIZE_REACHED)
+        assert newcomer.joined() == JoinCompleted(error=ErrorCode.GROUP_MAX_SIZE_REACHED)
     assert bench.client("m5").joined(3).error is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert m2.joined().error is NONE
 
@@ -516,8 +522,8 @@ def test_last_to_rejoin_a_full_group_is_turned_away() -> None:
     m3.enlist()
     m4.enlist()
     second = m3.join()
-    assert m2.joined() == Joined(error=ErrorCode.GROUP_MAX_SIZE_REACHED)
-    assert m4.joined() == Joined(error=ErrorCode.GROUP_MAX_SIZE_REACHED)
+    assert m2.joined() == JoinCompleted(error=ErrorCode.GROUP_MAX_SIZE_REACHED)
+    assert m4.joined() == JoinCompleted(error=ErrorCode.GROUP_MAX_SIZE_REACHED)
     assert set(bench.group().members) == {m1.id, m3.id}
     assert not bench.group().pending
     assert bench.is_parked(first)

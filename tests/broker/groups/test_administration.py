@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kgroup.broker.groups.answers import (
+from kgroup.broker.groups.codes import ErrorCode
+from kgroup.broker.groups.requests import DeleteGroups, DescribeGroups, ListGroups
+from kgroup.broker.groups.responses import (
     DeletedGroup,
     DescribedGroup,
     DescribedMember,
@@ -13,8 +15,6 @@ from kgroup.broker.groups.answers import (
     GroupsListed,
     ListedGroup,
 )
-from kgroup.broker.groups.codes import ErrorCode
-from kgroup.broker.groups.requests import DeleteGroups, DescribeGroups, ListGroups
 from kgroup.broker.groups.states import DEAD
 from tests.broker.groups.bench import Bench, subscription
 

@@ -9,13 +9,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from kgroup.broker.groups.answers import GroupsDeleted, Joined
-from kgroup.broker.groups.ballots import Ballots
 from kgroup.broker.groups.codes import ErrorCode
-from kgroup.broker.groups.coordinator import Coordinator
-from kgroup.broker.groups.group import Group
+from kgroup.broker.groups.coordinator import GroupCoordinatorShards
+from kgroup.broker.groups.coordinator_settings import CoordinatorSettings
+from kgroup.broker.groups.group import ClassicGroup
+from kgroup.broker.groups.protocol_vote import ProtocolVote
 from kgroup.broker.groups.requests import DeleteGroups
-from kgroup.broker.groups.settings import CoordinatorSettings
+from kgroup.broker.groups.responses import GroupsDeleted, JoinCompleted
 from kgroup.broker.groups.states import COMPLETING, EMPTY, PREPARING, STABLE
 from kgroup.broker.groups.timers import TimerKind, TimerName
 from tests.broker.groups.bench import TOPICS, Bench, Client, subscription
@@ -56,9 +56,11 @@ class Anything(RuleBasedStateMachine):
         self.highest = 0
         self.generations: dict[int, tuple[str, str | None]] = {}
 
-    def coordinator(self, shards: tuple[int, ...] | None) -> Coordinator:
+    def coordinator(self, shards: tuple[int, ...] | None) -> GroupCoordinatorShards:
         """A coordinator of its own; ids go on counting."""
-        return Coordinator(SETTINGS, lambda: f"id{next(self.ids)}", TOPICS.get, shards=shards)
+        return GroupCoordinatorShards(
+            SETTINGS, lambda: f"id{next(self.ids)}", TOPICS.get, shards=shards
+        )
 
     # What clients do
 
@@ -170,7 +172,7 @@ class Anything(RuleBasedStateMachine):
     # What must hold
 
     @property
-    def group(self) -> Group | None:
+    def group(self) -> ClassicGroup | None:
         """The group, if it is there."""
         return self.bench.coordinator.group("g")
 
@@ -180,7 +182,7 @@ class Anything(RuleBasedStateMachine):
         for ticket in [one for one in self.waiting if one in self.bench.answers]:
             client = self.waiting.pop(ticket)
             answer = self.bench.answers[ticket]
-            if not isinstance(answer, Joined):
+            if not isinstance(answer, JoinCompleted):
                 continue
             if answer.error in {ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED}:
                 client.take(ticket)
@@ -227,7 +229,7 @@ class Anything(RuleBasedStateMachine):
         static = {one.group_instance_id: one.member_id for one in members.values()}
         static.pop(None, None)
         assert group._static == static
-        ballots = Ballots()
+        ballots = ProtocolVote()
         for one in members.values():
             ballots.add(one.protocols)
         assert vars(group._ballots) == vars(ballots)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from kgroup.broker.groups.group import Group
-from kgroup.broker.groups.members import Member, Parked
+from kgroup.broker.groups.group import ClassicGroup
+from kgroup.broker.groups.members import ClassicGroupMember, Parked
 from kgroup.broker.groups.requests import Protocol
 from kgroup.broker.groups.states import STABLE
 from tests.broker.groups.bench import subscription
 
 
-def member(member_id: str, *protocols: str, instance: str | None = None) -> Member:
+def member(member_id: str, *protocols: str, instance: str | None = None) -> ClassicGroupMember:
     """A member that subscribes to a topic of its own name."""
-    return Member(
+    return ClassicGroupMember(
         member_id=member_id,
         group_instance_id=instance,
         client_id="c",
@@ -26,7 +26,7 @@ def member(member_id: str, *protocols: str, instance: str | None = None) -> Memb
 
 def test_first_member_leads_and_names_the_type_and_another_follows() -> None:
     """A leader that goes is followed by the oldest member, the last one by nobody."""
-    group = Group("g")
+    group = ClassicGroup("g")
     a, b = member("a", "range"), member("b", "range")
     group.add(a, "consumer")
     group.add(b, "consumer")
@@ -38,7 +38,7 @@ def test_first_member_leads_and_names_the_type_and_another_follows() -> None:
 
 def test_joins_are_counted_through_parking_and_removal() -> None:
     """Parked joins count once, however often repeated, and go with their member."""
-    group = Group("g")
+    group = ClassicGroup("g")
     a, b = member("a", "range"), member("b", "range")
     group.add(a, "consumer")
     group.add(b, "consumer")
@@ -61,7 +61,7 @@ def test_joins_are_counted_through_parking_and_removal() -> None:
 
 def test_replaced_member_keeps_place_and_work() -> None:
     """A static member's new id leads where the old one led, and has its assignment."""
-    group = Group("g")
+    group = ClassicGroup("g")
     old = member("a", "range", instance="i")
     old.assignment = b"work"
     group.add(old, "consumer")
@@ -74,7 +74,7 @@ def test_replaced_member_keeps_place_and_work() -> None:
 
 def test_election_among_common_protocols() -> None:
     """Only what all support can win; asking what would win changes nothing."""
-    group = Group("g")
+    group = ClassicGroup("g")
     a, b = member("a", "x", "range", "roundrobin"), member("b", "roundrobin", "range")
     group.add(a, "consumer")
     group.add(b, "consumer")
@@ -86,7 +86,7 @@ def test_election_among_common_protocols() -> None:
 
 def test_support_depends_on_who_is_there() -> None:
     """An Empty group takes any type and protocol; others want theirs."""
-    group = Group("g")
+    group = ClassicGroup("g")
     some = member("x", "range", "new").protocols
     assert group.supports("anything", some)
     assert not group.supports("anything", ())
@@ -100,7 +100,7 @@ def test_support_depends_on_who_is_there() -> None:
 
 def test_subscribed_topics() -> None:
     """Known after a join of consumers; unknown for other types, or without a protocol."""
-    group = Group("g")
+    group = ClassicGroup("g")
     assert group.read_topics() is None
     group.add(member("a", "range"), "consumer")
     assert group.read_topics() is None
@@ -114,4 +114,4 @@ def test_subscribed_topics() -> None:
 def test_selected_protocol_is_not_asked_for_before_there_is_one() -> None:
     """The error names the group."""
     with pytest.raises(RuntimeError, match="'g' has no protocol"):
-        _ = Group("g").selected
+        _ = ClassicGroup("g").selected

@@ -5,9 +5,9 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from kgroup.broker.groups.answers import GroupsDeleted, Joined, Synced
 from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.requests import DeleteGroups
+from kgroup.broker.groups.responses import GroupsDeleted, JoinCompleted, SyncCompleted
 from kgroup.broker.groups.states import COMPLETING, EMPTY, PREPARING, STABLE
 from tests.broker.groups.bench import SETTINGS, Bench, Client, subscription
 
@@ -161,7 +161,7 @@ def test_new_rebalance_sends_parked_syncs_away() -> None:
     sync = m2.sync()
     m3.enlist()
     m3.join()
-    assert bench.answered(sync, Synced).error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert bench.answered(sync, SyncCompleted).error is ErrorCode.REBALANCE_IN_PROGRESS
     assert bench.group().members[m2.id].assignment == b""
 
 
@@ -216,7 +216,7 @@ def test_new_members_join_is_kept_for_five_minutes() -> None:
     bench.sleep(299.9)
     assert bench.is_parked(join)
     bench.sleep(0.2)
-    assert bench.answered(join, Joined) == Joined(error=UNKNOWN)
+    assert bench.answered(join, JoinCompleted) == JoinCompleted(error=UNKNOWN)
     assert bench.state() is PREPARING
     assert m1.joined().generation_id == 2
 
@@ -324,7 +324,7 @@ def test_leader_that_does_not_sync_is_dropped_and_waiters_sent_to_join() -> None
     bench.form(m1, m2, synced=False)
     sync = m2.sync()
     bench.sleep(1.01)
-    assert bench.answered(sync, Synced).error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert bench.answered(sync, SyncCompleted).error is ErrorCode.REBALANCE_IN_PROGRESS
     assert set(bench.group().members) == {m2.id}
 
 

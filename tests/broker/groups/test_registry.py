@@ -7,21 +7,8 @@ import itertools
 import attrs
 import pytest
 
-from kgroup.broker.groups.answers import (
-    DeletedGroup,
-    FetchedGroup,
-    FetchedOffset,
-    GroupsDeleted,
-    GroupsDescribed,
-    GroupsListed,
-    Joined,
-    OffsetsCommitted,
-    OffsetsDeleted,
-    OffsetsFetched,
-    Synced,
-)
 from kgroup.broker.groups.codes import ErrorCode
-from kgroup.broker.groups.coordinator import Coordinator
+from kgroup.broker.groups.coordinator import GroupCoordinatorShards
 from kgroup.broker.groups.requests import (
     DeleteGroups,
     DescribeGroups,
@@ -30,6 +17,19 @@ from kgroup.broker.groups.requests import (
     OffsetFetch,
     OffsetFetchGroup,
     TxnOffsetCommit,
+)
+from kgroup.broker.groups.responses import (
+    DeletedGroup,
+    FetchedGroup,
+    FetchedOffset,
+    GroupsDeleted,
+    GroupsDescribed,
+    GroupsListed,
+    JoinCompleted,
+    OffsetsCommitted,
+    OffsetsDeleted,
+    OffsetsFetched,
+    SyncCompleted,
 )
 from kgroup.broker.groups.states import DEAD, EMPTY, PREPARING, STABLE
 from tests.broker.groups.bench import SETTINGS, TOPICS, Bench, subscription, to_commit, tp
@@ -43,7 +43,7 @@ def empty_bench(**changes: int) -> Bench:
     """A bench whose coordinator leads nothing yet."""
     settings = attrs.evolve(SETTINGS, **changes)
     ids = itertools.count(1)
-    coordinator = Coordinator(settings, lambda: f"new{next(ids)}", TOPICS.get, shards=())
+    coordinator = GroupCoordinatorShards(settings, lambda: f"new{next(ids)}", TOPICS.get, shards=())
     return Bench(settings, coordinator)
 
 
@@ -203,8 +203,8 @@ def test_unload_answers_whoever_waits() -> None:
     sync = m4.sync()
     bench.client("m5", group_id="pending").enlist()
     bench.note(bench.coordinator.unload(bench.now))
-    assert bench.answered(join, Joined) == Joined(error=ELSEWHERE, member_id=m2.id)
-    assert bench.answered(sync, Synced) == Synced(error=ELSEWHERE)
+    assert bench.answered(join, JoinCompleted) == JoinCompleted(error=ELSEWHERE, member_id=m2.id)
+    assert bench.answered(sync, SyncCompleted) == SyncCompleted(error=ELSEWHERE)
     assert bench.coordinator.snapshot().groups == {}
     assert m1.heartbeat() is ELSEWHERE
     bench.sleep(10_000)
@@ -248,8 +248,8 @@ def test_every_request_is_refused_alike(error: ErrorCode) -> None:
         bench.coordinator.shut_down()
     m1 = bench.client("m1", id="x", generation=1)
     echo = "x" if error is NOT_AVAILABLE else ""
-    assert m1.joined() == Joined(error=error, member_id=echo)
-    assert m1.synced() == Synced(error=error)
+    assert m1.joined() == JoinCompleted(error=error, member_id=echo)
+    assert m1.synced() == SyncCompleted(error=error)
     assert m1.heartbeat() is (ErrorCode.NONE if error is LOADING else error)
     assert m1.leave().error is error
     assert m1.commit() is error

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import attrs
 
-from kgroup.broker.groups.answers import OffsetsCommitted, OffsetsDeleted
 from kgroup.broker.groups.requests import OffsetCommit, OffsetDelete
+from kgroup.broker.groups.responses import OffsetsCommitted, OffsetsDeleted
 from kgroup.broker.groups.states import DEAD, EMPTY, STABLE
 from tests.broker.groups.bench import SETTINGS, Bench, subscription, to_commit, tp
 

@@ -5,28 +5,28 @@ from __future__ import annotations
 import pytest
 
 from kgroup.broker.groups.codes import ErrorCode
-from kgroup.broker.groups.group import Group
-from kgroup.broker.groups.journal import Journal
+from kgroup.broker.groups.event_context import EventContext
+from kgroup.broker.groups.group import ClassicGroup
 from kgroup.broker.groups.rules import Row, run
 from kgroup.broker.groups.states import EMPTY, PREPARING, STABLE
 from kgroup.broker.groups.timers import Timers
-from kgroup.broker.groups.turn import Turn
+from kgroup.broker.groups.write_faults import WriteFaults
 from tests.broker.groups.bench import SETTINGS
 
 
-def a_turn() -> Turn:
+def a_turn() -> EventContext:
     """An event in an empty group."""
-    return Turn(
+    return EventContext(
         now=0.0,
         settings=SETTINGS,
         timers=Timers(),
-        journal=Journal(),
+        journal=WriteFaults(),
         new_id=lambda: "id",
-        group=Group("g"),
+        group=ClassicGroup("g"),
     )
 
 
-def prepare(turn: Turn) -> None:
+def prepare(turn: EventContext) -> None:
     """Go where an Empty group may go."""
     turn.group.enter(PREPARING, turn.now)
 
@@ -54,7 +54,7 @@ def test_a_row_enters_the_state_that_it_names_and_no_other() -> None:
 def test_a_row_within_a_row_answers_for_its_own_state() -> None:
     """What an inner table enters is not held against the outer row."""
 
-    def inner(turn: Turn) -> None:
+    def inner(turn: EventContext) -> None:
         run((Row({EMPTY}, then=(prepare,), to=PREPARING),), turn)
 
     assert run((Row({EMPTY}, then=(inner,)),), a_turn()) is ErrorCode.NONE
@@ -69,4 +69,4 @@ def test_no_rule_is_an_error_that_names_the_group() -> None:
 def test_states_are_entered_from_their_predecessors_only() -> None:
     """A group cannot become Stable out of Empty."""
     with pytest.raises(RuntimeError, match="cannot follow"):
-        Group("g").enter(STABLE, 0.0)
+        ClassicGroup("g").enter(STABLE, 0.0)

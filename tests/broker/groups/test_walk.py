@@ -9,12 +9,10 @@ from typing import Any
 import attrs
 import pytest
 
-from kgroup.broker.groups import gate, rules
-from kgroup.broker.groups.answers import Answer, GroupsDeleted, Left, OffsetsDeleted
+from kgroup.broker.groups import rules, validation
 from kgroup.broker.groups.codes import ErrorCode
-from kgroup.broker.groups.gate import ABSENT, GATE, Arrival, Shard
-from kgroup.broker.groups.group import Group
-from kgroup.broker.groups.journal import Journal
+from kgroup.broker.groups.event_context import EventContext
+from kgroup.broker.groups.group import ClassicGroup
 from kgroup.broker.groups.machine import GroupMachine
 from kgroup.broker.groups.requests import (
     DeleteGroups,
@@ -26,11 +24,18 @@ from kgroup.broker.groups.requests import (
     SyncGroup,
     TxnOffsetCommit,
 )
+from kgroup.broker.groups.responses import (
+    CoordinatorResponse,
+    GroupsDeleted,
+    LeaveCompleted,
+    OffsetsDeleted,
+)
+from kgroup.broker.groups.rule_tables import TABLES
 from kgroup.broker.groups.rules import Row, Table
 from kgroup.broker.groups.states import DEAD
-from kgroup.broker.groups.tables import TABLES
 from kgroup.broker.groups.timers import TimerKind, TimerName, Timers
-from kgroup.broker.groups.turn import Turn
+from kgroup.broker.groups.validation import ABSENT, GATE, Arrival, Shard
+from kgroup.broker.groups.write_faults import WriteFaults
 from tests.broker.groups.bench import SETTINGS, Bench, Client, tp
 from tests.broker.groups.test_registry import failed_over
 
@@ -225,11 +230,13 @@ WALKS = [
 def what_kafka_looks_at_and_never_comes() -> None:
     """Dead groups are forgotten here before anybody asks, sessions end with their members."""
     session = TimerName(TimerKind.SESSION, "g", "ghost")
-    alive = GroupMachine(Group("g"), SETTINGS, Timers(), Journal(), lambda: "id")
+    alive = GroupMachine(ClassicGroup("g"), SETTINGS, Timers(), WriteFaults(), lambda: "id")
     assert alive.fire(0.0, session) == []
     bench = Bench()
     m1 = bench.client("m1")
-    machine = GroupMachine(Group("g", state=DEAD), SETTINGS, Timers(), Journal(), lambda: "id")
+    machine = GroupMachine(
+        ClassicGroup("g", state=DEAD), SETTINGS, Timers(), WriteFaults(), lambda: "id"
+    )
     bench.coordinator._registry.machines["g"] = machine
     m1.join()
     m1.sync()
@@ -237,7 +244,9 @@ def what_kafka_looks_at_and_never_comes() -> None:
     m1.commit()
     m1.commit_in_transaction()
     leaving = LeaveGroup(group_id="g", version=3, members=(LeavingMember(member_id="x"),))
-    assert machine.leave(0.0, leaving, 1) == [Answer(1, Left(error=NOT_AVAILABLE))]
+    assert machine.leave(0.0, leaving, 1) == [
+        CoordinatorResponse(1, LeaveCompleted(error=NOT_AVAILABLE))
+    ]
     bench.ask(OffsetDelete(group_id="g", partitions=()), OffsetsDeleted)
     bench.ask(DeleteGroups(group_ids=("g",)), GroupsDeleted)
     assert machine.fire(0.0, session) == []
@@ -283,7 +292,7 @@ def test_every_check_of_the_gate_is_reached(kind: type) -> None:
         )
         check = next((check for check in stopped if check(arrival)), None)
         if check is not None:
-            stopped[check].add(gate.stopped(arrival))
+            stopped[check].add(validation.stopped(arrival))
     assert stopped == {check: {error} for check, error in GATE[kind]}
 
 
@@ -300,7 +309,7 @@ def test_every_row_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     reached: set[tuple[int, int]] = set()
     first = rules._first
 
-    def noting(table: Table, turn: Turn) -> Row:
+    def noting(table: Table, turn: EventContext) -> Row:
         row = first(table, turn)
         reached.update((id(table), at) for at, one in enumerate(table) if one is row)
         return row

@@ -12,8 +12,8 @@ import pytest
 import trio
 import trio.testing
 
-from kgroup.broker import Broker
-from kgroup.model import OffsetAndMetadata, TopicPartition
+from kgroup.broker import EmbeddedBroker
+from kgroup.types import OffsetAndMetadata, TopicPartition
 from tests.broker.test_connection import join
 from tests.broker.wire import Client, commit, connected
 
@@ -197,7 +197,7 @@ async def test_offsets_are_deleted() -> None:
         assert await broker.committed("g") == {}
 
 
-async def stable(broker: Broker, client: Client) -> str:
+async def stable(broker: EmbeddedBroker, client: Client) -> str:
     """A group g with one member that has an assignment; its id."""
     await broker.create_topic("t")
     member = await joined(client, 4)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kgroup.broker.placement import Place
+from kgroup.broker.replicas import PartitionReplicas
 from tests.broker.wire import Client, connected
 
 
@@ -46,9 +46,9 @@ async def test_the_preferred_replica_leads_again() -> None:
     async with connected() as (broker, client):
         await broker.create_topic("t", 3)
         places = broker.cluster.topics.get("t").places  # type: ignore[union-attr]
-        places[0] = Place((1, 7), (1, 7), 7)
-        places[1] = Place((7, 1), (7, 1), 1)
-        places[2] = Place((7,), (7,), -1)
+        places[0] = PartitionReplicas((1, 7), (1, 7), 7)
+        places[1] = PartitionReplicas((7, 1), (7, 1), 1)
+        places[2] = PartitionReplicas((7,), (7,), -1)
         assert results(await elect(client)) == [(0, 0), (1, 80), (2, 80)]
         assert (places[0].leader, places[0].epoch) == (1, 1)
         assert results(await elect(client, 1, 2, kind=1)) == [(1, 84), (2, 83)]

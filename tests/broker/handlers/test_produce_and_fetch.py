@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from kgroup.broker import Broker, batches
+from kgroup.broker import EmbeddedBroker, batches
 from tests.broker.made import NOW, append, batch
 from tests.broker.wire import Client, connected
 
@@ -39,7 +39,7 @@ async def produce(
     return answer.responses[0].partition_responses[0]
 
 
-def fetching(broker: Broker, version: int = 12, **details: Any) -> dict[str, Any]:
+def fetching(broker: EmbeddedBroker, version: int = 12, **details: Any) -> dict[str, Any]:
     """The fields of a Fetch of topic t, partition by partition from given offsets."""
     offsets = details.pop("offsets", {0: 0})
     most = details.pop("partition_max_bytes", 2**20)
@@ -64,7 +64,7 @@ def fetching(broker: Broker, version: int = 12, **details: Any) -> dict[str, Any
     return fields
 
 
-async def fetch(broker: Broker, client: Client, version: int = 12, **details: Any) -> Any:
+async def fetch(broker: EmbeddedBroker, client: Client, version: int = 12, **details: Any) -> Any:
     """Fetch from topic t."""
     return await client.ask("fetch", version, **fetching(broker, version, **details))
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kgroup.broker import Broker
-from kgroup.model import TopicPartition
+from kgroup.broker import EmbeddedBroker
+from kgroup.types import TopicPartition
 from tests.broker.handlers.test_produce_and_fetch import produce
 from tests.broker.made import batch
 from tests.broker.wire import Client, connected
@@ -96,7 +96,7 @@ class Producer:
 
 
 @pytest.fixture
-async def scene() -> AsyncIterator[tuple[Broker, Client, Producer]]:
+async def scene() -> AsyncIterator[tuple[EmbeddedBroker, Client, Producer]]:
     """A broker with topic t, and a producer that has its id."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
@@ -105,7 +105,7 @@ async def scene() -> AsyncIterator[tuple[Broker, Client, Producer]]:
         yield broker, client, producer
 
 
-Scene = tuple[Broker, Client, Producer]
+Scene = tuple[EmbeddedBroker, Client, Producer]
 
 
 async def test_an_idempotent_producer_needs_no_transaction(scene: Scene) -> None:

@@ -20,9 +20,9 @@ import attrs
 import pytest
 import trio
 
-from kgroup.model import TopicPartition
 from kgroup.testing.java import program_command
 from kgroup.testing.tools import TOOLS
+from kgroup.types import TopicPartition
 from tests.behaviour.stage import SOON, Processed, Stage
 
 PROGRAM: Final = Path(__file__).resolve().parent / "member_program.py"

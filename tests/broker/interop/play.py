@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from itertools import pairwise
 from typing import Final
 
-from kgroup.broker import Broker, serve
+from kgroup.broker import EmbeddedBroker, serve
 from tests.behaviour.stage import Stage, SteadyProducer, stage
 from tests.brokers import EMBEDDED, Kafka
 
@@ -19,7 +19,7 @@ SETTINGS: Final = {
 
 
 @asynccontextmanager
-async def played() -> AsyncIterator[tuple[Broker, Stage, SteadyProducer]]:
+async def played() -> AsyncIterator[tuple[EmbeddedBroker, Stage, SteadyProducer]]:
     """A broker in this process, a stage on it with its topic, and a producer at work."""
     async with (
         serve(settings=SETTINGS) as broker,

@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
-from kgroup.broker import Broker, serve
-from kgroup.model import TopicPartition
+from kgroup.broker import EmbeddedBroker, serve
+from kgroup.types import TopicPartition
 from tests.broker.interop.tools import printed, table, together
 
 pytestmark = pytest.mark.real_kafka
@@ -46,7 +46,7 @@ async def test_topics() -> None:
         assert broker.cluster.topics.get("t") is None
 
 
-async def committed(broker: Broker) -> dict[int, int]:
+async def committed(broker: EmbeddedBroker) -> dict[int, int]:
     """What group g has committed of t, by partition."""
     return {tp.partition: at.offset for tp, at in (await broker.committed("g")).items()}
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kgroup.broker import Broker
-from kgroup.broker.groups.answers import DescribedGroup
+from kgroup.broker import EmbeddedBroker
+from kgroup.broker.groups.responses import DescribedGroup
 from tests.behaviour.stage import Stage
 from tests.broker.interop.members import KAFKA_PYTHON, Client, start_member
 from tests.broker.interop.play import PARTITIONS, check_account, played
@@ -17,7 +17,7 @@ from tests.broker.interop.tools import printed, table, together
 OTHERS = ("java", "java-console", "confluent-kafka", "aiokafka", "kafka-python")
 
 
-async def until_all_process(here: Stage, broker: Broker, names: set[str]) -> DescribedGroup:
+async def until_all_process(here: Stage, broker: EmbeddedBroker, names: set[str]) -> DescribedGroup:
     """Wait until the group is stable with these members and each of them processes."""
     while True:
         (group,) = await broker.groups()
@@ -33,7 +33,7 @@ async def _next_to_process(here: Stage) -> set[str]:
     return {entry.member for entry in entries[begun:]}
 
 
-async def check_the_tools_view(broker: Broker, group: DescribedGroup) -> None:
+async def check_the_tools_view(broker: EmbeddedBroker, group: DescribedGroup) -> None:
     """Java's tool tells of every member and partition what the broker knows."""
     describe = partial(printed, broker, "kafka-consumer-groups", "--describe")
     name = ("--group", group.group_id)

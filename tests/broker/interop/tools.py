@@ -8,14 +8,14 @@ from functools import partial
 
 import trio
 
-from kgroup.broker import Broker
+from kgroup.broker import EmbeddedBroker
 from kgroup.testing.tools import run_tool
 
 Row = dict[str, str]
 """One line of a table, by the titles of its columns."""
 
 
-async def printed(broker: Broker, name: str, *args: str) -> str:
+async def printed(broker: EmbeddedBroker, name: str, *args: str) -> str:
     """Run a tool to its good end; what it printed on standard output."""
     run = partial(run_tool, broker.bootstrap_servers, name, *args)
     return (await trio.to_thread.run_sync(run, abandon_on_cancel=True)).stdout

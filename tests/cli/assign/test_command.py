@@ -13,9 +13,9 @@ from click.testing import CliRunner, Result
 
 from kgroup.cli.assign.command import assign
 from kgroup.config import GroupConfig
-from kgroup.model import MemberSubscription, TopicInfo, TopicPartition
 from kgroup.testing import admin
 from kgroup.threaded import ConsumerGroup
+from kgroup.types import MemberSubscription, TopicInfo, TopicPartition
 from tests.brokers import Kafka, unique
 from tests.cli.assign.groups import line
 

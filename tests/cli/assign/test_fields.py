@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kgroup.cli.assign.fields import LONGEST_INPUT, WrongInputError, read_group, read_json
-from kgroup.model import Claim, MemberSubscription, TopicInfo, TopicPartition
+from kgroup.types import Claim, MemberSubscription, TopicInfo, TopicPartition
 from tests.cli.assign.groups import ORDERS, member, owning
 
 O1 = TopicPartition("orders", 1)

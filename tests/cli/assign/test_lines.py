@@ -12,7 +12,7 @@ import pytest
 from kgroup.assignors import BUILTIN
 from kgroup.cli.assign.fields import WrongInputError
 from kgroup.cli.assign.lines import answer_each, answer_line
-from kgroup.model import MemberSubscription, TopicInfo, TopicPartition
+from kgroup.types import MemberSubscription, TopicInfo, TopicPartition
 from tests.assignors.golden import FILE
 from tests.cli.assign.groups import line, member
 

@@ -11,22 +11,20 @@ import trio
 from trio.testing import MockClock
 
 from kgroup.broker.apis import APIS
-from kgroup.cli.assign.fields import Group
+from kgroup.cli.assign.fields import GroupInput
 from kgroup.cli.assign.live import look, read_members
 from kgroup.errors import ProtocolError, TransportError, UsageError
-from kgroup.model import Claim, TopicPartition
-from kgroup.testing.memory import memory_environment
+from kgroup.testing.memory import memory_runtime
+from kgroup.types import Claim, TopicPartition
 from kgroup.wire.versions import SPOKEN
 from tests.group.world import World, world
 
 ALL = tuple(TopicPartition("topic", number) for number in range(4))
 
 
-async def looked_at(here: World, group_id: str = "group") -> Group:
+async def looked_at(here: World, group_id: str = "group") -> GroupInput:
     """What is seen of a group."""
-    return await look(
-        here.broker.bootstrap_servers, group_id, memory_environment(here.broker, seed=99)
-    )
+    return await look(here.broker.bootstrap_servers, group_id, memory_runtime(here.broker, seed=99))
 
 
 @pytest.mark.parametrize("version", range(SPOKEN["describe_groups"].highest + 1))
@@ -75,9 +73,9 @@ async def test_no_broker(autojump_clock: MockClock) -> None:
         raise OSError(f"{host}:{port} refused")
 
     async with world(1) as here:
-        environment = attrs.evolve(memory_environment(here.broker), open_stream=refuse)
+        runtime = attrs.evolve(memory_runtime(here.broker), open_stream=refuse)
         with pytest.raises(TransportError, match="refused"):
-            await look(here.broker.bootstrap_servers, "group", environment)
+            await look(here.broker.bootstrap_servers, "group", runtime)
 
 
 def described(**fields: Any) -> Any:

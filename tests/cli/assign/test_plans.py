@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from kgroup.assignors import BUILTIN
-from kgroup.cli.assign.fields import Group, read_group
+from kgroup.cli.assign.fields import GroupInput, read_group
 from kgroup.cli.assign.plans import MOST_ROUNDS, Spread, joining, plan
-from kgroup.model import Claim, MemberSubscription, TopicInfo, TopicPartition
+from kgroup.types import Claim, MemberSubscription, TopicInfo, TopicPartition
 from tests.cli.assign.groups import ORDERS, member, owning
 
 
-def group(*members: dict[str, Any], topics: Mapping[str, Any] = ORDERS) -> Group:
+def group(*members: dict[str, Any], topics: Mapping[str, Any] = ORDERS) -> GroupInput:
     """A group of these members."""
     return read_group({"topics": topics, "members": list(members)})
 

@@ -9,15 +9,15 @@ from typing import Any
 from rich.console import Console
 
 from kgroup.assignors import BUILTIN
-from kgroup.cli.assign.fields import Group, read_group
+from kgroup.cli.assign.fields import GroupInput, read_group
 from kgroup.cli.assign.lines import answer_line
 from kgroup.cli.assign.plans import plan
 from kgroup.cli.assign.report import as_json, print_plans, ranges
-from kgroup.model import TopicPartition
+from kgroup.types import TopicPartition
 from tests.cli.assign.groups import ORDERS, line, member, owning
 
 
-def printed(group: Group) -> str:
+def printed(group: GroupInput) -> str:
     """The tables of all built-in assignors."""
     file = io.StringIO()
     plans = [plan(assignor, group) for assignor in BUILTIN.values()]
@@ -31,7 +31,7 @@ def rows(text: str) -> dict[str, list[str]]:
     return {row[0]: row[1:] for row in cells if row and row[0]}
 
 
-def group(*members: dict[str, Any], **topics: int) -> Group:
+def group(*members: dict[str, Any], **topics: int) -> GroupInput:
     """A group of these members and topics."""
     named = {name: {"partitions": count} for name, count in topics.items()}
     return read_group({"topics": named or ORDERS, "members": list(members)})

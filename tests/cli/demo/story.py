@@ -10,17 +10,17 @@ from typing import Any, Final
 
 import attrs
 
+from kgroup.cli.demo.audit import Disturbance, Evidence
 from kgroup.cli.demo.journal import (
     KINDS,
-    Committed,
+    CommitDone,
     Committing,
     Entry,
-    Processed,
     Received,
+    RecordProcessed,
     Refused,
     Started,
 )
-from kgroup.cli.demo.reckoning import Blow, Evidence
 from kgroup.cli.demo.text import words_of
 
 LINES: Final = tuple(f"line {number} of {number % 3}" for number in range(16))
@@ -67,7 +67,7 @@ class Story:
         for offset in range(first, after):
             number = PLACED.get((partition, offset), 0)
             words = dict(words_of(LINES[number]))
-            self.put(worker, Processed, partition=partition, offset=offset, words=words)
+            self.put(worker, RecordProcessed, partition=partition, offset=offset, words=words)
 
     def commits(self, worker: str, partition: int, after: int, *, refused: bool = False) -> None:
         """A worker commits."""
@@ -75,7 +75,7 @@ class Story:
         if refused:
             self.put(worker, Refused, partition=partition, next=after, why="stale")
         else:
-            self.put(worker, Committed, partition=partition, next=after)
+            self.put(worker, CommitDone, partition=partition, next=after)
 
     def handles(self, worker: str, partition: int, first: int, after: int) -> None:
         """A worker does all that is to be done with a batch."""
@@ -89,8 +89,8 @@ class Story:
             lines=LINES,
             placed=PLACED,
             journals=self.journals,
-            kill=Blow(worker="first", time=KILLED_AT),
-            freeze=Blow(worker="second", time=FROZEN_AT, woken=WOKEN_AT),
+            kill=Disturbance(worker="first", time=KILLED_AT),
+            freeze=Disturbance(worker="second", time=FROZEN_AT, woken=WOKEN_AT),
             committed={0: 8, 1: 8},
             problems=(),
             seconds=60.0,

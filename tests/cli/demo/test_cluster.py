@@ -7,10 +7,10 @@ import uuid
 import pytest
 import trio
 
-from kgroup.cli.demo import feed as feeding
+from kgroup.cli.demo import producer as feeding
 from kgroup.cli.demo.cluster import DemoCluster
-from kgroup.cli.demo.feed import Feed
-from kgroup.cli.demo.trouble import DemoError
+from kgroup.cli.demo.errors import DemoError
+from kgroup.cli.demo.producer import LineProducer
 from tests.brokers import Kafka
 
 
@@ -24,7 +24,7 @@ def cluster(kafka: Kafka) -> DemoCluster:
 async def test_lines_go_to_all_partitions_in_turn(cluster: DemoCluster) -> None:
     """Ten in a row to each, new partitions included; where each is, is known."""
     await trio.to_thread.run_sync(cluster.create_topic, 2)
-    feed = Feed(cluster.bootstrap_servers, cluster.topic, ["a", "", *"b" * 53])
+    feed = LineProducer(cluster.bootstrap_servers, cluster.topic, ["a", "", *"b" * 53])
     await feed.spread_over(2)
     feed.send(30)
     await trio.to_thread.run_sync(cluster.add_partitions, 3)
@@ -58,7 +58,7 @@ async def test_a_line_that_is_refused_is_told(
 ) -> None:
     """A topic that is gone takes no lines, and its partitions are not known."""
     monkeypatch.setattr(feeding, "FLUSH", 1.0)
-    feed = Feed(cluster.bootstrap_servers, cluster.topic, ["a"])
+    feed = LineProducer(cluster.bootstrap_servers, cluster.topic, ["a"])
     with pytest.raises(DemoError, match="the producer knows no 1 partitions"):
         await feed.spread_over(1)
     feed.partitions = 1

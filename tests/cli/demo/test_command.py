@@ -15,14 +15,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kgroup.cli.demo import command
-from kgroup.cli.demo.account import Account
-from kgroup.cli.demo.conductor import DRIVERS, Plan
+from kgroup.cli.demo.audit import audit
+from kgroup.cli.demo.audit_report import AuditReport
+from kgroup.cli.demo.director import DRIVERS, DemoPlan
 from kgroup.cli.demo.display import Display
-from kgroup.cli.demo.reckoning import account_of
 from kgroup.testing.spark import java
 from tests.cli.demo.story import told
 
-RIGHT = account_of(told().evidence())
+RIGHT = audit(told().evidence())
 WRONG = {
     "lost": 1,
     "never_produced": 1,
@@ -39,20 +39,20 @@ Run = Callable[..., Result]
 
 
 @pytest.fixture
-def plans() -> list[Plan]:
+def plans() -> list[DemoPlan]:
     """What the command asked for."""
     return []
 
 
 @pytest.fixture
 def run(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, plans: list[Plan]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, plans: list[DemoPlan]
 ) -> Callable[..., Result]:
     """Call it with an account and options: the command, with a performance that ends so."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
-    def run(account: Account, *options: str) -> Result:
-        async def perform(plan: Plan, folder: Path, display: Display) -> Account:
+    def run(account: AuditReport, *options: str) -> Result:
+        async def perform(plan: DemoPlan, folder: Path, display: Display) -> AuditReport:
             (folder / "journal").write_text("something")
             display.say("It happens.")
             plans.append(plan)
@@ -64,7 +64,7 @@ def run(
     return run
 
 
-def test_the_defaults(run: Run, plans: list[Plan], tmp_path: Path) -> None:
+def test_the_defaults(run: Run, plans: list[DemoPlan], tmp_path: Path) -> None:
     """50,000 lines of Python's own modules, three workers, the demo's own broker; status 0."""
     result = run(RIGHT)
     assert result.exit_code == 0, result.output
@@ -76,7 +76,7 @@ def test_the_defaults(run: Run, plans: list[Plan], tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_options(run: Run, plans: list[Plan], tmp_path: Path) -> None:
+def test_the_options(run: Run, plans: list[DemoPlan], tmp_path: Path) -> None:
     """Files, lines, workers, partitions and another cluster are as they were asked for."""
     one, other = tmp_path / "one", tmp_path / "other"
     one.write_text("a\n")
@@ -85,11 +85,11 @@ def test_the_options(run: Run, plans: list[Plan], tmp_path: Path) -> None:
     result = run(RIGHT, f"--file={one}", f"--file={other}", *options)
     assert result.exit_code == 0, result.output
     lines = ["a", "b"] * 500
-    assert plans == [Plan(lines=lines, workers=4, partitions=9, bootstrap_servers="h:1")]
+    assert plans == [DemoPlan(lines=lines, workers=4, partitions=9, bootstrap_servers="h:1")]
 
 
 def test_with_spark_the_workers_are_two_drivers(
-    run: Run, plans: list[Plan], monkeypatch: pytest.MonkeyPatch
+    run: Run, plans: list[DemoPlan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By default; what they need was looked for first."""
     monkeypatch.setattr(command, "look_for_spark", lambda: None)
@@ -101,7 +101,7 @@ def test_with_spark_the_workers_are_two_drivers(
 
 @pytest.mark.parametrize("missing", ["pyarrow", "pyspark", "psutil", "Java"])
 def test_what_spark_needs_and_is_not_there_is_named(
-    run: Run, plans: list[Plan], monkeypatch: pytest.MonkeyPatch, missing: str
+    run: Run, plans: list[DemoPlan], monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
     """Before anything is started; the error says what to do."""
     # This test must not depend on what is installed: what is not missing is there, or looks so.
@@ -147,13 +147,13 @@ def test_a_wrong_account_ends_with_status_1(run: Run, figure: str, tmp_path: Pat
 @pytest.mark.parametrize(
     "option", ["--lines=999", "--workers=2", "--partitions=0", "--file=/no/such/file"]
 )
-def test_a_wrong_option_is_refused(run: Run, option: str, plans: list[Plan]) -> None:
+def test_a_wrong_option_is_refused(run: Run, option: str, plans: list[DemoPlan]) -> None:
     """Before anything is started."""
     assert run(RIGHT, option).exit_code == 2
     assert plans == []
 
 
-def test_a_text_without_a_line_is_refused(run: Run, tmp_path: Path, plans: list[Plan]) -> None:
+def test_a_text_without_a_line_is_refused(run: Run, tmp_path: Path, plans: list[DemoPlan]) -> None:
     """The error names the file and the option."""
     file = tmp_path / "empty"
     file.touch()
@@ -168,7 +168,7 @@ def test_what_fails_within_leaves_no_folder(
 ) -> None:
     """A bug of the demo's own is a traceback, not an account."""
 
-    async def fail(plan: Plan, folder: Path, display: Display) -> Account:
+    async def fail(plan: DemoPlan, folder: Path, display: Display) -> AuditReport:
         raise RuntimeError(f"{plan} {folder} {display}")
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

@@ -10,11 +10,11 @@ import attrs
 import pytest
 from rich.console import Console
 
+from kgroup.cli.demo.audit import audit
 from kgroup.cli.demo.display import Display, print_account
 from kgroup.cli.demo.journal import JournalReader
 from kgroup.cli.demo.processes import Child
-from kgroup.cli.demo.reckoning import account_of
-from kgroup.cli.demo.watch import Condition, Watch, Worker
+from kgroup.cli.demo.progress import Condition, Worker, WorkerProgress
 from tests.cli.demo.story import told
 
 
@@ -34,9 +34,9 @@ class Terminal(io.StringIO):
         return True
 
 
-def watch() -> Watch:
+def watch() -> WorkerProgress:
     """One worker of each condition."""
-    watched = Watch()
+    watched = WorkerProgress()
     for number, condition in enumerate(Condition):
         child = cast("Child", FakeChild(f"worker-{number}"))
         worker = Worker(child=child, journal=cast("JournalReader", None), condition=condition)
@@ -79,7 +79,7 @@ def test_the_account_is_printed_with_its_faults() -> None:
     """Each figure has a line; what is wrong stands below."""
     output = io.StringIO()
     console = Console(file=output, width=80, highlight=False)
-    account = account_of(told().evidence())
+    account = audit(told().evidence())
     print_account(console, account)
     assert re.search(r"lines lost +0 *\n", output.getvalue())
     assert "The account is right." in output.getvalue()

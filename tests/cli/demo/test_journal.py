@@ -10,20 +10,20 @@ import attrs
 import pytest
 
 from kgroup.cli.demo.journal import (
-    Committed,
+    CommitDone,
     Committing,
     Ended,
     Journal,
     JournalReader,
-    Processed,
     Received,
+    RecordProcessed,
     Refused,
     Started,
 )
 from kgroup.errors import StaleGenerationError
 from kgroup.events import GenerationEnded, GenerationStarted
 from kgroup.generation.generation import Generation
-from kgroup.model import Assignment, Cause, End, TopicPartition
+from kgroup.types import Assignment, Cause, End, TopicPartition
 
 PARTITION = TopicPartition("t", 3)
 
@@ -69,9 +69,9 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert [attrs.evolve(entry, time=0.0) for entry in entries] == [
         Started(**which, partitions=[3, 5]),
         Received(**which, partition=3, first=10, next=13),
-        Processed(**which, partition=3, offset=12, words={"é": 2}),
+        RecordProcessed(**which, partition=3, offset=12, words={"é": 2}),
         Committing(**which, partition=3, next=13),
-        Committed(**which, partition=3, next=13),
+        CommitDone(**which, partition=3, next=13),
         Committing(**which, partition=3, next=13),
         Refused(**which, partition=3, next=13, why="it has passed"),
         Ended(**which, why="closed: enough"),

@@ -13,8 +13,8 @@ import pytest
 import trio
 
 from kgroup.cli.demo import processes
+from kgroup.cli.demo.errors import DemoError
 from kgroup.cli.demo.processes import Child, Children, children
-from kgroup.cli.demo.trouble import DemoError
 
 BROKER = "kgroup.cli.demo.broker"
 DEAF = "import time, signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"

@@ -26,7 +26,7 @@ from typing import Any, Final, final
 import psutil
 
 from kgroup import GroupConfig
-from kgroup.spark.threaded import Batch
+from kgroup.spark.threaded import MicroBatch
 from kgroup.testing.spark import session
 from kgroup.testing.spark.jars import DELTA_SETTINGS, delta_jars, postgres_jars
 
@@ -94,7 +94,7 @@ class Steps:
         self._armed = False
         self._act()
 
-    def at(self, batch: Batch, step: str) -> None:
+    def at(self, batch: MicroBatch, step: str) -> None:
         """A batch has come so far."""
         # One write: lines of several threads must not mix.
         sys.stdout.write(f"{self.names[batch.group_id]}: {step}\n")
@@ -108,7 +108,7 @@ def run(name: str, steps: Steps, *arguments: str) -> None:
     example: Any = load(name)
     publish = example.publish
 
-    def published(batch: Batch, *rest: Any) -> None:
+    def published(batch: MicroBatch, *rest: Any) -> None:
         steps.names[batch.group_id] = name
         steps.at(batch, BEFORE)
         try:
@@ -137,13 +137,13 @@ def main(step: str, action: str, servers: str, topic: str, *sinks: str) -> None:
     """Run them all."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCONT})  # threads inherit it
     steps = Steps(len(sinks), step, action)
-    commit = Batch.commit
+    commit = MicroBatch.commit
 
-    def committed(self: Batch) -> None:
+    def committed(self: MicroBatch) -> None:
         commit(self)
         steps.at(self, AFTER)
 
-    Batch.commit = committed  # type: ignore[method-assign]
+    MicroBatch.commit = committed  # type: ignore[method-assign]
     with (
         session(jars=[*delta_jars(), *postgres_jars()], settings=SETTINGS),
         ThreadPoolExecutor(len(sinks)) as threads,

@@ -6,7 +6,7 @@ from typing import Self, final
 
 import attrs
 
-from kgroup.spark.ranges import OffsetRange
+from kgroup.spark.offset_ranges import OffsetRange
 
 
 @final

@@ -22,8 +22,8 @@ import psycopg
 import pyarrow.parquet
 import pytest
 
-from kgroup.model import TopicPartition
 from kgroup.testing.postgres import Postgres
+from kgroup.types import TopicPartition
 from tests.brokers import EMBEDDED, Kafka, embedded_broker
 from tests.conftest import ROOT
 from tests.examples.topic import Record, Topic

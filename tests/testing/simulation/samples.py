@@ -7,7 +7,7 @@ from typing import Any
 
 from kgroup.testing.simulation import MemberPlan, Outcome, Plan, Scenario
 from kgroup.testing.simulation.checks import Violation
-from kgroup.testing.simulation.facts import Fact
+from kgroup.testing.simulation.history import Fact
 from kgroup.testing.simulation.network import Latency
 
 #: Two virtual minutes of two members and one broker.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kgroup.testing.simulation import Summary, draw, simulate
 from kgroup.testing.simulation.coverage import lines
-from kgroup.testing.simulation.kinds import KINDS
-from kgroup.testing.simulation.targets import CELLS
+from kgroup.testing.simulation.fault_generation import KINDS
+from kgroup.testing.simulation.targeted_faults import CELLS
 from tests.testing.simulation.samples import SMALL
 
 

@@ -8,11 +8,11 @@ import trio
 
 from kgroup.clocks import TrioClock
 from kgroup.group import ConsumerGroup
-from kgroup.testing.simulation import Outcome, Process, Scenario, draw, facts, faults, simulate
+from kgroup.testing.simulation import Outcome, Process, Scenario, draw, faults, history, simulate
 from tests.testing.simulation.samples import a_plan
 
 
-def of(outcome: Outcome, *kinds: type[facts.Fact]) -> list[facts.Fact]:
+def of(outcome: Outcome, *kinds: type[history.Fact]) -> list[history.Fact]:
     """The facts of some kinds."""
     return [one for one in outcome.facts if type(one) in kinds]
 
@@ -23,7 +23,7 @@ def test_a_program_that_makes_its_groups_itself_lives_in_the_simulation() -> Non
 
     async def program(process: Process) -> None:
         async with ConsumerGroup(process.config()) as group:
-            clocks.append(type(group._environment.clock))
+            clocks.append(type(group._runtime.clock))
             async for generation in group:
                 async for batch in generation.records():
                     for message in batch.messages:
@@ -33,8 +33,8 @@ def test_a_program_that_makes_its_groups_itself_lives_in_the_simulation() -> Non
     outcome = simulate(a_plan(), program)
     assert outcome.violations == ()
     assert set(clocks) == {TrioClock}
-    (settled,) = of(outcome, facts.Settled)
-    assert isinstance(settled, facts.Settled)
+    (settled,) = of(outcome, history.Settled)
+    assert isinstance(settled, history.Settled)
     assert settled.stable
     assert settled.committed == {name: end for name, end in settled.ends.items() if end}
 
@@ -47,7 +47,7 @@ def test_a_program_that_fails_is_started_again() -> None:
         raise LookupError(f"life {process.life} of {process.name}")
 
     outcome = simulate(attrs.evolve(a_plan(), duration=70.0), program)
-    ended = [one for one in of(outcome, facts.ProcessEnded) if one.process == "m1"]  # type: ignore[attr-defined]
+    ended = [one for one in of(outcome, history.ProcessEnded) if one.process == "m1"]  # type: ignore[attr-defined]
     assert [one.error for one in ended][:2] == [  # type: ignore[attr-defined]
         "LookupError: life 1 of m1",
         "LookupError: life 2 of m1",
@@ -74,7 +74,7 @@ def test_nothing_of_a_crashed_program_counts() -> None:
         if 40.0 < one.at < 70.0 and getattr(one, "process", None) == "m1"
     ]
     assert gone == []
-    requests = [one for one in outcome.facts if isinstance(one, facts.Judged) and one.at > 40.0]
+    requests = [one for one in outcome.facts if isinstance(one, history.Judged) and one.at > 40.0]
     assert not any(one.api == "leave_group" and one.at < 70.0 for one in requests)
 
 
@@ -88,8 +88,8 @@ def test_a_program_that_does_not_end_is_killed() -> None:
         await trio.sleep_forever()
 
     outcome = simulate(draw(Scenario(members=1, duration=60.0, faults_per_hour=0.0), 1), program)
-    (crashed,) = of(outcome, facts.ProcessCrashed)
-    (over,) = of(outcome, facts.Over)
+    (crashed,) = of(outcome, history.ProcessCrashed)
+    (over,) = of(outcome, history.Over)
     assert over.at == crashed.at > 60.0
 
 
@@ -109,7 +109,7 @@ def test_what_a_crashed_program_raises_is_nobodys() -> None:
 
     crash = faults.Crash(at=40.0, process="m1", seconds=5.0)
     outcome = simulate(attrs.evolve(a_plan(faults=(crash,)), duration=60.0), program)
-    assert of(outcome, facts.Over)
+    assert of(outcome, history.Over)
 
 
 def test_an_error_of_the_simulation_itself_ends_it_while_a_program_is_frozen() -> None:

@@ -8,11 +8,11 @@ import attrs
 import pytest
 
 from kgroup.testing.simulation import Outcome, Process, Scenario, SimulationError, draw
+from kgroup.testing.simulation.default_program import worker as default_worker
 from kgroup.testing.simulation.faults import Cut, Freeze
 from kgroup.testing.simulation.process import Worker
 from kgroup.testing.simulation.report import Failure, code_of, command_of, report
 from kgroup.testing.simulation.shrinking import Shrunk
-from kgroup.testing.simulation.worker import worker as default_worker
 from tests.testing.simulation.samples import broken
 
 FAULTS = (Freeze(at=40.5, seconds=5.0, process="m1"), Cut(at=50.0, process="*", broker="b1"))

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kgroup.testing.simulation import MemberPlan, Outcome, Plan
-from kgroup.testing.simulation.facts import FaultBegan
 from kgroup.testing.simulation.faults import Cut, Fault, Freeze, Moment
+from kgroup.testing.simulation.history import FaultBegan
 from kgroup.testing.simulation.shrinking import shrink
 from tests.testing.simulation.samples import a_plan, broken
 

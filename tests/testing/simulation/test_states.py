@@ -8,35 +8,35 @@ from typing import Any, Final
 import pytest
 
 from kgroup import events
-from kgroup.model import Assignment, Cause, End
-from kgroup.testing.simulation import facts
+from kgroup.testing.simulation import history
 from kgroup.testing.simulation.states import COORDINATOR_STATES, MEMBER_STATES, States
+from kgroup.types import Assignment, Cause, End
 
 WHO: Final[dict[str, Any]] = {"at": 1.0, "process": "m1", "life": 1}
 
 
-def told(kind: Callable[..., events.Event], **fields: Any) -> facts.Told:
+def told(kind: Callable[..., events.Event], **fields: Any) -> history.Told:
     """kgroup reports an event."""
     event = kind(group_id="group", member_id="m1-1", generation_id=1, epoch=1, **fields)
-    return facts.Told(**WHO, event=event)
+    return history.Told(**WHO, event=event)
 
 
-def ended(cause: Cause) -> facts.Told:
+def ended(cause: Cause) -> history.Told:
     """A generation has ended."""
     return told(events.GenerationEnded, end=End(cause), cut_short=False)
 
 
 STEPS: Final = (
-    (facts.ProcessStarted(**WHO, group_instance_id=None), "searching"),
+    (history.ProcessStarted(**WHO, group_instance_id=None), "searching"),
     (told(events.Joining, reason=""), "joining"),
     (told(events.Joined, leader=False, assignor="range", members=0), "syncing"),
     (told(events.Assigned, assignment=Assignment(()), positions={}), "running"),
     (told(events.GenerationDraining, end=End(Cause.REBALANCE), deadline=1.0), "draining"),
     (ended(Cause.REBALANCE), "searching"),
-    (facts.ProcessFrozen(**WHO), "frozen"),
-    (facts.ProcessThawed(**WHO), "searching"),
+    (history.ProcessFrozen(**WHO), "frozen"),
+    (history.ProcessThawed(**WHO), "searching"),
     (ended(Cause.CLOSED), "leaving"),
-    (facts.ProcessEnded(**WHO, error=None), "absent"),
+    (history.ProcessEnded(**WHO, error=None), "absent"),
 )
 
 
@@ -54,7 +54,7 @@ def test_a_member_goes_through_its_states() -> None:
 def test_a_crash_ends_a_frozen_program_too() -> None:
     """Whoever is started in its place is not frozen."""
     states = States(lambda: "Stable")
-    for fact in (STEPS[0][0], STEPS[6][0], facts.ProcessCrashed(**WHO)):
+    for fact in (STEPS[0][0], STEPS[6][0], history.ProcessCrashed(**WHO)):
         states.reactions[type(fact)](fact)
     assert states.of("m1") == "absent"
 

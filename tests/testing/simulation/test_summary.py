@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from kgroup.model import TopicPartition
-from kgroup.testing.simulation import Summary, draw, facts, simulate
+from kgroup.testing.simulation import Summary, draw, history, simulate
 from kgroup.testing.simulation.faults import Cut
+from kgroup.types import TopicPartition
 from tests.testing.simulation.samples import SMALL
 
 P0 = TopicPartition("orders", 0)
 
 
-def stable(generation_id: int, incarnation: int = 0) -> facts.GroupChanged:
+def stable(generation_id: int, incarnation: int = 0) -> history.GroupChanged:
     """The group has become stable."""
-    return facts.GroupChanged(
+    return history.GroupChanged(
         at=1.0,
         node_id=1,
         incarnation=incarnation,
@@ -29,10 +29,10 @@ def stable(generation_id: int, incarnation: int = 0) -> facts.GroupChanged:
 def test_a_repeated_record_is_counted_once_and_told_of() -> None:
     """Records are counted by their offsets; each time again is a repetition."""
     processed = [
-        facts.Processed(at=float(at), process="m1", life=1, partition=P0, offset=offset)
+        history.Processed(at=float(at), process="m1", life=1, partition=P0, offset=offset)
         for at, offset in enumerate((5, 6, 7, 6, 7))
     ]
-    written = facts.Appended(at=0.0, partition=P0, first=5, next_offset=9)
+    written = history.Appended(at=0.0, partition=P0, first=5, next_offset=9)
     summary = Summary.of((written, *processed))
     assert (summary.written, summary.processed, summary.repeated) == (4, 3, 2)
     assert summary.seconds == 4.0
@@ -45,7 +45,7 @@ def test_a_generation_that_moves_is_no_other() -> None:
 
 def test_figures_add_up() -> None:
     """What happened in two simulations together is the sum, faults by kind."""
-    cut = facts.FaultBegan(at=3.0, fault=Cut(at=3.0, process="m1", broker="b1"))
+    cut = history.FaultBegan(at=3.0, fault=Cut(at=3.0, process="m1", broker="b1"))
     one, other = Summary.of((cut, stable(1))), Summary.of((cut,))
     both = one + other
     assert both.faults == (("Cut", 2),)
@@ -56,7 +56,7 @@ def test_figures_add_up() -> None:
 def test_programs_that_fail_are_counted() -> None:
     """An error that a program ended with is counted, and the first one is kept."""
     ended = [
-        facts.ProcessEnded(at=float(life), process="m1", life=life, error=error)
+        history.ProcessEnded(at=float(life), process="m1", life=life, error=error)
         for life, error in enumerate((None, "OSError: a", "OSError: b"), 1)
     ]
     summary = Summary() + Summary.of(ended)

@@ -8,15 +8,15 @@ from typing import Any
 import attrs
 import pytest
 
-from kgroup.broker.groups.answers import HeartbeatAnswered
 from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.requests import Heartbeat
+from kgroup.broker.groups.responses import HeartbeatAnswered
 from kgroup.events import Assigned, GenerationDraining, GenerationEnded, GenerationStarted, Joining
-from kgroup.model import Assignment, Cause, End, TopicPartition
-from kgroup.testing.simulation import draw, facts, simulate
-from kgroup.testing.simulation.facts import Fact
+from kgroup.testing.simulation import draw, history, simulate
 from kgroup.testing.simulation.faults import Freeze, Split
+from kgroup.testing.simulation.history import Fact
 from kgroup.testing.simulation.timeline import WIDTH, timeline
+from kgroup.types import Assignment, Cause, End, TopicPartition
 from tests.testing.simulation.samples import SMALL, an_outcome, broken
 
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -39,7 +39,7 @@ def generation(begin: float, number: int) -> Iterator[Fact]:
         (10.0, GenerationEnded(end=End(Cause.REBALANCE), cut_short=False, **told)),
     )
     for after, event in events:
-        yield facts.Told(at=begin + after, event=event, **WHO)
+        yield history.Told(at=begin + after, event=event, **WHO)
 
 
 def line_with(picture: str, words: str) -> str:
@@ -52,15 +52,15 @@ def test_a_lane_shows_what_its_program_does() -> None:
     """The mark of a lane follows the program from its start to its end."""
     fault = Split(at=40.0, seconds=5.0, process="m1", broker="*")
     seen = (
-        facts.ProcessStarted(at=0.0, group_instance_id=None, **WHO),
+        history.ProcessStarted(at=0.0, group_instance_id=None, **WHO),
         *generation(10.0, 3),
-        facts.ProcessFrozen(at=30.0, **WHO),
-        facts.ProcessThawed(at=35.0, **WHO),
-        facts.FaultBegan(at=40.0, fault=fault),
-        facts.FaultEnded(at=45.0, fault=fault),
-        facts.ProcessCrashed(at=50.0, **WHO),
-        facts.ProcessStarted(at=60.0, group_instance_id=None, **{**WHO, "life": 2}),
-        facts.ProcessEnded(at=70.0, error="OSError: gone", **{**WHO, "life": 2}),
+        history.ProcessFrozen(at=30.0, **WHO),
+        history.ProcessThawed(at=35.0, **WHO),
+        history.FaultBegan(at=40.0, fault=fault),
+        history.FaultEnded(at=45.0, fault=fault),
+        history.ProcessCrashed(at=50.0, **WHO),
+        history.ProcessStarted(at=60.0, group_instance_id=None, **{**WHO, "life": 2}),
+        history.ProcessEnded(at=70.0, error="OSError: gone", **{**WHO, "life": 2}),
     )
     picture = timeline(an_outcome(seen, [broken(at=80.0)]))
     lane = picture.splitlines()[0].index("m1")
@@ -84,10 +84,10 @@ def test_a_lane_shows_what_its_program_does() -> None:
 
 def test_the_coordinator_has_a_lane() -> None:
     """Its lane has the group's state and generation, and what it refuses."""
-    member = facts.MemberSeen(
+    member = history.MemberSeen(
         member_id="m1-1", process="m1", group_instance_id=None, assignment=(P0, P1)
     )
-    changed = facts.GroupChanged(
+    changed = history.GroupChanged(
         at=1.0,
         node_id=2,
         incarnation=0,
@@ -99,7 +99,7 @@ def test_the_coordinator_has_a_lane() -> None:
         assigned=True,
         topics={"orders": 2},
     )
-    refused = facts.Judged(
+    refused = history.Judged(
         at=2.0,
         node_id=2,
         incarnation=0,
@@ -113,7 +113,7 @@ def test_the_coordinator_has_a_lane() -> None:
         is_member=True,
     )
     accepted = attrs.evolve(refused, at=3.0, response=HeartbeatAnswered())
-    moved = facts.CoordinatorMoved(
+    moved = history.CoordinatorMoved(
         at=4.0, node_id=3, incarnation=1, group_id="group", committed={P0: 5}
     )
     picture = timeline(an_outcome([changed, refused, accepted, moved], [broken(at=5.0)]))
@@ -126,7 +126,8 @@ def test_the_coordinator_has_a_lane() -> None:
 def test_records_in_a_row_are_one_line() -> None:
     """What a program processes of a partition one after another is told at once."""
     seen = [
-        facts.Processed(at=1.0 + offset, partition=P0, offset=offset, **WHO) for offset in range(9)
+        history.Processed(at=1.0 + offset, partition=P0, offset=offset, **WHO)
+        for offset in range(9)
     ]
     seen[5] = attrs.evolve(seen[5], partition=P1)
     picture = timeline(an_outcome(seen, [broken(at=20.0)]))
@@ -138,7 +139,7 @@ def test_records_in_a_row_are_one_line() -> None:
 
 def test_only_the_stretch_around_the_violation_is_in_full() -> None:
     """Of a long simulation the details before the violation are shown, and an outline else."""
-    seen: list[Fact] = [facts.ProcessStarted(at=0.0, group_instance_id=None, **WHO)]
+    seen: list[Fact] = [history.ProcessStarted(at=0.0, group_instance_id=None, **WHO)]
     for number in range(1, 200):
         seen += generation(number * 20.0, number)
     picture = timeline(an_outcome(seen, [broken(at=2000.0)]))
@@ -156,10 +157,11 @@ def test_it_is_never_too_wide(members: int) -> None:
     """However many programs there are, no line is wider than a terminal; each lane is one's own."""
     names = [f"m{number}" for number in range(1, members + 1)]
     seen = [
-        facts.ProcessStarted(at=1.0, process=name, life=1, group_instance_id=None) for name in names
+        history.ProcessStarted(at=1.0, process=name, life=1, group_instance_id=None)
+        for name in names
     ]
     seen += [
-        facts.ProcessFrozen(at=2.0, process=name, life=1)  # type: ignore[misc]
+        history.ProcessFrozen(at=2.0, process=name, life=1)  # type: ignore[misc]
         for name in names[-2:]
     ]
     what = "x" * 150 + " and more " * 20

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from kgroup.broker import in_memory_cluster
-from kgroup.model import TopicPartition
 from kgroup.records.memory import LogMessage
-from kgroup.testing.simulation import facts
+from kgroup.testing.simulation import history
 from kgroup.testing.simulation.observer import Recorder
-from kgroup.testing.simulation.topics import Topics
+from kgroup.testing.simulation.topics import SimulatedTopics
+from kgroup.types import TopicPartition
 
 P0 = TopicPartition("orders", 0)
 
@@ -16,7 +16,7 @@ async def test_a_record_knows_its_creation(autojump_clock: object) -> None:
     """What was read before a topic was deleted is of the first creation for ever."""
     async with in_memory_cluster(1) as cluster:
         recorder = Recorder()
-        topics = Topics(cluster, recorder)
+        topics = SimulatedTopics(cluster, recorder)
         await topics.create("orders", 1)
         topics.append(P0, 2)
         (first, second) = cluster.log.read(P0, 0, 10).records
@@ -28,7 +28,7 @@ async def test_a_record_knows_its_creation(autojump_clock: object) -> None:
         messages = [LogMessage(P0, record) for record in (first, second, third)]
         assert [topics.creation_of(one) for one in messages] == [1, 1, 2]
         await topics.grow("orders", 3)
-        changed = [one for one in recorder.facts if isinstance(one, facts.TopicChanged)]
+        changed = [one for one in recorder.facts if isinstance(one, history.TopicChanged)]
         assert [(one.partitions, one.creation) for one in changed] == [
             (1, 1),
             (0, 1),

@@ -9,7 +9,8 @@ from kgroup.broker.groups.requests import JoinGroup, LeaveGroup, OffsetCommit, S
 from kgroup.testing.simulation.checks.base import Check, Reaction, Violation
 from kgroup.testing.simulation.checks.groups import COMPLETING, EMPTY, PREPARING, STABLE, GroupView
 from kgroup.testing.simulation.checks.views import Kind, Views
-from kgroup.testing.simulation.facts import (
+from kgroup.testing.simulation.faults import BrokerDies
+from kgroup.testing.simulation.history import (
     Answered,
     CoordinatorMoved,
     FaultBegan,
@@ -18,7 +19,6 @@ from kgroup.testing.simulation.facts import (
     Quiet,
     Settled,
 )
-from kgroup.testing.simulation.faults import BrokerDies
 from kgroup.testing.simulation.plan import Plan
 
 _EPSILON: Final = 1e-6

@@ -8,10 +8,9 @@ from typing import ClassVar, Final, final
 
 from kgroup.broker.groups.requests import JoinGroup
 from kgroup.events import Assigned
-from kgroup.model import TopicPartition
 from kgroup.testing.simulation.checks.base import Check, Reaction
 from kgroup.testing.simulation.checks.views import Kind
-from kgroup.testing.simulation.facts import (
+from kgroup.testing.simulation.history import (
     GroupChanged,
     Judged,
     Quiet,
@@ -19,6 +18,7 @@ from kgroup.testing.simulation.facts import (
     Told,
     TopicChanged,
 )
+from kgroup.types import TopicPartition
 from kgroup.wire.consumer_protocol import decode_subscription
 
 _WATCHED: float = 60.0

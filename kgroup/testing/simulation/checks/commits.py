@@ -9,7 +9,7 @@ from kgroup.broker.groups.requests import OffsetCommit
 from kgroup.testing.simulation.checks.base import Check, Reaction
 from kgroup.testing.simulation.checks.groups import COMPLETING, EMPTY, GroupView
 from kgroup.testing.simulation.checks.views import Kind
-from kgroup.testing.simulation.facts import Judged
+from kgroup.testing.simulation.history import Judged
 
 
 @final

@@ -8,7 +8,7 @@ from typing import ClassVar, final
 from kgroup.events import Assigned, GenerationEnded, GenerationStarted, Joined, Joining, Left
 from kgroup.testing.simulation.checks.base import Check, Reaction
 from kgroup.testing.simulation.checks.views import Kind
-from kgroup.testing.simulation.facts import ProcessCrashed, ProcessEnded, Told
+from kgroup.testing.simulation.history import ProcessCrashed, ProcessEnded, Told
 
 _Owner = tuple[str, int, str]
 """A program, its life, and the group."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, final
 
-from kgroup.broker.groups.answers import OffsetsFetched
 from kgroup.broker.groups.codes import ErrorCode
-from kgroup.model import TopicPartition
+from kgroup.broker.groups.responses import OffsetsFetched
 from kgroup.testing.simulation.checks.base import Check, Reaction
 from kgroup.testing.simulation.checks.views import Kind
-from kgroup.testing.simulation.facts import CoordinatorMoved, Judged, Settled
+from kgroup.testing.simulation.history import CoordinatorMoved, Judged, Settled
+from kgroup.types import TopicPartition
 
 
 @final

@@ -8,7 +8,7 @@ from typing import ClassVar, final
 from kgroup.testing.simulation.checks.base import Check, Reaction
 from kgroup.testing.simulation.checks.groups import COMPLETING, EMPTY
 from kgroup.testing.simulation.checks.views import Kind
-from kgroup.testing.simulation.facts import GroupChanged
+from kgroup.testing.simulation.history import GroupChanged
 
 _NEW: frozenset[str] = frozenset({COMPLETING, EMPTY})
 """The states that are entered with a generation of their own."""

@@ -8,12 +8,16 @@ from typing import Any, Final, final
 
 import attrs
 
-from kgroup.broker.groups.answers import HeartbeatAnswered, Joined, OffsetsCommitted, Synced
-from kgroup.broker.groups.answers import Left as LeftAnswer
 from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.requests import Heartbeat, JoinGroup, LeaveGroup, OffsetCommit, SyncGroup
-from kgroup.model import TopicPartition
-from kgroup.testing.simulation.facts import (
+from kgroup.broker.groups.responses import (
+    HeartbeatAnswered,
+    JoinCompleted,
+    LeaveCompleted,
+    OffsetsCommitted,
+    SyncCompleted,
+)
+from kgroup.testing.simulation.history import (
     Answered,
     CoordinatorMoved,
     GroupChanged,
@@ -21,6 +25,7 @@ from kgroup.testing.simulation.facts import (
     MemberSeen,
     TopicChanged,
 )
+from kgroup.types import TopicPartition
 
 PREPARING: Final = "PreparingRebalance"
 COMPLETING: Final = "CompletingRebalance"
@@ -198,7 +203,7 @@ class Groups:
         if fact.response is None:
             if request.member_id:
                 self._know(request.member_id, request)
-        elif isinstance(fact.response, Joined):
+        elif isinstance(fact.response, JoinCompleted):
             self._told(fact.response, fact, fact.at)
         if request.member_id:
             self.joined[request.member_id] = fact.at
@@ -218,10 +223,10 @@ class Groups:
         self.heard[request.member_id] = fact.at
         if self.waiting.get(request.member_id) == fact.ticket:
             del self.waiting[request.member_id]
-        if isinstance(fact.response, Joined):
+        if isinstance(fact.response, JoinCompleted):
             self._told(fact.response, parked, fact.at)
 
-    def _told(self, response: Joined, asked: Judged, at: float) -> None:
+    def _told(self, response: JoinCompleted, asked: Judged, at: float) -> None:
         request = asked.request
         assert isinstance(request, JoinGroup)
         if response.error is ErrorCode.NONE:
@@ -243,13 +248,15 @@ class Groups:
         request, response = fact.request, fact.response
         assert isinstance(request, SyncGroup)
         self._heard(fact, request)
-        if response is None or (isinstance(response, Synced) and response.error is ErrorCode.NONE):
+        if response is None or (
+            isinstance(response, SyncCompleted) and response.error is ErrorCode.NONE
+        ):
             self.synced[request.member_id] = request.generation_id
 
     def _leaving(self, fact: Judged) -> None:
         request, response = fact.request, fact.response
         assert isinstance(request, LeaveGroup)
-        if not isinstance(response, LeftAnswer) or response.error is not ErrorCode.NONE:
+        if not isinstance(response, LeaveCompleted) or response.error is not ErrorCode.NONE:
             return
         group = self._groups[request.group_id]
         for one in response.members or request.members:

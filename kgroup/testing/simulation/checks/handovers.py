@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar, Final, final
 
 from kgroup.events import Assigned
-from kgroup.model import TopicPartition
 from kgroup.testing.simulation.checks.base import Check, Reaction, Violation
 from kgroup.testing.simulation.checks.groups import COMPLETING, PREPARING, GroupView
 from kgroup.testing.simulation.checks.programs import Holding
 from kgroup.testing.simulation.checks.views import Kind, Views
-from kgroup.testing.simulation.facts import GroupChanged, HandedOut, Processed, Told
+from kgroup.testing.simulation.history import GroupChanged, HandedOut, Processed, Told
 from kgroup.testing.simulation.plan import Plan
+from kgroup.types import TopicPartition
 
 _EPSILON: Final = 1e-6
 """Seconds that two sums of the same times may differ by."""

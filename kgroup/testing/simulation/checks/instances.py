@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import ClassVar, Final, final
 
-from kgroup.broker.groups.answers import HeartbeatAnswered
 from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.requests import Heartbeat
+from kgroup.broker.groups.responses import HeartbeatAnswered
 from kgroup.events import GenerationEnded, Joined
 from kgroup.testing.simulation.checks.base import Check, Reaction, Violation
 from kgroup.testing.simulation.checks.groups import DEAD
 from kgroup.testing.simulation.checks.programs import Holding
 from kgroup.testing.simulation.checks.views import Kind, Views
-from kgroup.testing.simulation.facts import GroupChanged, HandedOut, Judged, Over, Told
+from kgroup.testing.simulation.history import GroupChanged, HandedOut, Judged, Over, Told
 from kgroup.testing.simulation.plan import Plan
 
 _SLACK: Final = 1.0

@@ -13,8 +13,8 @@ from typing import Any, Final, final
 
 import attrs
 
-from kgroup.model import IsolationLevel, TopicPartition
-from kgroup.testing.simulation.facts import Appended, TopicChanged, TransactionEnded
+from kgroup.testing.simulation.history import Appended, TopicChanged, TransactionEnded
+from kgroup.types import IsolationLevel, TopicPartition
 
 _ALWAYS: Final = float("-inf")
 

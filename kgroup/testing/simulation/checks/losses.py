@@ -7,11 +7,10 @@ from typing import ClassVar, Final, final
 
 from kgroup.broker.groups.requests import OffsetCommit
 from kgroup.events import OffsetReset
-from kgroup.model import IsolationLevel, TopicPartition
 from kgroup.testing.simulation.checks.base import Check, Reaction, Violation
 from kgroup.testing.simulation.checks.programs import Holding
 from kgroup.testing.simulation.checks.views import Kind, Views
-from kgroup.testing.simulation.facts import (
+from kgroup.testing.simulation.history import (
     GroupOpened,
     HandedOut,
     Judged,
@@ -24,6 +23,7 @@ from kgroup.testing.simulation.facts import (
     TransactionEnded,
 )
 from kgroup.testing.simulation.plan import Plan
+from kgroup.types import IsolationLevel, TopicPartition
 
 _UNCOMMITTED: Final = IsolationLevel.READ_UNCOMMITTED.value
 _Log = tuple[str, TopicPartition]

@@ -9,6 +9,7 @@ from typing import Any, Final, final
 import attrs
 
 from kgroup.broker.groups.requests import OffsetCommit
+from kgroup.client.error_policy import Request
 from kgroup.events import (
     Assigned,
     CommitRefused,
@@ -19,11 +20,9 @@ from kgroup.events import (
     OffsetReset,
     RequestFailed,
 )
-from kgroup.model import TopicPartition
-from kgroup.recovery import Request
 from kgroup.testing.simulation.checks.groups import Groups
 from kgroup.testing.simulation.checks.logs import Logs
-from kgroup.testing.simulation.facts import (
+from kgroup.testing.simulation.history import (
     GroupOpened,
     HandedOut,
     Judged,
@@ -37,6 +36,7 @@ from kgroup.testing.simulation.facts import (
     Told,
     TopicChanged,
 )
+from kgroup.types import TopicPartition
 
 Life = tuple[str, int]
 """A program and the number of its start."""
@@ -128,7 +128,7 @@ class LifeView:
 
 
 @final
-class Programs:
+class ProgramViews:
     """All lives of all programs."""
 
     def __init__(self, groups: Groups, logs: Logs) -> None:

@@ -6,24 +6,14 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import ClassVar, Final, final
 
-from kgroup.broker.groups.answers import OffsetsCommitted
 from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.requests import OffsetCommit
+from kgroup.broker.groups.responses import OffsetsCommitted
 from kgroup.events import GenerationDraining, GenerationEnded
-from kgroup.model import Cause, TopicPartition
 from kgroup.testing.simulation.checks.base import Check, Reaction, Violation
 from kgroup.testing.simulation.checks.groups import PREPARING, STABLE, STALE
 from kgroup.testing.simulation.checks.programs import Holding
 from kgroup.testing.simulation.checks.views import Kind, Views
-from kgroup.testing.simulation.facts import (
-    FaultBegan,
-    FaultEnded,
-    HandedOut,
-    Judged,
-    Sought,
-    Told,
-    TopicChanged,
-)
 from kgroup.testing.simulation.faults import (
     Crash,
     LeaderMoves,
@@ -33,7 +23,17 @@ from kgroup.testing.simulation.faults import (
     TopicDeleted,
     Twin,
 )
+from kgroup.testing.simulation.history import (
+    FaultBegan,
+    FaultEnded,
+    HandedOut,
+    Judged,
+    Sought,
+    Told,
+    TopicChanged,
+)
 from kgroup.testing.simulation.plan import Plan
+from kgroup.types import Cause, TopicPartition
 
 _PLANNED: Final = frozenset(
     {

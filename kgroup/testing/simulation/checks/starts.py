@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from typing import ClassVar, final
 
 from kgroup.events import Assigned
-from kgroup.model import TopicPartition
 from kgroup.testing.simulation.checks.base import Check, Reaction
 from kgroup.testing.simulation.checks.programs import Holding
 from kgroup.testing.simulation.checks.views import Kind
-from kgroup.testing.simulation.facts import HandedOut, Sought, Told
+from kgroup.testing.simulation.history import HandedOut, Sought, Told
+from kgroup.types import TopicPartition
 
 _LOG_START = 0
 
 
 @final
-class Starts(Check):
+class StartPositions(Check):
     """Looks at where each owner is told to start, and at the first records that it gets.
 
     A program that seeks starts again, where it seeks.

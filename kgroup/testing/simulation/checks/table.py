@@ -17,10 +17,10 @@ from kgroup.testing.simulation.checks.handovers import Handovers
 from kgroup.testing.simulation.checks.instances import Instances
 from kgroup.testing.simulation.checks.losses import Losses
 from kgroup.testing.simulation.checks.repetitions import Repetitions
-from kgroup.testing.simulation.checks.starts import Starts
+from kgroup.testing.simulation.checks.starts import StartPositions
 from kgroup.testing.simulation.checks.transactions import Transactions
 from kgroup.testing.simulation.checks.views import Kind, Views, kind_of
-from kgroup.testing.simulation.facts import Fact
+from kgroup.testing.simulation.history import Fact
 from kgroup.testing.simulation.plan import Plan
 
 CHECKS: Final[tuple[type[Check], ...]] = (
@@ -29,7 +29,7 @@ CHECKS: Final[tuple[type[Check], ...]] = (
     Generations,
     AcceptedCommits,
     OwnCommits,
-    Starts,
+    StartPositions,
     Losses,
     Repetitions,
     Failover,

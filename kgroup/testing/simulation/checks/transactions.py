@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, final
 
-from kgroup.model import IsolationLevel
 from kgroup.testing.simulation.checks.base import Check, Reaction
 from kgroup.testing.simulation.checks.views import Kind
-from kgroup.testing.simulation.facts import HandedOut
+from kgroup.testing.simulation.history import HandedOut
+from kgroup.types import IsolationLevel
 
 
 @final

@@ -10,8 +10,8 @@ from typing import Any, Final, final
 
 from kgroup.testing.simulation.checks.groups import Groups
 from kgroup.testing.simulation.checks.logs import Logs
-from kgroup.testing.simulation.checks.programs import Programs
-from kgroup.testing.simulation.facts import Fact, Judged, Told
+from kgroup.testing.simulation.checks.programs import ProgramViews
+from kgroup.testing.simulation.history import Fact, Judged, Told
 
 Kind = type[object] | str
 """A kind of fact: the api of a ``Judged``, the event's class of a ``Told``, else its class."""
@@ -34,7 +34,7 @@ class Views:
     def __init__(self) -> None:
         self.logs: Final = Logs()
         self.groups: Final = Groups()
-        self.programs: Final = Programs(self.groups, self.logs)
+        self.programs: Final = ProgramViews(self.groups, self.logs)
 
     @property
     def reactions(self) -> tuple[Mapping[Kind, Callable[[Any], None]], ...]:

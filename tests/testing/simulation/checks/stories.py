@@ -10,15 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, final
 
-from kgroup.broker.groups.answers import (
-    HeartbeatAnswered,
-    Left,
-    LeftMember,
-    OffsetsCommitted,
-    PartitionResult,
-    Synced,
-)
-from kgroup.broker.groups.answers import Joined as JoinAnswer
 from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.requests import (
     Heartbeat,
@@ -30,6 +21,15 @@ from kgroup.broker.groups.requests import (
     Protocol,
     SyncGroup,
 )
+from kgroup.broker.groups.responses import (
+    HeartbeatAnswered,
+    JoinCompleted,
+    LeaveCompleted,
+    LeftMember,
+    OffsetsCommitted,
+    PartitionResult,
+    SyncCompleted,
+)
 from kgroup.events import (
     Assigned,
     Committed,
@@ -39,9 +39,8 @@ from kgroup.events import (
     Joined,
     Joining,
 )
-from kgroup.model import Assignment, Cause, End, TopicPartition
 from kgroup.testing.simulation.checks import Check, check
-from kgroup.testing.simulation.facts import (
+from kgroup.testing.simulation.history import (
     Answered,
     Appended,
     CoordinatorMoved,
@@ -62,6 +61,7 @@ from kgroup.testing.simulation.facts import (
 )
 from kgroup.testing.simulation.network import Latency
 from kgroup.testing.simulation.plan import Plan
+from kgroup.types import Assignment, Cause, End, TopicPartition
 from kgroup.wire.consumer_protocol import encode_subscription
 
 GROUP: Final = "group"
@@ -288,14 +288,14 @@ class Story:
 
     def answer_join(self, ticket: int, process: str) -> None:
         """A parked Join is answered well."""
-        response = JoinAnswer(generation_id=self.generation_id, member_id=self.id_of(process))
+        response = JoinCompleted(generation_id=self.generation_id, member_id=self.id_of(process))
         self.answer(ticket, response)
 
     def answer(self, ticket: int, response: object) -> None:
         """A parked request is answered."""
         self.note(Answered, node_id=self.node_id, ticket=ticket, response=response)
 
-    def sync(self, process: str, response: Synced | None, ticket: int = -1) -> None:
+    def sync(self, process: str, response: SyncCompleted | None, ticket: int = -1) -> None:
         """A Sync comes in."""
         request = SyncGroup(
             group_id=GROUP,
@@ -316,7 +316,7 @@ class Story:
         """A member says that it leaves."""
         name = self.id_of(process)
         request = LeaveGroup(group_id=GROUP, version=5, members=(LeavingMember(member_id=name),))
-        response = Left(members=(LeftMember(member_id=name, group_instance_id=None),))
+        response = LeaveCompleted(members=(LeftMember(member_id=name, group_instance_id=None),))
         self.judge("leave_group", process, request, response)
 
     def ask_to_commit(
@@ -347,7 +347,7 @@ class Story:
 
     # The programs.
 
-    def tell(self, process: str, kind: Callable[..., Any], **fields: Any) -> None:
+    def emit(self, process: str, kind: Callable[..., Any], **fields: Any) -> None:
         """kgroup tells a program of an event."""
         event = kind(
             group_id=GROUP,
@@ -361,7 +361,7 @@ class Story:
     def told_joined(self, process: str) -> None:
         """A program hears that it is in the generation."""
         self.epochs[process] += 1
-        self.tell(process, Joined, leader=False, assignor="range", members=0)
+        self.emit(process, Joined, leader=False, assignor="range", members=0)
 
     def told_assigned(
         self,
@@ -374,8 +374,8 @@ class Story:
         starts = (
             {one: self.committed.get(one, 0) for one in own} if positions is None else positions
         )
-        self.tell(process, Assigned, assignment=Assignment(tuple(own)), positions=starts)
-        self.tell(process, GenerationStarted)
+        self.emit(process, Assigned, assignment=Assignment(tuple(own)), positions=starts)
+        self.emit(process, GenerationStarted)
 
     def end(
         self,
@@ -387,13 +387,13 @@ class Story:
     ) -> None:
         """A program's generation drains, for at most a second, and ends."""
         if cause.can_commit:
-            self.tell(process, GenerationDraining, end=End(cause), deadline=1.0)
+            self.emit(process, GenerationDraining, end=End(cause), deadline=1.0)
             self.wait(took)
-        self.tell(process, GenerationEnded, end=End(cause), cut_short=cut_short)
+        self.emit(process, GenerationEnded, end=End(cause), cut_short=cut_short)
 
     def joining(self, process: str) -> None:
         """A program is about to join."""
-        self.tell(process, Joining, reason="", epoch=0, generation_id=-1)
+        self.emit(process, Joining, reason="", epoch=0, generation_id=-1)
 
     def stop(self, process: str) -> None:
         """A program ends."""
@@ -446,7 +446,7 @@ class Story:
     def commit(self, process: str, partition: TopicPartition, offset: int) -> None:
         """A program commits, and hears that it has."""
         self.ask_to_commit(process, partition, offset)
-        self.tell(process, Committed, offsets={partition: offset})
+        self.emit(process, Committed, offsets={partition: offset})
 
     # Longer steps.
 
@@ -469,7 +469,7 @@ class Story:
         self.group("CompletingRebalance", {name: self.owners[name] for name in owners})
         for process in owners:
             self.told_joined(process)
-            self.sync(process, Synced())
+            self.sync(process, SyncCompleted())
         self.group("Stable", owners)
 
     def rebalance(self, owners: Owners) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kgroup.broker.groups.answers import Synced
+from kgroup.broker.groups.responses import SyncCompleted
 from kgroup.testing.simulation.checks.answers import Answers
-from kgroup.testing.simulation.facts import FaultBegan
 from kgroup.testing.simulation.faults import BrokerDies
+from kgroup.testing.simulation.history import FaultBegan
 from tests.testing.simulation.checks.stories import P0, P1, REBALANCE, SESSION, pair
 
 
@@ -27,7 +27,7 @@ def test_a_sync_that_is_answered_too_late_breaks_it() -> None:
     story = pair()
     story.sync("a", None, ticket=77)
     story.wait(REBALANCE + 1)
-    story.answer(77, Synced())
+    story.answer(77, SyncCompleted())
     (what,) = story.broken(Answers)
     assert "the Sync of a, parked at broker 1 was answered after 21.0" in what
 
@@ -89,7 +89,7 @@ def test_silence_for_another_reason_breaks_it() -> None:
         if after == "another member":
             story.ask_to_join("b")
         elif after == "a sync":
-            story.sync("a", Synced())
+            story.sync("a", SyncCompleted())
         story.settle({})
         assert len(story.broken(Answers)) == 1
 

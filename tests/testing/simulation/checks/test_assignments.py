@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kgroup.model import TopicPartition
 from kgroup.testing.simulation.checks.assignments import Assignments
-from kgroup.testing.simulation.facts import TopicChanged
+from kgroup.testing.simulation.history import TopicChanged
+from kgroup.types import TopicPartition
 from tests.testing.simulation.checks.stories import P0, P1, Story, pair
 
 P2 = TopicPartition("orders", 2)

@@ -112,7 +112,7 @@ def test_the_position_that_was_found_may_be_committed_at_once() -> None:
     """A start at the log's end is committed before the program has anything."""
     story = Story().begin("a")
     story.form({"a": [P0, P1]})
-    story.tell("a", OffsetReset, partition=P0, offset=7, reason="", skipped=False)
+    story.emit("a", OffsetReset, partition=P0, offset=7, reason="", skipped=False)
     story.ask_to_commit("a", P0, 7)
     assert story.broken(OwnCommits) == []
     story.ask_to_commit("a", P0, 8)

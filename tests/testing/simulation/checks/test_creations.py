@@ -7,7 +7,7 @@ from kgroup.testing.simulation.checks.assignments import Assignments
 from kgroup.testing.simulation.checks.failover import Failover
 from kgroup.testing.simulation.checks.losses import Losses
 from kgroup.testing.simulation.checks.repetitions import Repetitions
-from kgroup.testing.simulation.checks.starts import Starts
+from kgroup.testing.simulation.checks.starts import StartPositions
 from kgroup.testing.simulation.checks.table import CHECKS
 from tests.testing.simulation.checks.stories import P0, P1, Story, pair
 
@@ -92,7 +92,7 @@ def test_what_a_generation_of_before_commits_is_carried_to_the_next() -> None:
     story.end("a")
     story.end("b")
     story.rebalance({"a": [P0], "b": [P1]})
-    story.tell("a", OffsetReset, partition=P0, offset=0, reason="", skipped=True)
+    story.emit("a", OffsetReset, partition=P0, offset=0, reason="", skipped=True)
     story.work("a", P0, 0, 3)
     story.move()
     story.group("Stable")
@@ -105,7 +105,7 @@ def test_nothing_is_excused_once_the_group_has_begun_with_the_new_topic() -> Non
     story.hand_out("a", P0, 2, 4)
     story.process("a", P0, 2, 4)
     story.commit("a", P0, 4)
-    assert story.broken(Starts) != []
+    assert story.broken(StartPositions) != []
     assert story.broken(Losses) != []
 
 
@@ -116,7 +116,7 @@ def test_a_start_in_the_deleted_topic_breaks_it() -> None:
     story.end("b")
     story.form({"a": [P0], "b": [P1]})
     story.told_assigned("a", positions={P0: 5})
-    assert len(story.broken(Starts)) == 1
+    assert len(story.broken(StartPositions)) == 1
 
 
 def test_a_commit_on_the_new_topic_must_survive() -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kgroup.events import GenerationStarted
-from kgroup.model import Cause
 from kgroup.testing.simulation.checks.endings import Endings
-from kgroup.testing.simulation.facts import ProcessCrashed
+from kgroup.testing.simulation.history import ProcessCrashed
+from kgroup.types import Cause
 from tests.testing.simulation.checks.stories import pair
 
 
@@ -62,6 +62,6 @@ def test_a_generation_that_starts_after_its_end_breaks_it() -> None:
     """Nobody is given one that is over."""
     story = pair()
     story.end("a")
-    story.tell("a", GenerationStarted)
+    story.emit("a", GenerationStarted)
     (what,) = story.broken(Endings)
     assert "which it does not have: generation started" in what

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kgroup.events import GenerationDraining
-from kgroup.model import Cause, End
 from kgroup.testing.simulation.checks.handovers import Handovers
-from kgroup.testing.simulation.facts import ProcessCrashed, ProcessFrozen, ProcessThawed
+from kgroup.testing.simulation.history import ProcessCrashed, ProcessFrozen, ProcessThawed
+from kgroup.types import Cause, End
 from tests.testing.simulation.checks.stories import P0, P1, REBALANCE, SESSION, Story, pair
 
 
@@ -127,7 +127,7 @@ def test_records_for_who_was_evicted_break_it() -> None:
 def test_records_of_a_generation_that_is_over_break_it() -> None:
     """From the beginning of its end on."""
     story = pair()
-    story.tell("a", GenerationDraining, end=End(Cause.REBALANCE), deadline=1.0)
+    story.emit("a", GenerationDraining, end=End(Cause.REBALANCE), deadline=1.0)
     story.hand_out("a", P0, 0, 5)
     (what,) = story.broken(Handovers)
     assert "it had told that the generation was over" in what
@@ -190,7 +190,7 @@ def test_a_drain_that_outlasts_the_rebalance_breaks_it() -> None:
     """Whoever drains has to be done before the group goes on without it."""
     story = pair()
     story.group("PreparingRebalance")
-    story.tell("a", GenerationDraining, end=End(Cause.REBALANCE), deadline=99.0)
+    story.emit("a", GenerationDraining, end=End(Cause.REBALANCE), deadline=99.0)
     story.live("a", "b", seconds=REBALANCE + 1)
     story.ask_to_join("b")
     story.generation_id = 2
@@ -205,7 +205,7 @@ def test_a_drain_that_the_session_ends_is_no_fault() -> None:
     story.live("a", "b", seconds=1)
     story.group("PreparingRebalance")
     story.live("b", seconds=SESSION)
-    story.tell("a", GenerationDraining, end=End(Cause.TASK_RAISED), deadline=99.0)
+    story.emit("a", GenerationDraining, end=End(Cause.TASK_RAISED), deadline=99.0)
     story.wait(1.0)
     story.ask_to_join("b")
     story.group("PreparingRebalance", {"b": [P1]})

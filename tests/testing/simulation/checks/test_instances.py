@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kgroup.broker.groups.codes import ErrorCode
-from kgroup.model import Cause
 from kgroup.testing.simulation.checks.instances import Instances
-from kgroup.testing.simulation.facts import Over, ProcessCrashed, ProcessFrozen, ProcessThawed
+from kgroup.testing.simulation.history import Over, ProcessCrashed, ProcessFrozen, ProcessThawed
+from kgroup.types import Cause
 from tests.testing.simulation.checks.stories import P0, P1, SESSION, Story, replaced
 
 

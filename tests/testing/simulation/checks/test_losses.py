@@ -82,6 +82,6 @@ def test_with_latest_what_was_there_before_is_not_lost() -> None:
         story.auto_offset_reset = rule
         story.open("a")
         story.process("b", P1, 0, 1)
-        story.tell("a", OffsetReset, partition=P0, offset=4, reason="", skipped=False)
+        story.emit("a", OffsetReset, partition=P0, offset=4, reason="", skipped=False)
         story.commit("a", P0, 4)
         assert len(story.broken(Losses)) == faults

@@ -6,10 +6,10 @@ import pytest
 
 from kgroup.broker.groups.codes import ErrorCode
 from kgroup.events import CommitRefused, GenerationDraining, GenerationEnded
-from kgroup.model import Cause, End
 from kgroup.testing.simulation.checks.repetitions import Repetitions
-from kgroup.testing.simulation.facts import FaultBegan, FaultEnded
 from kgroup.testing.simulation.faults import Cut
+from kgroup.testing.simulation.history import FaultBegan, FaultEnded
+from kgroup.types import Cause, End
 from tests.testing.simulation.checks.stories import DRAIN, P0, P1, Story, pair, replaced
 
 
@@ -27,7 +27,7 @@ def uncommitted(
     story.hand_out("a", P0, 5, 10)
     story.process("a", P0, 5, 8)
     if refused:
-        story.tell("a", CommitRefused, offsets={P0: 8}, reason="", stale=False)
+        story.emit("a", CommitRefused, offsets={P0: 8}, reason="", stale=False)
     if turned_away:
         story.heartbeat("a", ErrorCode.UNKNOWN_MEMBER_ID)
     story.end("a", cause, cut_short=cut_short, took=took)
@@ -145,9 +145,9 @@ def told_too_short(*, loud: bool = False, heard: bool = True, took: float = 0.0)
         story.note(FaultEnded, fault=fault)
     story.hand_out("a", P0, 0, 5)
     story.process("a", P0, 0, 3)
-    story.tell("a", GenerationDraining, end=End(Cause.REBALANCE), deadline=0.0)
+    story.emit("a", GenerationDraining, end=End(Cause.REBALANCE), deadline=0.0)
     story.wait(took)
-    story.tell("a", GenerationEnded, end=End(Cause.REBALANCE), cut_short=True)
+    story.emit("a", GenerationEnded, end=End(Cause.REBALANCE), cut_short=True)
     story.end("b")
     story.rebalance({"b": [P0, P1]})
     story.hand_out("b", P0, 0, 5)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from kgroup.model import TopicPartition
 from kgroup.testing.simulation.checks.base import Check
 from kgroup.testing.simulation.checks.commits import OwnCommits
 from kgroup.testing.simulation.checks.failover import Failover
 from kgroup.testing.simulation.checks.losses import Losses
 from kgroup.testing.simulation.checks.repetitions import Repetitions
-from kgroup.testing.simulation.checks.starts import Starts
-from kgroup.testing.simulation.facts import Skipped, Sought
+from kgroup.testing.simulation.checks.starts import StartPositions
+from kgroup.testing.simulation.history import Skipped, Sought
+from kgroup.types import TopicPartition
 from tests.testing.simulation.checks.stories import GROUP, P0, P1, Story, pair
 
-SEEKABLE = (OwnCommits, Starts, Losses, Repetitions, Failover)
+SEEKABLE = (OwnCommits, StartPositions, Losses, Repetitions, Failover)
 
 
 def seek(story: Story, offset: int, partition: TopicPartition = P0) -> None:
@@ -72,7 +72,7 @@ def test_going_back_and_committing_less_breaks_nothing() -> None:
     assert broken(story) == []
 
 
-@pytest.mark.parametrize("kind", [Starts, Losses])
+@pytest.mark.parametrize("kind", [StartPositions, Losses])
 def test_what_comes_after_a_seek_is_what_was_sought(kind: type[Check]) -> None:
     """A record further on is a gap, as one after a start is."""
     story = pair()

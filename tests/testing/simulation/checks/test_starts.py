@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kgroup.testing.simulation.checks.starts import Starts
+from kgroup.testing.simulation.checks.starts import StartPositions
 from tests.testing.simulation.checks.stories import P0, P1, Story, pair
 
 
@@ -24,13 +24,13 @@ def test_the_last_commit_is_the_start() -> None:
     """And the first record is the one there."""
     story = handed_over(5)
     story.hand_out("b", P0, 5, 6)
-    assert story.broken(Starts) == []
+    assert story.broken(StartPositions) == []
 
 
 @pytest.mark.parametrize("start", [0, 4, 6, None])
 def test_another_start_breaks_it(start: int | None) -> None:
     """Before the last commit, behind it, or nowhere."""
-    (what,) = handed_over(start).broken(Starts)
+    (what,) = handed_over(start).broken(StartPositions)
     assert f"start orders-0 at {start}; the last commit that was applied is 5" in what
 
 
@@ -39,7 +39,7 @@ def test_a_first_record_elsewhere_breaks_it(first: int) -> None:
     """What was told is what happens."""
     story = handed_over(5)
     story.hand_out("b", P0, first, 8)
-    (what,) = story.broken(Starts)
+    (what,) = story.broken(StartPositions)
     assert f"at 5, and the first record that it got is {first}" in what
 
 
@@ -51,7 +51,7 @@ def test_without_a_commit_the_start_is_the_logs() -> None:
         story.begin("a")
         story.form({"a": [P0, P1]})
         story.told_assigned("a", positions={P0: 3, P1: 0})
-        assert len(story.broken(Starts)) == faults
+        assert len(story.broken(StartPositions)) == faults
 
 
 def test_a_commit_that_a_failover_lost_is_no_start() -> None:
@@ -65,4 +65,4 @@ def test_a_commit_that_a_failover_lost_is_no_start() -> None:
     story.group("Stable")
     story.form({"b": [P0, P1]})
     story.told_assigned("b", positions={P0: 5, P1: 0})
-    assert len(story.broken(Starts)) == 1
+    assert len(story.broken(StartPositions)) == 1

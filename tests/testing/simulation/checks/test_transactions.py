@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kgroup.testing.simulation.checks.losses import Losses
-from kgroup.testing.simulation.checks.starts import Starts
+from kgroup.testing.simulation.checks.starts import StartPositions
 from kgroup.testing.simulation.checks.table import CHECKS
 from kgroup.testing.simulation.checks.transactions import Transactions
-from kgroup.testing.simulation.facts import Appended, HandedOut, TransactionEnded
+from kgroup.testing.simulation.history import Appended, HandedOut, TransactionEnded
 from tests.testing.simulation.checks.stories import GROUP, P0, P1, Story, pair
 
 PRODUCER = 5
@@ -86,7 +86,7 @@ def test_a_committed_record_that_is_left_out_breaks_it() -> None:
     written(story, 0, 2)
     ended(story, 2, committed=True)
     hand_out(story, 1, 2)
-    assert len(story.broken(Starts)) == 1
+    assert len(story.broken(StartPositions)) == 1
     story.process("a", P0, 1, 2)
     story.commit("a", P0, 2)
     assert len(story.broken(Losses)) == 1

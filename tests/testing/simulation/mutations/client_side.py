@@ -6,9 +6,9 @@ from typing import Final
 
 from tests.testing.simulation.mutations.mutation import Mutation
 
-_WORKER: Final = "kgroup.testing.simulation.worker"
+_WORKER: Final = "kgroup.testing.simulation.default_program"
 _TOLD: Final = (
-    "self._reporter.tell(GenerationEnded, end=last.end, cut_short=last.lifecycle.cut_short)"
+    "self._emitter.emit(GenerationEnded, end=last.end, cut_short=last.lifecycle.cut_short)"
 )
 
 CLIENT: Final = (
@@ -30,7 +30,7 @@ CLIENT: Final = (
     Mutation(
         breaks=2,
         says="The lease is over only when the session is, however long no heartbeat came through.",
-        module="kgroup.lease",
+        module="kgroup.client.lease",
         old="return ends - self._clock.now()",
         new="return self._session_timeout",
         seed=2,
@@ -38,28 +38,28 @@ CLIENT: Final = (
     Mutation(
         breaks=5,
         says="What was assigned before is kept beside what is assigned now.",
-        module="kgroup.round",
+        module="kgroup.generation.runner",
         old="self.assignment = Assignment(mine, self._previous)",
         new="self.assignment = Assignment(sorted({*mine, *self._previous}), self._previous)",
     ),
     Mutation(
         breaks=5,
         says="The committed offset is one too far.",
-        module="kgroup.coordinator",
+        module="kgroup.client.coordinator",
         old='"committed_offset": position.offset,',
         new='"committed_offset": position.offset + 1,',
     ),
     Mutation(
         breaks=7,
         says="A batch says that it ends one record further on.",
-        module="kgroup.records.queued",
+        module="kgroup.records.buffered_source",
         old="next_offset=queue.position,",
         new="next_offset=queue.position + 1,",
     ),
     Mutation(
         breaks=5,
         says="In a commit all partitions of a topic get the offset of the first.",
-        module="kgroup.coordinator",
+        module="kgroup.client.coordinator",
         old="_commit_partition(number, offsets[TopicPartition(topic, number)], version)",
         new="_commit_partition(number, offsets[TopicPartition(topic, numbers[0])], version)",
         seed=13,
@@ -67,14 +67,14 @@ CLIENT: Final = (
     Mutation(
         breaks=6,
         says="A generation starts one record before what is committed.",
-        module="kgroup.starting",
+        module="kgroup.generation.start_offsets",
         old="known = {name: at.offset for name, at in committed.items() if at is not None}",
         new="known = {name: max(at.offset - 1, 0) for name, at in committed.items() if at}",
     ),
     Mutation(
         breaks=6,
         says="A kept partition goes on where its queue is.",
-        module="kgroup.records.queued",
+        module="kgroup.records.buffered_source",
         old="if queue is None or not queue.continues_at(offset):",
         new="if queue is None:",
         seed=2,
@@ -82,7 +82,7 @@ CLIENT: Final = (
     Mutation(
         breaks=6,
         says="A generation starts at the beginning whatever is committed.",
-        module="kgroup.round",
+        module="kgroup.generation.runner",
         old="membership.epoch, {name: positions.get(name, 0) for name in self.assignment}",
         new="membership.epoch, dict.fromkeys(self.assignment, 0)",
     ),
@@ -105,7 +105,7 @@ CLIENT: Final = (
     Mutation(
         breaks=7,
         says="A batch that may not be handed out any more is not given back.",
-        module="kgroup.generation.streams",
+        module="kgroup.generation.record_stream",
         old="feed.source.seek(feed.epoch, batch.partition, batch.messages[0].offset())",
         new="feed.source.seek(feed.epoch, batch.partition, batch.next_offset)",
         seed=21,
@@ -113,7 +113,7 @@ CLIENT: Final = (
     Mutation(
         breaks=7,
         says="A batch that is cut out of a longer run takes one record too many from it.",
-        module="kgroup.records.queue",
+        module="kgroup.records.partition_queue",
         old="run.start += room",
         new="run.start += room + (left > room + 1)",
         seed=3,
@@ -121,7 +121,7 @@ CLIENT: Final = (
     Mutation(
         breaks=7,
         says="Without a committed offset reading starts at the end.",
-        module="kgroup.positions",
+        module="kgroup.generation.position_lookup",
         old="_TIMESTAMPS: Final = {OffsetReset.EARLIEST: EARLIEST, OffsetReset.LATEST: LATEST}",
         new="_TIMESTAMPS: Final = {OffsetReset.EARLIEST: LATEST, OffsetReset.LATEST: LATEST}",
     ),
@@ -152,7 +152,7 @@ CLIENT: Final = (
     Mutation(
         breaks=8,
         says="A refused commit counts as applied.",
-        module="kgroup.generation.attempt",
+        module="kgroup.generation.commit_request",
         old="name: self._open.pop(name).offset for name, code in codes.items() if code == _APPLIED",
         new="name: self._open.pop(name).offset for name, code in codes.items()",
     ),
@@ -181,7 +181,7 @@ CLIENT: Final = (
     Mutation(
         breaks=11,
         says="A member that is fenced joins again.",
-        module="kgroup.recovery",
+        module="kgroup.client.error_policy",
         within="Request.HEARTBEAT: {",
         old="Code.FENCED_INSTANCE_ID: _FENCED,",
         new="Code.FENCED_INSTANCE_ID: _FORGOTTEN,",

@@ -127,7 +127,7 @@ COORDINATOR: Final = (
     Mutation(
         breaks=9,
         says="What is at rest while nobody coordinates loses the offsets.",
-        module="kgroup.broker.resting",
+        module="kgroup.broker.unloaded_shards",
         old="self._offsets.load(snapshot.offsets, snapshot.pending)",
         new="self._offsets.load({}, snapshot.pending)",
     ),

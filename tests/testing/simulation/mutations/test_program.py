@@ -68,7 +68,7 @@ def mutation(module: str, old: str) -> Mutation:
 def test_a_hunt_for_a_line_that_is_gone_fails(hunter: Hunter) -> None:
     """The error reaches whoever asked for the hunt."""
     with pytest.raises(HuntError, match="'no such line' is there 0 times"):
-        hunter.hunt(mutation("kgroup.lease", "no such line"), seeds=())
+        hunter.hunt(mutation("kgroup.client.lease", "no such line"), seeds=())
 
 
 def test_a_hunt_in_a_module_that_no_simulation_loads_fails(hunter: Hunter) -> None:

@@ -1,0 +1,233 @@
+"""What a leader does before it syncs: look at the group's topics, and divide their partitions.
+
+Source: Kafka's ``ConsumerCoordinator.onLeaderElected``; KIP-814 (a leader that skips it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import Final, final
+
+import attrs
+import trio
+
+from kgroup.assignors import resolve
+from kgroup.assignors.validation import CheckedAssignments, check_assignments
+from kgroup.client.backoff import Backoff
+from kgroup.client.cluster import Cluster, Metadata
+from kgroup.client.coordinator import UNREADABLE
+from kgroup.client.error_policy import Request
+from kgroup.client.retry import until_answered
+from kgroup.config import GroupConfig
+from kgroup.errors import AssignorTimeoutError, UsageError
+from kgroup.event_emitter import EventEmitter
+from kgroup.events import (
+    AssignmentGivenUp,
+    PartitionsUnassigned,
+    RequestFailed,
+    TopicsMissing,
+    TopicsRefused,
+)
+from kgroup.interfaces import Assignor, Compute, JoinResult
+from kgroup.types import (
+    MemberAssignments,
+    Membership,
+    MemberSubscription,
+    TopicInfo,
+    topic_fault,
+)
+
+MARGIN: Final = 1.0
+"""Seconds before the rebalance time-out by which an assignment must be there, to be sent in time;
+less where the time-out is so short that a tenth of it is less."""
+
+
+MANY_TOPICS: Final = 2000
+"""From so many topics of other members on, all are asked for, and not each by its name."""
+
+
+@final
+@attrs.frozen
+class GroupTopics:
+    """The topics of a group, as its leader asks for them.
+
+    Attributes:
+        own: those that the leader subscribes to.
+        foreign: those that only other members do.
+        wrong: what other members subscribe to and no topic is called, and what is wrong with it.
+    """
+
+    own: frozenset[str]
+    foreign: frozenset[str]
+    wrong: Mapping[str, str]
+
+
+def group_topics(own: Collection[str], *others: Collection[str]) -> GroupTopics:
+    """The topics of a member and of the others."""
+    foreign = frozenset[str]().union(*others).difference(own)
+    wrong = {name: fault for name in foreign if (fault := topic_fault(name))}
+    return GroupTopics(frozenset(own), foreign.difference(wrong), wrong)
+
+
+@final
+@attrs.frozen(kw_only=True)
+class LeaderAssignment:
+    """Computes one generation's assignment.
+
+    Attributes:
+        compute: where an assignor is called.
+        deadline: when, by trio's clock, the coordinator stops waiting for this leader.
+    """
+
+    config: GroupConfig
+    cluster: Cluster
+    emitter: EventEmitter
+    membership: Membership
+    answer: JoinResult
+    new_backoff: Callable[[], Backoff]
+    compute: Compute
+    deadline: float
+
+    def topics_of(self, own: Collection[str]) -> GroupTopics:
+        """Every topic that the whole group subscribes to.
+
+        INVARIANT: what other members ask for ends nothing of this one's. A name that no topic has
+        is left out here, a topic that this leader may not read where the broker says so.
+        """
+        members = {member.topics for member in self.answer.members}
+        return group_topics(own, *members)
+
+    async def look(self, wanted: GroupTopics) -> Mapping[str, TopicInfo]:
+        """Those of the topics that exist, however long it takes until a broker answers.
+
+        Raises:
+            BrokerError: a broker refuses to answer, or this member may not read a topic of its own.
+        """
+        found = await until_answered(
+            Request.METADATA,
+            partial(self._ask, wanted),
+            find=None,
+            backoff=self.new_backoff(),
+            report=self.emitter.failed,
+        )
+        refused = {**wanted.wrong, **found.refused}
+        if refused:
+            self.emitter.emit(TopicsRefused, topics=dict(sorted(refused.items())))
+        if missing := (wanted.own | wanted.foreign) - found.topics.keys() - refused.keys():
+            self.emitter.emit(TopicsMissing, topics=tuple(sorted(missing)))
+        return found.topics
+
+    async def look_once(self, wanted: GroupTopics) -> Mapping[str, TopicInfo]:
+        """Those of the topics that exist, asked for once.
+
+        Raises:
+            TransportError: no broker answered.
+            BrokerError: a broker refuses to answer, or this member may not read a topic of its own.
+        """
+        return (await self._ask(wanted)).topics
+
+    async def _ask(self, wanted: GroupTopics) -> Metadata:
+        if not wanted.own and not wanted.foreign:
+            await trio.lowlevel.checkpoint()
+            return Metadata(topics={}, leaders={})
+        if len(wanted.foreign) <= MANY_TOPICS:
+            return await self.cluster.metadata(wanted.own | wanted.foreign, wanted.foreign)
+        # Names that other members send decide how long a request is that names them, and it is
+        # sent every few seconds; how many topics there are, the cluster does.
+        own = await self.cluster.metadata(wanted.own)
+        everything = await self.cluster.metadata(None)
+        asked = wanted.foreign & everything.topics.keys()
+        theirs = {name: everything.topics[name] for name in asked}
+        return attrs.evolve(own, topics={**theirs, **own.topics})
+
+    async def assign(self, known: Mapping[str, TopicInfo]) -> MemberAssignments:
+        """What every member gets; nothing where the coordinator keeps the last assignment.
+
+        It is computed in a thread, so that heartbeats go on meanwhile, and until the coordinator
+        would have thrown out a leader that does not sync.
+
+        Raises:
+            UsageError: the coordinator chose an assignor that this member does not have.
+            AssignorTimeoutError: the assignor takes too long.
+            InvalidAssignmentError: no group may follow what the assignor answered.
+            Exception: whatever a custom assignor raises.
+
+        Cancellation: the assignor is given up, which is told; its thread may compute on.
+
+        Source: Kafka's ``GroupMetadataManager.schedulePendingSync``.
+        """
+        if self.answer.skip_assignment:
+            await trio.lowlevel.checkpoint()
+            return {}
+        self._emit_of_unreadable(self.answer.members)
+        assignor = resolve(self.config.assignors).get(self.membership.assignor)
+        if assignor is None:
+            raise UsageError(
+                f"{self.membership}: the coordinator chose the assignor"
+                f" {self.membership.assignor!r}, which this member did not offer"
+            )
+        checked = await self._computed(assignor, known)
+        if checked.unassigned:
+            self.emitter.emit(PartitionsUnassigned, partitions=checked.unassigned)
+        return checked.assignments
+
+    async def _computed(
+        self, assignor: Assignor, known: Mapping[str, TopicInfo]
+    ) -> CheckedAssignments:
+        thread = f"kgroup-assign {self.membership.group_id}"
+        began = trio.current_time()
+        limit = self.config.rebalance_timeout
+        checked: CheckedAssignments | None = None
+        try:
+            with trio.move_on_at(self.deadline - min(MARGIN, limit / 10)):
+                checked = await self.compute(
+                    partial(_compute, assignor, known, self.answer.members), thread
+                )
+        except trio.Cancelled:
+            self._emit_given_up(assignor, began, thread)
+            raise
+        if checked is not None:
+            return checked
+        self._emit_given_up(assignor, began, thread)
+        raise AssignorTimeoutError(
+            f"{self.membership}: the assignor {assignor.name!r} was to divide"
+            f" {sum(topic.partitions for topic in known.values())} partitions among"
+            f" {len(self.answer.members)} members and has not answered in"
+            f" {trio.current_time() - began:.1f} s; the coordinator waits {limit:g} s"
+            " (rebalance_timeout) for its leader. Nothing was sent: this member leaves, and the"
+            f" group goes on without it; the thread {thread!r} ends when the assignor returns."
+            " Make the assignor faster, or rebalance_timeout longer",
+            assignor.name,
+            thread,
+        )
+
+    def _emit_given_up(self, assignor: Assignor, began: float, thread: str) -> None:
+        self.emitter.emit(
+            AssignmentGivenUp,
+            assignor=assignor.name,
+            seconds=trio.current_time() - began,
+            thread=thread,
+        )
+
+    def _emit_of_unreadable(self, members: Collection[MemberSubscription]) -> None:
+        for member in members:
+            if member.version == UNREADABLE:
+                self.emitter.emit(
+                    RequestFailed,
+                    request=Request.JOIN.value,
+                    reason=f"the subscription of member {member.member_id} cannot be read",
+                    next_action="it is given nothing",
+                )
+
+
+def _compute(
+    assignor: Assignor, known: Mapping[str, TopicInfo], members: Sequence[MemberSubscription]
+) -> CheckedAssignments:
+    """What is checked and may be sent; what waits for its owner to give it up is not unassigned."""
+    checked = check_assignments(assignor.name, known, members, assignor.assign(known, members))
+    if not checked.unassigned:
+        return checked
+    waiting = {one for member in members for one in member.owned}
+    forgotten = tuple(one for one in checked.unassigned if one not in waiting)
+    return attrs.evolve(checked, unassigned=forgotten)

@@ -1,0 +1,166 @@
+"""What programs and tests ask of an embedded broker, or of several, without being a client.
+
+Topics, records, groups: all of it goes past the wire to the state behind it, whichever broker
+leads what.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import trio
+
+from kgroup.broker import batches
+from kgroup.broker.broker_settings import BrokerSettings
+from kgroup.broker.cluster_state import ClusterState
+from kgroup.broker.groups import requests, responses
+from kgroup.broker.groups.responses import DescribedGroup
+from kgroup.broker.log_reader import LogReader
+from kgroup.broker.records import NewRecord, batch_of
+from kgroup.broker.request_error import RequestError
+from kgroup.broker.topics import UNSET
+from kgroup.errors import UsageError
+from kgroup.interfaces import Random
+from kgroup.types import OffsetAndMetadata, TopicPartition
+
+
+class BrokerAdmin(ABC):
+    """What ``Broker`` and ``EmbeddedCluster`` have in common.
+
+    Attributes:
+        log: reads records, for tests and in-memory consumers.
+        cluster: the state behind it.
+    """
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        random: Random,
+        wall_clock: Callable[[], float],
+        brokers: int = 1,
+    ) -> None:
+        self.cluster: Final = ClusterState(settings, random, wall_clock, brokers)
+        self.log: Final = LogReader(self.cluster.topics)
+
+    @property
+    @abstractmethod
+    def bootstrap_servers(self) -> str:
+        """What a client's ``bootstrap.servers`` takes."""
+
+    @abstractmethod
+    async def open_stream(self, host: str, port: int) -> trio.abc.Stream:
+        """Open a connection in memory; a ``StreamOpener``.
+
+        Raises:
+            OSError: nobody is at this address, or who is is stopped.
+
+        Cancellation: nothing is left open.
+        """
+
+    # Topics and records.
+
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int = UNSET,
+        configs: Mapping[str, str] | None = None,
+        *,
+        replication_factor: int = UNSET,
+    ) -> None:
+        """Create a topic.
+
+        Args:
+            name: its name.
+            partitions: how many it has; by default ``num.partitions``.
+            configs: by Kafka's names.
+            replication_factor: how many brokers can lead a partition; by default
+                ``default.replication.factor``.
+
+        Raises:
+            UsageError: Kafka would refuse it; the text says why.
+        """
+        await trio.lowlevel.checkpoint()
+        with told_refusals():
+            self.cluster.topics.create(
+                name, partitions, replication_factor=replication_factor, configs=configs
+            )
+
+    async def add_partitions(self, name: str, partitions: int) -> None:
+        """Let a topic have this many partitions in all.
+
+        Raises:
+            UsageError: there is no such topic, or it has as many already.
+        """
+        await trio.lowlevel.checkpoint()
+        with told_refusals():
+            self.cluster.topics.grow(name, partitions)
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic, and what groups have committed of it.
+
+        Raises:
+            UsageError: there is no such topic.
+        """
+        await trio.lowlevel.checkpoint()
+        topic = self.cluster.topics.get(name)
+        if topic is None:
+            raise UsageError(f"the embedded broker has no topic {name!r}")
+        with told_refusals():
+            self.cluster.delete_topic(topic)
+
+    async def append(self, topic: str, partition: int, records: Sequence[bytes | NewRecord]) -> int:
+        """Write records as one batch, without a producer; the offset of the first.
+
+        Args:
+            topic: an existing topic.
+            partition: one of its partitions, whether or not a broker leads it now.
+            records: values, or ``NewRecord`` for keys, headers, time stamps, tombstones.
+
+        Raises:
+            UsageError: there is no such partition, or the batch is too large.
+            ValueError: there is no record.
+        """
+        await trio.lowlevel.checkpoint()
+        now = self.cluster.now_ms()
+        made = [one if isinstance(one, NewRecord) else NewRecord(one) for one in records]
+        header, data = batches.check(batch_of(made, now))
+        with told_refusals():
+            log = self.cluster.topics.log(topic, partition)
+            return log.append(data, header, now).base_offset
+
+    # Groups.
+
+    async def committed(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What a group has committed, coordinated or not; empty for an unknown group."""
+        await trio.lowlevel.checkpoint()
+        return {
+            partition: OffsetAndMetadata(one.offset, one.leader_epoch, one.metadata)
+            for partition, one in self.cluster.shards.committed(group_id).items()
+        }
+
+    async def groups(self) -> tuple[DescribedGroup, ...]:
+        """Every group with its state and members, by group id.
+
+        A group without a coordinator is not among them, and of a broker that is loading none is.
+        """
+        await trio.lowlevel.checkpoint()
+        described: list[DescribedGroup] = []
+        for node in self.cluster.brokers.values():
+            listed = await node.groups.ask(requests.ListGroups(), responses.GroupsListed)
+            names = tuple(sorted(group.group_id for group in listed.groups))
+            wanted = requests.DescribeGroups(version=6, group_ids=names)
+            told = await node.groups.ask(wanted, responses.GroupsDescribed)
+            described += [group for group in told.groups if not group.error]
+        return tuple(sorted(described, key=lambda group: group.group_id))
+
+
+@contextmanager
+def told_refusals() -> Iterator[None]:
+    """Turn a refusal into the caller's mistake."""
+    try:
+        yield
+    except RequestError as error:
+        raise UsageError(f"the embedded broker refuses: {error}") from error

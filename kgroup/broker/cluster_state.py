@@ -1,0 +1,226 @@
+"""The state that all brokers share: topics, who leads what, transactions, addresses.
+
+One object without I/O of its own (its clock is trio's, its waits are the desks' and the logs').
+Requests reach it through the handlers, programs and tests through what ``serve`` and its
+siblings yield. Which broker leads a partition or coordinates a group is asked here and nowhere
+else.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final, final
+from uuid import UUID
+
+import trio
+from kio.schema.errors import ErrorCode
+
+from kgroup.broker.broker_settings import BrokerSettings
+from kgroup.broker.groups.coordinator import GroupCoordinatorShards
+from kgroup.broker.groups.java_hashing import shard_of
+from kgroup.broker.internal_errors import InternalErrors
+from kgroup.broker.node import Node
+from kgroup.broker.replicas import NO_LEADER, LiveBrokers, PartitionReplicas
+from kgroup.broker.shards import GroupShards, HandOver
+from kgroup.broker.time_slices import TimeSlices
+from kgroup.broker.topics import Topic, Topics
+from kgroup.broker.transaction_coordinator import PartitionTransactions, Transactions
+from kgroup.interfaces import Random
+from kgroup.types import BrokerAddress as Address
+from kgroup.types import TopicPartition
+
+_UUID_BITS: Final = 128
+_TRANSACTIONS_TURN: Final = 1
+"""Where the transaction log begins to go round the brokers: not where the offsets topic does."""
+
+
+@final
+class ClusterState:
+    """What the embedded brokers know.
+
+    Attributes:
+        brokers: every broker by its id, whether it is up or not.
+        fleet: which of them are up.
+        shards: the shards of the group coordinator.
+        pace: how requests share the event loop.
+        internal_errors: what went wrong in the broker itself.
+        on_transaction_end: is called with each transaction that ends, for simulations: the
+            producer's id, whether it was committed, and the offset of each marker; or None.
+    """
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        random: Random,
+        wall_clock: Callable[[], float],
+        brokers: int = 1,
+    ) -> None:
+        """An empty cluster.
+
+        Args:
+            settings: see ``BrokerSettings``.
+            random: makes every id.
+            wall_clock: seconds since 1970, for time stamps.
+            brokers: how many; their ids count from ``settings.node_id``.
+        """
+        self.settings: Final = settings
+        self.pace: Final = TimeSlices()
+        self.internal_errors: Final = InternalErrors()
+        self.on_transaction_end: (
+            Callable[[int, bool, Sequence[tuple[TopicPartition, int]]], None] | None
+        ) = None
+        self._random = random
+        self._wall_clock = wall_clock
+        identity = self.new_uuid()
+        self.cluster_id: Final = base64.urlsafe_b64encode(identity.bytes).decode().rstrip("=")
+        self.fleet: Final = LiveBrokers(range(settings.node_id, settings.node_id + brokers))
+        self.topics: Final = Topics(settings, self.new_uuid, self.fleet)
+        places = self._places(
+            settings.groups.offsets_topic_partitions, settings.offsets_topic_replication_factor
+        )
+        self._transaction_places = self._places(
+            settings.transaction_log_partitions,
+            settings.transaction_log_replication_factor,
+            turn=_TRANSACTIONS_TURN,
+        )
+        self._ledger = PartitionTransactions()
+        self.brokers: Final[Mapping[int, Node]] = {
+            node_id: self._broker(node_id, places) for node_id in self.fleet.node_ids
+        }
+        self.shards: Final = GroupShards(
+            places, {node_id: node.groups for node_id, node in self.brokers.items()}
+        )
+
+    def _places(
+        self, partitions: int, replication_factor: int, turn: int = 0
+    ) -> list[PartitionReplicas]:
+        """The places of a topic of Kafka's own, which has no more replicas than can be."""
+        most = min(replication_factor, len(self.fleet.node_ids))
+        return [self.fleet.place(turn + shard, most) for shard in range(partitions)]
+
+    def _broker(self, node_id: int, places: Collection[PartitionReplicas]) -> Node:
+        coordinator = GroupCoordinatorShards(
+            self.settings.groups,
+            new_id=lambda: str(self.new_uuid()),
+            topics=self.topics.partitions,
+            shards=[shard for shard, place in enumerate(places) if place.leader == node_id],
+        )
+        transactions = Transactions(
+            self.settings.transaction_max_timeout,
+            self.settings.max_transactional_ids,
+            self._finish_transaction,
+            ledger=self._ledger,
+            refusal=lambda name: self._transaction_refusal(node_id, name),
+            is_led=lambda name: self._transaction_place(name).leader != NO_LEADER,
+        )
+        return Node(Address(node_id, "", 0, self.settings.rack), coordinator, transactions)
+
+    def start_alarms(self, nursery: trio.Nursery) -> None:
+        """Let the timers of groups and transactions run."""
+        for node in self.brokers.values():
+            for alarm in (node.groups.alarm, node.transaction_alarm):
+                alarm.internal_errors = self.internal_errors
+                nursery.start_soon(alarm.run)
+
+    def new_uuid(self) -> UUID:
+        """A version 4 UUID from the injected random choices."""
+        return UUID(int=self._random.getrandbits(_UUID_BITS), version=4)
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970, for time stamps."""
+        return int(self._wall_clock() * 1000)
+
+    # Who has what.
+
+    @property
+    def nodes(self) -> tuple[Address, ...]:
+        """The brokers that are up, by id."""
+        return tuple(self.brokers[node_id].address for node_id in self.fleet.up)
+
+    @property
+    def controller_id(self) -> int:
+        """The broker that is told of as controller, or -1; any one does a controller's work."""
+        return next(iter(self.fleet.up), NO_LEADER)
+
+    def coordinator_of(self, group_id: str) -> Node | None:
+        """The broker that coordinates a group, or None while there is none."""
+        return self.brokers.get(self.shards.place_of(group_id).leader)
+
+    def transaction_coordinator_of(self, transactional_id: str) -> Node | None:
+        """The broker that coordinates a transactional id, or None while there is none."""
+        return self.brokers.get(self._transaction_place(transactional_id).leader)
+
+    def _transaction_place(self, transactional_id: str) -> PartitionReplicas:
+        return self._transaction_places[shard_of(transactional_id, len(self._transaction_places))]
+
+    def _transaction_refusal(self, node_id: int, transactional_id: str) -> ErrorCode | None:
+        elsewhere = self._transaction_place(transactional_id).leader != node_id
+        return ErrorCode.not_coordinator if elsewhere else None
+
+    # Brokers come and go, leaders change.
+
+    def lose(self, node_id: int, *, answer: bool) -> HandOver:
+        """A broker is gone: others take over what they have replicas of.
+
+        Args:
+            node_id: which.
+            answer: whether those who wait at its coordinator are told so.
+        """
+        self.fleet.set_up(node_id, is_up=False)
+        return self._elect(lambda place: self.fleet.lose(place, node_id), answer=answer)
+
+    def regain(self, node_id: int) -> HandOver:
+        """A broker is back: it leads what nobody else could."""
+        self.fleet.set_up(node_id, is_up=True)
+        return self._elect(self.fleet.regain)
+
+    def rebalance_leaders(self) -> HandOver:
+        """Every partition and shard is led by its preferred replica, where that can be."""
+        return self._elect(self.fleet.prefer)
+
+    def _elect(
+        self, elect: Callable[[PartitionReplicas], bool], *, answer: bool = True
+    ) -> HandOver:
+        for topic in self.topics:
+            for place, log in zip(topic.places, topic.logs, strict=True):
+                if elect(place):
+                    log.led(place.epoch)
+        for place in self._transaction_places:
+            elect(place)
+        for node in self.brokers.values():
+            node.transaction_alarm.look()
+        return self.shards.change(range(len(self.shards.places)), elect, answer=answer)
+
+    # Topics.
+
+    def delete_topic(self, topic: Topic) -> None:
+        """Delete a topic, and with it what groups have committed of it.
+
+        Raises:
+            RefusedError: TOPIC_DELETION_DISABLED.
+        """
+        gone = self.topics.delete(topic)
+        self.shards.delete_partitions(gone)
+
+    def _finish_transaction(
+        self,
+        producer_id: int,
+        epoch: int,
+        partitions: Collection[TopicPartition],
+        groups: Collection[str],
+        *,
+        committed: bool,
+    ) -> None:
+        now = self.now_ms()
+        markers = []
+        for partition in partitions:
+            if not self.topics.has(partition):
+                continue  # its topic was deleted meanwhile
+            log = self.topics.log(partition.topic, partition.partition)
+            markers.append((partition, log.end_offset))
+            log.end_transaction(producer_id, epoch, now, committed=committed)
+        if groups:
+            self.shards.complete_transaction(producer_id, committed=committed)
+        if self.on_transaction_end is not None:
+            self.on_transaction_end(producer_id, committed, markers)

@@ -1,0 +1,121 @@
+"""One event's way through one group: what it may read, and what comes of it.
+
+Source: what Kafka's ``GroupMetadataManager`` has in its fields, and its futures and timer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, final
+
+import attrs
+
+from kgroup.broker.groups.codes import ErrorCode
+from kgroup.broker.groups.coordinator_settings import CoordinatorSettings
+from kgroup.broker.groups.group import ClassicGroup
+from kgroup.broker.groups.members import ClassicGroupMember, Parked
+from kgroup.broker.groups.requests import Ticket
+from kgroup.broker.groups.responses import (
+    CoordinatorResponse,
+    JoinCompleted,
+    Response,
+    SyncCompleted,
+)
+from kgroup.broker.groups.timers import TimerKind, TimerName, Timers
+from kgroup.broker.groups.write_faults import WriteFaults
+
+
+@final
+@attrs.define(eq=False, kw_only=True)
+class EventContext:
+    """One event in one group.
+
+    Attributes:
+        event: the request, or the part of one that is about a single member; for a session's
+            timer the member id; None for the group's other timers.
+        ticket: the request's, None for timers.
+        answers: what was answered, in order.
+        failed: the error of a write that failed, which nobody has been told of yet.
+    """
+
+    now: float
+    settings: CoordinatorSettings
+    timers: Timers
+    journal: WriteFaults
+    new_id: Callable[[], str]
+    group: ClassicGroup
+    event: Any = None
+    ticket: Ticket | None = None
+    answers: list[CoordinatorResponse] = attrs.field(factory=list)
+    failed: ErrorCode = ErrorCode.NONE
+
+    # Answers
+
+    def answer(self, response: Response) -> None:
+        """Answer the request in hand."""
+        self.answers.append(CoordinatorResponse(self.ticket, response))
+
+    def park(self) -> Parked:
+        """The request in hand as one that waits."""
+        return Parked(self.ticket)
+
+    def answer_parked(self, parked: Parked | None, response: Response | None) -> None:
+        """Answer a parked request, if there is one; None: it is never answered."""
+        if parked is not None:
+            self.answers.append(CoordinatorResponse(parked.ticket, response))
+
+    def answer_join(self, member: ClassicGroupMember, response: Response) -> None:
+        """Answer a member's parked join, if it has one."""
+        self.answer_parked(self.group.unpark_join(member), response)
+
+    def answer_sync(self, member: ClassicGroupMember, error: ErrorCode) -> bool:
+        """Answer a member's parked sync, if it has one, with its assignment if all is well."""
+        parked, member.parked_sync = member.parked_sync, None
+        good = error is ErrorCode.NONE
+        self.answer_parked(
+            parked,
+            SyncCompleted(
+                error=error,
+                protocol_type=self.group.protocol_type if good else None,
+                protocol_name=self.group.protocol_name if good else None,
+                assignment=member.assignment if good else b"",
+            ),
+        )
+        return parked is not None
+
+    def joined(self, member_id: str, *, with_members: bool) -> JoinCompleted:
+        """The good answer to a join in the group's generation."""
+        group = self.group
+        return JoinCompleted(
+            generation_id=group.generation_id,
+            protocol_type=group.protocol_type,
+            protocol_name=group.protocol_name,
+            leader=group.leader or "",
+            member_id=member_id,
+            members=group.joined_members() if with_members else (),
+        )
+
+    # Timers
+
+    def start_session(self, member_id: str, seconds: float) -> None:
+        """(Re)start a session, of a member or of the owner of a pending id."""
+        self.timers.set(self._session(member_id), self.now + seconds)
+
+    def end_session(self, member_id: str) -> None:
+        """Stop a session's timer."""
+        self.timers.cancel(self._session(member_id))
+
+    def extend_session(self, member: ClassicGroupMember) -> None:
+        """Start a member's session anew."""
+        self.start_session(member.member_id, member.session_timeout)
+
+    def set_timer(self, kind: TimerKind, seconds: float) -> None:
+        """(Re)start a timer of the group."""
+        self.timers.set(TimerName(kind, self.group.group_id), self.now + seconds)
+
+    def cancel_timer(self, kind: TimerKind) -> None:
+        """Stop a timer of the group."""
+        self.timers.cancel(TimerName(kind, self.group.group_id))
+
+    def _session(self, member_id: str) -> TimerName:
+        return TimerName(TimerKind.SESSION, self.group.group_id, member_id)

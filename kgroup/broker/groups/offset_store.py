@@ -1,0 +1,159 @@
+"""Committed offsets, and the pending ones of open transactions.
+
+Every write is a record at once: nothing here is lost by a failover. A group of which a record
+was written stays known, even without offsets, until it is deleted: whoever reads the records
+makes the group again.
+
+Source: Kafka's ``OffsetMetadataManager`` (``replay``, ``replayEndTransactionMarker``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import final
+
+from kgroup.broker.groups.records import OffsetRecord
+from kgroup.types import TopicPartition
+
+_Offsets = dict[TopicPartition, OffsetRecord]
+
+
+@final
+class OffsetStore:
+    """Offsets by group and partition; pending ones by producer besides."""
+
+    def __init__(self) -> None:
+        self._offsets: dict[str, _Offsets] = {}
+        self._pending: dict[int, dict[str, _Offsets]] = {}
+        self._sequence = 0
+
+    def next_sequence(self) -> int:
+        """The place of the next commit among all."""
+        self._sequence += 1
+        return self._sequence
+
+    # Reading
+
+    def of_group(self, group_id: str) -> Mapping[TopicPartition, OffsetRecord]:
+        """The committed offsets of a group, in the order of their first commits."""
+        return self._offsets.get(group_id, {})
+
+    def has_record(self, group_id: str, partitions: Iterable[TopicPartition]) -> bool:
+        """Whether any of some partitions has an offset, be it a pending one."""
+        known, pending = self.of_group(group_id), self.pending_of(group_id)
+        return any(partition in known or partition in pending for partition in partitions)
+
+    def pending_of(self, group_id: str) -> Collection[TopicPartition]:
+        """The partitions for which open transactions have offsets.
+
+        Found once for a request, however many partitions that names: transactions can be many.
+        """
+        return {
+            partition for groups in self._pending.values() for partition in groups.get(group_id, ())
+        }
+
+    def has_transaction(self, group_id: str) -> bool:
+        """Whether a transaction has offsets of a group pending."""
+        return any(groups.get(group_id) for groups in self._pending.values())
+
+    def group_ids(self) -> list[str]:
+        """The groups of which there are records."""
+        return list(self._offsets)
+
+    # Writing
+
+    def commit(self, group_id: str, partition: TopicPartition, record: OffsetRecord) -> None:
+        """Commit an offset."""
+        self._offsets.setdefault(group_id, {})[partition] = record
+
+    def written_by(self, producer_id: int) -> Collection[str]:
+        """The groups of which a producer's open transaction has written offsets."""
+        return self._pending.get(producer_id, {}).keys()
+
+    def commit_pending(
+        self, producer_id: int, group_id: str, partition: TopicPartition, record: OffsetRecord
+    ) -> None:
+        """Note an offset that counts once the producer's transaction is committed."""
+        self._offsets.setdefault(group_id, {})
+        groups = self._pending.setdefault(producer_id, {})
+        groups.setdefault(group_id, {})[partition] = record
+
+    def complete(self, producer_id: int, *, committed: bool) -> None:
+        """End a producer's transaction. A commit made after the pending one stays."""
+        groups = self._pending.pop(producer_id, {})
+        if not committed:
+            return
+        for group_id, offsets in groups.items():
+            for partition, record in offsets.items():
+                known = self.of_group(group_id).get(partition)
+                if known is None or record.sequence > known.sequence:
+                    self.commit(group_id, partition, record)
+
+    def delete(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        """Forget the offsets of some partitions, and the pending ones."""
+        gone = set(partitions)
+        pending = [groups[group_id] for groups in self._pending.values() if group_id in groups]
+        _forget([self._offsets.get(group_id, {}), *pending], gone)
+
+    def delete_group(self, group_id: str) -> None:
+        """Forget all offsets of a group."""
+        self._offsets.pop(group_id, None)
+        for groups in self._pending.values():
+            if group_id in groups:
+                groups[group_id].clear()
+
+    def delete_partitions(self, partitions: Iterable[TopicPartition]) -> None:
+        """Forget partitions in all groups."""
+        gone = set(partitions)
+        pending = [offsets for groups in self._pending.values() for offsets in groups.values()]
+        _forget([*self._offsets.values(), *pending], gone)
+
+    # Moving between coordinators
+
+    def snapshot(
+        self, group_ids: Collection[str]
+    ) -> tuple[dict[str, _Offsets], dict[int, dict[str, _Offsets]]]:
+        """Copies of some groups' offsets and pending offsets."""
+        offsets = {name: dict(self._offsets[name]) for name in group_ids if name in self._offsets}
+        pending = {
+            producer_id: {name: dict(groups[name]) for name in group_ids if name in groups}
+            for producer_id, groups in self._pending.items()
+        }
+        return offsets, {producer: groups for producer, groups in pending.items() if groups}
+
+    def load(
+        self,
+        offsets: Mapping[str, Mapping[TopicPartition, OffsetRecord]],
+        pending: Mapping[int, Mapping[str, Mapping[TopicPartition, OffsetRecord]]],
+    ) -> None:
+        """Take over what ``snapshot`` gave."""
+        for group_id, known in offsets.items():
+            self._offsets[group_id] = dict(known)
+        for producer_id, groups in pending.items():
+            mine = self._pending.setdefault(producer_id, {})
+            mine.update({group_id: dict(known) for group_id, known in groups.items()})
+        everything = (
+            *(record for known in offsets.values() for record in known.values()),
+            *(
+                record
+                for groups in pending.values()
+                for known in groups.values()
+                for record in known.values()
+            ),
+        )
+        self._sequence = max(self._sequence, *(record.sequence for record in everything), 0)
+
+    def unload(self, group_ids: Collection[str]) -> None:
+        """Forget groups that went to another coordinator."""
+        for group_id in group_ids:
+            self._offsets.pop(group_id, None)
+            for groups in self._pending.values():
+                groups.pop(group_id, None)
+        for producer_id in [one for one, groups in self._pending.items() if not groups]:
+            del self._pending[producer_id]
+
+
+def _forget(some: Iterable[_Offsets], gone: set[TopicPartition]) -> None:
+    for offsets in some:
+        for partition in offsets.keys() & gone:
+            del offsets[partition]

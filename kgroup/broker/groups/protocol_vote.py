@@ -1,0 +1,63 @@
+"""The vote for a group's protocol: every member for its first one that all members know.
+
+Members that know the same protocols in the same order vote alike and are counted together, so
+that a vote among a thousand members costs no more than one among ten.
+
+Source: Kafka's ``ClassicGroup.selectProtocol`` and ``candidateProtocols``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TypeVar, final
+
+from kgroup.broker.groups.java_hashing import hash_map_order
+from kgroup.broker.groups.requests import Protocol
+
+Key = TypeVar("Key")
+
+
+@final
+class ProtocolVote:
+    """What the members of one group would vote for."""
+
+    def __init__(self) -> None:
+        self._preferences: Counter[tuple[str, ...]] = Counter()
+        self._supporters: Counter[str] = Counter()
+        self._members = 0
+
+    def add(self, protocols: Iterable[Protocol]) -> None:
+        """A member comes with these."""
+        self._count(protocols, 1)
+
+    def remove(self, protocols: Iterable[Protocol]) -> None:
+        """A member that came with these goes."""
+        self._count(protocols, -1)
+
+    def are_known_to_all(self, protocols: Iterable[Protocol]) -> bool:
+        """Whether one of these is known to every member; without members any is."""
+        return any(self._supporters[one.name] == self._members for one in protocols)
+
+    def elect(self) -> str:
+        """The protocol with most votes, of at least one member; ties end as in Java."""
+        votes: Counter[str] = Counter()
+        for names, count in self._preferences.items():
+            votes[self._choice(names)] += count
+        return max(hash_map_order(votes), key=votes.__getitem__)
+
+    def _choice(self, names: tuple[str, ...]) -> str:
+        return next(name for name in names if self._supporters[name] == self._members)
+
+    def _count(self, protocols: Iterable[Protocol], by: int) -> None:
+        names = tuple(protocol.name for protocol in protocols)
+        self._members += by
+        _add(self._preferences, names, by)
+        for name in dict.fromkeys(names):
+            _add(self._supporters, name, by)
+
+
+def _add(counter: Counter[Key], key: Key, by: int) -> None:
+    counter[key] += by
+    if not counter[key]:
+        del counter[key]

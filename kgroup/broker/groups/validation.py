@@ -1,0 +1,188 @@
+"""What is decided before a group is looked at, and for groups that are not there.
+
+GATE: for each request the checks in order, and the error of the first that holds.
+ABSENT: what an absent group's request is answered with, or that the group is made.
+
+Source: Kafka's ``GroupCoordinatorService`` and ``KafkaApis``; the catch clauses for
+``GroupIdNotFoundException`` in ``GroupMetadataManager`` and ``OffsetMetadataManager``.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from typing import Any, Final, final
+
+import attrs
+
+from kgroup.broker.groups.codes import ErrorCode
+from kgroup.broker.groups.coordinator_settings import CoordinatorSettings
+from kgroup.broker.groups.requests import (
+    DeleteGroups,
+    DescribeGroups,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    ListGroups,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    SyncGroup,
+    TxnOffsetCommit,
+)
+
+_FIRST_WITH_PROTOCOL: Final = 5
+"""The SyncGroup version from which protocol type and name must be there (KIP-559)."""
+_FIRST_COMMIT_WITH_NOT_FOUND: Final = 9
+"""The OffsetCommit version from which an absent group has an error of its own (KIP-848)."""
+
+
+@final
+class Shard(enum.Enum):
+    """What this broker is to a partition of the offsets topic."""
+
+    ELSEWHERE = "elsewhere"
+    LOADING = "loading"
+    ACTIVE = "active"
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Arrival:
+    """A request at the gate, or its part about one group."""
+
+    request: Any
+    group_id: str
+    shard: Shard
+    shut_down: bool
+    settings: CoordinatorSettings
+
+
+Check = tuple[Callable[[Arrival], bool], ErrorCode]
+
+
+def is_shut_down(arrival: Arrival) -> bool:
+    """The coordinator has been shut down."""
+    return arrival.shut_down
+
+
+def has_no_group_id(arrival: Arrival) -> bool:
+    """The group id is empty."""
+    return not arrival.group_id
+
+
+def session_out_of_range(arrival: Arrival) -> bool:
+    """The session time-out is not within the broker's limits, which themselves are allowed."""
+    limits = arrival.settings
+    asked: float = arrival.request.session_timeout
+    return not limits.min_session_timeout <= asked <= limits.max_session_timeout
+
+
+def lacks_the_protocol(arrival: Arrival) -> bool:
+    """A SyncGroup of a version that must tell protocol type and name does not."""
+    request: SyncGroup = arrival.request
+    return request.version >= _FIRST_WITH_PROTOCOL and (
+        request.protocol_type is None or request.protocol_name is None
+    )
+
+
+def is_elsewhere(arrival: Arrival) -> bool:
+    """Another broker leads the group's shard."""
+    return arrival.shard is Shard.ELSEWHERE
+
+
+def is_loading(arrival: Arrival) -> bool:
+    """The group's shard is being loaded."""
+    return arrival.shard is Shard.LOADING
+
+
+_SHUT_DOWN: Final[Check] = (is_shut_down, ErrorCode.COORDINATOR_NOT_AVAILABLE)  # 15
+_NO_GROUP: Final[Check] = (has_no_group_id, ErrorCode.INVALID_GROUP_ID)  # 24
+_ELSEWHERE: Final[Check] = (is_elsewhere, ErrorCode.NOT_COORDINATOR)  # 16
+_LOADING: Final[Check] = (is_loading, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)  # 14
+
+#: For each request the checks in order; the first that holds stops it.
+GATE: Final[Mapping[type, tuple[Check, ...]]] = {
+    JoinGroup: (
+        _SHUT_DOWN,
+        _NO_GROUP,
+        (session_out_of_range, ErrorCode.INVALID_SESSION_TIMEOUT),  # 26
+        _ELSEWHERE,
+        _LOADING,
+    ),
+    SyncGroup: (
+        (lacks_the_protocol, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),  # 23
+        _SHUT_DOWN,
+        _NO_GROUP,
+        _ELSEWHERE,
+        _LOADING,
+    ),
+    # A member that only shows that it lives is not troubled with a loading shard.
+    Heartbeat: (_SHUT_DOWN, _NO_GROUP, _ELSEWHERE, (is_loading, ErrorCode.NONE)),
+    LeaveGroup: (_SHUT_DOWN, _NO_GROUP, _ELSEWHERE, _LOADING),
+    # The empty group id was allowed for offsets once, and so it still is.
+    OffsetCommit: (_SHUT_DOWN, _ELSEWHERE, _LOADING),
+    TxnOffsetCommit: (_SHUT_DOWN, _NO_GROUP, _ELSEWHERE, _LOADING),
+    OffsetFetch: (_SHUT_DOWN, _ELSEWHERE, _LOADING),
+    OffsetDelete: (_SHUT_DOWN, _NO_GROUP, _ELSEWHERE, _LOADING),
+    DescribeGroups: (_SHUT_DOWN, _ELSEWHERE, _LOADING),
+    DeleteGroups: (_SHUT_DOWN, _ELSEWHERE, _LOADING),
+    # Groups of other brokers are simply not listed.
+    ListGroups: (_SHUT_DOWN, _LOADING),
+}
+
+
+def stopped(arrival: Arrival) -> ErrorCode | None:
+    """The error that a request is stopped with at the gate (NONE for a good answer), or None."""
+    for holds, error in GATE[type(arrival.request)]:
+        if holds(arrival):
+            return error
+    return None
+
+
+# Absent groups
+
+
+def _brings_no_id(request: Any) -> bool:
+    """No member id was sent."""
+    return not request.member_id
+
+
+def _brings_no_generation(request: Any) -> bool:
+    """No generation was sent."""
+    return bool(request.generation_id < 0)
+
+
+def _knows_not_found(request: Any) -> bool:
+    """The version is 9 or later."""
+    return bool(request.version >= _FIRST_COMMIT_WITH_NOT_FOUND)
+
+
+def _always(_: Any) -> bool:
+    """In any other case."""
+    return True
+
+
+#: The first condition that holds says: None, the group is made; else the error.
+ABSENT: Final[Mapping[type, tuple[tuple[Callable[[Any], bool], ErrorCode | None], ...]]] = {
+    JoinGroup: ((_brings_no_id, None), (_always, ErrorCode.UNKNOWN_MEMBER_ID)),
+    SyncGroup: ((_always, ErrorCode.UNKNOWN_MEMBER_ID),),
+    Heartbeat: ((_always, ErrorCode.UNKNOWN_MEMBER_ID),),
+    LeaveGroup: ((_always, ErrorCode.UNKNOWN_MEMBER_ID),),
+    OffsetCommit: (
+        (_brings_no_generation, None),
+        (_knows_not_found, ErrorCode.GROUP_ID_NOT_FOUND),
+        (_always, ErrorCode.ILLEGAL_GENERATION),
+    ),
+    TxnOffsetCommit: (
+        (_brings_no_generation, None),
+        (_always, ErrorCode.ILLEGAL_GENERATION),
+    ),
+    OffsetDelete: ((_always, ErrorCode.GROUP_ID_NOT_FOUND),),
+    DeleteGroups: ((_always, ErrorCode.GROUP_ID_NOT_FOUND),),
+}
+
+
+def absent_error(request: Any) -> ErrorCode | None:
+    """The error for a request to an absent group, or None if the group is to be made."""
+    return next(error for holds, error in ABSENT[type(request)] if holds(request))

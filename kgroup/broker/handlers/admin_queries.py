@@ -1,0 +1,249 @@
+"""What admin tools look at beside groups and topics: log dirs, producers, transactions, moves.
+
+Where Kafka keeps something that this broker has none of (quotas, SCRAM users, partitions on the
+move), the answer is Kafka's for a cluster that has none either.
+
+Source: Kafka's ``KafkaApis``, ``ReplicaManager.describeLogDirs``,
+``TransactionCoordinator.handleListTransactions``, KIP-664 (producers and transactions).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from typing import Any, Final
+
+import trio
+from kio.schema.errors import ErrorCode
+
+from kgroup.broker.handlers.partitions import led_log
+from kgroup.broker.log import PartitionLog
+from kgroup.broker.regular_expressions import Pattern
+from kgroup.broker.request_context import RequestContext
+from kgroup.broker.request_error import RequestError
+from kgroup.broker.response_versions import Answer
+from kgroup.broker.topics import Topic
+from kgroup.broker.transaction_coordinator import Transaction, TransactionState
+
+NO_TIME: Final = dt.datetime.fromtimestamp(0, dt.UTC)
+"""When a transaction began that there is not, as Kafka tells it."""
+LOG_DIR: Final = "memory"
+"""What stands for the folder of a broker that has none."""
+_UNKNOWN_SIZE: Final = -1
+_CHARACTERS_OF_A_STEP: Final = 10
+_NO_FILTER: Final = -1
+_STATES: Final = frozenset(
+    {
+        *(state.value for state in TransactionState),
+        "PrepareAbort",
+        "PrepareCommit",
+        "PrepareEpochFence",
+        "Dead",
+    }
+)
+"""Kafka's names; a transaction here is never in those states that wait for markers."""
+
+
+async def describe_log_dirs(call: RequestContext) -> Answer:
+    """Answer DescribeLogDirs: one folder that is none, with what this broker has replicas of."""
+    asked = call.request.topics
+    wanted = None if asked is None else {topic.topic: set(topic.partitions) for topic in asked}
+    topics = [
+        {"name": topic.name, "partitions": found}
+        async for topic in call.work.each(call.cluster.topics)
+        if (found := await _replicas(call, topic, wanted))
+    ]
+    result = {
+        "error_code": ErrorCode.none,
+        "log_dir": LOG_DIR,
+        "topics": topics,
+        "total_bytes": _UNKNOWN_SIZE,
+        "usable_bytes": _UNKNOWN_SIZE,
+    }
+    return {"error_code": ErrorCode.none, "results": [result]}
+
+
+async def _replicas(
+    call: RequestContext, topic: Topic, wanted: dict[str, set[int]] | None
+) -> list[dict[str, Any]]:
+    if wanted is not None and topic.name not in wanted:
+        return []
+    await call.work.include(len(topic.logs))
+    return [
+        {
+            "partition_index": number,
+            "partition_size": log.size,
+            "offset_lag": 0,
+            "is_future_key": False,
+        }
+        for number, (log, place) in enumerate(zip(topic.logs, topic.places, strict=True))
+        if call.node.node_id in place.replicas
+        and (wanted is None or number in wanted.get(topic.name, ()))
+    ]
+
+
+async def describe_producers(call: RequestContext) -> Answer:
+    """Answer DescribeProducers."""
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    await _producers(call, topic.name, number)
+                    async for number in call.work.each(topic.partition_indexes)
+                ],
+            }
+            async for topic in call.work.each(call.request.topics)
+        ]
+    }
+
+
+async def _producers(call: RequestContext, name: str, number: int) -> dict[str, Any]:
+    try:
+        log: PartitionLog = led_log(call, name, number)
+    except RequestError as refusal:
+        return {
+            "partition_index": number,
+            "error_code": refusal.code,
+            "error_message": refusal.message,
+            "active_producers": (),
+        }
+    producers = log.producers()
+    await call.work.include(len(producers))
+    return {
+        "partition_index": number,
+        "error_code": ErrorCode.none,
+        "active_producers": [
+            {
+                "producer_id": producer.producer_id,
+                "producer_epoch": producer.epoch,
+                "last_sequence": producer.last_sequence,
+                "coordinator_epoch": -1,
+                "current_txn_start_offset": producer.transaction_start,
+            }
+            for producer in producers
+        ],
+    }
+
+
+async def list_transactions(call: RequestContext) -> Answer:
+    """Answer ListTransactions: those that this broker coordinates."""
+    states = tuple(call.request.state_filters)
+    pattern = Pattern(getattr(call.request, "transactional_id_pattern", None) or ".*")
+    found: list[Transaction] = []
+    async for one in call.work.each(_matching(call)):
+        await call.work.spend(len(one.transactional_id) // _CHARACTERS_OF_A_STEP)
+        if pattern.matches(one.transactional_id):
+            await call.work.include(1)
+            await call.work.include_bytes(len(one.transactional_id))
+            found.append(one)
+    return {
+        "error_code": ErrorCode.none,
+        "unknown_state_filters": [state for state in states if state not in _STATES],
+        "transaction_states": [
+            {
+                "transactional_id": one.transactional_id,
+                "producer_id": one.producer_id,
+                "transaction_state": one.state.value,
+            }
+            for one in found
+        ],
+    }
+
+
+def _matching(call: RequestContext) -> Iterator[Transaction]:
+    request = call.request
+    states, producers = set(request.state_filters) & _STATES, set(request.producer_id_filters)
+    if request.state_filters and not states:
+        return
+    longer_than = getattr(request, "duration_filter", _NO_FILTER)
+    for one in call.node.transactions.coordinated():
+        if (
+            (not states or one.state.value in states)
+            and (not producers or one.producer_id in producers)
+            and (longer_than < 0 or _lasts(one) * 1000 > longer_than)
+        ):
+            yield one
+
+
+def _lasts(transaction: Transaction) -> float:
+    """How many seconds ago it began; -1 if none is under way."""
+    if transaction.state is not TransactionState.ONGOING:
+        return -1.0
+    return trio.current_time() - (transaction.deadline - transaction.timeout)
+
+
+async def describe_transactions(call: RequestContext) -> Answer:
+    """Answer DescribeTransactions."""
+    return {
+        "transaction_states": [
+            await _transaction(call, transactional_id)
+            async for transactional_id in call.work.each(call.request.transactional_ids)
+        ]
+    }
+
+
+async def _transaction(call: RequestContext, transactional_id: str) -> dict[str, Any]:
+    try:
+        one = call.node.transactions.find(transactional_id)
+    except RequestError as refusal:
+        return {
+            "error_code": refusal.code,
+            "transactional_id": transactional_id,
+            "transaction_state": "",
+            "transaction_timeout": dt.timedelta(0),
+            "transaction_start_time": NO_TIME,
+            "producer_id": -1,
+            "producer_epoch": -1,
+            "topics": (),
+        }
+    topics: dict[str, list[int]] = {}
+    await call.work.include(len(one.partitions))
+    for partition in one.partitions:
+        topics.setdefault(partition.topic, []).append(partition.partition)
+    return {
+        "error_code": ErrorCode.none,
+        "transactional_id": transactional_id,
+        "transaction_state": one.state.value,
+        "transaction_timeout": dt.timedelta(seconds=one.timeout),
+        "transaction_start_time": _began(call, one),
+        "producer_id": one.producer_id,
+        "producer_epoch": one.epoch,
+        "topics": [{"topic": topic, "partitions": found} for topic, found in topics.items()],
+    }
+
+
+def _began(call: RequestContext, transaction: Transaction) -> dt.datetime | None:
+    lasts = _lasts(transaction)
+    if lasts < 0:
+        return None
+    return dt.datetime.fromtimestamp(call.cluster.now_ms() / 1000 - lasts, dt.UTC)
+
+
+async def list_partition_reassignments(call: RequestContext) -> Answer:
+    """Answer ListPartitionReassignments: partitions move at once here, and none is under way."""
+    del call
+    return {"error_code": ErrorCode.none, "error_message": None, "topics": ()}
+
+
+async def describe_client_quotas(call: RequestContext) -> Answer:
+    """Answer DescribeClientQuotas: there are none."""
+    del call
+    return {"error_code": ErrorCode.none, "error_message": None, "entries": ()}
+
+
+async def describe_user_scram_credentials(call: RequestContext) -> Answer:
+    """Answer DescribeUserScramCredentials: there are no users."""
+    return {
+        "error_code": ErrorCode.none,
+        "error_message": None,
+        "results": [
+            {
+                "user": user.name,
+                "error_code": ErrorCode.resource_not_found,
+                "error_message": "there are no SCRAM users",
+                "credential_infos": (),
+            }
+            for user in call.request.users or ()
+        ],
+    }

@@ -1,0 +1,70 @@
+"""Clients that send no request for too long: their connections are closed.
+
+A client is idle from when it has been answered until its next request is there, whole; one whose
+request is being served, however long that takes, is not. So a parked Join or Fetch stays, and a
+frame that never ends does not.
+
+Source: Kafka's ``Selector.IdleExpiryManager``.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol, final
+
+import trio
+
+from kgroup.broker.purgatory import Alarm
+
+
+class Client(Protocol):
+    """A connection that can be ended."""
+
+    def cut(self) -> None:
+        """End it now."""
+        ...
+
+
+@final
+class IdleClients:
+    """The idle connections of a broker, the one that has been for the longest time first.
+
+    Attributes:
+        alarm: closes them.
+
+    Args:
+        most: seconds that a connection may be idle, None for any time.
+    """
+
+    def __init__(self, most: float | None) -> None:
+        self._most = most
+        self._since: dict[Client, float] = {}
+        self.alarm: Final = Alarm(self._next_end, self._end)
+
+    def touch(self, client: Client) -> None:
+        """It is idle from now on."""
+        if self._most is None:
+            return
+        self._since.pop(client, None)
+        self._since[client] = trio.current_time()
+        if len(self._since) == 1:
+            self.alarm.look()
+
+    def forget(self, client: Client) -> None:
+        """It is not idle, or gone."""
+        self._since.pop(client, None)
+
+    def longest(self) -> Client | None:
+        """The one that has been idle for the longest time."""
+        return next(iter(self._since), None)
+
+    def _next_end(self) -> float | None:
+        if self._most is None or not self._since:
+            return None
+        return next(iter(self._since.values())) + self._most
+
+    def _end(self) -> None:
+        now = trio.current_time()
+        while (end := self._next_end()) is not None and end <= now:
+            client = next(iter(self._since))
+            del self._since[client]
+            client.cut()

@@ -1,0 +1,114 @@
+"""What a partition remembers of idempotent producers: their epochs and their last batches.
+
+It tells a repeated batch from a new one and refuses one that does not follow. Which offsets a
+batch gets, and what a transaction is, are the log's.
+
+Source: Kafka's ``ProducerStateManager``, ``ProducerAppendInfo``, ``ProducerStateEntry``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Final, final
+
+import attrs
+from kio.schema.errors import ErrorCode
+
+from kgroup.broker.batches import BatchHeader
+from kgroup.broker.request_error import RequestError
+
+REMEMBERED: Final = 5
+"""Batches of a producer that are known again: as many as it may have in flight."""
+_WRAP: Final = 2**31
+
+
+@final
+@attrs.frozen
+class Written:
+    """A batch that a producer has written."""
+
+    first_sequence: int
+    last_sequence: int
+    base_offset: int
+
+
+@final
+@attrs.define(eq=False)
+class _Producer:
+    epoch: int
+    batches: deque[Written] = attrs.field(factory=lambda: deque(maxlen=REMEMBERED))
+
+
+@final
+class ProducerState:
+    """The producers of one partition."""
+
+    def __init__(self) -> None:
+        self._producers: dict[int, _Producer] = {}
+
+    def duplicate(self, batch: BatchHeader) -> Written | None:
+        """The batch that this one repeats, or None where it is new and may be written.
+
+        Raises:
+            RequestError: INVALID_PRODUCER_EPOCH for a producer that was fenced,
+                OUT_OF_ORDER_SEQUENCE_NUMBER for a batch that does not follow the last one.
+        """
+        known = self._producers.get(batch.producer_id)
+        if known is None:
+            # Its earlier batches may have been deleted: any sequence number begins.
+            return None
+        self._refuse_old_epoch(known, batch)
+        if batch.producer_epoch > known.epoch:
+            expected = 0
+        else:
+            for written in known.batches:
+                if (written.first_sequence, written.last_sequence) == (
+                    batch.base_sequence,
+                    batch.last_sequence,
+                ):
+                    return written
+            # After a marker and before a batch nothing is known of this epoch's sequence.
+            expected = (known.batches[-1].last_sequence + 1) % _WRAP if known.batches else 0
+        if batch.base_sequence != expected:
+            raise RequestError(
+                ErrorCode.out_of_order_sequence_number,
+                f"producer {batch.producer_id} sent sequence {batch.base_sequence},"
+                f" {expected} was to follow",
+            )
+        return None
+
+    def written(self, batch: BatchHeader, base_offset: int) -> None:
+        """Take note of a batch that was appended."""
+        producer = self._at_epoch(batch.producer_id, batch.producer_epoch)
+        producer.batches.append(Written(batch.base_sequence, batch.last_sequence, base_offset))
+
+    def epoch_of(self, producer_id: int) -> int | None:
+        """The epoch of a producer's last batch or marker, or None for an unknown producer."""
+        known = self._producers.get(producer_id)
+        return None if known is None else known.epoch
+
+    def producers(self) -> Iterator[tuple[int, int, int]]:
+        """(id, epoch, last sequence number) of each; -1 if it has written nothing in its epoch."""
+        for producer_id, known in self._producers.items():
+            last = known.batches[-1].last_sequence if known.batches else -1
+            yield producer_id, known.epoch, last
+
+    def marked(self, producer_id: int, epoch: int) -> None:
+        """Take note of a transaction's marker: from now on its epoch is the least accepted."""
+        self._at_epoch(producer_id, epoch)
+
+    def _at_epoch(self, producer_id: int, epoch: int) -> _Producer:
+        producer = self._producers.get(producer_id)
+        if producer is None or producer.epoch < epoch:
+            producer = self._producers[producer_id] = _Producer(epoch)
+        return producer
+
+    @staticmethod
+    def _refuse_old_epoch(known: _Producer, batch: BatchHeader) -> None:
+        if batch.producer_epoch < known.epoch:
+            raise RequestError(
+                ErrorCode.invalid_producer_epoch,
+                f"producer {batch.producer_id} has epoch {known.epoch} here,"
+                f" the batch has {batch.producer_epoch}",
+            )

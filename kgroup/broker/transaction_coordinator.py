@@ -1,0 +1,440 @@
+"""The transaction coordinator: producer ids and epochs, and what each transaction touches.
+
+Decisions without I/O; the time comes in. What a finished transaction does to logs and groups
+is done by the ``finish`` that it is given, at once: there is no window in which a marker is
+under way, and so CONCURRENT_TRANSACTIONS is answered only to an InitProducerId that had to
+abort a transaction first. Transactions are the classic ones, without KIP-890's second version.
+
+A transaction holds partitions by their names, as Kafka's does: one that is deleted stays in it, and
+one that has been created again under its name is in it, is written to, and gets the marker.
+
+Source: Kafka's ``TransactionCoordinator``, ``TransactionMetadata``, KIP-98, KIP-360, KIP-890.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Collection, Iterator
+from typing import Final, Protocol, final
+
+import attrs
+from kio.schema.errors import ErrorCode
+
+from kgroup.broker.request_error import RequestError
+from kgroup.types import TopicPartition
+
+NO_EPOCH: Final = -1
+NO_PRODUCER: Final = -1
+_LAST_EPOCH: Final = 2**15 - 2
+"""The epoch after it is kept for fencing, as Kafka does."""
+
+
+@final
+class TransactionState(enum.Enum):
+    """Where a transactional id stands."""
+
+    EMPTY = "Empty"
+    ONGOING = "Ongoing"
+    COMMITTED = "CompleteCommit"
+    ABORTED = "CompleteAbort"
+
+
+@final
+@attrs.define(eq=False)
+class Transaction:
+    """A transactional id, its producer, and the transaction under way."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int = NO_EPOCH
+    last_epoch: int = NO_EPOCH
+    timeout: float = 0.0
+    state: TransactionState = TransactionState.EMPTY
+    deadline: float = 0.0
+    partitions: dict[TopicPartition, None] = attrs.field(factory=dict)
+    groups: dict[str, None] = attrs.field(factory=dict)
+
+
+class Finish(Protocol):
+    """Makes the outcome of a transaction visible: markers in logs, offsets in groups."""
+
+    def __call__(
+        self,
+        producer_id: int,
+        epoch: int,
+        partitions: Collection[TopicPartition],
+        groups: Collection[str],
+        *,
+        committed: bool,
+    ) -> None:
+        """End the producer's transaction in these partitions and groups."""
+        ...
+
+
+@final
+class PartitionTransactions:
+    """What is written of transactions: every change of one, so that no failover loses any."""
+
+    def __init__(self) -> None:
+        self.transactions: Final[dict[str, Transaction]] = {}
+        self._next_producer_id = 0
+
+    def new_producer_id(self) -> int:
+        """An id that no producer has had."""
+        self._next_producer_id += 1
+        return self._next_producer_id - 1
+
+
+def _own(transactional_id: str) -> None:
+    del transactional_id
+
+
+def _always(transactional_id: str) -> bool:
+    del transactional_id
+    return True
+
+
+@final
+class Transactions:
+    """The transaction coordinator of one broker: the transactional ids that it leads.
+
+    What partitions and groups ask about a transaction (``check_partition``, ``check_group``) is
+    answered whichever broker leads it, as brokers ask each other in Kafka, but not while none does.
+    """
+
+    def __init__(
+        self,
+        max_timeout: float,
+        max_ids: int,
+        finish: Finish,
+        *,
+        ledger: PartitionTransactions | None = None,
+        refusal: Callable[[str], ErrorCode | None] = _own,
+        is_led: Callable[[str], bool] = _always,
+    ) -> None:
+        """A coordinator.
+
+        Args:
+            max_timeout: seconds; the longest time-out that a producer may ask for.
+            max_ids: the most transactional ids there may be.
+            finish: makes outcomes visible.
+            ledger: what is written; coordinators of one cluster share it.
+            refusal: says of a transactional id why this broker does not coordinate it, or None.
+            is_led: says of a transactional id whether any broker coordinates it.
+        """
+        self._max_timeout = max_timeout
+        self._max_ids = max_ids
+        self._finish = finish
+        self._ledger = ledger or PartitionTransactions()
+        self._by_id = self._ledger.transactions
+        self._refusal = refusal
+        self._is_led = is_led
+
+    # InitProducerId.
+
+    def init_producer(
+        self,
+        transactional_id: str | None,
+        timeout: float,
+        producer_id: int = NO_PRODUCER,
+        epoch: int = NO_EPOCH,
+    ) -> tuple[int, int]:
+        """Give a producer its id and epoch, fencing the one that had the transactional id.
+
+        Args:
+            transactional_id: None for a producer that is only idempotent.
+            timeout: seconds that a transaction may take.
+            producer_id: the producer's, if it has one and asks for a new epoch (KIP-360).
+            epoch: its epoch.
+
+        Raises:
+            RequestError: INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT, NOT_COORDINATOR,
+                PRODUCER_FENCED, POLICY_VIOLATION for one id too many, and
+                CONCURRENT_TRANSACTIONS after an open transaction was aborted: ask again.
+        """
+        if transactional_id is None:
+            return self._ledger.new_producer_id(), 0
+        if not transactional_id:
+            raise RequestError(ErrorCode.invalid_request, "the transactional id is empty")
+        if not 0 < timeout <= self._max_timeout:
+            raise RequestError(
+                ErrorCode.invalid_transaction_timeout,
+                f"{timeout} s; it must be more than 0 and at most {self._max_timeout} s",
+            )
+        self._check_coordinator(transactional_id)
+        known = self._by_id.get(transactional_id)
+        if known is None:
+            if len(self._by_id) >= self._max_ids:
+                raise RequestError(
+                    ErrorCode.policy_violation,
+                    f"there are {self._max_ids} transactional ids (kgroup.max.transactional.ids)",
+                )
+            known = Transaction(transactional_id, self._ledger.new_producer_id())
+            self._by_id[transactional_id] = known
+        if known.epoch != NO_EPOCH and producer_id not in (NO_PRODUCER, known.producer_id):
+            raise _fenced(known, producer_id, epoch)
+        if known.state is TransactionState.ONGOING:
+            self._abort_fenced(known)
+            raise RequestError(ErrorCode.concurrent_transactions, "an open transaction was aborted")
+        known.timeout = timeout
+        self._advance(known, producer_id, epoch)
+        return known.producer_id, known.epoch
+
+    def _advance(self, known: Transaction, producer_id: int, epoch: int) -> None:
+        expected = producer_id != NO_PRODUCER
+        if expected and known.epoch not in (NO_EPOCH, epoch):
+            if epoch == known.last_epoch:
+                return  # the answer to its first asking was lost
+            raise _fenced(known, producer_id, epoch)
+        if known.epoch >= _LAST_EPOCH:
+            known.producer_id = self._ledger.new_producer_id()
+            known.epoch, known.last_epoch = 0, NO_EPOCH
+        else:
+            known.last_epoch = known.epoch if expected else NO_EPOCH
+            known.epoch += 1
+        known.state = TransactionState.EMPTY
+
+    # A transaction's course.
+
+    def add_partitions(
+        self,
+        now: float,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        partitions: Collection[TopicPartition],
+    ) -> float:
+        """Take partitions into the transaction, beginning it if need be; when it is aborted.
+
+        Raises:
+            RequestError: INVALID_REQUEST, NOT_COORDINATOR, INVALID_PRODUCER_ID_MAPPING,
+                PRODUCER_FENCED.
+        """
+        known = self._coordinated(transactional_id, producer_id, epoch)
+        self._begin(known, now)
+        known.partitions.update(dict.fromkeys(partitions))
+        return known.deadline
+
+    def add_group(
+        self, now: float, transactional_id: str, producer_id: int, epoch: int, group_id: str
+    ) -> float:
+        """Take a group's offsets into the transaction, beginning it if need be; as above.
+
+        Raises:
+            RequestError: as ``add_partitions``.
+        """
+        known = self._coordinated(transactional_id, producer_id, epoch)
+        self._begin(known, now)
+        known.groups[group_id] = None
+        return known.deadline
+
+    def end(self, transactional_id: str, producer_id: int, epoch: int, *, committed: bool) -> None:
+        """Commit or abort the transaction; again is no error, the opposite is.
+
+        Raises:
+            RequestError: as ``add_partitions``, and INVALID_TXN_STATE.
+        """
+        known = self._coordinated(transactional_id, producer_id, epoch)
+        done = TransactionState.COMMITTED if committed else TransactionState.ABORTED
+        if known.state is done:
+            return
+        if known.state is not TransactionState.ONGOING:
+            raise RequestError(
+                ErrorCode.invalid_txn_state,
+                f"transaction {transactional_id!r} is {known.state.value}",
+            )
+        self._complete(known, done)
+
+    def check_partition(
+        self,
+        transactional_id: str | None,
+        producer_id: int,
+        epoch: int,
+        partition: TopicPartition,
+        *,
+        is_open: bool = False,
+    ) -> None:
+        """Refuse a transactional batch for a partition that is not in the transaction.
+
+        Args:
+            transactional_id: as the request says.
+            producer_id: as the batch says.
+            epoch: as the batch says.
+            partition: where it is to be written.
+            is_open: whether this producer has written there in this epoch, in a transaction that
+                has not ended; then the coordinator is not asked.
+
+        Raises:
+            RequestError: TRANSACTIONAL_ID_AUTHORIZATION_FAILED without a transactional id,
+                COORDINATOR_NOT_AVAILABLE, INVALID_PRODUCER_ID_MAPPING, INVALID_PRODUCER_EPOCH,
+                TRANSACTION_ABORTABLE.
+
+        Source: KIP-890; Kafka's ``ReplicaManager``, ``UnifiedLog.hasOngoingTransaction``,
+        ``TransactionCoordinator.handleVerifyPartitionsInTransaction``.
+        """
+        if transactional_id is None:
+            raise RequestError(
+                ErrorCode.transactional_id_authorization_failed, "no transactional id"
+            )
+        if is_open:
+            return
+        known = self._to_write(transactional_id, producer_id, epoch)
+        if known.state is not TransactionState.ONGOING or partition not in known.partitions:
+            raise _outside(known, f"partition {partition}")
+
+    def check_group(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        group_id: str,
+        *,
+        shares_log: Callable[[str], bool],
+        is_open: bool,
+    ) -> None:
+        """Refuse offsets that are in no transaction.
+
+        A transaction holds partitions of the offsets topic, not groups: whoever adds one group
+        adds all that are in its partition. Once a transaction is open there, in this very epoch,
+        Kafka asks no more.
+
+        Args:
+            transactional_id: as the request says.
+            producer_id: as the request says.
+            epoch: as the request says.
+            group_id: the group.
+            shares_log: whether a group is in the same partition of the offsets topic.
+            is_open: whether a transaction of this producer is open there.
+
+        Raises:
+            RequestError: COORDINATOR_NOT_AVAILABLE, INVALID_PRODUCER_ID_MAPPING,
+                INVALID_PRODUCER_EPOCH, TRANSACTION_ABORTABLE.
+
+        Source: KIP-890; Kafka's ``UnifiedLog.hasOngoingTransaction``, ``ProducerAppendInfo``.
+        """
+        if is_open and self._is_epoch(producer_id, epoch):
+            return
+        known = self._to_write(transactional_id, producer_id, epoch)
+        if known.state is not TransactionState.ONGOING or not any(map(shares_log, known.groups)):
+            raise _outside(known, f"group {group_id!r}")
+
+    # Looking.
+
+    def coordinated(self) -> Iterator[Transaction]:
+        """Every transactional id of this broker."""
+        for known in tuple(self._by_id.values()):
+            if self._refusal(known.transactional_id) is None:
+                yield known
+
+    def find(self, transactional_id: str) -> Transaction:
+        """One of them.
+
+        Raises:
+            RequestError: NOT_COORDINATOR, TRANSACTIONAL_ID_NOT_FOUND.
+        """
+        self._check_coordinator(transactional_id)
+        known = self._by_id.get(transactional_id)
+        if known is None:
+            raise RequestError(
+                ErrorCode.transactional_id_not_found,
+                f"there is no transactional id {transactional_id!r}",
+            )
+        return known
+
+    # Timers.
+
+    def expire(self, now: float) -> None:
+        """Abort every transaction that has taken longer than its producer said."""
+        for known in self._ongoing():
+            if known.deadline <= now:
+                self._abort_fenced(known)
+
+    @property
+    def next_timer(self) -> float | None:
+        """When ``expire`` must be called next, or None."""
+        return min((known.deadline for known in self._ongoing()), default=None)
+
+    def _ongoing(self) -> list[Transaction]:
+        return [known for known in self.coordinated() if known.state is TransactionState.ONGOING]
+
+    # Parts of the above.
+
+    def _check_coordinator(self, transactional_id: str) -> None:
+        code = self._refusal(transactional_id)
+        if code is not None:
+            raise RequestError(code, f"transactional id {transactional_id!r} is another broker's")
+
+    def _coordinated(self, transactional_id: str, producer_id: int, epoch: int) -> Transaction:
+        if transactional_id:
+            self._check_coordinator(transactional_id)
+        return self._checked(transactional_id, producer_id, epoch)
+
+    def _checked(self, transactional_id: str, producer_id: int, epoch: int) -> Transaction:
+        if not transactional_id:
+            raise RequestError(ErrorCode.invalid_request, "the transactional id is empty")
+        known = self._by_id.get(transactional_id)
+        if known is None or known.producer_id != producer_id:
+            raise RequestError(
+                ErrorCode.invalid_producer_id_mapping,
+                f"transactional id {transactional_id!r} is not producer {producer_id}'s",
+            )
+        if known.epoch != epoch:
+            raise _fenced(known, producer_id, epoch)
+        return known
+
+    def _to_write(self, transactional_id: str, producer_id: int, epoch: int) -> Transaction:
+        if not self._is_led(transactional_id):
+            raise RequestError(
+                ErrorCode.coordinator_not_available,
+                f"no broker coordinates transactional id {transactional_id!r} now; ask again",
+            )
+        try:
+            return self._checked(transactional_id, producer_id, epoch)
+        except RequestError as refusal:
+            if refusal.code is ErrorCode.producer_fenced:
+                raise RequestError(ErrorCode.invalid_producer_epoch, refusal.message) from refusal
+            raise
+
+    def _is_epoch(self, producer_id: int, epoch: int) -> bool:
+        return any(
+            (known.producer_id, known.epoch) == (producer_id, epoch)
+            for known in self._by_id.values()
+        )
+
+    @staticmethod
+    def _begin(known: Transaction, now: float) -> None:
+        if known.state is not TransactionState.ONGOING:
+            known.state, known.deadline = TransactionState.ONGOING, now + known.timeout
+
+    def _abort_fenced(self, known: Transaction) -> None:
+        known.epoch, known.last_epoch = known.epoch + 1, NO_EPOCH
+        self._complete(known, TransactionState.ABORTED)
+
+    def _complete(self, known: Transaction, done: TransactionState) -> None:
+        partitions, groups = tuple(known.partitions), tuple(known.groups)
+        known.state = done
+        known.partitions.clear()
+        known.groups.clear()
+        self._finish(
+            known.producer_id,
+            known.epoch,
+            partitions,
+            groups,
+            committed=done is TransactionState.COMMITTED,
+        )
+
+
+def _outside(known: Transaction, what: str) -> RequestError:
+    return RequestError(
+        ErrorCode.transaction_abortable,
+        f"{what} is not in a transaction of {known.transactional_id!r}, which is"
+        f" {known.state.value}; abort it and begin another",
+    )
+
+
+def _fenced(known: Transaction, producer_id: int, epoch: int) -> RequestError:
+    return RequestError(
+        ErrorCode.producer_fenced,
+        f"transactional id {known.transactional_id!r} has producer {known.producer_id} at epoch"
+        f" {known.epoch}; producer {producer_id} at epoch {epoch} is fenced",
+    )

@@ -1,0 +1,1 @@
+"""What a member says to a cluster, and what follows the errors that it answers."""

@@ -1,0 +1,474 @@
+"""The group's coordinator as a member sees it: one method a request, on two connections.
+
+Membership (Join, Heartbeat) and offsets have a connection each, because a broker answers the
+requests of one connection in their order: a slow commit must not delay a heartbeat. Sync, which
+the coordinator holds back until the leader's, goes with the offsets, so that heartbeats pass it
+by. A leave has a connection of its own. After a failure the connection is made anew by
+``BrokerConnection``.
+
+Nothing here retries or decides; every error in an answer is raised as the recovery table names
+it. Durations become int32 milliseconds here and nowhere above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final, TypeVar, final
+
+import trio
+
+from kgroup.assignors import resolve
+from kgroup.assignors.optional_methods import cooperate, user_data_of
+from kgroup.client import responses
+from kgroup.client.cluster import Cluster
+from kgroup.client.error_policy import Request, broker_error
+from kgroup.config import GroupConfig
+from kgroup.error_codes import ErrorCode
+from kgroup.errors import (
+    ConnectionLostError,
+    MemberIdRequiredError,
+    ProtocolError,
+    UnsupportedVersionError,
+)
+from kgroup.interfaces import Assignor, Compute, DescribeResult, JoinResult
+from kgroup.types import (
+    BrokerAddress,
+    Claim,
+    MemberAssignments,
+    Membership,
+    MemberSubscription,
+    OffsetAndMetadata,
+    TopicPartition,
+    by_topic,
+)
+from kgroup.wire.broker_connection import BrokerConnection, WrongAnswerError
+from kgroup.wire.codec import milliseconds
+from kgroup.wire.consumer_protocol import (
+    HIGHEST,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from kgroup.worker_thread import compute_inline
+
+PROTOCOL_TYPE: Final = "consumer"
+JOIN_GRACE: Final = 5.0
+"""Seconds beyond the rebalance time-out for which a parked Join or Sync is waited for."""
+UNREADABLE: Final = -1
+"""The version of a subscription that could not be read."""
+LONG_ASSIGNMENT: Final = 64 * 1024
+"""Bytes from which an assignment is read in a thread: the event loop reads less in 10 ms."""
+_LONGEST_REASON: Final = 255
+_LAST_WITH_RETENTION: Final = 4
+_FIRST_WITH_OPERATIONS: Final = 3
+"""The first DescribeGroups that can be asked for authorised operations (KIP-430)."""
+_STABLE: Final = "Stable"
+_FIRST_WITH_EPOCH: Final = 6
+
+T = TypeVar("T")
+
+
+@final
+class GroupCoordinator:
+    """Talks to one group's coordinator; see the `Coordinator` protocol for each method."""
+
+    def __init__(
+        self, cluster: Cluster, config: GroupConfig, compute: Compute = compute_inline
+    ) -> None:
+        self._cluster = cluster
+        self._compute = compute
+        self._config = config
+        self._assignors = resolve(config.assignors)
+        self._cooperates = cooperate(self._assignors.values())
+        self._broker: BrokerAddress | None = None
+        self._membership: BrokerConnection | None = None
+        self._offsets: BrokerConnection | None = None
+
+    @property
+    def broker(self) -> BrokerAddress | None:
+        """The coordinator, if it is known."""
+        return self._broker
+
+    async def find(self) -> None:
+        """See `Coordinator.find`."""
+        found = await self._cluster.find_coordinator(self._config.group_id)
+        if found != self._broker:
+            # INVARIANT: no checkpoint between the look and the change: two tasks may find at once.
+            old = self._membership, self._offsets
+            self._membership = self._cluster.link(found.host, found.port)
+            self._offsets = self._cluster.link(found.host, found.port)
+            self._broker = found
+            await _close(old)
+
+    async def aclose(self) -> None:
+        """Close both connections.
+
+        Cancellation: they are closed nevertheless.
+        """
+        links, self._membership, self._offsets = (self._membership, self._offsets), None, None
+        self._broker = None
+        await _close(links)
+
+    async def join(
+        self, member_id: str, topics: Collection[str], reason: str, claim: Claim | None = None
+    ) -> JoinResult:
+        """See `Coordinator.join`."""
+        config = self._config
+        fields = {
+            "group_id": config.group_id,
+            "session_timeout": milliseconds(config.session_timeout, "session_timeout"),
+            "rebalance_timeout": milliseconds(config.rebalance_timeout, "rebalance_timeout"),
+            "member_id": member_id,
+            "group_instance_id": config.group_instance_id,
+            "protocol_type": PROTOCOL_TYPE,
+            "protocols": [
+                {"name": assignor.name, "metadata": self._subscription(assignor, topics, claim)}
+                for assignor in self._assignors.values()
+            ],
+        }
+        answer = await self._ask(
+            self._membership,
+            self._read_join,
+            "join_group",
+            lambda version: {**fields, "reason": _sendable(reason)} if version >= 8 else fields,
+            timeout=config.rebalance_timeout + JOIN_GRACE,
+        )
+        given = str(answer.member_id)
+        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED and given:
+            raise MemberIdRequiredError(given, str(config.group_id))
+        if answer.error_code:
+            raise broker_error(Request.JOIN, int(answer.error_code), self._who(member_id))
+        leads = bool(answer.leader == answer.member_id or answer.members)
+        members: tuple[MemberSubscription, ...] = ()
+        if answer.members:
+            members = await self._beside(partial(self._read_members, answer.members), "read")
+        return JoinResult(
+            member_id=given,
+            generation_id=int(answer.generation_id),
+            assignor=str(answer.protocol_name),
+            leader=leads,
+            skip_assignment=bool(getattr(answer, "skip_assignment", False)),
+            members=members,
+            leader_id=str(answer.leader),
+        )
+
+    async def sync(
+        self, membership: Membership, assignments: MemberAssignments
+    ) -> Sequence[TopicPartition]:
+        """See `Coordinator.sync`."""
+        encoded: list[Mapping[str, Any]] = []
+        if assignments:
+            encoded = await self._beside(partial(_encoded, assignments), "encode")
+        fields = {
+            **self._identity(membership),
+            "protocol_type": PROTOCOL_TYPE,
+            "protocol_name": membership.assignor,
+            "assignments": encoded,
+        }
+        answer, mine = await self._ask(
+            self._offsets,
+            _read_sync,
+            "sync_group",
+            lambda version: (
+                fields
+                if version >= 5
+                else {k: v for k, v in fields.items() if not k.startswith("protocol_")}
+            ),
+            # The leader's own is not held back.
+            timeout=self._config.request_timeout
+            if membership.leader
+            else self._config.rebalance_timeout + JOIN_GRACE,
+            long=lambda answer: len(answer.assignment) >= LONG_ASSIGNMENT,
+        )
+        if answer.error_code:
+            raise broker_error(Request.SYNC, int(answer.error_code), str(membership))
+        return mine
+
+    async def describe(self) -> DescribeResult:
+        """See `Coordinator.describe`."""
+        group_id = self._config.group_id
+
+        def fields(version: int) -> Mapping[str, Any]:
+            asked: dict[str, Any] = {"groups": [group_id]}
+            if version >= _FIRST_WITH_OPERATIONS:
+                asked["include_authorized_operations"] = False
+            return asked
+
+        try:
+            group = await self._ask(
+                self._offsets,
+                partial(responses.described, group_id),
+                "describe_groups",
+                fields,
+                timeout=self._config.request_timeout,
+            )
+        except UnsupportedVersionError as error:
+            code = ErrorCode.UNSUPPORTED_VERSION
+            raise broker_error(Request.DESCRIBE, code, f"group {group_id!r}", str(error)) from error
+        return await self._beside(partial(self._read_group, group), "read")
+
+    async def heartbeat(self, membership: Membership) -> float:
+        """See `Coordinator.heartbeat`."""
+        answer = await self._ask(
+            self._membership,
+            _as_it_is,
+            "heartbeat",
+            self._identity(membership),
+            timeout=self._config.request_timeout,
+        )
+        if answer.error_code:
+            raise broker_error(Request.HEARTBEAT, int(answer.error_code), str(membership))
+        return max(0.0, float(answer.throttle_time.total_seconds()))
+
+    async def leave(self, member_id: str, group_instance_id: str | None, reason: str) -> None:
+        """See `Coordinator.leave`."""
+        if self._broker is None:
+            await self.find()
+        assert self._broker is not None
+        link = self._cluster.link(self._broker.host, self._broker.port)
+
+        def fields(version: int) -> Mapping[str, Any]:
+            if version < 3:
+                return {"group_id": self._config.group_id, "member_id": member_id}
+            member = {"member_id": member_id, "group_instance_id": group_instance_id}
+            if version >= 5:
+                member["reason"] = _sendable(reason)
+            return {"group_id": self._config.group_id, "members": [member]}
+
+        try:
+            answer = await link.ask("leave_group", fields, timeout=self._config.request_timeout)
+        finally:
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + 1.0):
+                await link.aclose()
+        codes = [
+            answer.error_code,
+            *(member.error_code for member in getattr(answer, "members", ())),
+        ]
+        for code in codes:
+            if code:
+                raise broker_error(Request.LEAVE, int(code), self._who(member_id))
+
+    async def commit(
+        self,
+        membership: Membership,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        on_sent: Callable[[], None],
+    ) -> Mapping[TopicPartition, int]:
+        """See `Coordinator.commit`."""
+        identity = self._identity(membership)
+        identity["generation_id_or_member_epoch"] = identity.pop("generation_id")
+        retention = self._config.offset_retention
+
+        def fields(version: int) -> Mapping[str, Any]:
+            kept = dict(identity)
+            if 2 <= version <= _LAST_WITH_RETENTION:
+                kept["retention_time"] = _retention(retention)
+            kept["topics"] = [
+                {
+                    "name": topic,
+                    "partitions": [
+                        _commit_partition(number, offsets[TopicPartition(topic, number)], version)
+                        for number in numbers
+                    ],
+                }
+                for topic, numbers in by_topic(offsets).items()
+            ]
+            return kept
+
+        return await self._ask(
+            self._offsets,
+            partial(responses.commit_codes, wanted=offsets.keys()),
+            "offset_commit",
+            fields,
+            timeout=self._config.request_timeout,
+            max_version=None if retention is None else _LAST_WITH_RETENTION,
+            on_sent=on_sent,
+        )
+
+    async def fetch_offsets(
+        self, membership: Membership, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, OffsetAndMetadata | None]:
+        """See `Coordinator.fetch_offsets`."""
+        group_id = self._config.group_id
+        topics = [
+            {"name": topic, "partition_indexes": numbers}
+            for topic, numbers in by_topic(partitions).items()
+        ]
+
+        def fields(version: int) -> Mapping[str, Any]:
+            if version >= 8:
+                groups = [{"group_id": group_id, "topics": topics}]
+                return {"groups": groups, "require_stable": True}
+            return {"group_id": group_id, "topics": topics, "require_stable": True}
+
+        return await self._ask(
+            self._offsets,
+            partial(
+                responses.committed_offsets,
+                group_id=group_id,
+                wanted=frozenset(partitions),
+                who=str(membership),
+            ),
+            "offset_fetch",
+            fields,
+            timeout=self._config.request_timeout,
+        )
+
+    async def _ask(
+        self,
+        link: BrokerConnection | None,
+        read: Callable[[Any], T],
+        api: str,
+        fields: Any,
+        *,
+        timeout: float,  # noqa: ASYNC109 # told from the caller's own cancellation
+        max_version: int | None = None,
+        on_sent: Callable[[], None] | None = None,
+        long: Callable[[Any], bool] | None = None,
+    ) -> T:
+        if link is None:
+            await trio.lowlevel.checkpoint()
+            raise ConnectionLostError(
+                f"the coordinator of group {self._config.group_id!r} is not known"
+            )
+        return await link.ask_for(
+            read,
+            api,
+            fields,
+            timeout=timeout,
+            max_version=max_version,
+            on_sent=on_sent,
+            long=long,
+        )
+
+    async def _beside(self, work: Callable[[], T], what: str) -> T:
+        """A leader reads and writes what every member has: megabytes, in a large group."""
+        return await self._compute(work, f"kgroup-{what} {self._config.group_id}")
+
+    def _identity(self, membership: Membership) -> dict[str, Any]:
+        return {
+            "group_id": membership.group_id,
+            "generation_id": membership.generation_id,
+            "member_id": membership.member_id,
+            "group_instance_id": membership.group_instance_id,
+        }
+
+    def _subscription(
+        self, assignor: Assignor, topics: Collection[str], claim: Claim | None
+    ) -> bytes:
+        # INVARIANT: the same topics and claim give the same bytes. A follower that joins a stable
+        # group again with other bytes would start a rebalance.
+        rack = self._config.rack_id
+        owns = self._cooperates and claim is not None and not claim.lost
+        return encode_subscription(
+            topics=topics,
+            user_data=user_data_of(assignor, claim),
+            owned=claim.owned if claim is not None and owns else (),
+            generation_id=claim.generation_id if claim is not None and owns else -1,
+            rack_id=rack,
+            version=HIGHEST if self._cooperates or rack is not None else 0,
+        )
+
+    def _read_group(self, group: Any) -> DescribeResult:
+        members = sorted(group.members, key=lambda member: str(member.member_id))
+        return DescribeResult(
+            stable=group.group_state == _STABLE,
+            members=tuple(
+                self._read_one(
+                    member.member_metadata,
+                    str(member.member_id),
+                    getattr(member, "group_instance_id", None),
+                )
+                for member in members
+            ),
+            assignments={
+                str(member.member_id): _readable(member.member_assignment) for member in members
+            },
+        )
+
+    def _read_join(self, answer: Any) -> Any:
+        if not answer.error_code:
+            responses.check_join(answer, self._assignors.keys(), PROTOCOL_TYPE)
+        return answer
+
+    def _read_members(self, members: Iterable[Any]) -> tuple[MemberSubscription, ...]:
+        read = map(self._read_member, members)
+        return tuple(sorted(read, key=lambda member: member.member_id))
+
+    def _read_member(self, member: Any) -> MemberSubscription:
+        instance = getattr(member, "group_instance_id", None)
+        return self._read_one(member.metadata, member.member_id, instance)
+
+    def _read_one(self, data: bytes, member_id: str, instance: str | None) -> MemberSubscription:
+        try:
+            return decode_subscription(data, member_id=member_id, group_instance_id=instance)
+        except ProtocolError:
+            # One member's broken bytes must not stop the others: it takes part with no topics.
+            return MemberSubscription(
+                member_id=member_id, group_instance_id=instance, version=UNREADABLE
+            )
+
+    def _who(self, member_id: str) -> str:
+        return f"member {member_id!r} of group {self._config.group_id!r}"
+
+
+async def _close(links: Iterable[BrokerConnection | None]) -> None:
+    with trio.CancelScope(shield=True, deadline=trio.current_time() + 1.0):
+        for link in links:
+            if link is not None:
+                await link.aclose()
+    await trio.lowlevel.checkpoint()
+
+
+def _sendable(reason: str) -> str:
+    """A reason as UTF-8 can carry it, and as long as Kafka keeps it."""
+    return reason[:_LONGEST_REASON].encode(errors="replace").decode()
+
+
+def _as_it_is(answer: Any) -> Any:
+    return answer
+
+
+def _read_sync(answer: Any) -> tuple[Any, Sequence[TopicPartition]]:
+    if answer.error_code:
+        return answer, ()
+    try:
+        return answer, decode_assignment(answer.assignment)
+    except ProtocolError as error:  # the leader's bytes
+        raise WrongAnswerError(f"carries an assignment that cannot be read: {error}") from error
+
+
+def _encoded(assignments: MemberAssignments) -> list[Mapping[str, Any]]:
+    return [
+        {"member_id": member_id, "assignment": encode_assignment(partitions)}
+        for member_id, partitions in sorted(assignments.items())
+    ]
+
+
+def _readable(assignment: bytes) -> tuple[TopicPartition, ...]:
+    """The partitions of an assignment; none where the bytes are not one."""
+    try:
+        return tuple(decode_assignment(bytes(assignment)))
+    except ProtocolError:
+        return ()
+
+
+def _retention(seconds: float | None) -> timedelta:
+    """What v2 to v4 carry; -1 leaves it to the broker (KIP-211)."""
+    if seconds is None:
+        return timedelta(milliseconds=-1)
+    return milliseconds(seconds, "offset_retention")
+
+
+def _commit_partition(number: int, position: OffsetAndMetadata, version: int) -> Mapping[str, Any]:
+    fields: dict[str, Any] = {
+        "partition_index": number,
+        "committed_offset": position.offset,
+        "committed_metadata": position.metadata,
+    }
+    if version >= _FIRST_WITH_EPOCH:
+        fields["committed_leader_epoch"] = position.leader_epoch
+    return fields

@@ -1,0 +1,96 @@
+"""What a program's own assignor, or source of records, must have, found out without trusting it.
+
+An attribute of such an object may be a property, and a property may raise anything. It is read
+here once, when the settings are made, so that the program learns of it there and not as the group
+leads for the first time.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kgroup.errors import ConfigError, UsageError, shown
+from kgroup.types import text_fault
+
+WANTED: Final = "an assignor is an object with a name, which is a str, and a method assign()"
+_METHODS: Final = ("user_data", "on_assignment")
+"""Methods that an assignor may have beside ``assign``."""
+SOURCE_METHODS: Final = (
+    "__aenter__",
+    "__aexit__",
+    "assign",
+    "open",
+    "receive",
+    "pause",
+    "resume",
+    "seek",
+    "revoke",
+)
+"""What ``RecordSource`` asks of a source of records."""
+_MISSING: Final = object()
+
+
+def check_assignor(field: str, assignor: Any) -> str:
+    """The name of a custom assignor, after a look at everything that kgroup will use of it.
+
+    Args:
+        field: what the error calls the setting.
+        assignor: what the program gave.
+
+    Raises:
+        ConfigError: something is missing, is of another kind, or raises when it is read.
+    """
+
+    def read(name: str) -> Any:
+        try:
+            return getattr(assignor, name, _MISSING)
+        except Exception as error:
+            raise ConfigError(
+                field, assignor, f"its {name!r} raised {_said(error)}; {WANTED}"
+            ) from error
+
+    name = read("name")
+    if isinstance(assignor, type):
+        raise ConfigError(field, assignor, f"it is a class, not an object of it; {WANTED}")
+    if not isinstance(name, str) or not name or not callable(read("assign")):
+        raise ConfigError(field, assignor, WANTED)
+    if fault := text_fault(name):
+        raise ConfigError(field, assignor, f"its name {fault}")
+    for method in _METHODS:
+        found = read(method)
+        if found is not _MISSING and not callable(found):
+            raise ConfigError(field, assignor, f"its {method}, if it has one, must be a method")
+    if not isinstance(read("cooperative"), bool) and read("cooperative") is not _MISSING:
+        raise ConfigError(
+            field, assignor, "its 'cooperative', if it has one, must be True or False"
+        )
+    return name
+
+
+def check_source(source: Any) -> None:
+    """Whether a record source has everything that a member calls.
+
+    Raises:
+        UsageError: a method is missing, or raises when it is looked up.
+    """
+    for name in SOURCE_METHODS:
+        try:
+            found = getattr(source, name, None)
+        except Exception as error:
+            raise UsageError(
+                f"the record source {shown(source)} cannot be used: its {name!r} raised"
+                f" {_said(error)}"
+            ) from error
+        if not callable(found):
+            raise UsageError(
+                f"the record source {shown(source)} cannot be used: it has no {name}()"
+            )
+
+
+def _said(error: Exception) -> str:
+    """An error in one line, also where its own text raises."""
+    try:
+        text = " ".join(str(error).split())
+    except Exception:  # noqa: BLE001 # whatever the exception's own __str__ raises
+        text = ""
+    return f"{type(error).__name__}: {shown(text)[1:-1]}" if text else type(error).__name__

@@ -1,0 +1,96 @@
+"""What follows an error that librdkafka reports: one table, code by code.
+
+Three outcomes: ``WAIT`` (librdkafka goes on trying; it is told as an event), ``RESET`` (the
+position is not in the log; whoever reads has to ``seek``) and ``FAIL`` (waiting will not help).
+A code that is not in the table is waited out: a newer broker's transient error must not end a
+group, and the event names it.
+
+Errors arrive in two ways: as a message without a record, with its partition, or through the
+error callback, where a partition is told in words only.
+
+Source: librdkafka's ``rd_kafka_fetch_reply_handle_partition_error``, ``rd_kafka_offset_reset``,
+``rdkafka_msgset_reader.c``; Kafka's ``FetchCollector.handleInitializeErrors``.
+"""
+
+from __future__ import annotations
+
+# ruff: noqa: SLF001 - librdkafka's own codes are public names that begin with _
+import enum
+import re
+from typing import Final, final
+
+from confluent_kafka import KafkaError
+
+from kgroup.types import TopicPartition
+
+
+@final
+class ErrorAction(enum.Enum):
+    """What is done about an error."""
+
+    WAIT = "wait"
+    RESET = "reset"
+    FAIL = "fail"
+
+
+OUTCOMES: Final = {
+    # Not in the log.
+    KafkaError._AUTO_OFFSET_RESET: ErrorAction.RESET,  # how out of range arrives under "error"
+    KafkaError.OFFSET_OUT_OF_RANGE: ErrorAction.RESET,
+    KafkaError._LOG_TRUNCATION: ErrorAction.RESET,  # KIP-320: the log was cut below the position
+    # Waiting does not help.
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: ErrorAction.FAIL,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: ErrorAction.FAIL,
+    KafkaError._BAD_MSG: ErrorAction.FAIL,  # a batch whose CRC is wrong; librdkafka would skip it
+    KafkaError.INVALID_MSG: ErrorAction.FAIL,  # the broker's word for the same (CORRUPT_MESSAGE)
+    KafkaError._BAD_COMPRESSION: ErrorAction.FAIL,
+    KafkaError._NOT_IMPLEMENTED: ErrorAction.FAIL,  # a codec or message format it cannot read
+    KafkaError._UNSUPPORTED_FEATURE: ErrorAction.FAIL,
+    KafkaError.UNSUPPORTED_COMPRESSION_TYPE: ErrorAction.FAIL,
+    KafkaError.MSG_SIZE_TOO_LARGE: ErrorAction.FAIL,  # larger than receive.message.max.bytes
+    KafkaError.TOPIC_EXCEPTION: ErrorAction.FAIL,
+    KafkaError._FATAL: ErrorAction.FAIL,
+    # Passes, or may.
+    KafkaError.GROUP_AUTHORIZATION_FAILED: ErrorAction.WAIT,  # fetching needs no group
+    KafkaError.UNKNOWN_TOPIC_OR_PART: ErrorAction.WAIT,  # deleted, or not yet known everywhere
+    KafkaError._UNKNOWN_TOPIC: ErrorAction.WAIT,
+    KafkaError._UNKNOWN_PARTITION: ErrorAction.WAIT,
+    KafkaError.UNKNOWN_TOPIC_ID: ErrorAction.WAIT,  # deleted and created again; metadata follows
+    KafkaError.INCONSISTENT_TOPIC_ID: ErrorAction.WAIT,
+    KafkaError.LEADER_NOT_AVAILABLE: ErrorAction.WAIT,
+    KafkaError.NOT_LEADER_FOR_PARTITION: ErrorAction.WAIT,
+    KafkaError.REPLICA_NOT_AVAILABLE: ErrorAction.WAIT,
+    KafkaError.BROKER_NOT_AVAILABLE: ErrorAction.WAIT,
+    KafkaError.OFFSET_NOT_AVAILABLE: ErrorAction.WAIT,
+    KafkaError.KAFKA_STORAGE_ERROR: ErrorAction.WAIT,
+    KafkaError.FENCED_LEADER_EPOCH: ErrorAction.WAIT,
+    KafkaError.UNKNOWN_LEADER_EPOCH: ErrorAction.WAIT,
+    KafkaError.UNKNOWN: ErrorAction.WAIT,
+    KafkaError._TRANSPORT: ErrorAction.WAIT,
+    KafkaError._ALL_BROKERS_DOWN: ErrorAction.WAIT,
+    KafkaError._RESOLVE: ErrorAction.WAIT,
+    KafkaError._TIMED_OUT: ErrorAction.WAIT,
+    KafkaError._SSL: ErrorAction.WAIT,  # whether the client may connect at all is found
+    KafkaError._AUTHENTICATION: ErrorAction.WAIT,  # out, and decided on, by the control plane
+}
+"""For each of librdkafka's and Kafka's codes that a fetch can meet, what is done about it."""
+
+_SUBJECT: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+) \[(?P<partition>\d+)\]: ")
+
+
+def action_for(error: KafkaError) -> ErrorAction:
+    """What is done about an error."""
+    if error.fatal():
+        return ErrorAction.FAIL
+    return OUTCOMES.get(error.code(), ErrorAction.WAIT)
+
+
+def subject_of(error: KafkaError) -> TopicPartition | None:
+    """The partition that an error from the callback names in its words, or None."""
+    match = _SUBJECT.match(error.str())
+    return TopicPartition(match["topic"], int(match["partition"])) if match else None
+
+
+def in_words(error: KafkaError) -> str:
+    """The error's name and what librdkafka says about it."""
+    return f"{error.name()}: {error.str()}"

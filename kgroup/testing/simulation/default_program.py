@@ -1,0 +1,28 @@
+"""The program that ``kgroup simulate`` runs: a task for each partition, at least once."""
+
+from __future__ import annotations
+
+from kgroup.generation.generation import Generation
+from kgroup.group import ConsumerGroup
+from kgroup.testing.simulation.partition_handlers import HABITS
+from kgroup.testing.simulation.process import Process
+from kgroup.types import TopicPartition
+
+
+async def worker(process: Process) -> None:
+    """Process every record, then commit its batch; some plans have it seek as well."""
+    handle = HABITS.get(process.habit, _handle)
+    async with ConsumerGroup(process.config()) as group:
+        async for generation in group:
+            for partition in generation.assignment:
+                generation.start_soon(handle, process, generation, partition)
+
+
+async def _handle(process: Process, generation: Generation, partition: TopicPartition) -> None:
+    async for batch in generation.records(partition, max_records=20):
+        for number, message in enumerate(batch.messages, 1):
+            await process.process(message)
+            if generation.ending.is_set() and number < len(batch):
+                await generation.commit({partition: message.offset() + 1})
+                return
+        await generation.commit({partition: batch.next_offset})

@@ -1,0 +1,372 @@
+"""Values of the consumer group: partitions, offsets, assignments, subscriptions, records.
+
+Pure values: frozen, hashable where their parts are, without I/O. What they mean to a live
+group is said by the modules that use them.
+"""
+
+from __future__ import annotations
+
+import enum
+import operator
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, final
+from uuid import UUID
+
+import attrs
+from attrs import validators
+
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+LONGEST_TOPIC: Final = 249
+"""The longest topic name that Kafka admits (``Topic.MAX_NAME_LENGTH``)."""
+LONGEST_TEXT: Final = 2**15 - 1
+"""The most bytes of a STRING in Kafka's protocol."""
+_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def topic_fault(topic: object) -> str | None:
+    """What is wrong with a topic's name by the rules of Kafka's ``Topic.validate``, or None."""
+    if not isinstance(topic, str):
+        return f"is a {type(topic).__name__}, not a str"
+    if not topic:
+        return "is empty"
+    if topic in (".", ".."):
+        return "is '.' or '..'"
+    if len(topic) > LONGEST_TOPIC:
+        return f"has {len(topic)} characters, more than {LONGEST_TOPIC}"
+    if not _TOPIC.fullmatch(topic):
+        return "has a character other than ASCII letters, digits, '.', '_' and '-'"
+    return None
+
+
+def text_fault(text: str) -> str | None:
+    """What keeps a text from being a STRING of Kafka's protocol, or None."""
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        return "cannot be encoded in UTF-8"
+    return f"has {size} bytes in UTF-8, more than {LONGEST_TEXT}" if size > LONGEST_TEXT else None
+
+
+@final
+@attrs.frozen(order=True)
+class TopicPartition:
+    """One partition of a topic; sorts by topic, then number."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def name_fault(topic: str) -> str | None:
+    """What is wrong with the name of a partition's topic, or None."""
+    fault = topic_fault(topic)
+    return f"the topic's name {fault}" if fault else None
+
+
+def number_fault(number: int) -> str | None:
+    """What keeps a number from being a partition's, or None."""
+    return None if 0 <= number <= INT32_MAX else f"its number is not 0 to {INT32_MAX}"
+
+
+def partition_fault(name: TopicPartition) -> str | None:
+    """What keeps a partition from being one of Kafka's, whatever the cluster has; or None."""
+    return name_fault(name.topic) or number_fault(name.partition)
+
+
+def _whole(least: int, most: int) -> Callable[[object, attrs.Attribute[int], object], None]:
+    def check(_: object, attribute: attrs.Attribute[int], value: object) -> None:
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise TypeError(f"{attribute.name}={value!r} is refused: it must be an int")
+        if not least <= value <= most:
+            raise ValueError(f"{attribute.name}={value} is refused: it must be {least} to {most}")
+
+    return check
+
+
+def _index(value: Any) -> Any:
+    """What says by ``__index__`` that it is an int, such as numpy's, as one; all else as it is."""
+    if type(value) is int or isinstance(value, bool):
+        return value
+    try:
+        return operator.index(value)
+    except TypeError:
+        return value
+
+
+def _short_text(_: object, attribute: attrs.Attribute[str], value: str) -> None:
+    if text_fault(value):
+        raise ValueError(f"{attribute.name}={value!r:.100} is refused: it {text_fault(value)}")
+
+
+@final
+@attrs.frozen
+class OffsetAndMetadata:
+    """A position to commit: the next offset to read, and what travels with it.
+
+    Attributes:
+        offset: the offset of the next record to read (last handled + 1), 0 to 2**63-1.
+        leader_epoch: the partition leader's epoch of the last record handled, or -1 (KIP-320).
+        metadata: free text kept beside the offset, at most 32767 bytes in UTF-8; the broker
+            bounds it further (``offset.metadata.max.bytes``, 4096 by default).
+
+    Raises:
+        TypeError | ValueError: a value that no request could carry; it names the field.
+    """
+
+    offset: int = attrs.field(converter=_index, validator=_whole(0, INT64_MAX))
+    leader_epoch: int = attrs.field(default=-1, converter=_index, validator=_whole(-1, INT32_MAX))
+    metadata: str = attrs.field(default="", validator=[validators.instance_of(str), _short_text])
+
+
+@final
+@attrs.frozen
+class BrokerAddress:
+    """A broker's identity and address, as metadata tells them."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    def __str__(self) -> str:
+        return f"broker {self.node_id} at {self.host}:{self.port}"
+
+
+@final
+@attrs.frozen(kw_only=True)
+class TopicInfo:
+    """A topic as an assignor and the partition watcher see it.
+
+    Attributes:
+        name: its name.
+        partitions: how many it has; they are numbered from 0.
+        racks: for every partition the rack of each replica whose broker has one; empty where
+            no broker has a rack.
+        topic_id: its id, or None where the broker tells none.
+    """
+
+    name: str
+    partitions: int
+    racks: tuple[tuple[str, ...], ...] = ()
+    topic_id: UUID | None = None
+
+
+@final
+@attrs.frozen(kw_only=True)
+class MemberSubscription:
+    """A member as the group's leader reads it from the JoinGroup answer.
+
+    Attributes:
+        member_id: its id.
+        group_instance_id: its static identity (KIP-345), or None.
+        topics: the topics it subscribes to.
+        user_data: what its assignor sent along, or None.
+        owned: partitions it owned when it joined (version 1 and up).
+        generation_id: the generation it owned them in, -1 for none (version 2 and up).
+        rack_id: its rack, or None (version 3 and up).
+        version: the version of its ConsumerProtocolSubscription.
+    """
+
+    member_id: str
+    group_instance_id: str | None = None
+    topics: tuple[str, ...] = ()
+    user_data: bytes | None = None
+    owned: Sequence[TopicPartition] = ()
+    generation_id: int = -1
+    rack_id: str | None = None
+    version: int = 3
+
+
+@final
+@attrs.frozen
+class Claim:
+    """What a member was assigned last, and may say so when it joins again (KIP-429, KIP-792).
+
+    Attributes:
+        owned: the partitions.
+        generation_id: the coordinator's id of the generation in which it was.
+        lost: whether membership was lost since: the partitions may be others' by now.
+    """
+
+    owned: tuple[TopicPartition, ...]
+    generation_id: int
+    lost: bool = False
+
+
+def _in_order(partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
+    # Another member decides how many there are: 260,000 in one assignment. So numbers are compared,
+    # topic by topic, and not attrs objects or pairs, which would take the interpreter's lock along
+    # for hundreds of milliseconds; what is in order already is only looked through.
+    topics: dict[str, dict[int, TopicPartition]] = {}
+    for name in partitions:
+        topics.setdefault(name.topic, {})[name.partition] = name
+    return tuple(
+        numbers[number] for _, numbers in sorted(topics.items()) for number in sorted(numbers)
+    )
+
+
+def _as_set(partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
+    return frozenset(partitions)
+
+
+@final
+@attrs.frozen
+class Assignment(Collection[TopicPartition]):
+    """The partitions of one member in one generation, sorted; iterates over them.
+
+    Attributes:
+        partitions: all of them.
+        previous: those of the generation that the program held before this one.
+    """
+
+    partitions: tuple[TopicPartition, ...] = attrs.field(converter=_in_order)
+    previous: frozenset[TopicPartition] = attrs.field(
+        default=frozenset(), converter=_as_set, repr=False
+    )
+    _owned: frozenset[TopicPartition] = attrs.field(
+        init=False,
+        repr=False,
+        eq=False,
+        default=attrs.Factory(lambda self: frozenset(self.partitions), takes_self=True),
+    )
+
+    @property
+    def added(self) -> frozenset[TopicPartition]:
+        """Those that the member did not own before."""
+        return self._owned - self.previous
+
+    @property
+    def kept(self) -> frozenset[TopicPartition]:
+        """Those that it owned before too."""
+        return self._owned & self.previous
+
+    @property
+    def removed(self) -> frozenset[TopicPartition]:
+        """Those that it owned before and owns no more."""
+        return self.previous - self._owned
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(self.partitions)
+
+    def __len__(self) -> int:
+        return len(self.partitions)
+
+    def __contains__(self, partition: object) -> bool:
+        return partition in self._owned
+
+    def topics(self) -> tuple[str, ...]:
+        """The topics that it has partitions of, sorted."""
+        return tuple(sorted({partition.topic for partition in self.partitions}))
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Membership:
+    """What a member was told when its JoinGroup was answered: who it is, and in which generation.
+
+    Attributes:
+        group_id: the group.
+        member_id: the id that the coordinator knows it by.
+        group_instance_id: its static identity, or None.
+        generation_id: the coordinator's id of the generation; ids can repeat after a crash of
+            the coordinator, so it is no order. See ``epoch``.
+        epoch: kgroup's own number of the generation, strictly rising within a ConsumerGroup.
+        assignor: the name of the assignor that the group chose (``protocol_name``).
+        leader: whether this member computes the assignment.
+    """
+
+    group_id: str
+    member_id: str
+    group_instance_id: str | None
+    generation_id: int
+    epoch: int
+    assignor: str
+    leader: bool
+
+    def __str__(self) -> str:
+        static = f" (instance {self.group_instance_id!r})" if self.group_instance_id else ""
+        return (
+            f"member {self.member_id!r}{static} of group {self.group_id!r}"
+            f" in generation {self.generation_id}"
+        )
+
+
+@final
+class IsolationLevel(enum.Enum):
+    """Which records of transactions are read (KIP-98)."""
+
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
+
+
+@final
+class AutoOffsetReset(enum.Enum):
+    """Where a partition without a usable offset starts."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    ERROR = "error"
+
+
+@final
+class Cause(enum.Enum):
+    """Why a generation ended. ``can_commit`` tells revoked from lost."""
+
+    REBALANCE = "rebalance"
+    FENCED = "fenced"
+    MEMBERSHIP_LOST = "membership lost"
+    TASK_RETURNED = "task returned"
+    TASK_RAISED = "task raised"
+    PARTITIONS_CHANGED = "partitions changed"
+    SUBSCRIPTION_CHANGED = "subscription changed"
+    COORDINATOR_LOST = "coordinator lost"
+    PROCESSING_STUCK = "processing stuck"
+    CLOSED = "closed"
+    CANCELLED = "cancelled"
+
+    @property
+    def can_commit(self) -> bool:
+        """True where the coordinator still accepts a commit (revoked), False where not (lost)."""
+        return self not in _LOST
+
+
+_LOST: Final = frozenset(
+    {Cause.FENCED, Cause.MEMBERSHIP_LOST, Cause.COORDINATOR_LOST, Cause.CANCELLED}
+)
+
+
+@final
+@attrs.frozen
+class End:
+    """The end of a generation: its cause and, in words, what brought it about."""
+
+    cause: Cause
+    detail: str = ""
+    error: BaseException | None = attrs.field(default=None, eq=False)
+
+    @property
+    def can_commit(self) -> bool:
+        """Whether a commit under the generation's id could still succeed."""
+        return self.cause.can_commit
+
+    def __str__(self) -> str:
+        return f"{self.cause.value}: {self.detail}" if self.detail else self.cause.value
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """The numbers of partitions by topic, both sorted: the shape in which requests name them."""
+    topics: dict[str, list[int]] = {}
+    for partition in partitions:
+        topics.setdefault(partition.topic, []).append(partition.partition)
+    return {topic: sorted(numbers) for topic, numbers in sorted(topics.items())}
+
+
+Offsets = Mapping[TopicPartition, "int | OffsetAndMetadata"]
+"""What a commit takes: for each partition the next offset to read."""
+
+MemberAssignments = Mapping[str, Sequence[TopicPartition]]
+"""What an assignor gives: for each member id its partitions."""

@@ -1,0 +1,218 @@
+"""A lasting way to one broker's address: opened when first needed, replaced when broken.
+
+Invariant: a request is sent a second time only if it cannot have been sent the first time, or if
+the connection had already been in use and ended before a byte of the answer: brokers close idle
+connections (``connections.max.idle.ms``), and that is seen only when something is sent. What goes
+wrong otherwise is for the caller to judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar, final
+
+import trio
+
+from kgroup.errors import ConnectionLostError, ProtocolError, RequestTimeoutError
+from kgroup.interfaces import Compute, StreamOpener
+from kgroup.wire.connection import Connection, Fields
+from kgroup.wire.frames import MAX_FRAME
+from kgroup.wire.versions import spelled
+from kgroup.worker_thread import compute_inline
+
+T = TypeVar("T")
+
+
+@final
+class WrongAnswerError(Exception):
+    """What is wrong with an answer that could be read, as the rest of a sentence about it."""
+
+
+@final
+class BrokerConnection:
+    """One connection at a time to one address. Nothing is opened before the first request.
+
+    Args:
+        opener: opens streams.
+        host: the broker's host.
+        port: its port.
+        client_id: what the broker's quotas and logs call this client, or None.
+        broker: how errors name the broker; its address by default.
+        max_frame: the longest answer that is read, in bytes.
+        compute: reads large answers, as in `Connection.open`, and long ones, as in `ask_for`.
+    """
+
+    def __init__(
+        self,
+        opener: StreamOpener,
+        host: str,
+        port: int,
+        *,
+        client_id: str | None,
+        broker: str | None = None,
+        max_frame: int = MAX_FRAME,
+        compute: Compute = compute_inline,
+    ) -> None:
+        self._opener = opener
+        self._address = (host, port)
+        self._client_id = client_id
+        self._broker = broker or f"{host}:{port}"
+        self._max_frame = max_frame
+        self._compute = compute
+        self._opening = trio.StrictFIFOLock()
+        self._connection: Connection | None = None
+        self._closed = False
+
+    async def ask(
+        self,
+        api: str,
+        fields: Fields,
+        *,
+        timeout: float,  # noqa: ASYNC109 # its passing is an error that says what was sent
+        max_version: int | None = None,
+        on_sent: Callable[[], None] | None = None,
+    ) -> Any:
+        """Send a request and wait for its answer, as `Connection.ask` does.
+
+        `timeout` includes opening the connection. `on_sent` is called again if the request is
+        sent once more on a connection that replaces one found closed.
+
+        Raises:
+            TransportError: as `Connection.ask` and `Connection.open`.
+            UnsupportedVersionError: as there.
+            BrokerError: as `Connection.open`.
+            ValueError: as `Connection.ask`.
+
+        Cancellation: a request that was sent breaks the connection; the next one opens another.
+        """
+        deadline = trio.current_time() + timeout
+        connection, reused = await self._usable(api, deadline)
+        try:
+            return await connection.ask(
+                api,
+                fields,
+                timeout=_until(deadline),
+                max_version=max_version,
+                on_sent=on_sent,
+            )
+        except ConnectionLostError as error:
+            if error.sent and (error.answer_begun or not reused):
+                raise
+        connection, _ = await self._usable(api, deadline)
+        return await connection.ask(
+            api, fields, timeout=_until(deadline), max_version=max_version, on_sent=on_sent
+        )
+
+    async def ask_for(
+        self,
+        read: Callable[[Any], T],
+        api: str,
+        fields: Fields,
+        *,
+        timeout: float,  # noqa: ASYNC109 # as in `ask`
+        max_version: int | None = None,
+        on_sent: Callable[[], None] | None = None,
+        long: Callable[[Any], bool] | None = None,
+    ) -> T:
+        """Send a request, as `ask` does, and make a value of its answer.
+
+        Args:
+            read: makes it; raises `WrongAnswerError` where the answer cannot be true.
+            api: as in `ask`, and so are the others.
+            fields: see there.
+            timeout: see there.
+            max_version: see there.
+            on_sent: see there.
+            long: whether making the value of this answer takes long, so that `compute` does it.
+
+        Raises:
+            ProtocolError: the answer cannot be read, or cannot be true; it names the broker, the
+                request and its version, and the connection is closed.
+            KgroupError: as in `ask`, and what `read` raises.
+
+        Cancellation: as in `ask`.
+        """
+        answer = await self.ask(
+            api, fields, timeout=timeout, max_version=max_version, on_sent=on_sent
+        )
+        try:
+            if long is None or not long(answer):
+                return read(answer)
+            return await self._compute(partial(read, answer), f"kgroup-read {spelled(api)}")
+        except WrongAnswerError as error:
+            await self.discard()
+            raise ProtocolError(
+                f"the answer of {self._broker} to {spelled(api)} v{answer.__version__} {error}",
+                sent=True,
+            ) from error
+
+    async def discard(self) -> None:
+        """Close the connection; the next request opens another.
+
+        A request in flight on it fails with `ConnectionLostError`.
+        """
+        connection, self._connection = self._connection, None
+        if connection is None:
+            await trio.lowlevel.checkpoint()
+        else:
+            await connection.aclose()
+
+    async def aclose(self) -> None:
+        """Close it for good: later requests are refused with `ConnectionLostError`."""
+        self._closed = True
+        await self.discard()
+
+    def __repr__(self) -> str:
+        state = repr(self._connection) if self._connection is not None else "not connected"
+        return f"<BrokerConnection to {self._broker}, {'closed' if self._closed else state}>"
+
+    async def _usable(self, api: str, deadline: float) -> tuple[Connection, bool]:
+        """A connection that is not known to be broken, and whether it was there before."""
+        if (connection := self._sound_connection()) is not None and not self._closed:
+            return connection, True
+        with trio.move_on_at(deadline) as waiting:
+            await self._opening.acquire()
+        if waiting.cancelled_caught:
+            raise RequestTimeoutError(
+                f"{self._broker} was being connected to all the time; {spelled(api)} was not sent"
+            )
+        try:
+            self._refuse_if_closed(api)
+            if (connection := self._sound_connection()) is not None:
+                return connection, True
+            self._connection = await self._opened(api, deadline)
+            return self._connection, False
+        finally:
+            self._opening.release()
+
+    def _sound_connection(self) -> Connection | None:
+        connection = self._connection
+        if connection is None or connection.broken or connection.closed:
+            return None
+        return connection
+
+    async def _opened(self, api: str, deadline: float) -> Connection:
+        host, port = self._address
+        connection = await Connection.open(
+            self._opener,
+            host,
+            port,
+            client_id=self._client_id,
+            timeout=_until(deadline),
+            broker=self._broker,
+            max_frame=self._max_frame,
+            compute=self._compute,
+        )
+        if self._closed:
+            await connection.aclose()
+            self._refuse_if_closed(api)
+        return connection
+
+    def _refuse_if_closed(self, api: str) -> None:
+        if self._closed:
+            raise ConnectionLostError(f"{self!r}; {spelled(api)} was not sent")
+
+
+def _until(deadline: float) -> float:
+    return max(0.0, deadline - trio.current_time())

@@ -1,0 +1,301 @@
+"""Commits, fetches and deletes of offsets."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from kgroup.broker.groups.codes import ErrorCode
+from kgroup.broker.groups.requests import (
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    OffsetFetchGroup,
+    TxnOffsetCommit,
+)
+from kgroup.broker.groups.responses import (
+    FetchedGroup,
+    FetchedOffset,
+    OffsetsCommitted,
+    OffsetsDeleted,
+    OffsetsFetched,
+)
+from kgroup.broker.groups.states import COMPLETING, DEAD, EMPTY, PREPARING
+from tests.broker.groups.bench import Bench, Client, subscription, to_commit, tp
+
+NONE = ErrorCode.NONE
+UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
+ILLEGAL = ErrorCode.ILLEGAL_GENERATION
+
+
+def two(bench: Bench, *, synced: bool = True) -> tuple[Client, Client]:
+    """A static and a dynamic member in generation 2."""
+    m1, m2 = bench.client("m1", instance="i1"), bench.client("m2")
+    bench.form(m1, m2, synced=synced)
+    return m1, m2
+
+
+@pytest.mark.parametrize("state", ["Stable", "PreparingRebalance", "CompletingRebalance"])
+def test_commit_matrix(state: str) -> None:
+    """Instance, then member, then generation; in Completing nobody may commit."""
+    bench = Bench()
+    m1, m2 = two(bench, synced=state != "CompletingRebalance")
+    if state == "PreparingRebalance":
+        m1.join()
+    assert bench.state().value == state
+    good = ErrorCode.REBALANCE_IN_PROGRESS if bench.state() is COMPLETING else NONE
+    anonymous = bench.client("nobody")
+    cases = [
+        (m1, good, NONE),
+        (m2, good, NONE),
+        (m1.like(instance=None), good, NONE),
+        (m1.like(generation=1), ILLEGAL, ILLEGAL),
+        (m1.like(generation=3), ILLEGAL, ILLEGAL),
+        (m1.like(generation=-1), ILLEGAL, ILLEGAL),
+        (m2.like(id=""), UNKNOWN, UNKNOWN),
+        (m2.like(id="ghost", generation=9), UNKNOWN, UNKNOWN),
+        (m2.like(id="ghost", generation=-1), UNKNOWN, UNKNOWN),
+        (m2.like(instance="i9"), UNKNOWN, UNKNOWN),
+        (m2.like(instance="i1"), ErrorCode.FENCED_INSTANCE_ID, ErrorCode.FENCED_INSTANCE_ID),
+        (anonymous.like(instance="i9"), UNKNOWN, UNKNOWN),
+        (anonymous, UNKNOWN, NONE),
+    ]
+    for client, plain, transactional in cases:
+        assert client.commit() is plain, client
+        assert client.commit_in_transaction() is transactional, client
+
+
+def test_commits_in_an_empty_group() -> None:
+    """Without a generation anybody may commit; with one nobody is a member."""
+    bench = Bench()
+    m1 = bench.client("m1")
+    bench.form(m1)
+    m1.leave()
+    assert bench.state() is EMPTY
+    assert m1.commit() is UNKNOWN
+    for client in (m1, m1.like(instance="i9"), bench.client("nobody")):
+        assert client.like(generation=-1).commit() is NONE
+        assert client.like(generation=-1).commit_in_transaction() is NONE
+
+
+@pytest.mark.parametrize("version", range(2, 10))
+def test_commits_to_an_absent_group(version: int) -> None:
+    """With a generation the group is missed; without one it is made."""
+    bench = Bench()
+    ghost = bench.client("ghost", id="ghost", generation=5)
+    missed = ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ILLEGAL
+    assert ghost.commit(version=version) is missed
+    assert ghost.commit_in_transaction() is ILLEGAL
+    assert bench.state() is DEAD
+    assert bench.client("nobody").commit(version=version) is NONE
+    assert bench.state() is EMPTY
+    assert bench.group().protocol_type is None
+
+
+def test_unknown_partitions_get_3_whatever_the_rest_gets() -> None:
+    """Unknown topics and partitions are refused apart, before the group is asked."""
+    bench = Bench()
+    m1, _ = two(bench)
+    request = OffsetCommit(
+        group_id="g",
+        version=9,
+        generation_id=9,
+        member_id=m1.id,
+        offsets=tuple(to_commit(one, 1) for one in ("nowhere-0", "t1-0", "t1-3", "t2--1")),
+    )
+    results = bench.ask(request, OffsetsCommitted).partitions
+    assert {f"{one.topic}-{one.partition}": one.error.value for one in results} == {
+        "nowhere-0": 3,
+        "t1-3": 3,
+        "t2--1": 3,
+        "t1-0": 22,
+    }
+
+
+def test_commit_of_unknown_partitions_only_makes_no_group() -> None:
+    """Nothing that could be committed: the group is not even looked for."""
+    bench = Bench()
+    assert bench.client("nobody").commit("nowhere-0") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert bench.state() is DEAD
+
+
+def test_commit_of_long_metadata_only_makes_no_group() -> None:
+    """A group that nothing is written of was never there."""
+    bench = Bench()
+    request = OffsetCommit(group_id="g", version=9, offsets=(to_commit("t1-0", 1, "x" * 4097),))
+    (result,) = bench.ask(request, OffsetsCommitted).partitions
+    assert result.error is ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert bench.state() is DEAD
+
+
+def test_long_metadata_is_refused_alone() -> None:
+    """The limit counts UTF-16 units and is itself allowed; null metadata is empty."""
+    bench = Bench()
+    request = OffsetCommit(
+        group_id="g",
+        version=9,
+        offsets=(
+            to_commit("t1-0", 5, "x" * 4096),
+            to_commit("t1-1", 5, "x" * 4097),
+            to_commit("t1-2", 5, "\U0001f600" * 2049),
+            to_commit("t2-0", 5),
+        ),
+    )
+    results = bench.ask(request, OffsetsCommitted).partitions
+    too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert [one.error for one in results] == [NONE, too_large, too_large, NONE]
+    assert bench.fetch() == {"t1-0": 5, "t2-0": 5}
+
+
+# Fetch
+
+
+def test_fetch_gives_epoch_and_metadata_and_minus_one_for_none() -> None:
+    """What was committed comes back; a partition without an offset, known or not, is -1."""
+    bench = Bench()
+    offset = attrs.evolve(to_commit("t1-0", 5, "note"), leader_epoch=3)
+    bench.ask(OffsetCommit(group_id="g", version=9, offsets=(offset,)), OffsetsCommitted)
+    asked = OffsetFetchGroup(group_id="g", partitions=(tp("t1-0"), tp("nowhere-7")))
+    request = OffsetFetch(version=9, groups=(asked, OffsetFetchGroup(group_id="absent")))
+    assert bench.ask(request, OffsetsFetched).groups == (
+        FetchedGroup(
+            group_id="g",
+            partitions=(
+                FetchedOffset(topic="t1", partition=0, offset=5, leader_epoch=3, metadata="note"),
+                FetchedOffset(topic="nowhere", partition=7),
+            ),
+        ),
+        FetchedGroup(group_id="absent"),
+    )
+
+
+def test_pending_offsets_are_unstable_and_then_committed() -> None:
+    """Until the transaction ends the old offset shows, or 88 to who asks for stable ones."""
+    bench = Bench()
+    m1, _ = two(bench)
+    m1.commit("t1-0", 10)
+    m1.commit_in_transaction("t1-0", 11)
+    m1.commit_in_transaction("t1-1", 12)
+    unstable = "UNSTABLE_OFFSET_COMMIT"
+    assert bench.fetch("t1-0", "t1-1") == {"t1-0": 10, "t1-1": -1}
+    assert bench.fetch("t1-0", "t1-1", "t1-2", stable=True) == {
+        "t1-0": unstable,
+        "t1-1": unstable,
+        "t1-2": -1,
+    }
+    assert bench.fetch(stable=True) == {"t1-0": unstable}
+    bench.coordinator.complete_transaction(7, committed=True)
+    assert bench.fetch(stable=True) == {"t1-0": 11, "t1-1": 12}
+
+
+def test_aborted_offsets_vanish_and_later_commits_win() -> None:
+    """An abort leaves what was there; a commit made after the pending one is kept."""
+    bench = Bench()
+    m1, _ = two(bench)
+    m1.commit_in_transaction("t1-0", 11)
+    bench.coordinator.complete_transaction(7, committed=False)
+    assert bench.fetch("t1-0", stable=True) == {"t1-0": -1}
+    m1.commit_in_transaction("t1-0", 11)
+    m1.commit("t1-0", 20)
+    bench.coordinator.complete_transaction(7, committed=True)
+    assert bench.fetch("t1-0", stable=True) == {"t1-0": 20}
+
+
+def test_two_producers_are_told_apart() -> None:
+    """A partition stays unstable until every producer's transaction has ended."""
+    bench = Bench()
+    for producer_id in (7, 8):
+        request = TxnOffsetCommit(
+            group_id="g",
+            version=3,
+            producer_id=producer_id,
+            offsets=(to_commit("t1-0", producer_id),),
+        )
+        bench.ask(request, OffsetsCommitted)
+    bench.coordinator.complete_transaction(8, committed=True)
+    assert bench.fetch("t1-0", stable=True) == {"t1-0": "UNSTABLE_OFFSET_COMMIT"}
+    bench.coordinator.complete_transaction(7, committed=True)
+    assert bench.fetch("t1-0", stable=True) == {"t1-0": 8}
+
+
+# Delete
+
+
+def deleted(bench: Bench, *partitions: str) -> OffsetsDeleted:
+    """An OffsetDelete."""
+    request = OffsetDelete(group_id="g", partitions=tuple(tp(one) for one in partitions))
+    return bench.ask(request, OffsetsDeleted)
+
+
+def test_offsets_of_subscribed_topics_stay() -> None:
+    """What the last completed join subscribed to is protected, with departed members' topics."""
+    bench = Bench()
+    m1 = bench.client("m1")
+    m2 = bench.client("m2", protocols={"range": subscription("t2")})
+    bench.form(m1, m2)
+    m1.commit("t1-0")
+    m1.commit("t2-0")
+    results = deleted(bench, "nowhere-0", "t1-0", "t2-0").partitions
+    assert [one.error.value for one in results] == [3, 86, 86]
+    m2.leave()
+    assert bench.state() is PREPARING
+    assert deleted(bench, "t2-0").partitions[0].error.value == 86
+    m1.join()
+    assert deleted(bench, "t2-0", "t2-1").partitions[0].error is NONE
+    assert bench.fetch() == {"t1-0": 1}
+
+
+def test_first_join_protects_everything_until_it_completes() -> None:
+    """While a group of consumers has no completed join, nothing of it is deleted."""
+    bench = Bench(attrs.evolve(Bench().settings, initial_rebalance_delay=1.0))
+    bench.client("nobody").commit("t2-0")
+    bench.client("m1", instance="i1").join()
+    assert deleted(bench, "t2-0").partitions[0].error.value == 86
+    bench.sleep(1)
+    assert deleted(bench, "t2-0").partitions[0].error is NONE
+
+
+def test_offset_delete_of_other_groups() -> None:
+    """Absent: 69. Members of another protocol: 68. None left: fine. No group id: 24."""
+    bench = Bench()
+    assert deleted(bench, "t1-0").error is ErrorCode.GROUP_ID_NOT_FOUND
+    worker = bench.client("w", protocol_type="connect", protocols={"eager": b"x"})
+    bench.form(worker)
+    assert deleted(bench, "t1-0").error is ErrorCode.NON_EMPTY_GROUP
+    worker.leave()
+    assert deleted(bench, "t1-0").error is NONE
+    request = OffsetDelete(group_id="", partitions=())
+    assert bench.ask(request, OffsetsDeleted).error is ErrorCode.INVALID_GROUP_ID
+
+
+def test_unreadable_metadata_protects_everything() -> None:
+    """A consumer whose subscription cannot be read may use any topic."""
+    bench = Bench()
+    m1 = bench.client("m1", protocols={"range": b"?"})
+    bench.form(m1)
+    assert bench.group().topics is None
+    assert deleted(bench, "t2-0").partitions[0].error.value == 86
+
+
+def test_delete_takes_pending_offsets_too() -> None:
+    """A deleted partition's pending offset is not committed by its transaction."""
+    bench = Bench()
+    nobody = bench.client("nobody")
+    nobody.commit("t1-0")
+    nobody.commit_in_transaction("t1-0", 9)
+    deleted(bench, "t1-0")
+    bench.coordinator.complete_transaction(7, committed=True)
+    assert bench.fetch("t1-0", stable=True) == {"t1-0": -1}
+
+
+def test_deleted_topic_takes_its_offsets() -> None:
+    """Offsets of partitions that are gone are forgotten in every group, pending ones too."""
+    bench = Bench()
+    for group_id in ("g", "h"):
+        client = bench.client("nobody", group_id=group_id)
+        client.commit("t1-0")
+        client.commit("t2-0")
+    bench.client("nobody").commit_in_transaction("t1-1", 5)
+    bench.coordinator.delete_partitions([tp("t1-0"), tp("t1-1"), tp("t1-2")])
+    bench.coordinator.complete_transaction(7, committed=True)
+    assert bench.fetch() == bench.fetch(group_id="h") == {"t2-0": 1}

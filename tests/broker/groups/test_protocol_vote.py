@@ -1,0 +1,52 @@
+"""The vote for a protocol."""
+
+from __future__ import annotations
+
+import pytest
+
+from kgroup.broker.groups.protocol_vote import ProtocolVote
+from kgroup.broker.groups.requests import Protocol
+
+
+def protocols(names: str) -> tuple[Protocol, ...]:
+    """Protocols by preference, without metadata."""
+    return tuple(Protocol(name, b"") for name in names.split())
+
+
+def ballots(*members: str) -> ProtocolVote:
+    """The ballots of these members."""
+    made = ProtocolVote()
+    for names in members:
+        made.add(protocols(names))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("members", "elected"),
+    [
+        (["range"], "range"),
+        (["range roundrobin", "roundrobin"], "roundrobin"),
+        (["range roundrobin", "roundrobin range", "roundrobin range"], "roundrobin"),
+        (["roundrobin range", "range roundrobin"], "range"),
+        (["cooperative-sticky range", "range cooperative-sticky"], "range"),
+        (["x range roundrobin", "y range roundrobin", "roundrobin range"], "range"),
+    ],
+)
+def test_most_first_choices_among_common_protocols_win(members: list[str], elected: str) -> None:
+    """What not all know gets no vote; ties go the way of Java's HashMap."""
+    assert ballots(*members).elect() == elected
+
+
+def test_who_has_gone_does_not_vote() -> None:
+    """A member that goes takes its vote along, and its veto."""
+    some = ballots("range roundrobin", "roundrobin range", "roundrobin range", "range")
+    assert not some.are_known_to_all(protocols("roundrobin"))
+    some.remove(protocols("range"))
+    assert some.are_known_to_all(protocols("x roundrobin"))
+    assert some.elect() == "roundrobin"
+
+
+def test_without_members_every_protocol_is_known_to_all() -> None:
+    """As in Kafka, whose group may prepare a rebalance of nobody; no protocol at all is not."""
+    assert ballots().are_known_to_all(protocols("range"))
+    assert not ballots().are_known_to_all(())

@@ -1,0 +1,59 @@
+"""What is decided before a group is looked at."""
+
+from __future__ import annotations
+
+import typing
+
+import pytest
+
+from kgroup.broker.groups.codes import ErrorCode
+from kgroup.broker.groups.requests import Request
+from kgroup.broker.groups.validation import ABSENT, GATE
+from tests.broker.groups.bench import Bench
+
+
+def test_every_request_has_a_gate() -> None:
+    """No request gets in without checks, and absent groups are decided for all that name one."""
+    assert set(GATE) == set(typing.get_args(Request))
+    assert set(ABSENT) < set(GATE)
+
+
+@pytest.mark.parametrize(
+    ("session", "error"),
+    [
+        (0.099, ErrorCode.INVALID_SESSION_TIMEOUT),
+        (0.1, ErrorCode.MEMBER_ID_REQUIRED),
+        (1800.0, ErrorCode.MEMBER_ID_REQUIRED),
+        (1800.001, ErrorCode.INVALID_SESSION_TIMEOUT),
+    ],
+)
+def test_session_range(session: float, error: ErrorCode) -> None:
+    """The limits themselves are allowed; the id that was sent is echoed."""
+    answer = Bench().client("m", session=session).joined()
+    assert answer.error is error
+
+
+def test_empty_group_id() -> None:
+    """24 for members and transactions, before the session range; commits know 69 instead."""
+    bench = Bench()
+    m1 = bench.client("m1", group_id="", id="x", session=0.001, generation=5)
+    answer = m1.joined()
+    assert (answer.error, answer.member_id) == (ErrorCode.INVALID_GROUP_ID, "x")
+    assert m1.synced().error is ErrorCode.INVALID_GROUP_ID
+    assert m1.heartbeat() is ErrorCode.INVALID_GROUP_ID
+    assert m1.leave().error is ErrorCode.INVALID_GROUP_ID
+    assert m1.leave().members == ()
+    assert m1.commit_in_transaction() is ErrorCode.INVALID_GROUP_ID
+    assert m1.commit() is ErrorCode.GROUP_ID_NOT_FOUND
+    assert bench.fetch("t1-0", group_id="") == {"t1-0": -1}
+    assert m1.like(id="", generation=-1).commit("t1-0", 4) is ErrorCode.NONE
+    assert bench.fetch(group_id="") == {"t1-0": 4}
+
+
+@pytest.mark.parametrize("missing", ["protocol_type", "protocol_name"])
+def test_sync_v5_must_name_its_protocol(missing: str) -> None:
+    """A null protocol type or name is 23 before everything, even before 24; v4 may."""
+    m1 = Bench().client("m1", group_id="")
+    assert m1.synced(None, **{missing: None}).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    answer = m1.synced(None, version=4, protocol_type=None, protocol_name=None)
+    assert answer.error is ErrorCode.INVALID_GROUP_ID

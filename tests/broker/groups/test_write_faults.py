@@ -1,0 +1,336 @@
+"""Writes to the coordinator's log that fail: who is told what, and what a failover finds."""
+
+from __future__ import annotations
+
+import pytest
+
+from kgroup.broker.groups.codes import ErrorCode
+from kgroup.broker.groups.java_hashing import shard_of
+from kgroup.broker.groups.requests import (
+    DeleteGroups,
+    OffsetCommit,
+    OffsetDelete,
+    TxnOffsetCommit,
+)
+from kgroup.broker.groups.responses import (
+    DeletedGroup,
+    GroupsDeleted,
+    JoinCompleted,
+    OffsetsCommitted,
+    OffsetsDeleted,
+    PartitionResult,
+    SyncCompleted,
+)
+from kgroup.broker.groups.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
+from kgroup.broker.groups.write_faults import WriteFaults
+from tests.broker.groups.bench import Bench, subscription, to_commit, tp
+from tests.broker.groups.test_registry import failed_over
+
+TOO_FEW = ErrorCode.NOT_ENOUGH_REPLICAS
+NOT_AVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
+WEEK = 7 * 24 * 3600.0
+
+
+def test_writes_fail_as_often_as_told() -> None:
+    """A number of times, for all to come, or no more."""
+    journal = WriteFaults()
+    assert journal.append() is ErrorCode.NONE
+    journal.fail(TOO_FEW, 2)
+    assert [journal.append() for _ in range(3)] == [TOO_FEW, TOO_FEW, ErrorCode.NONE]
+    journal.fail(TOO_FEW, None)
+    assert [journal.append() for _ in range(3)] == [TOO_FEW] * 3
+    journal.fail(TOO_FEW, 0)
+    assert not journal.fails
+    with pytest.raises(ValueError, match=r"NOT_ENOUGH_REPLICAS \(19\).* not with 27"):
+        journal.fail(27, 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "of_sync", "of_commit"),
+    [
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOT_AVAILABLE, NOT_AVAILABLE),
+        (ErrorCode.NOT_ENOUGH_REPLICAS, NOT_AVAILABLE, NOT_AVAILABLE),
+        (ErrorCode.REQUEST_TIMED_OUT, NOT_AVAILABLE, NOT_AVAILABLE),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR),
+        (
+            ErrorCode.MESSAGE_TOO_LARGE,
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+        ),
+        (
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+        ),
+        (
+            ErrorCode.INVALID_FETCH_SIZE,
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+        ),
+        (
+            ErrorCode.NETWORK_EXCEPTION,
+            ErrorCode.NETWORK_EXCEPTION,
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ),
+        (
+            ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+            ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+            ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ),
+    ],
+)
+def test_errors_are_answered_as_kafka_does(
+    error: ErrorCode, of_sync: ErrorCode, of_commit: ErrorCode
+) -> None:
+    """What is the log's own business is told as the coordinator's; the rest goes through."""
+    bench = Bench()
+    m1 = bench.client("m1")
+    bench.form(m1, synced=False)
+    bench.coordinator.fail_writes(error)
+    assert m1.synced({m1: "x"}).error is of_sync
+    nobody = bench.client("nobody", group_id="simple")
+    bench.coordinator.fail_writes(error)
+    assert nobody.commit() is of_commit
+
+
+def test_failed_write_of_the_assignment_starts_over() -> None:
+    """All syncs get the error, nobody has work, and all are asked to join again."""
+    bench = Bench()
+    m1, m2, m3 = (bench.client(label, session=10.0) for label in ("m1", "m2", "m3"))
+    bench.form(m1, m2, m3, synced=False)
+    waiting = m2.sync()
+    bench.sleep(9)
+    bench.coordinator.fail_writes(TOO_FEW)
+    assert m1.synced({m1: "x", m2: "y"}).error is NOT_AVAILABLE
+    assert bench.answered(waiting, SyncCompleted) == SyncCompleted(error=NOT_AVAILABLE)
+    assert bench.state() is PREPARING
+    assert all(member.assignment == b"" for member in bench.group().members.values())
+    bench.sleep(9)
+    assert set(bench.group().members) == {m1.id, m2.id}
+    parked = m1.join()
+    second = m2.joined()
+    assert second.generation_id == m1.generation + 1
+    m1.take(parked)
+    assert m1.synced({m1: "x"}).error is ErrorCode.NONE
+    assert bench.state() is STABLE
+
+
+def test_failover_after_a_failed_write_finds_what_was_before() -> None:
+    """The assignment that could not be written is not there afterwards."""
+    bench = Bench()
+    m1 = bench.client("m1")
+    bench.form(m1)
+    parked = m1.join()
+    m1.take(parked)
+    assert m1.generation == 2
+    bench.coordinator.fail_writes(TOO_FEW)
+    m1.synced({m1: "new"})
+    other = failed_over(bench)
+    assert (other.state(), other.group().generation_id) == (STABLE, 1)
+    assert other.group().members[m1.id].assignment == b"m1"
+
+
+def test_group_that_cannot_be_written_is_not_made() -> None:
+    """An old client's first join gets the error and no id; the group never was."""
+    bench = Bench()
+    bench.coordinator.fail_writes(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    answer = bench.client("m1").joined(version=3)
+    assert answer == JoinCompleted(error=ErrorCode.NOT_COORDINATOR)
+    assert bench.state() is DEAD
+    bench.sleep(3600)
+    again = bench.client("m1").joined(version=3)
+    assert (again.error, again.generation_id) == (ErrorCode.NONE, 1)
+
+
+def test_id_of_a_group_that_cannot_be_written_is_void() -> None:
+    """The id was handed out before the write failed; nobody knows it."""
+    bench = Bench()
+    m1 = bench.client("m1")
+    bench.coordinator.fail_writes(TOO_FEW)
+    m1.enlist()
+    assert m1.id
+    assert m1.joined().error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_refusal_of_a_first_join_stands() -> None:
+    """What is refused anyway hears of its own fault, not of the log's."""
+    bench = Bench()
+    bench.coordinator.fail_writes(TOO_FEW)
+    answer = bench.client("m1", protocols={}).joined()
+    assert answer.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert bench.state() is DEAD
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_static_member_that_cannot_be_replaced_keeps_its_place(version: int) -> None:
+    """The new process gets the error and no id; the old one goes on with its session anew."""
+    bench = Bench()
+    m1 = bench.client("m1", instance="i1", session=10.0)
+    m2 = bench.client("m2", session=1000.0)
+    bench.form(m1, m2)
+    bench.sleep(9)
+    bench.coordinator.fail_writes(TOO_FEW)
+    changed = m1.like(id="", protocols={"range": subscription("t2")}, session=99.0)
+    assert changed.joined(version) == JoinCompleted(
+        error=NOT_AVAILABLE,
+        generation_id=m1.generation,
+        protocol_type="consumer",
+        protocol_name="range",
+        leader=m1.id,
+    )
+    assert bench.state() is STABLE
+    bench.sleep(9)
+    assert m1.heartbeat() is ErrorCode.NONE
+    assert m1.synced().assignment == b"m1"
+    assert bench.group().members[m1.id].metadata("range") == subscription("t1")
+    bench.sleep(11)
+    assert bench.state() is PREPARING
+
+
+def test_last_leaver_of_a_group_that_cannot_be_written_hears_of_it() -> None:
+    """The leaver is gone all the same, but a failover finds it in its old generation."""
+    bench = Bench()
+    m1 = bench.client("m1")
+    bench.form(m1)
+    bench.coordinator.fail_writes(TOO_FEW)
+    answer = m1.leave()
+    assert (answer.error, answer.members) == (NOT_AVAILABLE, ())
+    assert (bench.state(), bench.group().generation_id) == (EMPTY, 2)
+    other = failed_over(bench)
+    assert (other.state(), other.group().generation_id) == (STABLE, 1)
+    assert m1.like(bench=other).heartbeat() is ErrorCode.NONE
+
+
+def test_group_that_empties_by_itself_tells_nobody() -> None:
+    """A failing write at the end of the last session has no one to be told to."""
+    bench = Bench()
+    m1 = bench.client("m1", session=10.0)
+    bench.form(m1)
+    bench.coordinator.fail_writes(TOO_FEW)
+    bench.sleep(10)
+    assert (bench.state(), bench.group().generation_id) == (EMPTY, 2)
+    assert failed_over(bench).state() is STABLE
+    assert bench.client("m2", group_id="h").commit() is ErrorCode.NONE
+
+
+def test_commit_that_cannot_be_written_changes_nothing() -> None:
+    """Each partition gets the error, too long metadata too; sessions are extended all the same."""
+    bench = Bench()
+    m1 = bench.client("m1", session=10.0)
+    bench.form(m1)
+    bench.sleep(9)
+    bench.coordinator.fail_writes(TOO_FEW, 2)
+    request = OffsetCommit(
+        group_id="g",
+        version=9,
+        generation_id=m1.generation,
+        member_id=m1.id,
+        offsets=(to_commit("t1-0", 1), to_commit("t1-1", 1, "x" * 4097), to_commit("gone-0", 1)),
+    )
+    by_partition = {
+        f"{one.topic}-{one.partition}": one.error
+        for one in bench.ask(request, OffsetsCommitted).partitions
+    }
+    assert by_partition == {
+        "gone-0": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "t1-0": NOT_AVAILABLE,
+        "t1-1": NOT_AVAILABLE,
+    }
+    assert m1.commit_in_transaction() is NOT_AVAILABLE
+    assert bench.fetch("t1-0", stable=True) == {"t1-0": -1}
+    bench.sleep(9)
+    assert m1.commit() is ErrorCode.NONE
+
+
+def test_commit_without_a_good_offset_writes_nothing() -> None:
+    """Where every metadata is too long, there is no write that could fail."""
+    bench = Bench()
+    bench.coordinator.fail_writes(TOO_FEW)
+    request = OffsetCommit(group_id="g", version=9, offsets=(to_commit("t1-0", 1, "x" * 4097),))
+    assert bench.ask(request, OffsetsCommitted).partitions == (
+        PartitionResult(topic="t1", partition=0, error=ErrorCode.OFFSET_METADATA_TOO_LARGE),
+    )
+    assert bench.client("m1").commit() is NOT_AVAILABLE
+
+
+def test_simple_group_that_cannot_be_written_is_not_made() -> None:
+    """A first commit that fails leaves no group behind, a later one no scar."""
+    bench = Bench()
+    nobody = bench.client("nobody")
+    bench.coordinator.fail_writes(TOO_FEW, 2)
+    assert nobody.commit() is NOT_AVAILABLE
+    assert bench.state() is DEAD
+    assert nobody.commit_in_transaction() is NOT_AVAILABLE
+    assert bench.state() is DEAD
+    assert nobody.commit() is ErrorCode.NONE
+    assert bench.state() is EMPTY
+
+
+def test_old_producers_are_not_told_of_loading() -> None:
+    """An error that becomes "loading" is "not available" to TxnOffsetCommit before v2."""
+    bench = Bench()
+    bench.coordinator.fail_writes(ErrorCode.NETWORK_EXCEPTION, 2)
+    errors = []
+    for version in (1, 2):
+        request = TxnOffsetCommit(
+            group_id="g", version=version, producer_id=7, offsets=(to_commit("t1-0", 1),)
+        )
+        errors.append(bench.ask(request, OffsetsCommitted).partitions[0].error)
+    assert errors == [NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+
+
+def test_offset_delete_that_cannot_be_written() -> None:
+    """The request fails as a whole; one that has nothing to delete writes nothing."""
+    bench = Bench()
+    bench.client("nobody").commit()
+    bench.coordinator.fail_writes(TOO_FEW)
+    nothing = OffsetDelete(group_id="g", partitions=(tp("t1-1"),))
+    assert bench.ask(nothing, OffsetsDeleted).error is ErrorCode.NONE
+    request = OffsetDelete(group_id="g", partitions=(tp("t1-0"),))
+    assert bench.ask(request, OffsetsDeleted) == OffsetsDeleted(error=NOT_AVAILABLE)
+    assert bench.fetch() == {"t1-0": 1}
+
+
+def test_groups_of_one_shard_are_deleted_together_or_not() -> None:
+    """All that are named of a shard share its failed write; other shards do not."""
+    bench = Bench()
+    shard = shard_of("g", 50)
+    beside = next(f"n{i}" for i in range(1000) if shard_of(f"n{i}", 50) == shard)
+    apart = next(f"n{i}" for i in range(1000) if shard_of(f"n{i}", 50) != shard)
+    for name in ("g", apart):
+        bench.client("nobody", group_id=name).commit()
+    bench.coordinator.fail_writes(TOO_FEW)
+    request = DeleteGroups(group_ids=("g", beside, apart))
+    assert bench.ask(request, GroupsDeleted).groups == (
+        DeletedGroup(group_id="g", error=NOT_AVAILABLE),
+        DeletedGroup(group_id=beside, error=NOT_AVAILABLE),
+        DeletedGroup(group_id=apart),
+    )
+    assert bench.state() is EMPTY
+    assert bench.fetch() == {"t1-0": 1}
+
+
+def test_what_cannot_be_dropped_stays_until_the_next_check() -> None:
+    """A check of retention that cannot write drops nothing; the one after it does."""
+    bench = Bench()
+    bench.client("nobody").commit()
+    bench.sleep(WEEK - 1)
+    bench.coordinator.fail_writes(TOO_FEW, 1)
+    bench.sleep(600)
+    assert bench.fetch() == {"t1-0": 1}
+    bench.sleep(600)
+    assert bench.state() is DEAD
+
+
+def test_failed_writes_leave_other_states_alone() -> None:
+    """Joins and syncs that write nothing do not meet the failure."""
+    bench = Bench()
+    m1, m2 = bench.client("m1"), bench.client("m2")
+    bench.form(m1, m2, synced=False)
+    bench.coordinator.fail_writes(TOO_FEW, None)
+    assert bench.is_parked(m2.sync())
+    assert m2.heartbeat() is ErrorCode.NONE
+    assert bench.state() is COMPLETING
+    bench.coordinator.fail_writes(TOO_FEW, 0)
+    assert m1.synced({m1: "x"}).error is ErrorCode.NONE

@@ -1,0 +1,146 @@
+"""DescribeLogDirs, DescribeProducers, the transactions, and what this broker has none of."""
+
+from __future__ import annotations
+
+import struct
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import trio
+
+from kgroup.broker import EmbeddedBroker
+from kgroup.types import TopicPartition
+from tests.broker.made import append, batch
+from tests.broker.wire import Client, connected
+
+
+@pytest.mark.parametrize("version", range(1, 6))
+async def test_sizes_of_partitions_are_told(version: int) -> None:
+    """For all topics or some; there is one folder, which is none."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t", 2)
+        await broker.create_topic("u")
+        data = batch(b"x")
+        append(broker.cluster.topics.log("t", 1), data)
+        for topics, wanted in (
+            (None, {("t", 0): 0, ("t", 1): len(data), ("u", 0): 0}),
+            ([{"topic": "t", "partitions": [1, 5]}], {("t", 1): len(data)}),
+        ):
+            (folder,) = (await client.ask("describe_log_dirs", version, topics=topics)).results
+            assert (int(folder.error_code), folder.log_dir) == (0, "memory")
+            assert {
+                (topic.name, part.partition_index): part.partition_size
+                for topic in folder.topics
+                for part in topic.partitions
+            } == wanted
+
+
+async def test_producers_of_a_partition_are_told() -> None:
+    """Their epochs, last sequence numbers, and where an open transaction began."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        log = broker.cluster.topics.log("t", 0)
+        append(log, batch(b"a", b"b", producer_id=4, producer_epoch=2, base_sequence=0))
+        append(
+            log,
+            batch(b"c", producer_id=5, producer_epoch=0, base_sequence=0, transactional=True),
+        )
+        topics = [{"name": "t", "partition_indexes": [0, 1]}]
+        (topic,) = (await client.ask("describe_producers", 0, topics=topics)).topics
+        known, unknown = topic.partitions
+        assert [
+            (one.producer_id, one.producer_epoch, one.last_sequence, one.current_txn_start_offset)
+            for one in known.active_producers
+        ] == [(4, 2, 1, -1), (5, 0, 0, 2)]
+        assert (int(unknown.error_code), unknown.active_producers) == (3, ())
+
+
+async def begun(broker: EmbeddedBroker, client: Client, name: str) -> int:
+    """Begin a transaction on t-0; its producer id."""
+    transactions = broker.cluster.transaction_coordinator_of(name)
+    assert transactions is not None
+    producer_id, epoch = transactions.transactions.init_producer(name, 60.0, -1, -1)
+    transactions.transactions.add_partitions(
+        trio.current_time(), name, producer_id, epoch, [TopicPartition("t", 0)]
+    )
+    return producer_id
+
+
+async def listed(client: Client, version: int = 2, **filters: Any) -> list[str]:
+    """The transactional ids that are listed."""
+    fields: dict[str, Any] = {"state_filters": (), "producer_id_filters": (), **filters}
+    if version >= 1:
+        fields.setdefault("duration_filter", -1)
+    if version >= 2:
+        fields.setdefault("transactional_id_pattern", None)
+    answer = await client.ask("list_transactions", version, **fields)
+    assert int(answer.error_code) == 0
+    return [one.transactional_id for one in answer.transaction_states]
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+async def test_transactions_are_listed(version: int) -> None:
+    """All of them, or those in a state, of a producer, that last long, with such a name."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        await begun(broker, client, "a")
+        second = await begun(broker, client, "b")
+        coordinator = broker.cluster.transaction_coordinator_of("b")
+        assert coordinator is not None
+        coordinator.transactions.end("b", second, 0, committed=True)
+        assert await listed(client, version) == ["a", "b"]
+        assert await listed(client, version, state_filters=["Ongoing"]) == ["a"]
+        assert await listed(client, version, producer_id_filters=[second]) == ["b"]
+        assert await listed(client, version, state_filters=["Nonsense"]) == []
+        if version >= 1:
+            assert await listed(client, version, duration_filter=0) == ["a"]
+            assert await listed(client, version, duration_filter=3_600_000) == []
+        if version >= 2:
+            assert await listed(client, version, transactional_id_pattern="b.*") == ["b"]
+
+
+async def test_a_state_that_there_is_not_is_named() -> None:
+    """The filters that mean nothing are told."""
+    async with connected() as (_, client):
+        answer = await client.ask(
+            "list_transactions", 0, state_filters=["Ongoing", "x"], producer_id_filters=()
+        )
+        assert answer.unknown_state_filters == ("x",)
+
+
+async def test_a_transaction_is_described() -> None:
+    """What it touches, since when, and how long it may take; an unknown one is not found."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        producer_id = await begun(broker, client, "a")
+        answer = await client.ask("describe_transactions", 0, transactional_ids=["a", "b"])
+        known, unknown = answer.transaction_states
+        assert (int(known.error_code), known.transaction_state) == (0, "Ongoing")
+        assert (known.producer_id, known.producer_epoch) == (producer_id, 0)
+        assert known.transaction_timeout == timedelta(seconds=60)
+        assert [(one.topic, one.partitions) for one in known.topics] == [("t", (0,))]
+        started = known.transaction_start_time.timestamp() * 1000
+        assert 0 <= broker.cluster.now_ms() - started < 60_000
+        assert int(unknown.error_code) == 105
+        coordinator = broker.cluster.transaction_coordinator_of("a")
+        assert coordinator is not None
+        coordinator.transactions.end("a", producer_id, 0, committed=False)
+        # That none is under way is a start at -1, which kio does not read.
+        await client.send("describe_transactions", 0, transactional_ids=["a"])
+        assert b"CompleteAbort" + struct.pack(">iq", 60_000, -1) in await client.frame()
+
+
+async def test_what_there_is_none_of() -> None:
+    """No quotas, no partitions on the move, no SCRAM users."""
+    async with connected() as (_, client):
+        quotas = await client.ask("describe_client_quotas", 1, components=[], strict=False)
+        assert (int(quotas.error_code), quotas.entries) == (0, ())
+        moves = await client.ask(
+            "list_partition_reassignments", 0, timeout=timedelta(seconds=1), topics=None
+        )
+        assert (int(moves.error_code), moves.topics) == (0, ())
+        api = "describe_user_scram_credentials"
+        assert (await client.ask(api, 0, users=None)).results == ()
+        (user,) = (await client.ask(api, 0, users=[{"name": "a"}])).results
+        assert (user.user, int(user.error_code)) == ("a", 91)

@@ -1,0 +1,89 @@
+"""Idempotent producers: what is a repeat, what follows, what is refused."""
+
+from __future__ import annotations
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from kgroup.broker.batches import BatchHeader, header_of
+from kgroup.broker.producer_state import REMEMBERED, ProducerState
+from kgroup.broker.request_error import RequestError
+from tests.broker.made import batch
+
+
+def sent(sequence: int, count: int = 1, epoch: int = 0) -> BatchHeader:
+    """A producer's batch."""
+    values = [b"x"] * count
+    return header_of(batch(*values, producer_id=1, producer_epoch=epoch, base_sequence=sequence))
+
+
+def written(*batches: BatchHeader) -> ProducerState:
+    """A partition that knows these batches."""
+    sequences = ProducerState()
+    offset = 0
+    for one in batches:
+        assert sequences.duplicate(one) is None
+        sequences.written(one, offset)
+        offset += one.count
+    return sequences
+
+
+def refusal(sequences: ProducerState, one: BatchHeader) -> ErrorCode:
+    """What a batch is refused with."""
+    with pytest.raises(RequestError) as refused:
+        sequences.duplicate(one)
+    return refused.value.code
+
+
+def test_the_next_sequence_is_taken() -> None:
+    """Batches that follow one another are new."""
+    written(sent(0, 3), sent(3, 2), sent(5))
+
+
+def test_a_producer_that_is_not_known_may_begin_anywhere() -> None:
+    """Its earlier batches may have been deleted."""
+    written(sent(17))
+
+
+def test_the_last_five_batches_are_known_again() -> None:
+    """A repeat of one of them gives its offset; an older one is out of order."""
+    sequences = written(*(sent(number) for number in range(REMEMBERED + 1)))
+    for number in range(1, REMEMBERED + 1):
+        repeated = sequences.duplicate(sent(number))
+        assert repeated is not None
+        assert repeated.base_offset == number
+    assert refusal(sequences, sent(0)) is ErrorCode.out_of_order_sequence_number
+
+
+def test_a_gap_is_refused() -> None:
+    """A batch that skips a sequence number is out of order."""
+    assert refusal(written(sent(0)), sent(2)) is ErrorCode.out_of_order_sequence_number
+
+
+def test_sequences_wrap() -> None:
+    """After 2^31-1 comes 0."""
+    written(sent(2**31 - 2, 2), sent(0))
+
+
+def test_an_older_epoch_is_fenced() -> None:
+    """A batch of an epoch that has passed is refused."""
+    sequences = written(sent(0, epoch=3))
+    assert refusal(sequences, sent(1, epoch=2)) is ErrorCode.invalid_producer_epoch
+
+
+def test_a_newer_epoch_begins_at_zero() -> None:
+    """With a new epoch the sequence starts again, and must."""
+    sequences = written(sent(0, epoch=3))
+    assert refusal(sequences, sent(1, epoch=4)) is ErrorCode.out_of_order_sequence_number
+    assert sequences.duplicate(sent(0, epoch=4)) is None
+
+
+def test_a_marker_raises_the_epoch() -> None:
+    """A marker of a later epoch fences the one before; one of the same epoch changes nothing."""
+    sequences = written(sent(0, epoch=3))
+    sequences.marked(1, 3)
+    assert sequences.duplicate(sent(1, epoch=3)) is None
+    sequences.marked(1, 4)
+    assert refusal(sequences, sent(1, epoch=3)) is ErrorCode.invalid_producer_epoch
+    assert sequences.duplicate(sent(0, epoch=4)) is None
+    assert refusal(sequences, sent(1, epoch=4)) is ErrorCode.out_of_order_sequence_number

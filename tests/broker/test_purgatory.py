@@ -1,0 +1,174 @@
+"""Waiting for the coordinator, and its alarm clock."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import trio
+import trio.testing
+
+from kgroup.broker.groups import requests, responses
+from kgroup.broker.groups.coordinator import GroupCoordinatorShards
+from kgroup.broker.groups.coordinator_settings import CoordinatorSettings
+from kgroup.broker.purgatory import Alarm, GroupPurgatory
+from tests.broker.watching import Onlooker
+
+
+def desk() -> GroupPurgatory:
+    """A desk with a coordinator that knows one topic."""
+    numbers = itertools.count()
+    settings = CoordinatorSettings(initial_rebalance_delay=3.0)
+    return GroupPurgatory(
+        GroupCoordinatorShards(settings, lambda: f"id{next(numbers)}", lambda topic: 1)
+    )
+
+
+def join(version: int = 3, member_id: str = "") -> requests.JoinGroup:
+    """A Join of a new member, or of one with an id."""
+    return requests.JoinGroup(
+        group_id="g",
+        version=version,
+        client_id="c",
+        client_host="/h",
+        session_timeout=10.0,
+        rebalance_timeout=10.0,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocols=(requests.Protocol("range", b""),),
+    )
+
+
+async def test_the_alarm_rings_when_it_said(autojump_clock: trio.testing.MockClock) -> None:
+    """It rings at the times named, also at one that comes earlier than it was set for."""
+    times, rung = [100.0], list[float]()
+
+    def ring() -> None:
+        rung.append(trio.current_time())
+        times.pop(0)
+
+    alarm = Alarm(lambda: times[0] if times else None, ring)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(alarm.run)
+        await trio.sleep(10)
+        times.insert(0, 20.0)
+        alarm.look()
+        await trio.sleep_until(200)
+        times.append(250.0)
+        alarm.look()
+        await trio.sleep_until(300)
+        nursery.cancel_scope.cancel()
+    assert rung == [20.0, 100.0, 250.0]
+
+
+async def test_a_parked_request_is_answered_by_a_timer(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """A first Join waits for the initial delay, and not a moment longer."""
+    waiting = desk()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(waiting.alarm.run)
+        answer = await waiting.ask(join(), responses.JoinCompleted)
+        nursery.cancel_scope.cancel()
+    assert trio.current_time() == 3.0
+    assert answer.generation_id == 1
+
+
+async def test_who_stops_waiting_leaves_the_member_behind(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """A cancelled Join was handled: the member is in the group, and others get their answers."""
+    waiting = desk()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(waiting.alarm.run)
+        with trio.move_on_after(1):
+            await waiting.ask(join(), responses.JoinCompleted)
+        await waiting.ask(join(), responses.JoinCompleted)
+        nursery.cancel_scope.cancel()
+    group = waiting.coordinator.group("g")
+    assert group is not None
+    assert len(group.members) == 2
+    assert not waiting._waiting
+
+
+async def test_a_request_that_is_never_answered_gives_none(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """The older copy of a repeated parked Join ends without an answer, as in Kafka."""
+    waiting = desk()
+    gave: list[responses.JoinCompleted | None] = []
+
+    async def ask(member_id: str) -> None:
+        gave.append(await waiting.ask_parked(join(member_id=member_id), responses.JoinCompleted))
+
+    refused = await waiting.ask(join(version=4), responses.JoinCompleted)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(waiting.alarm.run)
+        async with trio.open_nursery() as askers:
+            askers.start_soon(ask, refused.member_id)
+            await trio.testing.wait_all_tasks_blocked()
+            askers.start_soon(ask, refused.member_id)
+        nursery.cancel_scope.cancel()
+    assert gave[0] is None
+    assert gave[1] is not None
+
+
+async def test_an_answer_of_another_kind_is_a_defect(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """What does not fit the request is told, not passed on; nor is a silence."""
+    with pytest.raises(TypeError, match="was answered with"):
+        await desk().ask(requests.ListGroups(), responses.JoinCompleted)
+    waiting = desk()
+    refused = await waiting.ask(join(version=4), responses.JoinCompleted)
+    again = join(member_id=refused.member_id)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(waiting.alarm.run)
+
+        async def older() -> None:
+            with pytest.raises(TypeError, match="never answered"):
+                await waiting.ask(again, responses.JoinCompleted)
+
+        async with trio.open_nursery() as askers:
+            askers.start_soon(older)
+            await trio.testing.wait_all_tasks_blocked()
+            await waiting.ask(again, responses.JoinCompleted)
+        nursery.cancel_scope.cancel()
+
+
+async def test_who_watches_sees_requests_and_what_they_are_answered(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """An answer is seen with the request that gave rise to it, be it another's or its own."""
+    waiting, onlooker = desk(), Onlooker()
+    waiting.watch = onlooker
+    refused = await waiting.ask(join(version=4), responses.JoinCompleted)
+    again = join(member_id=refused.member_id)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(waiting.ask_parked, again, responses.JoinCompleted)
+        await trio.testing.wait_all_tasks_blocked()
+        leaver = requests.LeavingMember(member_id=refused.member_id, group_instance_id=None)
+        leave = requests.LeaveGroup(group_id="g", version=3, members=(leaver,))
+        await waiting.ask(leave, responses.LeaveCompleted)
+    first, parked, left = onlooker.asked_for
+    assert [request for request, _, _ in onlooker.asked_for] == [join(version=4), again, leave]
+    assert [(one.ticket, one.response) for one in first[2]] == [(first[1], refused)]
+    assert list(parked[2]) == []
+    assert {one.ticket for one in left[2]} == {parked[1], left[1]}
+    assert onlooker.expiries == []
+
+
+async def test_who_watches_sees_what_timers_answer(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """The Join that waited for the initial delay is answered by it, and by nothing else."""
+    waiting, onlooker = desk(), Onlooker()
+    waiting.watch = onlooker
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(waiting.alarm.run)
+        answer = await waiting.ask(join(), responses.JoinCompleted)
+        nursery.cancel_scope.cancel()
+    ((_, ticket, at_once),) = onlooker.asked_for
+    assert list(at_once) == []
+    ((told,),) = onlooker.expiries
+    assert (told.ticket, told.response) == (ticket, answer)

@@ -1,0 +1,56 @@
+"""Patterns: what Python's say of them, in time that no pattern makes long."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kio.schema.errors import ErrorCode
+
+from kgroup.broker.regular_expressions import Pattern
+from kgroup.broker.request_error import RequestError
+
+ATOMS = st.sampled_from(["a", "b", ".", "[ab]", "[^a]", r"\.", r"\w", "-", "[]a]"])
+TIMES = st.sampled_from(["", "", "*", "+", "?"])
+ALTERNATIVES = st.lists(st.tuples(ATOMS, TIMES).map("".join), max_size=6).map("".join)
+
+
+@given(
+    pattern=st.lists(ALTERNATIVES, min_size=1, max_size=3).map("|".join),
+    text=st.text(alphabet="ab.-]", max_size=8),
+)
+def test_they_mean_what_they_mean_to_python(pattern: str, text: str) -> None:
+    """Where both understand a pattern, they say the same of a text."""
+    assert Pattern(pattern).matches(text) == (re.fullmatch(pattern, text, re.DOTALL) is not None)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["(a+)+", "a{9}", "a**", "*", "[", "a\\", "(?=a)", r"\1", "a" * 201, "^a", "[b-a]", "[+--]"],
+)
+def test_others_are_refused(pattern: str) -> None:
+    """Groups, counts, look-around, and what is no pattern."""
+    with pytest.raises(RequestError) as refused:
+        Pattern(pattern)
+    assert refused.value.code is ErrorCode.invalid_regular_expression
+
+
+@pytest.mark.parametrize(
+    "pattern", ["[[a]", "[b&&a]", "[b||a]", "[b~~a]", r"[\[a]", r"[\\[a]", "[a[]"]
+)
+def test_signs_in_a_class_are_characters(pattern: str) -> None:
+    """Python warns of them, as it may take them for operations on sets one day."""
+    made = Pattern(pattern)
+    assert made.matches("a")
+    assert not made.matches("c")
+    assert all(made.matches(sign) for sign in "[&|~" if sign in pattern[1:])
+
+
+@pytest.mark.parametrize("pattern", ["a*" * 99 + "b", "a*" + "b*" * 98 + "c", "a*b|" * 49 + "a*b"])
+def test_no_pattern_takes_long(pattern: str) -> None:
+    """What Python's own would take years for is done in eight steps a character at most."""
+    made = Pattern(pattern)
+    assert not made.matches("a" * 10_000)
+    assert len(made._skips) <= 8

@@ -1,0 +1,51 @@
+"""The pace: short work is free, long work takes turns, answers have a limit."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from kio.schema.errors import ErrorCode
+
+from kgroup.broker.request_error import RequestError
+from kgroup.broker.time_slices import FREE, SLICE, TimeSlices
+
+
+async def test_one_long_work_goes_on_at_a_time() -> None:
+    """Two that are long go on slice by slice, in turns, and leave the lane at their end."""
+    pace, order = TimeSlices(), list[str]()
+
+    async def long(name: str) -> None:
+        work = pace.work(10)
+        async for number in work.each(range(FREE + 3 * SLICE)):
+            if number >= FREE and (number - FREE) % SLICE == 0:
+                order.append(name)
+        work.rest()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(long, "a")
+        nursery.start_soon(long, "b")
+    assert order in (["a", "b"] * 3, ["b", "a"] * 3)
+    assert pace.longest == SLICE
+    assert not pace.lane.locked()
+
+
+async def test_a_cancelled_work_leaves_the_lane() -> None:
+    """Whoever is cut while it waits for its turn, or has it, holds up nobody."""
+    pace = TimeSlices()
+    first, second = pace.work(10), pace.work(10)
+    await first.give_way()
+    with trio.move_on_after(0) as scope:
+        await second.give_way()
+    assert scope.cancelled_caught
+    second.rest()
+    first.rest()
+    assert not pace.lane.locked()
+
+
+async def test_an_answer_has_so_many_items() -> None:
+    """One more is refused."""
+    work = TimeSlices().work(3)
+    await work.include(3)
+    with pytest.raises(RequestError) as refused:
+        await work.include(1)
+    assert refused.value.code is ErrorCode.policy_violation

@@ -1,0 +1,227 @@
+"""The transaction coordinator: ids, epochs, fencing, outcomes, time-outs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from kgroup.broker.request_error import RequestError
+from kgroup.broker.transaction_coordinator import Transactions
+from kgroup.types import TopicPartition
+
+TP = TopicPartition("t", 0)
+OTHER = TopicPartition("t", 1)
+MANY = 100
+
+
+class Outcomes:
+    """Takes down what transactions came to."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[Any, ...]] = []
+
+    def __call__(
+        self,
+        producer_id: int,
+        epoch: int,
+        partitions: Collection[TopicPartition],
+        groups: Collection[str],
+        *,
+        committed: bool,
+    ) -> None:
+        """A transaction has ended."""
+        self.seen.append((producer_id, epoch, tuple(partitions), tuple(groups), committed))
+
+
+@pytest.fixture
+def outcomes() -> Outcomes:
+    """Nothing yet."""
+    return Outcomes()
+
+
+@pytest.fixture
+def transactions(outcomes: Outcomes) -> Transactions:
+    """A coordinator that knows nobody."""
+    return Transactions(900.0, MANY, outcomes)
+
+
+def timer(transactions: Transactions) -> float | None:
+    """When it wants to be looked at."""
+    return transactions.next_timer
+
+
+def code(act: Callable[[], object]) -> ErrorCode:
+    """What an act is refused with."""
+    with pytest.raises(RequestError) as refused:
+        act()
+    return refused.value.code
+
+
+def test_idempotent_producers_have_ids_of_their_own(transactions: Transactions) -> None:
+    """Each asking without a transactional id gets another id, at epoch 0."""
+    assert transactions.init_producer(None, 60) == (0, 0)
+    assert transactions.init_producer(None, 60) == (1, 0)
+
+
+def test_a_transactional_id_keeps_its_producer_and_raises_the_epoch(
+    transactions: Transactions,
+) -> None:
+    """Who asks again fences who asked before."""
+    assert transactions.init_producer("x", 60) == (0, 0)
+    assert transactions.init_producer("x", 60) == (0, 1)
+    assert code(lambda: transactions.add_partitions(0, "x", 0, 0, [TP])) is (
+        ErrorCode.producer_fenced
+    )
+    transactions.add_partitions(0, "x", 0, 1, [TP])
+
+
+def test_what_cannot_be_asked(transactions: Transactions) -> None:
+    """An empty id and a time-out out of range are refused."""
+    assert code(lambda: transactions.init_producer("", 60)) is ErrorCode.invalid_request
+    for timeout in (0, 900.1):
+        asked = code(partial(transactions.init_producer, "x", timeout))
+        assert asked is ErrorCode.invalid_transaction_timeout
+
+
+def test_a_commit_ends_all_that_was_added(transactions: Transactions, outcomes: Outcomes) -> None:
+    """Partitions and groups are finished together, and only those of this transaction."""
+    transactions.init_producer("x", 60)
+    transactions.add_partitions(0, "x", 0, 0, [TP])
+    transactions.add_group(0, "x", 0, 0, "g")
+    transactions.add_partitions(0, "x", 0, 0, [OTHER, TP])
+    transactions.end("x", 0, 0, committed=True)
+    transactions.add_group(0, "x", 0, 0, "h")
+    transactions.end("x", 0, 0, committed=False)
+    assert outcomes.seen == [(0, 0, (TP, OTHER), ("g",), True), (0, 0, (), ("h",), False)]
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_an_outcome_can_be_asked_for_again_but_not_changed(
+    transactions: Transactions, outcomes: Outcomes, committed: bool
+) -> None:
+    """A repeated EndTxn is no error and does nothing; the opposite is INVALID_TXN_STATE."""
+    transactions.init_producer("x", 60)
+    assert code(lambda: transactions.end("x", 0, 0, committed=committed)) is (
+        ErrorCode.invalid_txn_state
+    )
+    transactions.add_partitions(0, "x", 0, 0, [TP])
+    transactions.end("x", 0, 0, committed=committed)
+    transactions.end("x", 0, 0, committed=committed)
+    assert code(lambda: transactions.end("x", 0, 0, committed=not committed)) is (
+        ErrorCode.invalid_txn_state
+    )
+    assert len(outcomes.seen) == 1
+
+
+def test_strangers_are_refused(transactions: Transactions) -> None:
+    """An unknown transactional id, or another producer's id, has no transaction."""
+    transactions.init_producer("x", 60)
+    for name, producer in (("y", 0), ("x", 5)):
+        asked = code(partial(transactions.add_group, 0, name, producer, 0, "g"))
+        assert asked is ErrorCode.invalid_producer_id_mapping
+    assert code(lambda: transactions.end("", 0, 0, committed=True)) is ErrorCode.invalid_request
+
+
+def test_init_aborts_an_open_transaction_first(
+    transactions: Transactions, outcomes: Outcomes
+) -> None:
+    """The first asking is CONCURRENT_TRANSACTIONS and fences, the second succeeds (KIP-98)."""
+    transactions.init_producer("x", 60)
+    transactions.add_partitions(0, "x", 0, 0, [TP])
+    assert code(lambda: transactions.init_producer("x", 60)) is ErrorCode.concurrent_transactions
+    assert outcomes.seen == [(0, 1, (TP,), (), False)]
+    assert transactions.init_producer("x", 60) == (0, 2)
+
+
+def test_a_producer_can_raise_its_own_epoch(transactions: Transactions) -> None:
+    """With its id and epoch it gets the next (KIP-360), the same again if the answer was lost."""
+    transactions.init_producer("x", 60)
+    assert transactions.init_producer("x", 60, 0, 0) == (0, 1)
+    assert transactions.init_producer("x", 60, 0, 0) == (0, 1)
+    transactions.init_producer("x", 60)
+    for producer, epoch in ((0, 0), (7, 2)):
+        asked = code(partial(transactions.init_producer, "x", 60, producer, epoch))
+        assert asked is ErrorCode.producer_fenced
+
+
+def test_an_exhausted_epoch_gives_a_new_producer_id(transactions: Transactions) -> None:
+    """After the last epoch the transactional id goes on with another producer."""
+    for _ in range(2**15 - 2):
+        transactions.init_producer("x", 60)
+    assert transactions.init_producer("x", 60) == (0, 2**15 - 2)
+    assert transactions.init_producer("x", 60) == (1, 0)
+
+
+def test_writing_needs_a_transaction_that_knows(transactions: Transactions) -> None:
+    """Batches and offsets are taken only for what was added to the open transaction."""
+    transactions.init_producer("x", 60)
+    transactions.init_producer("x", 60)
+    check = transactions.check_partition
+
+    def group(
+        name: str, producer_id: int, epoch: int, group_id: str, *, is_open: bool = False
+    ) -> None:
+        transactions.check_group(
+            name,
+            producer_id,
+            epoch,
+            group_id,
+            shares_log=lambda other: other[0] == group_id[0],
+            is_open=is_open,
+        )
+
+    assert code(lambda: check(None, 0, 1, TP)) is (ErrorCode.transactional_id_authorization_failed)
+    assert code(lambda: check("x", 0, 1, TP)) is ErrorCode.transaction_abortable
+    assert code(lambda: group("x", 0, 1, "g")) is ErrorCode.transaction_abortable
+    transactions.add_partitions(0, "x", 0, 1, [TP])
+    transactions.add_group(0, "x", 0, 1, "g")
+    check("x", 0, 1, TP)
+    group("x", 0, 1, "g")
+    assert code(lambda: check("x", 0, 1, OTHER)) is ErrorCode.transaction_abortable
+    assert code(lambda: group("x", 0, 1, "h")) is ErrorCode.transaction_abortable
+    group("x", 0, 1, "g in the same partition of the offsets topic")
+    group("another", 0, 1, "h", is_open=True)
+    for epoch in (0, 2):
+        old = partial(group, "x", 0, epoch, "h", is_open=True)
+        assert code(old) is ErrorCode.invalid_producer_epoch
+    assert code(lambda: check("x", 0, 0, TP)) is ErrorCode.invalid_producer_epoch
+    assert code(lambda: check("x", 3, 1, TP)) is ErrorCode.invalid_producer_id_mapping
+
+
+def test_a_slow_transaction_is_aborted_and_fenced(
+    transactions: Transactions, outcomes: Outcomes
+) -> None:
+    """Past its time-out the transaction is aborted and its producer has an old epoch."""
+    transactions.init_producer("x", 60)
+    assert timer(transactions) is None
+    transactions.add_partitions(100, "x", 0, 0, [TP])
+    transactions.add_partitions(130, "x", 0, 0, [OTHER])
+    assert timer(transactions) == 160
+    transactions.expire(159)
+    assert outcomes.seen == []
+    transactions.expire(160)
+    assert outcomes.seen == [(0, 1, (TP, OTHER), (), False)]
+    assert timer(transactions) is None
+    assert code(lambda: transactions.end("x", 0, 0, committed=True)) is ErrorCode.producer_fenced
+
+
+def test_a_coordinator_that_is_away_cannot_be_asked(outcomes: Outcomes) -> None:
+    """Without it nothing new is taken into a transaction; what has been open is written on."""
+    led = True
+    transactions = Transactions(900.0, MANY, outcomes, is_led=lambda _: led)
+    transactions.init_producer("x", 60)
+    transactions.add_partitions(0, "x", 0, 0, [TP])
+    transactions.add_group(0, "x", 0, 0, "g")
+    check = partial(transactions.check_partition, "x", 0, 0, TP)
+    group = partial(transactions.check_group, "x", 0, 0, "g", shares_log="g".__eq__)
+    check()
+    group(is_open=False)
+    led = False
+    assert code(check) is ErrorCode.coordinator_not_available
+    assert code(partial(group, is_open=False)) is ErrorCode.coordinator_not_available
+    check(is_open=True)
+    group(is_open=True)

@@ -1,0 +1,252 @@
+"""From journals to the account: each thing that can be wrong is found, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import pytest
+
+from kgroup.cli.demo.audit import audit
+from kgroup.cli.demo.journal import RecordProcessed
+from tests.cli.demo.story import LINES, PLACED, WOKEN_AT, Story, told
+
+
+def changes_of(story: Story, **evidence: Any) -> dict[str, Any]:
+    """The figures that differ from those of the story in which nothing is wrong."""
+    right = attrs.asdict(audit(told().evidence()))
+    now = attrs.asdict(audit(story.evidence(**evidence)))
+    return {name: value for name, value in now.items() if value != right[name]}
+
+
+def test_a_story_in_which_nothing_is_wrong() -> None:
+    """A kill and a freeze repeat what was not committed, and the account says how much."""
+    account = audit(told().evidence())
+    assert account.faults == []
+    assert account.produced == account.processed == len(LINES)
+    assert account.lost == account.never_produced == account.repeated_planned == 0
+    assert account.repeated_after_kill == account.uncommitted_at_kill == 2
+    assert account.repeated_by_frozen == 3
+    assert account.processed_after_waking == 1
+    assert account.stale_commits_refused == 1
+    assert account.generations == 3
+    assert account.counts_equal
+    assert account.words == 4 * len(LINES)
+
+
+def last(worker: str) -> Callable[[Story], None]:
+    """Take a worker's last processing out of the journals."""
+
+    def change(story: Story) -> None:
+        journal = story.journals[worker]
+        at = max(n for n, entry in enumerate(journal) if isinstance(entry, RecordProcessed))
+        del journal[at]
+
+    return change
+
+
+def repeat_in_a_planned_rebalance(story: Story) -> None:
+    """Another generation of a worker to which nothing happened reads a record again."""
+    story.starts("third", 4, 0, 1)
+    story.handles("third", 0, 7, 8)
+
+
+def repeat_within_a_generation(story: Story) -> None:
+    """The same generation gets a record twice."""
+    story.processes("third", 0, 7, 8)
+
+
+def repeat_what_the_killed_one_had_committed(story: Story) -> None:
+    """The kill is no excuse for reading again what was committed before it."""
+    story.processes("third", 0, 1, 2)
+
+
+def repeat_of_an_earlier_generation(story: Story) -> None:
+    """The freeze is no excuse for what happened before the frozen generation."""
+    story.processes("third", 1, 1, 2)
+
+
+def a_third_time(story: Story) -> None:
+    """A kill excuses one repetition of a record, not two."""
+    story.starts("third", 4, 0, 1)
+    story.processes("third", 0, 2, 3)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        repeat_in_a_planned_rebalance,
+        repeat_within_a_generation,
+        repeat_what_the_killed_one_had_committed,
+        repeat_of_an_earlier_generation,
+        a_third_time,
+    ],
+)
+def test_a_repetition_without_an_excuse_is_found(change: Callable[[Story], None]) -> None:
+    """It counts as one of planned rebalances, of which there must be none."""
+    story = told()
+    change(story)
+    changed = changes_of(story)
+    assert changed["repeated_planned"] == 1
+    assert "repeated_after_kill" not in changed
+    assert "repeated_by_frozen" not in changed
+
+
+def test_a_generation_has_no_excuse_for_its_own_repetition() -> None:
+    """Also the killed worker must not have got a record twice within its last generation."""
+    story = told()
+    entry = next(
+        e for e in story.journals["first"] if isinstance(e, RecordProcessed) and e.offset == 3
+    )
+    story.journals["first"].append(attrs.evolve(entry, time=entry.time + 0.0001))
+    assert changes_of(story)["repeated_planned"] == 1
+
+
+def test_a_lost_line_is_found() -> None:
+    """A line that nobody has processed is lost, and the counts are not equal."""
+    story = told()
+    last("third")(story)
+    assert changes_of(story) == {"processed": 15, "lost": 1, "counts_equal": False}
+
+
+def test_what_only_the_killed_worker_has_processed_is_repeated_by_nobody() -> None:
+    """Without a second processing there is no repetition."""
+    story = told()
+    del story.journals["second"][3 + 2 :]
+    changed = changes_of(story)
+    assert changed["repeated_after_kill"] == 0
+
+
+def test_a_record_that_nobody_produced_is_found() -> None:
+    """A record beyond the end of what was produced."""
+    story = told()
+    story.processes("third", 1, 8, 9)
+    changed = changes_of(story)
+    assert changed == {"processed": 17, "never_produced": 1, "counts_equal": False}
+
+
+def test_wrong_counts_are_found() -> None:
+    """One word more in one record is enough."""
+    story = told()
+    journal = story.journals["third"]
+    at = next(n for n, entry in enumerate(journal) if isinstance(entry, RecordProcessed))
+    entry = journal[at]
+    assert isinstance(entry, RecordProcessed)
+    words = {**entry.words, "more": 1}
+    # Of a record that was processed several times the first processing counts.
+    journal[at] = attrs.evolve(entry, time=0.0, words=words)
+    assert changes_of(story)["counts_equal"] is False
+
+
+def test_records_out_of_order_are_found() -> None:
+    """Within a partition a record must not come after a later one."""
+    story = told()
+    journal = story.journals["third"]
+    places = [
+        n
+        for n, entry in enumerate(journal)
+        if isinstance(entry, RecordProcessed) and entry.partition == 0
+    ]
+    one, other = journal[places[0]], journal[places[1]]
+    journal[places[0]] = attrs.evolve(other, time=one.time)
+    journal[places[1]] = attrs.evolve(one, time=other.time)
+    assert changes_of(story) == {"out_of_order": 1}
+
+
+def test_repetitions_out_of_order_are_found() -> None:
+    """A generation reads in order also what was read before it."""
+    story = told()
+    journal = story.journals["third"]
+    places = [
+        n
+        for n, entry in enumerate(journal)
+        if isinstance(entry, RecordProcessed) and entry.partition == 1
+    ]
+    one, other = journal[places[0]], journal[places[1]]
+    journal[places[0]] = attrs.evolve(other, time=one.time)
+    journal[places[1]] = attrs.evolve(one, time=other.time)
+    assert changes_of(story) == {"out_of_order": 1}
+
+
+def test_what_the_woken_worker_had_in_hand_may_come_late() -> None:
+    """It is no fault of the order that the new owner has not come so far yet."""
+    story = told()
+    journal = story.journals["third"]
+    late = [
+        n
+        for n, entry in enumerate(journal)
+        if isinstance(entry, RecordProcessed)
+        and (entry.partition, entry.offset) in {(1, 6), (1, 7)}
+    ]
+    for number in late:
+        journal[number] = attrs.evolve(journal[number], time=WOKEN_AT + 1 + number)
+    assert changes_of(story) == {}
+
+
+def test_records_beyond_the_batch_in_hand_are_found() -> None:
+    """The woken worker may finish the batch that it has, not begin another."""
+    story = told()
+    story.receives("second", 1, 7, 8)
+    story.processes("second", 1, 7, 8)
+    changed = changes_of(story)
+    assert changed["beyond_batch_in_hand"] == 1
+    assert changed["processed_after_waking"] == 2
+
+
+def test_another_partitions_batch_is_in_hand_too() -> None:
+    """Each partition may have a batch in hand, also one that was given just before the freeze."""
+    story = told()
+    story.receives("second", 0, 4, 5)
+    story.processes("second", 0, 4, 5)
+    assert "beyond_batch_in_hand" not in changes_of(story)
+
+
+def test_a_stale_commit_that_was_accepted_is_found() -> None:
+    """A commit that the woken worker begins in its old generation must be refused."""
+    story = told()
+    story.commits("second", 1, 7)
+    assert changes_of(story)["stale_commits_accepted"] == 1
+
+
+def test_a_commit_that_was_on_its_way_at_the_freeze_is_not_stale() -> None:
+    """It was accepted before; only its answer is read after waking."""
+    story = told()
+    journal = story.journals["second"]
+    begun, _ = journal[-2:]
+    story.commits("second", 1, 7)
+    journal[-2] = attrs.evolve(journal[-2], time=begun.time - 25)
+    assert "stale_commits_accepted" not in changes_of(story)
+
+
+def test_commits_of_a_new_generation_are_not_stale() -> None:
+    """The woken worker has joined again."""
+    story = told()
+    story.starts("second", 4, 1)
+    story.commits("second", 1, 8)
+    assert changes_of(story) == {"generations": 4}
+
+
+@pytest.mark.parametrize("committed", [{0: 8, 1: 7}, {0: 8}, {0: 8, 1: 9}, {0: 8, 1: 8, 2: 1}])
+def test_a_wrong_offset_in_the_end_is_found(committed: dict[int, int]) -> None:
+    """What the group has committed in the end is the end of every partition."""
+    assert changes_of(told(), committed=committed) == {"offsets_wrong": 1}
+
+
+def test_a_demo_that_broke_off_early_is_accounted_for() -> None:
+    """Without a worker, a kill or a freeze there are figures all the same."""
+    account = audit(
+        Story().evidence(kill=None, freeze=None, committed=None, problems=["no broker"])
+    )
+    assert account.lost == len(PLACED)
+    assert account.faults[0] == "no broker"
+
+
+def test_a_worker_that_never_had_a_generation_excuses_nothing() -> None:
+    """Struck before its first generation, it has nothing in hand."""
+    story = told()
+    for number, entry in enumerate(story.journals["first"]):
+        story.journals["first"][number] = attrs.evolve(entry, time=entry.time + 16)
+    changed = changes_of(story)
+    assert changed["repeated_after_kill"] == 0
+    assert changed["repeated_planned"] == 2

@@ -1,0 +1,131 @@
+"""What the conductor knows of its workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from kgroup.cli.demo.journal import (
+    CommitDone,
+    Committing,
+    Ended,
+    Entry,
+    JournalReader,
+    Received,
+    RecordProcessed,
+    Started,
+)
+from kgroup.cli.demo.processes import Child
+from kgroup.cli.demo.progress import Condition, Worker, WorkerProgress
+
+
+class Scripted:
+    """In place of a journal's reader."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Entry] = []
+
+    def new_entries(self) -> Iterator[Entry]:
+        """What was put here since the last call."""
+        while self.waiting:
+            yield self.waiting.pop(0)
+
+
+class Bench:
+    """A watch over workers whose journals a test writes."""
+
+    def __init__(self, workers: int) -> None:
+        self.watch = WorkerProgress()
+        self.readers = [Scripted() for _ in range(workers)]
+        for reader in self.readers:
+            child = cast("Child", None)
+            self.watch.workers.append(Worker(child=child, journal=cast("JournalReader", reader)))
+
+    def write(
+        self, worker: int, kind: type[Entry], generation: int, epoch: int = 1, **more: Any
+    ) -> None:
+        """One entry of a worker's, which is read at once."""
+        entry = kind(time=0.0, generation=generation, epoch=epoch, **more)
+        self.readers[worker].waiting.append(entry)
+        self.watch.read()
+
+
+@pytest.fixture
+def bench() -> Bench:
+    """Two workers that share three partitions."""
+    bench = Bench(2)
+    bench.write(0, Started, 5, partitions=[0, 1])
+    bench.write(1, Started, 5, partitions=[2])
+    return bench
+
+
+def test_settled(bench: Bench) -> None:
+    """All partitions in one generation: settled."""
+    assert bench.watch.settled(3)
+
+
+def test_not_settled_without_a_partition(bench: Bench) -> None:
+    """A new partition that nobody has yet."""
+    assert not bench.watch.settled(4)
+
+
+def test_not_settled_in_two_generations(bench: Bench) -> None:
+    """One worker is further than the other."""
+    bench.write(1, Started, 6, epoch=2, partitions=[2])
+    assert not bench.watch.settled(3)
+
+
+def test_not_settled_after_the_end_of_a_generation(bench: Bench) -> None:
+    """What has ended is owned no more; the end of an older one changes nothing."""
+    bench.write(0, Ended, 4, epoch=0, why="")
+    assert bench.watch.settled(3)
+    bench.write(0, Ended, 5, why="")
+    assert not bench.watch.settled(3)
+
+
+def test_who_is_gone_or_frozen_does_not_count(bench: Bench) -> None:
+    """Others have to take its partitions over."""
+    bench.watch.workers[1].condition = Condition.FROZEN
+    assert not bench.watch.settled(3)
+    bench.write(0, Started, 6, epoch=2, partitions=[0, 1, 2])
+    assert bench.watch.settled(3)
+
+
+def test_halfway(bench: Bench) -> None:
+    """Some of a batch is processed, not all; committed or given up, it is in hand no more."""
+    halfway = []
+
+    def write(kind: type[Entry], **more: Any) -> None:
+        bench.write(0, kind, 5, **more)
+        halfway.append(bench.watch.workers[0].halfway)
+
+    write(Received, partition=1, first=10, next=12)
+    write(RecordProcessed, partition=1, offset=10, words={})
+    write(RecordProcessed, partition=1, offset=11, words={})
+    write(Committing, partition=1, next=12)
+    write(CommitDone, partition=1, next=12)
+    write(Received, partition=1, first=12, next=14)
+    write(RecordProcessed, partition=1, offset=12, words={})
+    write(Ended, why="")
+    assert halfway == [False, True, False, False, False, False, True, False]
+    assert bench.watch.workers[0].processed == 3
+
+
+def test_all_committed(bench: Bench) -> None:
+    """Every record has to be processed and covered by a commit."""
+    bench.write(0, RecordProcessed, 5, partition=1, offset=0, words={})
+    bench.write(0, CommitDone, 5, partition=1, next=2)
+    assert bench.watch.all_committed([(1, 0)])
+    assert not bench.watch.all_committed([(1, 0), (1, 1)])
+    bench.write(0, RecordProcessed, 5, partition=1, offset=1, words={})
+    assert bench.watch.all_committed([(1, 0), (1, 1)])
+    bench.write(0, RecordProcessed, 5, partition=1, offset=2, words={})
+    assert not bench.watch.all_committed([(1, 2)])
+
+
+def test_a_worker_without_a_journal_yet(tmp_path: Path) -> None:
+    """A file that is not there yet has no entries."""
+    assert list(JournalReader(tmp_path / "none").new_entries()) == []

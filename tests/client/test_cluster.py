@@ -1,0 +1,570 @@
+"""The cluster: whom it asks, what it learns, and the words of each version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock
+
+from kgroup.client.cluster import EARLIEST, LATEST
+from kgroup.error_codes import ErrorCode
+from kgroup.errors import (
+    AuthorizationError,
+    BrokerError,
+    ConnectionLostError,
+    ProtocolError,
+    RequestTimeoutError,
+    UnsupportedVersionError,
+)
+from kgroup.types import BrokerAddress, IsolationLevel, TopicInfo, TopicPartition
+from kgroup.wire.codec import RequestFrame
+from kgroup.wire.versions import SPOKEN
+from tests.nodes import SILENCE, Nodes, metadata
+
+T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
+ALONE = {1: "a:1"}
+
+
+def versions_of(api: str) -> range:
+    """All that kgroup speaks."""
+    return range(SPOKEN[api].lowest, SPOKEN[api].highest + 1)
+
+
+@pytest.mark.parametrize("version", versions_of("metadata"))
+@pytest.mark.parametrize("topics", [None, {"t", "__own"}])
+async def test_metadata_in_every_version(
+    nursery: trio.Nursery, autojump_clock: MockClock, version: int, topics: set[str] | None
+) -> None:
+    """Any version tells brokers, topics and leaders; auto-creation is off in all of them."""
+    nodes = Nodes(nursery)
+    node = nodes.add("a:1", metadata=metadata(ALONE, {"t": [1, 1, -1], "__own": [1]}))
+    node.ranges["metadata"] = (0, version)
+    told = await nodes.cluster().metadata(topics)
+    assert nodes.versions("metadata") == [version]
+    (request,) = nodes.requests("metadata")
+    assert request.allow_auto_topic_creation is False
+    assert (request.topics is None) is (topics is None)
+    assert {name: topic.partitions for name, topic in told.topics.items()} == {"t": 3, "__own": 1}
+    assert told.leaders == {T0: 1, T1: 1, TopicPartition("__own", 0): 1}
+    assert told.internal == {"__own"}
+    assert told.missing == frozenset()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    ],
+)
+async def test_a_topic_that_is_not_there_empties_no_other(
+    nursery: trio.Nursery, autojump_clock: MockClock, code: int
+) -> None:
+    """It is missing, and the others are there."""
+    nodes = Nodes(nursery)
+    nodes.add("a:1", metadata=metadata(ALONE, {"t": [1], "absent": int(code)}))
+    told = await nodes.cluster().metadata({"t", "absent"})
+    assert list(told.topics) == ["t"]
+    assert told.missing == {"absent"}
+
+
+async def test_a_topic_that_may_not_be_seen_is_an_error(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """It names the topic, and what the principal needs."""
+    nodes = Nodes(nursery)
+    nodes.add("a:1", metadata=metadata(ALONE, {"t": int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)}))
+    with pytest.raises(AuthorizationError, match=r"topic 't' .*READ and DESCRIBE"):
+        await nodes.cluster().metadata({"t"})
+
+
+async def test_racks_are_those_of_the_replicas(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """Each partition has the racks of its replicas; a broker without one adds nothing."""
+    answer: dict[str, Any] = dict(metadata({1: "a:1", 2: "b:1"}, {"t": [1, 2]}))
+    answer["brokers"][0]["rack"] = "east"
+    nodes = Nodes(nursery)
+    nodes.add("a:1", metadata=answer)
+    told = await nodes.cluster().metadata({"t"})
+    assert attrs.evolve(told.topics["t"], topic_id=None) == TopicInfo(
+        name="t", partitions=2, racks=(("east",), ())
+    )
+
+
+async def test_the_next_broker_is_asked_where_one_is_away(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """Bootstrap servers are tried in their order, each once; the last failure is the caller's.
+
+    The second time those come first that answered the first time.
+    """
+    nodes = Nodes(nursery)
+    nodes.add("b:1", metadata=lambda _: None)
+    last = nodes.add("c:1", metadata=metadata(ALONE))
+    cluster = nodes.cluster(bootstrap_servers="a:1,b:1,c:1")
+    await cluster.metadata(None)
+    assert nodes.whom("metadata") == ["b:1", "c:1"]
+    last.up = False
+    await cluster.aclose()
+    with pytest.raises(ConnectionLostError, match="b:1"):
+        await cluster.metadata(None)
+
+
+async def test_brokers_that_were_learnt_come_before_the_bootstrap(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """One with an open connection is asked first, and the bootstrap servers are the last resort."""
+    nodes = Nodes(nursery)
+    tells = metadata({1: "b:1", 2: "c:1"})
+    boot = nodes.add("a:1", metadata=tells)
+    others = [nodes.add(address, metadata=tells) for address in ("b:1", "c:1")]
+    cluster = nodes.cluster()
+    await cluster.metadata(None)
+    await cluster.metadata(None)
+    second = nodes.whom("metadata")[1]
+    assert second in {"b:1", "c:1"}
+    await cluster.metadata(None)
+    assert nodes.whom("metadata")[2] == second
+    for node in others:
+        node.up = False
+    await cluster.aclose()
+    await cluster.metadata(None)
+    assert boot.up
+    assert nodes.whom("metadata")[3] == "a:1"
+
+
+async def test_who_did_not_answer_is_asked_last(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """A broker that is silent costs its time-out once, not each time, until it answers again."""
+    nodes = Nodes(nursery)
+    tells = metadata({1: "a:1", 2: "b:1"})
+    first = nodes.add("a:1", metadata=SILENCE)
+    second = nodes.add("b:1", metadata=tells)
+    cluster = nodes.cluster(bootstrap_servers="a:1,b:1", request_timeout=10)
+    began = trio.current_time()
+    for _ in range(5):
+        await cluster.metadata(None)
+    assert trio.current_time() - began == 10
+    assert nodes.whom("metadata") == ["a:1", *["b:1"] * 5]
+    first.answers["metadata"], second.up = tells, False
+    await cluster.aclose()
+    await cluster.metadata(None)
+    assert nodes.whom("metadata")[-1] == "a:1"
+    await cluster.aclose()
+
+
+async def test_brokers_are_not_forgotten_for_an_empty_answer(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """A broker that starts may know of none, even not of itself."""
+    nodes = Nodes(nursery)
+    nodes.add("a:1", metadata=metadata({1: "b:1"}))
+    nodes.add("b:1", metadata=metadata({}))
+    cluster = nodes.cluster()
+    for _ in range(3):
+        await cluster.metadata(None)
+    assert nodes.whom("metadata") == ["a:1", "b:1", "b:1"]
+
+
+async def test_a_rebootstrap_forgets_them(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    """KIP-1102: after it the first servers are asked again."""
+    nodes = Nodes(nursery)
+    nodes.add("a:1", metadata=metadata({1: "b:1"}))
+    nodes.add("b:1", metadata=metadata({}, error_code=int(ErrorCode.REBOOTSTRAP_REQUIRED)))
+    cluster = nodes.cluster()
+    await cluster.metadata(None)
+    with pytest.raises(BrokerError, match="REBOOTSTRAP_REQUIRED"):
+        await cluster.metadata(None)
+    await cluster.metadata(None)
+    assert nodes.whom("metadata") == ["a:1", "b:1", "a:1"]
+
+
+async def test_a_broker_that_is_too_old_is_passed_over(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """Where another speaks a common version it is asked; where none does the error says so."""
+    nodes = Nodes(nursery)
+    nodes.add("a:1").ranges["metadata"] = (0, 3)
+    newer = nodes.add("b:1", metadata=metadata(ALONE))
+    cluster = nodes.cluster(bootstrap_servers="a:1,b:1")
+    await cluster.metadata(None)
+    assert nodes.whom("metadata") == ["b:1"]
+    await cluster.aclose()
+    newer.ranges["metadata"] = (0, 3)
+    cluster = nodes.cluster(bootstrap_servers="a:1,b:1")
+    with pytest.raises(UnsupportedVersionError, match=r"b:1 offers v0 to v3: upgrade the broker"):
+        await cluster.metadata(None)
+    await cluster.aclose()
+
+
+def coordinator_of(request: RequestFrame) -> dict[str, Any]:
+    """A FindCoordinator answer in the form of its version."""
+    fields = {"error_code": 0, "error_message": None, "node_id": 3, "host": "b", "port": 9}
+    if request.version >= 4:
+        return {"coordinators": [{"key": "g", **fields}]}
+    return fields
+
+
+@pytest.mark.parametrize("version", versions_of("find_coordinator"))
+async def test_the_coordinator_in_every_version(
+    nursery: trio.Nursery, autojump_clock: MockClock, version: int
+) -> None:
+    """By its name, or from v4 on in a list of one (KIP-699), always as a group's."""
+    nodes = Nodes(nursery)
+    node = nodes.add("a:1", find_coordinator=coordinator_of)
+    node.ranges["find_coordinator"] = (0, version)
+    assert await nodes.cluster().find_coordinator("g") == BrokerAddress(3, "b", 9)
+    (request,) = nodes.requests("find_coordinator")
+    asked = request.coordinator_keys if version >= 4 else (request.key,)
+    assert asked == ("g",)
+    assert getattr(request, "key_type", 0) == 0
+
+
+@pytest.mark.parametrize("version", [0, 6])
+async def test_a_coordinator_that_is_not_told(
+    nursery: trio.Nursery, autojump_clock: MockClock, version: int
+) -> None:
+    """The error is read where the version has it, and names the group."""
+    nodes = Nodes(nursery)
+
+    def refuse(request: RequestFrame) -> dict[str, Any]:
+        answer = coordinator_of(request)
+        answer.get("coordinators", [answer])[0]["error_code"] = 15
+        return answer
+
+    nodes.add("a:1", find_coordinator=refuse).ranges["find_coordinator"] = (0, version)
+    with pytest.raises(BrokerError, match=r"group 'g' .*COORDINATOR_NOT_AVAILABLE"):
+        await nodes.cluster().find_coordinator("g")
+
+
+def offsets_of(request: RequestFrame) -> dict[str, Any]:
+    """A ListOffsets answer: partition n begins at 10 * n and ends at 10 * n + 5."""
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {
+                        "partition_index": part.partition_index,
+                        "error_code": 0,
+                        "timestamp": -1,
+                        "offset": 10 * part.partition_index + (5 if part.timestamp == -1 else 0),
+                    }
+                    for part in topic.partitions
+                ],
+            }
+            for topic in request.entity.topics
+        ]
+    }
+
+
+@pytest.mark.parametrize("version", versions_of("list_offsets"))
+async def test_offsets_in_every_version(
+    nursery: trio.Nursery, autojump_clock: MockClock, version: int
+) -> None:
+    """Each leader is asked for its own partitions, with the isolation level where it has one."""
+    nodes = Nodes(nursery)
+    for address in ("a:1", "b:1"):
+        node = nodes.add(
+            address,
+            metadata=metadata({1: "a:1", 2: "b:1"}, {"t": [1, 2, 1]}),
+            list_offsets=offsets_of,
+        )
+        node.ranges["list_offsets"] = (0, version)
+    cluster = nodes.cluster(isolation_level="read_committed")
+    assert await cluster.list_offsets({T0, T1, T2}, LATEST) == {T0: 5, T1: 15, T2: 25}
+    assert await cluster.list_offsets({T2}, EARLIEST) == {T2: 20}
+    assert sorted(nodes.whom("list_offsets")[:2]) == ["a:1", "b:1"]
+    assert nodes.whom("list_offsets")[2:] == ["a:1"]
+    for request in nodes.requests("list_offsets"):
+        assert getattr(request, "isolation_level", 1) == 1
+        if version >= 10:
+            assert request.timeout.total_seconds() == 10
+
+
+async def test_partitions_without_a_leader_have_an_error_each(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """One whose topic is gone, one without a leader, one whose leader no broker knows."""
+    nodes = Nodes(nursery)
+    nodes.add(
+        "a:1",
+        metadata=metadata(ALONE, {"t": [1, -1, 9], "gone": 3}),
+        list_offsets=offsets_of,
+    )
+    gone = TopicPartition("gone", 0)
+    answers = await nodes.cluster().list_offsets({T0, T1, T2, gone}, EARLIEST)
+    assert answers[T0] == 0
+    assert {
+        name: error.name for name, error in answers.items() if isinstance(error, BrokerError)
+    } == {
+        T1: "LEADER_NOT_AVAILABLE",
+        T2: "LEADER_NOT_AVAILABLE",
+        gone: "UNKNOWN_TOPIC_OR_PARTITION",
+    }
+
+
+async def test_a_partition_s_error_is_its_own(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """The others of the same leader have their offsets."""
+    nodes = Nodes(nursery)
+
+    def some(request: RequestFrame) -> dict[str, Any]:
+        answer = offsets_of(request)
+        answer["topics"][0]["partitions"][1]["error_code"] = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return answer
+
+    nodes.add("a:1", metadata=metadata(ALONE, {"t": [1, 1]}), list_offsets=some)
+    answers = await nodes.cluster().list_offsets({T0, T1}, EARLIEST)
+    assert answers[T0] == 0
+    error = answers[T1]
+    assert isinstance(error, BrokerError)
+    assert "t-1 was answered with NOT_LEADER_OR_FOLLOWER" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("parts", "wrong"),
+    [
+        ([], "leaves out t-0, t-1"),
+        ([0], "leaves out t-1"),
+        ([0, 1, 2], "names t-2, which the request did not"),
+        ([0, 1, 0], "names a partition twice"),
+    ],
+)
+async def test_an_answer_about_other_partitions_is_none(
+    nursery: trio.Nursery, autojump_clock: MockClock, parts: list[int], wrong: str
+) -> None:
+    """A partition that was left out must not begin at 0 because nobody said where it does."""
+    nodes = Nodes(nursery)
+
+    def others(_: RequestFrame) -> dict[str, Any]:
+        fields = {"error_code": 0, "timestamp": -1, "offset": 7}
+        partitions = [{"partition_index": number, **fields} for number in parts]
+        return {"topics": [{"name": "t", "partitions": partitions}]}
+
+    nodes.add("a:1", metadata=metadata(ALONE, {"t": [1, 1]}), list_offsets=others)
+    answers = await nodes.cluster().list_offsets({T0, T1}, EARLIEST)
+    assert answers.keys() == {T0, T1}
+    for answer in answers.values():
+        assert isinstance(answer, ProtocolError)
+        assert str(answer) == f"the answer of a:1 to ListOffsets v10 {wrong}"
+
+
+async def test_a_leader_that_does_not_answer_is_the_caller_s_to_judge(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """No other broker can answer in its place; the deadline is the request's."""
+    nodes = Nodes(nursery)
+    nodes.add("a:1", metadata=metadata({1: "a:1", 2: "b:1"}, {"t": [2]}))
+
+    async def silent(host: str, port: int) -> trio.abc.Stream:
+        if host == "b":
+            await trio.sleep_forever()
+        return await nodes.open(host, port)
+
+    cluster = nodes.cluster(request_timeout=4.0)
+    cluster._open_stream = silent
+    before = trio.current_time()
+    answers = await cluster.list_offsets({T0}, EARLIEST)
+    assert isinstance(answers[T0], RequestTimeoutError)
+    assert "b:1" in str(answers[T0])
+    assert trio.current_time() - before == pytest.approx(4)
+
+
+async def test_remembered_leaders_are_asked_once_each_and_nobody_else(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """A hundred partitions of two leaders are two requests, and no Metadata but the first."""
+    nodes = Nodes(nursery)
+    tells = metadata({1: "a:1", 2: "b:1"}, {"t": [1, 2] * 50})
+    for address in ("a:1", "b:1"):
+        nodes.add(address, metadata=tells, list_offsets=offsets_of)
+    cluster = nodes.cluster()
+    names = [TopicPartition("t", number) for number in range(100)]
+    for _ in range(3):
+        answers = await cluster.list_offsets(names, LATEST, remembered=True)
+        assert answers == {name: 10 * name.partition + 5 for name in names}
+    assert sorted(nodes.whom("list_offsets")) == ["a:1"] * 3 + ["b:1"] * 3
+    assert len(nodes.requests("metadata")) == 1
+    await cluster.list_offsets(names, LATEST)
+    assert len(nodes.requests("metadata")) == 2
+    assert await cluster.list_offsets([], LATEST) == {}
+    assert len(nodes.requests("metadata")) == 2
+
+
+async def test_only_topics_whose_leaders_are_unknown_are_asked_about(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """Any Metadata answer is remembered, and so is a topic that was asked for later."""
+    nodes = Nodes(nursery)
+    node = nodes.add("a:1", metadata=metadata(ALONE, {"t": [1]}), list_offsets=offsets_of)
+    cluster = nodes.cluster()
+    await cluster.metadata({"t"})
+    node.answers["metadata"] = metadata(ALONE, {"v": 3})
+    nodes.asked.clear()
+    await cluster.list_offsets({T0}, LATEST, remembered=True)
+    assert not nodes.requests("metadata")
+    await cluster.list_offsets({T0, TopicPartition("v", 0)}, LATEST, remembered=True)
+    (request,) = nodes.requests("metadata")
+    assert [topic.name for topic in request.topics] == ["v"]
+
+
+async def test_a_leader_that_moved_is_looked_up_for_the_next_question(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """The old one says that it leads no more; the other partitions are asked as before."""
+    nodes = Nodes(nursery)
+    moved = False
+
+    def tells(_: RequestFrame) -> Mapping[str, Any]:
+        return metadata({1: "a:1", 2: "b:1"}, {"t": [2 if moved else 1, 1]})
+
+    def old(request: RequestFrame) -> dict[str, Any]:
+        answer = offsets_of(request)
+        for part in answer["topics"][0]["partitions"]:
+            if moved and part["partition_index"] == 0:
+                part["error_code"] = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return answer
+
+    nodes.add("a:1", metadata=tells, list_offsets=old)
+    nodes.add("b:1", metadata=tells, list_offsets=offsets_of)
+    cluster = nodes.cluster()
+    await cluster.list_offsets({T0, T1}, LATEST, remembered=True)
+    moved = True
+    answers = await cluster.list_offsets({T0, T1}, LATEST, remembered=True)
+    assert isinstance(answers[T0], BrokerError)
+    assert answers[T1] == 15
+    assert len(nodes.requests("metadata")) == 1
+    assert await cluster.list_offsets({T0, T1}, LATEST, remembered=True) == {T0: 5, T1: 15}
+    assert len(nodes.requests("metadata")) == 2
+    assert nodes.whom("list_offsets").count("b:1") == 1
+
+
+async def test_a_leader_that_is_away_keeps_no_other_from_answering(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """Its partitions have the failure, and are looked up for the next question."""
+    nodes = Nodes(nursery)
+    tells = metadata({1: "a:1", 2: "b:1"}, {"t": [1, 2, 2]})
+    nodes.add("a:1", metadata=tells, list_offsets=offsets_of)
+    away = nodes.add("b:1", metadata=tells, list_offsets=lambda _: None)
+    cluster = nodes.cluster()
+    await cluster.metadata({"t"})
+    answers = await cluster.list_offsets({T0, T1, T2}, LATEST, remembered=True)
+    assert answers[T0] == 5
+    assert isinstance(answers[T1], ConnectionLostError)
+    assert answers[T2] is answers[T1]
+    away.answers["list_offsets"] = offsets_of
+    asked = len(nodes.requests("metadata"))
+    assert await cluster.list_offsets({T0}, LATEST, remembered=True) == {T0: 5}
+    assert len(nodes.requests("metadata")) == asked
+    answers = await cluster.list_offsets({T0, T1, T2}, LATEST, remembered=True)
+    assert answers == {T0: 5, T1: 15, T2: 25}
+    assert len(nodes.requests("metadata")) == asked + 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "level"), [(None, 1), ("read_committed", 1), ("read_uncommitted", 0)]
+)
+async def test_the_isolation_level_is_the_group_s_unless_another_is_asked_for(
+    nursery: trio.Nursery, autojump_clock: MockClock, asked: str | None, level: int
+) -> None:
+    """It decides whether the end is the last stable offset."""
+    nodes = Nodes(nursery)
+    nodes.add("a:1", metadata=metadata(ALONE, {"t": [1]}), list_offsets=offsets_of)
+    cluster = nodes.cluster(isolation_level="read_committed")
+    given = None if asked is None else IsolationLevel(asked)
+    await cluster.list_offsets({T0}, LATEST, isolation_level=given)
+    (request,) = nodes.requests("list_offsets")
+    assert request.isolation_level == level
+
+
+async def test_closing_closes_all_and_can_be_cancelled(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """Every connection ends, also in a cancelled scope; closing again does nothing."""
+    nodes = Nodes(nursery)
+    tells = metadata({1: "a:1", 2: "b:1"}, {"t": [1, 2]})
+    for address in ("a:1", "b:1"):
+        nodes.add(address, metadata=tells, list_offsets=offsets_of)
+    cluster = nodes.cluster()
+    await cluster.list_offsets({T0, T1}, EARLIEST)
+    assert nodes.open_now == 2
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await cluster.aclose()
+    assert scope.cancelled_caught
+    await trio.sleep(0.1)
+    assert nodes.open_now == 0
+    await cluster.aclose()
+
+
+@pytest.mark.parametrize(
+    ("server", "address"),
+    [("a:1", ("a", 1)), ("[::1]:9092", ("::1", 9092)), ("10.0.0.1:65535", ("10.0.0.1", 65535))],
+)
+async def test_addresses_of_every_form(
+    nursery: trio.Nursery, autojump_clock: MockClock, server: str, address: tuple[str, int]
+) -> None:
+    """Brackets are of the text, not of the host."""
+    opened = []
+
+    async def refuse(host: str, port: int) -> trio.abc.Stream:
+        opened.append((host, port))
+        await trio.lowlevel.checkpoint()
+        raise ConnectionRefusedError("no")
+
+    cluster = Nodes(nursery).cluster(bootstrap_servers=server)
+    cluster._open_stream = refuse
+    with pytest.raises(ConnectionLostError):
+        await cluster.metadata(None)
+    assert opened[0] == address
+
+
+async def test_one_question_has_one_deadline_however_many_are_away(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """A hundred silent brokers cost three request time-outs; a bootstrap server is the second."""
+    nodes = Nodes(nursery)
+    many = {number: f"b{number}:1" for number in range(100)}
+    node = nodes.add("a:1", metadata=metadata(many, {"t": [1]}))
+    for address in many.values():
+        nodes.add(address, metadata=SILENCE)
+    cluster = nodes.cluster(request_timeout=10.0)
+    await cluster.metadata({"t"})
+    began = trio.current_time()
+    await cluster.metadata({"t"})
+    assert trio.current_time() - began == pytest.approx(10.0)
+    assert nodes.whom("metadata")[-1] == "a:1"
+    node.answers["metadata"] = SILENCE
+    began = trio.current_time()
+    with pytest.raises(RequestTimeoutError):
+        await cluster.metadata({"t"})
+    assert trio.current_time() - began == pytest.approx(30.0)
+    await cluster.aclose()
+
+
+async def test_connections_to_brokers_that_are_gone_are_closed(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """An address that the cluster names no more, and that is no bootstrap server, has none."""
+    nodes = Nodes(nursery)
+    node = nodes.add("a:1", metadata=metadata({1: "b:1"}, {"t": [1]}))
+    alone = metadata(ALONE, {"t": [1]})
+    nodes.add("b:1", list_offsets=offsets_of, metadata=alone)
+    cluster = nodes.cluster()
+    assert await cluster.list_offsets({T0}, EARLIEST) == {T0: 0}
+    assert nodes.open_now == 2
+    node.answers["metadata"] = alone
+    await cluster.metadata({"t"})
+    await trio.sleep(1)
+    assert nodes.open_now <= 1
+    await cluster.aclose()

@@ -1,0 +1,594 @@
+"""The coordinator as a client sees it: every version of every request, and answers that are none.
+
+The flows in each version are a whole member's, beside the embedded broker held to that version;
+what no sound broker answers comes from one of a few lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any, Final
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock
+
+from kgroup.broker.apis import APIS
+from kgroup.client.coordinator import UNREADABLE, GroupCoordinator
+from kgroup.error_codes import ErrorCode
+from kgroup.errors import (
+    AuthorizationError,
+    BrokerError,
+    ConnectionLostError,
+    FencedInstanceError,
+    MemberIdRequiredError,
+    ProtocolError,
+    RequestTimeoutError,
+    UnsupportedVersionError,
+)
+from kgroup.events import BackingOff, RequestFailed
+from kgroup.types import Membership, OffsetAndMetadata, TopicPartition
+from kgroup.wire.codec import RequestFrame
+from kgroup.wire.consumer_protocol import encode_assignment, encode_subscription
+from kgroup.wire.versions import SPOKEN
+from tests.client.test_cluster import coordinator_of
+from tests.group.world import P0, P1, world
+from tests.nodes import SILENCE, Answer, Node, Nodes
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+MEMBERSHIP: Final = Membership(
+    group_id="g",
+    member_id="m-1",
+    group_instance_id=None,
+    generation_id=7,
+    epoch=1,
+    assignor="range",
+    leader=False,
+)
+#: What a member sends in its life.
+FLOW: Final = (
+    "find_coordinator",
+    "join_group",
+    "sync_group",
+    "heartbeat",
+    "offset_fetch",
+    "offset_commit",
+    "leave_group",
+)
+#: The first version of each request that carries a static identity.
+FIRST_WITH_INSTANCE: Final = {
+    "join_group": 5,
+    "sync_group": 3,
+    "heartbeat": 3,
+    "offset_commit": 7,
+}
+
+
+def common_versions() -> Iterator[tuple[str, int]]:
+    """Each version that kgroup and the embedded broker have in common."""
+    for api in FLOW:
+        lowest = max(SPOKEN[api].lowest, APIS[api].lowest)
+        for version in range(lowest, min(SPOKEN[api].highest, APIS[api].highest) + 1):
+            yield api, version
+
+
+def hold_to(monkeypatch: pytest.MonkeyPatch, api: str, highest: int) -> None:
+    """Let the embedded broker offer nothing above this version."""
+    monkeypatch.setitem(APIS, api, attrs.evolve(APIS[api], highest=highest))
+
+
+@pytest.mark.parametrize(("api", "version"), list(common_versions()))
+async def test_a_member_s_life_in_every_version(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, api: str, version: int
+) -> None:
+    """It joins, reads, commits, is found again at its offset, and leaves, without a failure."""
+    hold_to(monkeypatch, api, version)
+    async with world(2) as here:
+        await here.append(3)
+        async with here.group() as group:
+            generation = await group.next()
+            batch = await anext(generation.records(P0))
+            await generation.commit({P0: OffsetAndMetadata(batch.next_offset, 0, "note")})
+            await trio.sleep(5)
+        async with here.group() as group:
+            again = await group.next()
+            assert again.positions == {P0: 3, P1: 0}
+        sent = here.asked(api)
+        assert {request.__version__ for _, request in sent} == {version}
+        assert here.told(RequestFailed) == []
+        stored = (await here.broker.committed("group"))[P0]
+        carries_epoch = api != "offset_commit" or version >= 6
+        assert stored == OffsetAndMetadata(3, 0 if carries_epoch else -1, "note")
+
+
+@pytest.mark.parametrize(
+    ("api", "version"),
+    [(api, version) for api, version in common_versions() if api in FIRST_WITH_INSTANCE],
+)
+async def test_a_static_member_needs_brokers_that_know_of_it(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, api: str, version: int
+) -> None:
+    """From KIP-345 on it is carried; before, the error names broker, version and field."""
+    hold_to(monkeypatch, api, version)
+    refused: Exception | None = None
+    async with world() as here:
+        try:
+            async with here.group(group_instance_id="one") as group:
+                generation = await group.next()
+                await generation.commit({P0: 0})
+                await trio.sleep(3)
+        except Exception as error:  # noqa: BLE001 # looked at below
+            refused = error
+        sent = here.asked(api)
+    if version >= FIRST_WITH_INSTANCE[api]:
+        assert refused is None
+        assert {request.group_instance_id for _, request in sent} == {"one"}
+    else:
+        # A heartbeat is a task's; everything else is raised where it was asked for.
+        if isinstance(refused, ExceptionGroup):
+            (refused,) = refused.exceptions
+        assert isinstance(refused, UnsupportedVersionError)
+        assert f"up to v{version}" in str(refused)
+        assert "group_instance_id" in str(refused)
+        assert sent == []
+
+
+@pytest.mark.parametrize("version", [2, 3, 4, 9])
+@pytest.mark.parametrize("retention", [None, 60.0])
+async def test_a_retention_is_carried_by_old_commits_only(
+    autojump_clock: MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+    version: int,
+    retention: float | None,
+) -> None:
+    """With one v4 is spoken at most; without one the old versions leave it to the broker."""
+    hold_to(monkeypatch, "offset_commit", version)
+    async with world() as here:
+        async with here.group(offset_retention=retention) as group:
+            await (await group.next()).commit(
+                {P0: OffsetAndMetadata(0, 5, "note")}, beyond_read=True
+            )
+        ((_, request),) = here.asked("offset_commit")
+    spoken = version if retention is None else min(version, 4)
+    assert request.__version__ == spoken
+    if spoken <= 4:
+        milliseconds = -1 if retention is None else 60_000
+        assert request.retention_time == timedelta(milliseconds=milliseconds)
+
+
+async def test_a_broker_without_a_version_that_carries_a_retention(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """It is refused by name rather than left out in silence."""
+    async with coordinator(nursery, offset_retention=60.0) as (here, node, _):
+        node.ranges["offset_commit"] = (5, 9)
+        with pytest.raises(UnsupportedVersionError, match=r"OffsetCommit v2 to v4; .* v5 to v9"):
+            await here.commit(MEMBERSHIP, {T0: OffsetAndMetadata(1)}, lambda: None)
+
+
+# Answers that no sound coordinator gives.
+
+
+@asynccontextmanager
+async def coordinator(
+    nursery: trio.Nursery, *, static: str | None = None, **settings: Any
+) -> AsyncIterator[tuple[GroupCoordinator, Node, Nodes]]:
+    """A coordinator that is found at b:9."""
+    nodes = Nodes(nursery)
+    nodes.add("a:1", find_coordinator=coordinator_of)
+    node = nodes.add("b:9", find_coordinator=coordinator_of)
+    cluster = nodes.cluster(group_instance_id=static, **settings)
+    made = GroupCoordinator(cluster, nodes.config(group_instance_id=static, **settings))
+    await made.find()
+    try:
+        yield made, node, nodes
+    finally:
+        await made.aclose()
+        await cluster.aclose()
+
+
+def joined(**fields: Any) -> Answer:
+    """A JoinGroup answer to a follower."""
+    return {
+        "error_code": 0,
+        "generation_id": 7,
+        "protocol_type": "consumer",
+        "protocol_name": "range",
+        "leader": "m-0",
+        "member_id": "m-1",
+        "members": [],
+        **fields,
+    }
+
+
+def seen(member_id: str, metadata: bytes) -> dict[str, Any]:
+    """A member in the answer to the leader."""
+    return {"member_id": member_id, "group_instance_id": None, "metadata": metadata}
+
+
+async def test_another_member_s_garbage_is_no_leader_s_end(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """It takes part with no topics and is marked; the others are read, in order of their ids."""
+    async with coordinator(nursery) as (here, node, _):
+        good = encode_subscription(topics=["t", "u"], rack_id="east")
+        node.answers["join_group"] = joined(
+            leader="m-1",
+            members=[
+                seen("m-3", b"\xff\xff\x00"),
+                seen("m-2", b""),
+                seen("m-1", good),
+                seen("m-0", b"\x00\x00\x7f\xff\xff\xff"),
+            ],
+        )
+        answer = await here.join("m-1", ["t"], "why")
+    assert answer.leader
+    assert [member.member_id for member in answer.members] == ["m-0", "m-1", "m-2", "m-3"]
+    assert [member.version for member in answer.members] == [
+        UNREADABLE,
+        3,
+        UNREADABLE,
+        UNREADABLE,
+    ]
+    assert [member.topics for member in answer.members] == [(), ("t", "u"), (), ()]
+    assert answer.members[1].rack_id == "east"
+
+
+@pytest.mark.parametrize(
+    ("fields", "leader", "skip"),
+    [
+        ({}, False, False),
+        ({"leader": "m-1", "members": [seen("m-1", b"")]}, True, False),
+        ({"leader": "m-1", "skip_assignment": True}, True, True),
+        # A static leader that came again before KIP-814 reads of its own old id.
+        ({"leader": "old", "members": [seen("m-1", b"")]}, True, False),
+    ],
+)
+async def test_who_leads(
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+    fields: dict[str, Any],
+    leader: bool,
+    skip: bool,
+) -> None:
+    """The one that is named, or that is told the members; it may be told to skip (KIP-814)."""
+    async with coordinator(nursery) as (here, node, _):
+        node.answers["join_group"] = joined(**fields)
+        answer = await here.join("", ["t"], "why")
+    assert (answer.leader, answer.skip_assignment) == (leader, skip)
+    assert (answer.member_id, answer.generation_id, answer.assignor) == ("m-1", 7, "range")
+
+
+async def test_a_join_says_all_that_it_has_to(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """Times in milliseconds, every assignor in its order, the same bytes for the same topics."""
+    async with coordinator(nursery, session_timeout=12.5, rebalance_timeout=20.0) as (
+        here,
+        node,
+        nodes,
+    ):
+        node.answers["join_group"] = joined()
+        await here.join("m-1", ["u", "t"], "why " * 100)
+        await here.join("m-1", {"t", "u"}, "")
+        first, second = nodes.requests("join_group")
+    assert first.session_timeout == timedelta(seconds=12.5)
+    assert first.rebalance_timeout == timedelta(seconds=20)
+    assert [protocol.name for protocol in first.protocols] == ["range", "roundrobin"]
+    assert first.protocols == second.protocols
+    assert first.protocols[0].metadata[:2] == b"\0\0"
+    assert len(first.reason) == 255
+
+
+async def test_a_rack_is_told_in_the_version_that_has_one(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """Without a rack version 0 is what every client can read; with one it is version 3."""
+    async with coordinator(nursery, rack_id="east") as (here, node, nodes):
+        node.answers["join_group"] = joined()
+        await here.join("", ["t"], "")
+        (request,) = nodes.requests("join_group")
+    assert request.protocols[0].metadata[:2] == b"\0\3"
+    assert b"east" in request.protocols[0].metadata
+
+
+async def test_an_id_to_join_again_with(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    """It is carried by an exception of its own; without an id it is an error like any other."""
+    async with coordinator(nursery) as (here, node, _):
+        node.answers["join_group"] = joined(error_code=int(ErrorCode.MEMBER_ID_REQUIRED))
+        with pytest.raises(MemberIdRequiredError) as caught:
+            await here.join("", ["t"], "")
+        assert caught.value.member_id == "m-1"
+        node.answers["join_group"] = joined(error_code=79, member_id="")
+        with pytest.raises(BrokerError, match=r"member '' of group 'g' .*MEMBER_ID_REQUIRED"):
+            await here.join("", ["t"], "")
+
+
+@pytest.mark.parametrize(
+    "assignment", [b"\x00", b"\x00\x00", b"\xff\xff\x00\x00\x00\x00", b"\0\0\0\0\0\5ab"]
+)
+async def test_an_assignment_that_cannot_be_read_is_an_error(
+    nursery: trio.Nursery, autojump_clock: MockClock, assignment: bytes
+) -> None:
+    """It is not taken for an empty one."""
+    async with coordinator(nursery) as (here, node, _):
+        node.answers["sync_group"] = {
+            "error_code": 0,
+            "protocol_type": "consumer",
+            "protocol_name": "range",
+            "assignment": assignment,
+        }
+        with pytest.raises(ProtocolError, match="assignment"):
+            await here.sync(MEMBERSHIP, {})
+
+
+async def test_no_bytes_at_all_assign_nothing(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """So a coordinator answers a member that the leader has left out."""
+    async with coordinator(nursery) as (here, node, _):
+        node.answers["sync_group"] = {
+            "error_code": 0,
+            "protocol_type": None,
+            "protocol_name": None,
+            "assignment": b"",
+        }
+        assert await here.sync(MEMBERSHIP, {}) == ()
+
+
+@pytest.mark.parametrize("leader", [True, False])
+async def test_a_follower_waits_for_its_assignment_as_long_as_for_a_rebalance(
+    nursery: trio.Nursery, autojump_clock: MockClock, leader: bool
+) -> None:
+    """The leader's own Sync is answered at once, or not at all."""
+    async with coordinator(nursery, rebalance_timeout=20.0, request_timeout=4.0) as (
+        here,
+        node,
+        _,
+    ):
+        node.answers["sync_group"] = SILENCE
+        before = trio.current_time()
+        with pytest.raises(RequestTimeoutError):
+            await here.sync(attrs.evolve(MEMBERSHIP, leader=leader), {"m-1": [T0]})
+        assert trio.current_time() - before == pytest.approx(4 if leader else 25)
+
+
+async def test_heartbeats_tell_how_long_to_be_silent(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """Seconds, from the milliseconds of the answer (KIP-124)."""
+    async with coordinator(nursery) as (here, node, _):
+        node.answers["heartbeat"] = {"error_code": 0, "throttle_time": timedelta(seconds=1.5)}
+        assert await here.heartbeat(MEMBERSHIP) == 1.5
+        node.answers["heartbeat"] = {"error_code": int(ErrorCode.FENCED_INSTANCE_ID)}
+        with pytest.raises(FencedInstanceError, match=r"'m-1' of group 'g' in generation 7"):
+            await here.heartbeat(MEMBERSHIP)
+
+
+def committed(*partitions: int, code: int = 0) -> Answer:
+    """An OffsetCommit answer about these partitions of t."""
+    parts = [{"partition_index": number, "error_code": code} for number in partitions]
+    return {"topics": [{"name": "t", "partitions": parts}]}
+
+
+@pytest.mark.parametrize("partitions", [(), (0,), (0, 1, 2), (1, 2)])
+async def test_a_commit_answered_for_other_partitions_is_no_answer(
+    nursery: trio.Nursery, autojump_clock: MockClock, partitions: tuple[int, ...]
+) -> None:
+    """A partition that was left out must not count as committed."""
+    sent = []
+    async with coordinator(nursery) as (here, node, _):
+        node.answers["offset_commit"] = committed(*partitions)
+        offsets = {T0: OffsetAndMetadata(1), T1: OffsetAndMetadata(2)}
+        with pytest.raises(ProtocolError, match=r"to OffsetCommit v9 (leaves|names)") as caught:
+            await here.commit(MEMBERSHIP, offsets, lambda: sent.append(1))
+        assert caught.value.sent
+        node.answers["offset_commit"] = committed(0, 1, code=22)
+        assert await here.commit(MEMBERSHIP, offsets, lambda: sent.append(1)) == {T0: 22, T1: 22}
+    assert sent == [1, 1]
+
+
+def fetched(
+    request: RequestFrame, parts: Mapping[int, Mapping[str, Any]], code: int = 0
+) -> Mapping[str, Any]:
+    """An OffsetFetch answer in the form of its version."""
+    usual = {"committed_offset": 5, "committed_leader_epoch": -1, "metadata": "", "error_code": 0}
+    topic = {
+        "name": "t",
+        "partitions": [
+            {"partition_index": number, **usual, **fields} for number, fields in parts.items()
+        ],
+    }
+    group = {"topics": [topic], "error_code": code}
+    return {"groups": [{"group_id": "g", **group}]} if request.version >= 8 else group
+
+
+@pytest.mark.parametrize("version", [7, 8, 9])
+async def test_offsets_in_every_version(
+    nursery: trio.Nursery, autojump_clock: MockClock, version: int
+) -> None:
+    """Always stable ones (KIP-447); none is None, and no metadata is an empty one."""
+    async with coordinator(nursery) as (here, node, nodes):
+        node.ranges["offset_fetch"] = (0, version)
+        node.answers["offset_fetch"] = lambda request: fetched(
+            request,
+            {0: {"committed_leader_epoch": 3, "metadata": None}, 1: {"committed_offset": -1}},
+        )
+        offsets = await here.fetch_offsets(MEMBERSHIP, [T1, T0])
+        (request,) = nodes.requests("offset_fetch")
+    assert offsets == {T0: OffsetAndMetadata(5, 3), T1: None}
+    assert request.require_stable is True
+
+
+@pytest.mark.parametrize("version", [7, 8, 9])
+@pytest.mark.parametrize("whole", [True, False])
+async def test_an_error_of_the_offsets_is_found_wherever_it_is(
+    nursery: trio.Nursery, autojump_clock: MockClock, version: int, whole: bool
+) -> None:
+    """Of the whole answer or of one partition, which is then named."""
+    code = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    async with coordinator(nursery) as (here, node, _):
+        node.ranges["offset_fetch"] = (0, version)
+        node.answers["offset_fetch"] = lambda request: (
+            fetched(request, {}, code) if whole else fetched(request, {0: {"error_code": code}})
+        )
+        named = "for member" if whole else "for t-0 of member"
+        with pytest.raises(AuthorizationError, match=f"OffsetFetch {named} 'm-1' .*needs READ"):
+            await here.fetch_offsets(MEMBERSHIP, [T0])
+
+
+async def test_offsets_that_leave_a_partition_out_are_no_answer(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """It would be read as "no offset" and start somewhere else."""
+    async with coordinator(nursery) as (here, node, _):
+        node.answers["offset_fetch"] = lambda request: fetched(request, {0: {}})
+        with pytest.raises(ProtocolError, match=r"OffsetFetch v9 leaves out t-1"):
+            await here.fetch_offsets(MEMBERSHIP, [T0, T1])
+
+
+def left(request: RequestFrame, code: int = 0, member_code: int = 0) -> Mapping[str, Any]:
+    """A LeaveGroup answer in the form of its version."""
+    member = {"member_id": "m-1", "group_instance_id": None, "error_code": member_code}
+    if request.version < 3:
+        return {"error_code": code or member_code}
+    return {"error_code": code, "members": [member]}
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_a_leave_in_every_version(
+    nursery: trio.Nursery, autojump_clock: MockClock, version: int
+) -> None:
+    """One member by its id, or in a list of one from v3 on, with the reason from v5 on."""
+    async with coordinator(nursery) as (here, node, nodes):
+        node.ranges["leave_group"] = (0, version)
+        node.answers["leave_group"] = left
+        await here.leave("m-1", None, "why " * 100)
+        (request,) = nodes.requests("leave_group")
+        member = request.members[0] if version >= 3 else request
+        assert member.member_id == "m-1"
+        if version >= 5:
+            assert len(member.reason) == 255
+        node.answers["leave_group"] = lambda frame: left(frame, member_code=25)
+        with pytest.raises(BrokerError, match=r"member 'm-1' of group 'g' .*UNKNOWN_MEMBER_ID"):
+            await here.leave("m-1", None, "")
+        node.answers["leave_group"] = lambda frame: left(frame, code=16)
+        with pytest.raises(BrokerError, match="NOT_COORDINATOR"):
+            await here.leave("m-1", None, "")
+
+
+async def test_a_leave_looks_for_the_coordinator_itself(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """A member that is closed while the coordinator is not known still leaves."""
+    async with coordinator(nursery) as (here, node, nodes):
+        node.answers["leave_group"] = left
+        await here.aclose()
+        assert here.broker is None
+        await here.leave("m-1", None, "")
+        assert len(nodes.requests("leave_group")) == 1
+
+
+async def test_requests_without_a_known_coordinator_are_not_sent(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """The recovery table then looks for it."""
+    async with coordinator(nursery) as (here, _, nodes):
+        await here.aclose()
+        with pytest.raises(ConnectionLostError, match=r"group 'g' is not known") as caught:
+            await here.heartbeat(MEMBERSHIP)
+        assert not caught.value.sent
+        assert nodes.requests("heartbeat") == []
+
+
+async def test_a_coordinator_that_stayed_keeps_its_connections(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """Looking again at the same one disturbs nothing; another one is gone over to."""
+    async with coordinator(nursery) as (here, node, nodes):
+        node.answers["heartbeat"] = {"error_code": 0}
+        await here.heartbeat(MEMBERSHIP)
+        link = here._membership
+        await here.find()
+        assert here._membership is link
+        nodes.add("c:9", heartbeat={"error_code": 0})
+
+        def moved(frame: RequestFrame) -> Mapping[str, Any]:
+            return {"coordinators": [{**coordinator_of(frame)["coordinators"][0], "host": "c"}]}
+
+        for name in ("a:1", "b:9"):
+            nodes.add(name, find_coordinator=moved)
+        here._cluster._links.clear()
+        await here.find()
+        await here.heartbeat(MEMBERSHIP)
+        assert nodes.whom("heartbeat") == ["b:9", "c:9"]
+
+
+async def test_two_that_look_at_once_leave_no_connection_behind(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """A heartbeat and a commit that both find the coordinator gone find one and the same."""
+    nodes = Nodes(nursery)
+    nodes.add("a:1", find_coordinator=coordinator_of)
+    nodes.add("b:9", heartbeat={"error_code": 0}, offset_commit=committed(0))
+    cluster = nodes.cluster()
+    here = GroupCoordinator(cluster, nodes.config())
+    both = trio.Event()
+    asked = cluster.find_coordinator
+    waiting = []
+
+    async def together(group_id: str) -> Any:
+        found = await asked(group_id)
+        waiting.append(found)
+        if len(waiting) == 2:
+            both.set()
+        await both.wait()
+        return found
+
+    cluster.find_coordinator = together  # type: ignore[method-assign]
+
+    async def beat() -> None:
+        await here.find()
+        await here.heartbeat(MEMBERSHIP)
+
+    async def commit() -> None:
+        await here.find()
+        await here.commit(MEMBERSHIP, {T0: OffsetAndMetadata(1)}, lambda: None)
+
+    async with trio.open_nursery() as at_once:
+        at_once.start_soon(beat)
+        at_once.start_soon(commit)
+    await here.aclose()
+    await cluster.aclose()
+    await trio.sleep(0.1)
+    assert nodes.open_now == 0
+
+
+# What the group makes of them.
+
+
+async def test_an_unreadable_assignment_is_not_asked_for_as_fast_as_it_comes(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each time is told and waited after, longer and longer, until it can be read."""
+    spoilt: list[object] = []
+
+    def spoil(partitions: Iterable[TopicPartition]) -> bytes:
+        if len(spoilt) == 4:
+            return encode_assignment(partitions)
+        spoilt.append(partitions)
+        return b"\0\0\0\0\0\5ab"
+
+    monkeypatch.setattr("kgroup.client.coordinator.encode_assignment", spoil)
+    async with world() as here, here.group() as group:
+        generation = await group.next()
+        assert generation.assignment.partitions == (P0,)
+    failures = [event for event in here.told(RequestFailed) if event.request == "SyncGroup"]
+    assert len(failures) == len(spoilt) == 4
+    assert all("assignment" in event.reason for event in failures)
+    waits = [event.seconds for event in here.told(BackingOff)][-4:]
+    assert waits == sorted(waits)
+    assert waits[-1] > 4 * waits[0]

@@ -1,0 +1,95 @@
+"""The lease: when it ends, and what makes it longer."""
+
+from __future__ import annotations
+
+from typing import final
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kgroup.client.lease import Lease
+
+
+@final
+class Hand:
+    """A clock set by hand."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+
+    def now(self) -> float:
+        """See ``Clock``."""
+        return self.time
+
+
+def lease(clock: Hand, session: float = 30.0, rebalance: float = 60.0) -> tuple[Lease, list[float]]:
+    """A lease of a member that joined at 0, and the times at which it became longer."""
+    confirmed: list[float] = []
+    made = Lease(
+        clock,
+        session_timeout=session,
+        rebalance_timeout=rebalance,
+        joined_at=0.0,
+        on_confirm=lambda: confirmed.append(clock.time),
+    )
+    return made, confirmed
+
+
+def test_it_begins_when_the_join_was_sent() -> None:
+    """Without any heartbeat it lasts a session time-out from the sending of the Join."""
+    clock = Hand()
+    made, confirmed = lease(clock)
+    assert made.left == 30.0
+    clock.time = 31.0
+    assert made.left == -1.0
+    assert confirmed == []
+
+
+def test_a_heartbeat_counts_from_when_it_was_sent() -> None:
+    """An answer that took long makes the lease longer only from the sending on."""
+    clock = Hand()
+    made, confirmed = lease(clock)
+    clock.time = 20.0
+    made.confirm(sent_at=5.0)
+    assert made.left == 15.0
+    assert made.unconfirmed_for == 15.0
+    assert confirmed == [20.0]
+
+
+def test_a_commit_renews_the_session_and_tells_nothing_of_a_rebalance() -> None:
+    """Commits alone hold the lease no longer than a rebalance time-out after a heartbeat."""
+    clock = Hand()
+    made, _ = lease(clock)
+    for second in range(0, 80, 10):
+        clock.time = float(second)
+        made.extend(sent_at=clock.time)
+    assert clock.time == 70.0
+    assert made.left == -10.0
+    made.confirm(sent_at=70.0)
+    assert made.left == 30.0
+
+
+@given(
+    session=st.floats(1, 100),
+    rebalance=st.floats(1, 100),
+    steps=st.lists(st.tuples(st.floats(0, 20), st.booleans(), st.floats(0, 20)), max_size=30),
+)
+def test_it_is_never_longer_than_what_was_proved(
+    session: float, rebalance: float, steps: list[tuple[float, bool, float]]
+) -> None:
+    """Whatever comes in whatever order, it ends by the latest proof, and none makes it shorter."""
+    clock = Hand()
+    made, _ = lease(clock, session, rebalance)
+    renewed = confirmed = 0.0
+    for passed, heartbeat, ago in steps:
+        clock.time += passed
+        sent_at = max(0.0, clock.time - ago)
+        before = made.left
+        if heartbeat:
+            made.confirm(sent_at)
+            confirmed = max(confirmed, sent_at)
+        else:
+            made.extend(sent_at)
+        renewed = max(renewed, sent_at)
+        assert made.left >= before
+        assert made.left == min(renewed + session, confirmed + rebalance) - clock.time

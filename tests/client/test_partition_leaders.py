@@ -1,0 +1,111 @@
+"""Leaders: what is remembered of them, what makes it forgotten, and asking several at once."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from kgroup.client.error_policy import MOVES, Request, broker_error
+from kgroup.client.partition_leaders import PartitionLeaders, request_all
+from kgroup.error_codes import ErrorCode
+from kgroup.errors import BrokerError, ConnectionLostError, KgroupError
+from kgroup.types import TopicPartition
+
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+
+
+def known() -> PartitionLeaders:
+    """Two leaders; the first has partitions of both topics."""
+    leaders = PartitionLeaders()
+    leaders.learn({"t", "u"}, {T0: 1, T1: 2, U0: 1})
+    return leaders
+
+
+def of(leaders: PartitionLeaders) -> list[int | None]:
+    """Those of the three partitions."""
+    return [leaders.of(name) for name in (T0, T1, U0)]
+
+
+def test_what_is_told_of_a_topic_replaces_what_was_known() -> None:
+    """A partition that has lost its leader has none; other topics are as they were."""
+    leaders = known()
+    leaders.learn({"t"}, {T1: 3})
+    assert of(leaders) == [None, 3, 1]
+    leaders.learn({"t"}, {})
+    assert of(leaders) == [None, None, 1]
+
+
+@pytest.mark.parametrize(
+    "code", sorted(c for c in MOVES[Request.LIST_OFFSETS] if type(c) is ErrorCode)
+)
+def test_the_table_says_which_errors_make_a_leader_forgotten(code: ErrorCode) -> None:
+    """And only of the very partition: the leader leads the others."""
+    leaders = known()
+    error = broker_error(Request.LIST_OFFSETS, code, "t-0")
+    leaders.heed(Request.LIST_OFFSETS, {T0: error, T1: 5, U0: 7})
+    assert of(leaders) == [None if MOVES[Request.LIST_OFFSETS][code].find else 1, 2, 1]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+    ],
+)
+def test_a_leader_that_has_moved_is_looked_for(code: ErrorCode) -> None:
+    """Whatever else the table may say of these."""
+    leaders = known()
+    leaders.heed(Request.LIST_OFFSETS, {T0: broker_error(Request.LIST_OFFSETS, code)})
+    assert leaders.of(T0) is None
+
+
+def test_a_leader_that_does_not_answer_is_forgotten_for_all_it_led() -> None:
+    """Also for partitions that it was not asked for."""
+    leaders = known()
+    leaders.heed(Request.LIST_OFFSETS, {T0: ConnectionLostError("gone"), T1: 5})
+    assert of(leaders) == [None, 2, None]
+
+
+async def later(seconds: float, answer: int | KgroupError) -> int:
+    """An answer, or a failure, after some time."""
+    await trio.sleep(seconds)
+    if isinstance(answer, KgroupError):
+        raise answer
+    return answer
+
+
+async def test_all_are_asked_at_the_same_time(autojump_clock: MockClock) -> None:
+    """The slowest is waited for, once; a way that failed is an answer among the others."""
+    lost = ConnectionLostError("gone")
+    before = trio.current_time()
+    told = await request_all([partial(later, 3, 1), partial(later, 1, lost), partial(later, 2, 3)])
+    assert told == [1, lost, 3]
+    assert trio.current_time() - before == pytest.approx(3)
+    assert await request_all([]) == []
+
+
+async def test_a_refusal_is_raised_bare_when_all_have_ended(autojump_clock: MockClock) -> None:
+    """The first in the order of the questions, not of the answers."""
+    first, second = (
+        broker_error(Request.LIST_OFFSETS, ErrorCode.INVALID_REQUEST) for _ in range(2)
+    )
+    before = trio.current_time()
+    with pytest.raises(BrokerError) as raised:
+        await request_all(
+            [partial(later, 5, 1), partial(later, 2, first), partial(later, 1, second)]
+        )
+    assert raised.value is first
+    assert trio.current_time() - before == pytest.approx(5)
+
+
+async def test_a_cancelled_question_ends_all(autojump_clock: MockClock) -> None:
+    """Nothing goes on behind the caller's back."""
+    with trio.move_on_after(1) as scope:
+        await request_all([partial(later, 9, 1), partial(later, 8, 2)])
+    assert scope.cancelled_caught

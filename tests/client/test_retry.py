@@ -1,0 +1,152 @@
+"""Sending again by the table."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import final
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from kgroup.client.backoff import Backoff
+from kgroup.client.error_policy import (
+    Action,
+    Reaction,
+    Request,
+    TransportFailure,
+    broker_error,
+    reaction_for,
+)
+from kgroup.client.retry import find_coordinator, must_wait, until_answered
+from kgroup.error_codes import ErrorCode
+from kgroup.errors import (
+    BrokerError,
+    ConnectionLostError,
+    FatalGroupError,
+    RequestTimeoutError,
+    TransportError,
+)
+
+Error = BrokerError | TransportError
+
+
+@final
+class Script:
+    """Requests that fail as told, then succeed; with the times at which they were made."""
+
+    def __init__(self, request: Request, failures: Sequence[Error] = ()) -> None:
+        self.request = request
+        self.failures = list(failures)
+        self.lost: list[Error] = []
+        self.times: list[float] = []
+        self.log: list[str] = []
+
+    async def send(self) -> str:
+        """The request."""
+        return await self._act(self.request.value, self.failures)
+
+    async def find(self) -> None:
+        """The look for the coordinator."""
+        await self._act("find", self.lost)
+
+    async def _act(self, name: str, failures: list[Error]) -> str:
+        await trio.lowlevel.checkpoint()
+        self.times.append(trio.current_time())
+        self.log.append(name)
+        if failures:
+            raise failures.pop(0)
+        return "answer"
+
+
+def backoff() -> Backoff:
+    """Waits of 1 s and doubling, more or less."""
+    return Backoff(1.0, 60.0, random.Random(1))
+
+
+Told = list[tuple[Request, Error, Reaction]]
+
+
+async def ask(script: Script, told: Told, *, can_find: bool = True) -> str:
+    """Send until it is answered."""
+    return await until_answered(
+        script.request,
+        script.send,
+        find=script.find if can_find else None,
+        backoff=backoff(),
+        report=lambda request, error, reaction: told.append((request, error, reaction)),
+    )
+
+
+async def test_what_the_table_retries_is_sent_again(autojump_clock: MockClock) -> None:
+    """Waits double; each failure is told with its reaction; the answer is returned."""
+    loading = broker_error(Request.COMMIT, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    script = Script(Request.COMMIT, [loading, loading, loading])
+    told: Told = []
+    assert await ask(script, told) == "answer"
+    gaps = [after - before for before, after in zip(script.times, script.times[1:], strict=False)]
+    assert [round(gap) for gap in gaps] == [1, 2, 4]
+    assert told == [(Request.COMMIT, loading, reaction_for(Request.COMMIT, loading.code))] * 3
+
+
+async def test_the_coordinator_is_looked_for_where_the_row_says_so(
+    autojump_clock: MockClock,
+) -> None:
+    """NOT_COORDINATOR: at once, found again first; the second time after a wait."""
+    moved = broker_error(Request.COMMIT, ErrorCode.NOT_COORDINATOR)
+    script = Script(Request.COMMIT, [moved, moved])
+    assert await ask(script, []) == "answer"
+    assert script.log == ["OffsetCommit", "find", "OffsetCommit", "find", "OffsetCommit"]
+    assert script.times[2] == script.times[0]
+    assert 0.8 <= script.times[3] - script.times[2] <= 1.2
+
+
+async def test_who_asks_nobody_looks_for_nobody(autojump_clock: MockClock) -> None:
+    """A request that finds its broker by itself is sent again without a look."""
+    lost = ConnectionLostError("gone")
+    script = Script(Request.LIST_OFFSETS, [lost])
+    assert await ask(script, [], can_find=False) == "answer"
+    assert script.log == ["ListOffsets", "ListOffsets"]
+
+
+async def test_what_the_table_does_not_retry_is_raised_and_told(autojump_clock: MockClock) -> None:
+    """The very exception comes out, after it was told."""
+    stale = broker_error(Request.COMMIT, ErrorCode.ILLEGAL_GENERATION)
+    told: Told = []
+    with pytest.raises(BrokerError) as caught:
+        await ask(Script(Request.COMMIT, [stale]), told)
+    assert caught.value is stale
+    assert [error for _, error, _ in told] == [stale]
+
+
+async def test_a_look_goes_on_until_it_finds(autojump_clock: MockClock) -> None:
+    """Whatever is not final is tried again, after a wait."""
+    script = Script(Request.FIND_COORDINATOR)
+    script.lost = [ConnectionLostError("a"), RequestTimeoutError("b")]
+    told: Told = []
+    await find_coordinator(
+        script.find,
+        backoff(),
+        lambda request, error, reaction: told.append((request, error, reaction)),
+    )
+    assert script.log == ["find"] * 3
+    assert {request for request, _, _ in told} == {Request.FIND_COORDINATOR}
+
+
+async def test_a_look_that_is_refused_for_good_ends(autojump_clock: MockClock) -> None:
+    """What no wait mends is raised as what the table names."""
+    script = Script(Request.FIND_COORDINATOR)
+    script.lost = [broker_error(Request.FIND_COORDINATOR, ErrorCode.INVALID_GROUP_ID)]
+    with pytest.raises(FatalGroupError):
+        await find_coordinator(script.find, backoff(), lambda request, error, reaction: None)
+
+
+def test_a_wait_if_repeated_begins_with_the_second_failure() -> None:
+    """One lost connection costs no time; a second one in a row does."""
+    reaction = reaction_for(Request.COMMIT, TransportFailure.LOST)
+    assert reaction.action is Action.RETRY
+    assert [must_wait(reaction, failures) for failures in (1, 2, 3)] == [False, True, True]
+    loading = reaction_for(Request.COMMIT, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    assert must_wait(loading, 1)
+    assert not must_wait(reaction_for(Request.SYNC, ErrorCode.REBALANCE_IN_PROGRESS), 5)

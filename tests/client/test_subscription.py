@@ -1,0 +1,58 @@
+"""The subscription: names as they are, patterns by what they match."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from kgroup.client.subscription import Subscription
+from tests.nodes import Nodes, metadata
+
+
+async def test_names_need_no_broker(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    """They are subscribed to whether they exist or not; asking is a checkpoint all the same."""
+    nodes = Nodes(nursery)
+    subscription = Subscription(("b", "a"), nodes.cluster())
+    with trio.testing.assert_checkpoints():
+        assert await subscription.resolve() == {"a", "b"}
+    assert not subscription.has_patterns
+    assert nodes.asked == []
+
+
+@pytest.mark.parametrize(
+    ("patterns", "matched"),
+    [
+        (["orders"], {"orders"}),
+        (["orders.*"], {"orders", "orders-2"}),
+        (["ord"], set()),
+        ([".*"], {"orders", "orders-2", "other"}),
+        (["__.*"], set()),
+        (["x", "oth.."], {"other"}),
+        (["(?i)ORDERS"], {"orders"}),
+    ],
+)
+async def test_patterns_match_whole_names(
+    nursery: trio.Nursery, autojump_clock: MockClock, patterns: list[str], matched: set[str]
+) -> None:
+    """Of topics that exist, and never of Kafka's own; names are added as they are."""
+    nodes = Nodes(nursery)
+    names = ("orders", "orders-2", "other", "__consumer_offsets")
+    nodes.add("a:1", metadata=metadata({1: "a:1"}, {name: [1] for name in names}))
+    compiled = tuple(re.compile(pattern) for pattern in patterns)
+    subscription = Subscription(("named", *compiled), nodes.cluster())
+    assert subscription.has_patterns
+    assert await subscription.resolve() == {"named", *matched}
+    assert [request.topics for request in nodes.requests("metadata")] == [None]
+
+
+async def test_what_they_match_changes(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    """Each call looks anew."""
+    nodes = Nodes(nursery)
+    node = nodes.add("a:1", metadata=metadata({1: "a:1"}, {}))
+    subscription = Subscription((re.compile("orders.*"),), nodes.cluster())
+    assert await subscription.resolve() == frozenset()
+    node.answers["metadata"] = metadata({1: "a:1"}, {"orders-9": [1]})
+    assert await subscription.resolve() == {"orders-9"}

@@ -1,0 +1,292 @@
+"""One commit on its way: what each answer, and each missing one, comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trio.testing import MockClock
+
+from kgroup.client.error_policy import MOVES, Action, Request, broker_error, reaction_for
+from kgroup.error_codes import ErrorCode
+from kgroup.errors import (
+    AuthorizationError,
+    BrokerError,
+    CommitFailedError,
+    CommitUnknownError,
+    ConnectionLostError,
+    RequestTimeoutError,
+    StaleGenerationError,
+    UnsupportedVersionError,
+)
+from kgroup.generation.commit_request import CommitRequest
+from kgroup.types import Cause
+from tests.generation.bench import P0, P1, P2, Bench, Reply, at
+
+LOST = ConnectionLostError("gone", sent=True)
+NOT_SENT = ConnectionLostError("nobody listens")
+
+
+def attempt(bench: Bench, offsets: Mapping[Any, Any]) -> CommitRequest:
+    """An attempt at these offsets."""
+    return CommitRequest(
+        bench.setting, offsets, bench.floors.moves(offsets), bench.committer.lease_confirmed
+    )
+
+
+async def test_all_applied(autojump_clock: MockClock) -> None:
+    """Nobody has anything to complain of; floors and lease are raised, and it is told once."""
+    bench = Bench()
+    await trio.sleep(10)
+    made = attempt(bench, at(p0=3, p1=4))
+    await made.run()
+    assert made.outcome(at(p0=3)) is None
+    assert made.outcome(at(p0=3, p1=4)) is None
+    assert (bench.floors[P0], bench.floors[P1]) == (3, 4)
+    assert bench.committed == [{P0: 3, P1: 4}]
+    assert bench.lease.left == pytest.approx(30)
+    assert bench.refused == []
+
+
+async def test_a_refused_partition_is_the_affair_of_who_named_it(
+    autojump_clock: MockClock,
+) -> None:
+    """The others are in, and whoever named only those is told nothing."""
+    bench = Bench()
+    bench.coordinator.replies = [{P1: ErrorCode.OFFSET_METADATA_TOO_LARGE}]
+    made = attempt(bench, at(p0=1, p1=2, p2=3))
+    await made.run()
+    assert made.outcome(at(p0=1, p2=3)) is None
+    error = made.outcome(at(p0=1, p1=2))
+    assert isinstance(error, CommitFailedError)
+    assert {name: why.name for name, why in error.partitions.items()} == {
+        P1: "OFFSET_METADATA_TOO_LARGE"
+    }
+    assert bench.committed == [{P0: 1, P2: 3}]
+    assert bench.refused == [({P1: 2}, "t-1: OFFSET_METADATA_TOO_LARGE", False)]
+    assert bench.ends == []
+
+
+async def test_what_passes_is_sent_again_alone(autojump_clock: MockClock) -> None:
+    """Only the partitions that are open go out again, after a wait."""
+    bench = Bench()
+    bench.coordinator.replies = [{P1: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}]
+    made = attempt(bench, at(p0=1, p1=2))
+    before = trio.current_time()
+    await made.run()
+    assert bench.coordinator.commits == [at(p0=1, p1=2), at(p1=2)]
+    assert trio.current_time() - before == pytest.approx(0.1, rel=0.21)
+    assert made.outcome(at(p0=1, p1=2)) is None
+    assert [reaction.action for _, reaction in bench.reports] == [Action.RETRY]
+
+
+async def test_time_up_while_it_passes(autojump_clock: MockClock) -> None:
+    """It was answered each time: it is known not to be in, and why."""
+    bench = Bench()
+    bench.coordinator.replies = [{P0: ErrorCode.REBALANCE_IN_PROGRESS}] * 100
+    made = attempt(bench, at(p0=1, p1=2))
+    with trio.move_on_after(3):
+        await made.run()
+    error = made.outcome(at(p0=1))
+    assert isinstance(error, CommitFailedError)
+    assert error.partitions[P0].name == "REBALANCE_IN_PROGRESS"
+    assert made.outcome(at(p1=2)) is None
+
+
+async def test_time_up_after_a_last_answer(autojump_clock: MockClock) -> None:
+    """What the coordinator said last counts, also where it could not be reached afterwards."""
+    bench = Bench()
+    bench.coordinator.replies = [{P0: ErrorCode.REBALANCE_IN_PROGRESS}, *[NOT_SENT] * 100]
+    made = attempt(bench, at(p0=1))
+    with trio.move_on_after(3):
+        await made.run()
+    error = made.outcome(at(p0=1))
+    assert isinstance(error, CommitFailedError)
+    assert error.partitions[P0].name == "REBALANCE_IN_PROGRESS"
+
+
+async def test_time_up_before_anything_was_sent(autojump_clock: MockClock) -> None:
+    """It says that nothing was, and not that the outcome is unknown."""
+    bench = Bench()
+    bench.coordinator.replies = [NOT_SENT] * 100
+    made = attempt(bench, at(p0=1))
+    with trio.move_on_after(3):
+        await made.run()
+    error = made.outcome(at(p0=1))
+    assert isinstance(error, CommitFailedError)
+    assert error.partitions[P0].name == "NETWORK_EXCEPTION"
+    assert "nothing was sent" in str(error.partitions[P0])
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        [LOST] * 100,
+        [{P0: ErrorCode.NOT_COORDINATOR}] * 0 + [RequestTimeoutError("no answer", sent=True)],
+        [UnsupportedVersionError("too old")],
+        [{P0: ErrorCode.UNKNOWN_MEMBER_ID}],
+    ],
+)
+async def test_an_answer_that_never_came_makes_the_rest_unknown(
+    autojump_clock: MockClock, after: list[Reply]
+) -> None:
+    """Whatever a later attempt says of it, the first may have been applied; it is told once."""
+    bench = Bench()
+    bench.coordinator.replies = [LOST, *after]
+    made = attempt(bench, at(p0=1))
+    with trio.move_on_after(3):
+        await made.run()
+    assert isinstance(made.outcome(at(p0=1)), CommitUnknownError)
+    assert bench.committed == []
+    assert [offsets for offsets, _, _ in bench.refused] == [{P0: 1}]
+
+
+async def test_cancelled_while_it_waits_for_an_answer(autojump_clock: MockClock) -> None:
+    """It was sent: the outcome is unknown, and told so."""
+    bench = Bench()
+    bench.coordinator.replies = [trio.sleep_forever]
+    made = attempt(bench, at(p0=1, p1=2))
+    with trio.move_on_after(3):
+        await made.run()
+    error = made.outcome(at(p1=2))
+    assert isinstance(error, CommitUnknownError)
+    assert "t-1 at 2" in str(error)
+    assert bench.refused == [({P1: 2}, "no answer came; the outcome is unknown", False)]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        code
+        for code, reaction in MOVES[Request.COMMIT].items()
+        if isinstance(code, ErrorCode) and reaction.action in (Action.LOST, Action.FAIL)
+    ],
+)
+async def test_a_refused_generation_is_everybody_s_affair(
+    autojump_clock: MockClock, code: ErrorCode
+) -> None:
+    """One partition's answer is enough: the generation ends, and all that is open is stale."""
+    bench = Bench()
+    bench.coordinator.replies = [{P0: code, P1: code}]
+    made = attempt(bench, at(p0=1, p1=2, p2=3))
+    await made.run()
+    (end,) = bench.ends
+    assert end.cause is (reaction_for(Request.COMMIT, code).cause or Cause.MEMBERSHIP_LOST)
+    assert not end.can_commit
+    for mine in (at(p0=1), at(p1=2)):
+        error = made.outcome(mine)
+        assert isinstance(error, StaleGenerationError)
+        assert error.end is end
+        assert code.name in str(error)
+    assert made.outcome(at(p2=3)) is None
+    assert [stale for _, _, stale in bench.refused] == [True]
+
+
+@pytest.mark.parametrize("error", [UnsupportedVersionError("too old"), ValueError("no")])
+async def test_what_cannot_be_sent_is_raised_as_it_is(
+    autojump_clock: MockClock, error: Exception
+) -> None:
+    """No other attempt is made."""
+    bench = Bench()
+    bench.coordinator.replies = [error]
+    made = attempt(bench, at(p0=1))
+    await made.run()
+    assert made.outcome(at(p0=1)) is error
+    assert len(bench.coordinator.commits) == 1
+
+
+async def test_an_error_of_the_whole_answer_is_each_partition_s(
+    autojump_clock: MockClock,
+) -> None:
+    """Such as a broker that refuses to say which versions it speaks."""
+    bench = Bench()
+    bench.coordinator.replies = [BrokerError(-1, "UNKNOWN_SERVER_ERROR", "ApiVersions")]
+    made = attempt(bench, at(p0=1, p1=2))
+    await made.run()
+    error = made.outcome(at(p0=1, p1=2))
+    assert isinstance(error, CommitFailedError)
+    assert {why.request for why in error.partitions.values()} == {"ApiVersions"}
+
+
+async def test_a_time_out_of_the_way_alone(autojump_clock: MockClock) -> None:
+    """Where nothing was sent within it, it is known not to be in."""
+    bench = Bench()
+    bench.coordinator.replies = [RequestTimeoutError("not connected", sent=False)]
+    made = attempt(bench, at(p0=1))
+    await made.run()
+    error = made.outcome(at(p0=1))
+    assert isinstance(error, CommitFailedError)
+    assert error.partitions[P0].name == "NETWORK_EXCEPTION"
+
+
+@pytest.mark.parametrize("unanswered", [False, True])
+async def test_a_coordinator_that_may_not_be_asked_for(
+    autojump_clock: MockClock, unanswered: bool
+) -> None:
+    """It is the error, unless the commit may have been applied before."""
+    forbidden = broker_error(Request.FIND_COORDINATOR, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    bench = Bench()
+    bench.coordinator.replies = [LOST if unanswered else {P0: ErrorCode.NOT_COORDINATOR}]
+    bench.coordinator.finds = [forbidden]
+    made = attempt(bench, at(p0=1))
+    await made.run()
+    error = made.outcome(at(p0=1))
+    if unanswered:
+        assert isinstance(error, CommitUnknownError)
+        assert error.__cause__ is forbidden
+    else:
+        assert isinstance(error, AuthorizationError)
+
+
+# Any answers at all.
+
+CODES = st.sampled_from(
+    [
+        0,
+        int(ErrorCode.OFFSET_METADATA_TOO_LARGE),
+        int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        int(ErrorCode.NOT_COORDINATOR),
+    ]
+)
+ANSWERS = st.one_of(
+    st.dictionaries(st.sampled_from([P0, P1, P2]), CODES), st.sampled_from([LOST, NOT_SENT])
+)
+
+
+@settings(max_examples=80)
+@given(replies=st.lists(ANSWERS, max_size=6))
+def test_each_partition_has_exactly_its_own_outcome(replies: Sequence[Any]) -> None:
+    """Applied where it was, refused with its own code where it was, and nothing else."""
+
+    async def scenario() -> None:
+        bench = Bench()
+        bench.coordinator.replies = list(replies)
+        made = attempt(bench, at(p0=1, p1=2, p2=3))
+        await made.run()
+        outcomes: dict[Any, int] = {}
+        for reply in [*replies, {}]:
+            if not isinstance(reply, Exception):
+                for name in (P0, P1, P2):
+                    code = reply.get(name, 0)
+                    if name not in outcomes and reaction_for(Request.COMMIT, code).action is not (
+                        Action.RETRY
+                    ):
+                        outcomes[name] = code
+                    elif name not in outcomes and code == 0:
+                        outcomes[name] = 0
+        for name, offset in ((P0, 1), (P1, 2), (P2, 3)):
+            error = made.outcome({name: at(p0=offset)[P0]})
+            if outcomes[name] == 0:
+                assert error is None
+                assert bench.floors[name] == offset
+            else:
+                assert isinstance(error, CommitFailedError)
+                assert [why.code for why in error.partitions.values()] == [outcomes[name]]
+                assert bench.floors[name] == 0
+
+    trio.run(scenario, clock=MockClock(autojump_threshold=0))

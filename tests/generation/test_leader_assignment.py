@@ -1,0 +1,245 @@
+"""What a leader does: the topics of the whole group, its assignor, and what it tells."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock
+
+from kgroup.client.coordinator import UNREADABLE
+from kgroup.errors import AssignorTimeoutError, InvalidAssignmentError, UsageError
+from kgroup.event_emitter import EventEmitter
+from kgroup.events import (
+    AssignmentGivenUp,
+    Event,
+    PartitionsUnassigned,
+    RequestFailed,
+    TopicsMissing,
+)
+from kgroup.generation.leader_assignment import GroupTopics, LeaderAssignment
+from kgroup.interfaces import Compute, JoinResult
+from kgroup.types import MemberSubscription, TopicInfo, TopicPartition
+from kgroup.worker_thread import WorkerThread, compute_inline
+from tests.generation.bench import MEMBERSHIP, backoff
+from tests.nodes import Nodes, metadata
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+ALONE = {1: "a:1"}
+
+
+class Everything:
+    """An assignor of a user: all to whom it is told, from the thread whose name it notes."""
+
+    name = "range"
+
+    def __init__(self, to: Sequence[str], gives: Sequence[TopicPartition] = (T0, T1)) -> None:
+        self.to = to
+        self.gives = gives
+        self.threads: list[str] = []
+
+    def assign(
+        self, topics: Mapping[str, TopicInfo], members: Sequence[MemberSubscription]
+    ) -> dict[str, list[TopicPartition]]:
+        """See ``Assignor``."""
+        assert topics
+        assert members
+        self.threads.append(threading.current_thread().name)
+        return {member: list(self.gives) for member in self.to}
+
+
+class Led:
+    """A leader of m-1 and m-2, both of topic t."""
+
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        *members: MemberSubscription,
+        assignor: Any = "range",
+        compute: Compute = compute_inline,
+        **answer: Any,
+    ) -> None:
+        self.nodes = Nodes(nursery)
+        self.node = self.nodes.add("a:1", metadata=metadata(ALONE, {"t": [1, 1]}))
+        self.told: list[Event] = []
+        config = self.nodes.config(assignors=[assignor])
+        self.leader = LeaderAssignment(
+            config=config,
+            cluster=self.nodes.cluster(),
+            emitter=EventEmitter("g", self.told.append),
+            membership=attrs.evolve(MEMBERSHIP, leader=True),
+            answer=JoinResult(
+                member_id="m-1",
+                generation_id=7,
+                assignor="range",
+                leader=True,
+                members=members or (subscribed("m-1", "t"), subscribed("m-2", "t")),
+                **answer,
+            ),
+            new_backoff=backoff,
+            compute=compute,
+            deadline=trio.current_time() + config.rebalance_timeout,
+        )
+
+
+def subscribed(member_id: str, *topics: str) -> MemberSubscription:
+    """A member and its topics."""
+    return MemberSubscription(member_id=member_id, topics=topics)
+
+
+def wanted(*own: str, foreign: Collection[str] = ()) -> GroupTopics:
+    """Topics to look at."""
+    return GroupTopics(frozenset(own), frozenset(foreign), {})
+
+
+def known(partitions: int = 2) -> dict[str, TopicInfo]:
+    """Topic t."""
+    return {"t": TopicInfo(name="t", partitions=partitions)}
+
+
+async def test_topics_are_the_whole_group_s(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """Its own, and those that only others subscribe to."""
+    it = Led(nursery, subscribed("m-1", "t"), subscribed("m-2", "u", "v"))
+    assert it.leader.topics_of({"t", "w"}) == wanted("t", "w", foreign=["u", "v"])
+
+
+async def test_missing_topics_are_told(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    """All of them, once, and the others are there."""
+    it = Led(nursery)
+    it.node.answers["metadata"] = metadata(ALONE, {"t": [1], "z": 3, "a": 3})
+    found = await it.leader.look(wanted("t", "z", "a"))
+    assert list(found) == ["t"]
+    assert it.told == [TopicsMissing(group_id="g", topics=("a", "z"))]
+
+
+async def test_a_broker_that_is_away_is_waited_for(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """Each failure is told; a single look raises it."""
+    it = Led(nursery)
+    it.node.up = False
+    with pytest.raises(Exception, match="a:1"):
+        await it.leader.look_once(wanted("t"))
+
+    async def come_back() -> None:
+        await trio.sleep(3)
+        it.node.up = True
+
+    nursery.start_soon(come_back)
+    assert list(await it.leader.look(wanted("t"))) == ["t"]
+    assert {type(event) for event in it.told} == {RequestFailed}
+
+
+async def test_of_no_topics_nobody_is_asked(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """An empty list would mean every topic of the cluster to old brokers."""
+    it = Led(nursery)
+    with trio.testing.assert_checkpoints():
+        assert await it.leader.look_once(wanted()) == {}
+    assert it.nodes.asked == []
+
+
+async def test_every_member_is_in_the_assignment(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """Also one that gets nothing."""
+    it = Led(nursery)
+    assert await it.leader.assign(known(1)) == {"m-1": (T0,), "m-2": ()}
+    assert it.told == []
+
+
+async def test_a_leader_may_be_told_to_skip(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """KIP-814: a static leader that came again leaves the assignment as it is."""
+    it = Led(nursery, skip_assignment=True)
+    with trio.testing.assert_checkpoints():
+        assert await it.leader.assign(known()) == {}
+
+
+async def test_an_assignor_that_was_never_offered(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """The error names it, and the member."""
+    it = Led(nursery, assignor="roundrobin")
+    with pytest.raises(UsageError, match="'m-1' .* chose the assignor 'range', which this member"):
+        await it.leader.assign(known())
+
+
+async def test_partitions_that_nobody_gets_are_told(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """An assignor may mean it; it is a warning and no error."""
+    it = Led(nursery, assignor=Everything(["m-2"], [T1]))
+    assert await it.leader.assign(known()) == {"m-1": (), "m-2": (T1,)}
+    assert it.told == [PartitionsUnassigned(group_id="g", partitions=(T0,))]
+
+
+async def test_an_assignment_that_no_group_may_follow(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """It is refused before anybody is told."""
+    it = Led(nursery, assignor=Everything(["m-1", "m-2"]))
+    with pytest.raises(InvalidAssignmentError, match="t-0 goes to 'm-1' and again to 'm-2'"):
+        await it.leader.assign(known())
+
+
+async def test_members_that_cannot_be_read_are_told_of(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """They get nothing, and the log says why."""
+    broken = MemberSubscription(member_id="m-9", version=UNREADABLE)
+    it = Led(nursery, subscribed("m-1", "t"), broken)
+    assert await it.leader.assign(known(1)) == {"m-1": (T0,), "m-9": ()}
+    (event,) = it.told
+    assert "the subscription of member m-9 cannot be read; it is given nothing" in str(event)
+
+
+async def test_an_assignor_is_called_beside_the_event_loop(nursery: trio.Nursery) -> None:
+    """In a thread that says what it is for, so that heartbeats go on."""
+    assignor = Everything(["m-1"])
+    it = Led(nursery, assignor=assignor, compute=WorkerThread())
+    assert (await it.leader.assign(known()))["m-1"] == (T0, T1)
+    assert assignor.threads != [threading.current_thread().name]
+    assert assignor.threads == ["kgroup-assign g"]
+
+
+async def for_ever(work: Any, name: str) -> Any:
+    """A computation that does not end."""
+    await trio.sleep_forever()
+
+
+async def test_an_assignor_has_until_the_rebalance_time_out(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """A second before the coordinator would throw the leader out it is given up."""
+    it = Led(nursery, assignor=Everything([]), compute=for_ever)
+    began = trio.current_time()
+    with pytest.raises(AssignorTimeoutError, match="2 partitions among 2 members") as raised:
+        await it.leader.assign(known())
+    assert trio.current_time() - began == it.leader.config.rebalance_timeout - 1
+    assert "'m-1'" in str(raised.value)
+    assert (raised.value.assignor, raised.value.thread) == ("range", "kgroup-assign g")
+    (event,) = it.told
+    assert isinstance(event, AssignmentGivenUp)
+    assert (event.seconds, event.thread) == (29.0, "kgroup-assign g")
+
+
+async def test_an_assignor_is_given_up_with_its_generation(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """At once, and told of: its thread may go on."""
+    it = Led(nursery, assignor=Everything([]), compute=for_ever)
+    with trio.move_on_after(5) as scope:
+        await it.leader.assign(known())
+    assert scope.cancelled_caught
+    (event,) = it.told
+    assert isinstance(event, AssignmentGivenUp)
+    assert event.seconds == 5.0

@@ -1,0 +1,379 @@
+"""Record streams: what is handed out, when it is not, and that nothing is lost on the way."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Mapping
+from types import SimpleNamespace
+from typing import Any, Self, final
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock
+
+from kgroup.client.backoff import Backoff
+from kgroup.clocks import TrioClock
+from kgroup.config import GroupConfig
+from kgroup.errors import FetchError, OffsetOutOfRangeError, StaleGenerationError, UsageError
+from kgroup.generation.commit_bounds import CommitBounds
+from kgroup.generation.record_stream import RecordStream, StreamContext
+from kgroup.interfaces import Batch
+from kgroup.types import Assignment, IsolationLevel, TopicPartition
+from tests.generation.bench import MEMBERSHIP, P0, P1
+
+EPOCH = 3
+CONFIG = GroupConfig(group_id="g", bootstrap_servers="a:1", topics=["t"])
+
+
+@final
+@attrs.define
+class FakeSource:
+    """Hands out offsets one by one, from where it stands; or raises what it is told to."""
+
+    position: int = 0
+    end: int = 1000
+    error: Exception | None = None
+    lost: TopicPartition | None = None
+    pause_between: float = 0.0
+    log: list[Any] = attrs.field(factory=list)
+    grown: trio.Event = attrs.field(factory=trio.Event)
+
+    async def __aenter__(self) -> Self:
+        """See ``RecordSource``."""
+        await trio.lowlevel.checkpoint()
+        return self
+
+    async def __aexit__(self, *details: object) -> None:
+        """See ``RecordSource``."""
+        await trio.lowlevel.checkpoint()
+
+    def assign(self, epoch: int, positions: Mapping[TopicPartition, int]) -> None:
+        """See ``RecordSource``."""
+        self.log.append(("assign", epoch, dict(positions)))
+
+    def open(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
+        """See ``RecordSource``."""
+        self.log.append(("open", epoch, sorted(partitions)))
+
+    async def receive(
+        self, epoch: int, partitions: Collection[TopicPartition], limit: int
+    ) -> Batch:
+        """See ``RecordSource``."""
+        assert limit > 0
+        await trio.lowlevel.checkpoint()
+        if self.error is not None:
+            error, self.error = self.error, None
+            raise error
+        if self.lost in partitions:
+            raise OffsetOutOfRangeError("gone", P0, 7)
+        await trio.sleep(self.pause_between)
+        while self.position >= self.end:
+            await self.grown.wait()
+        number = self.position
+        self.position += 1
+        message: Any = SimpleNamespace(offset=lambda: number)
+        return Batch(
+            partition=min(partitions), messages=[message], next_offset=number + 1, epoch=epoch
+        )
+
+    def pause(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
+        """See ``RecordSource``."""
+        self.log.append(("pause", epoch, sorted(partitions)))
+
+    def resume(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
+        """See ``RecordSource``."""
+        self.log.append(("resume", epoch, sorted(partitions)))
+
+    def seek(self, epoch: int, partition: TopicPartition, offset: int) -> None:
+        """See ``RecordSource``."""
+        self.log.append(("seek", epoch, partition, offset))
+        self.position = offset
+
+    def revoke(self, epoch: int) -> None:
+        """See ``RecordSource``."""
+        self.log.append(("revoke", epoch))
+
+
+@final
+class Around:
+    """A feed, and what a test changes of its surroundings."""
+
+    def __init__(self, source: FakeSource | None = None) -> None:
+        self.source = source or FakeSource()
+        self.running = True
+        self.ending = trio.Event()
+        self.lease = True
+        self.confirmed = trio.Event()
+        self.located: list[Any] = []
+        self.locating: Exception | None = None
+        self.closed: list[RecordStream] = []
+        self.told: list[Any] = []
+        self.floors = CommitBounds(MEMBERSHIP, Assignment((P0, P1)), {})
+        self.feed = StreamContext(
+            epoch=EPOCH,
+            source=self.source,
+            running=lambda: self.running,
+            ending=self.ending,
+            lease_valid=lambda: self.lease,
+            lease_confirmed=self._confirm,
+            locate=self._locate,
+            look=self._look,
+            emit=self.told.append,
+            serve=self.told.append,
+            config=CONFIG,
+            clock=TrioClock(),
+            backoff=lambda: Backoff(0.1, 5.0, random.Random(1)),
+        )
+
+    def stream(self, *partitions: TopicPartition) -> RecordStream:
+        """A stream of these, P0 by default."""
+        wanted = frozenset(partitions or {P0})
+        return RecordStream(self.feed, self.floors, wanted, 100, self.closed.append)
+
+    async def _confirm(self) -> None:
+        while not self.lease and self.running:
+            await self.confirmed.wait()
+
+    async def _look(
+        self,
+        partitions: Collection[TopicPartition],
+        *,
+        earliest: bool,
+        isolation_level: IsolationLevel | None = None,
+    ) -> Mapping[TopicPartition, int]:
+        assert isolation_level is None
+        await trio.lowlevel.checkpoint()
+        return dict.fromkeys(partitions, 0 if earliest else 10)
+
+    async def _locate(self, partitions: Collection[TopicPartition], error: Any) -> None:
+        await trio.lowlevel.checkpoint()
+        self.located.append((sorted(partitions), error))
+        if self.locating is not None:
+            raise self.locating
+
+    def end(self) -> None:
+        """The generation's end begins."""
+        self.running = False
+        self.ending.set()
+
+    def confirm(self) -> None:
+        """A heartbeat was answered."""
+        self.lease = True
+        self.confirmed.set()
+
+
+async def offsets(stream: RecordStream, count: int) -> list[int]:
+    """The offsets of the next batches."""
+    return [(await anext(stream)).messages[0].offset() for _ in range(count)]
+
+
+async def read_to_the_end(stream: RecordStream) -> None:
+    """Read as long as there is something to read."""
+    async for _ in stream:
+        pass
+
+
+async def test_positions_come_before_records(autojump_clock: MockClock) -> None:
+    """They are found once, then the partitions are opened, then records flow."""
+    around = Around()
+    stream = around.stream(P1, P0)
+    assert await offsets(stream, 3) == [0, 1, 2]
+    assert around.located == [([P0, P1], None)]
+    assert around.source.log == [("open", EPOCH, [P0, P1])]
+
+
+async def test_it_ends_with_its_generation(autojump_clock: MockClock) -> None:
+    """Whatever the cause; from then on it is closed, and stays at its end."""
+    around = Around()
+    stream = around.stream()
+    await offsets(stream, 1)
+    around.running = False
+    assert [batch async for batch in stream] == []
+    assert [batch async for batch in stream] == []
+    assert around.closed == [stream]
+
+
+async def test_a_revoked_source_is_its_end(autojump_clock: MockClock) -> None:
+    """What the source says of the epoch is no error to the handler."""
+    around = Around(FakeSource(error=StaleGenerationError("ended")))
+    assert [batch async for batch in around.stream()] == []
+
+
+async def test_a_fetch_error_is_the_handler_s(autojump_clock: MockClock) -> None:
+    """It is raised as it is, and the stream can be tried again."""
+    error = FetchError("cannot be read", P0)
+    around = Around(FakeSource(error=error))
+    stream = around.stream()
+    with pytest.raises(FetchError) as caught:
+        await anext(stream)
+    assert caught.value is error
+    assert await offsets(stream, 1) == [0]
+
+
+async def test_a_position_that_is_not_there_is_decided_anew(autojump_clock: MockClock) -> None:
+    """By who knows the rule; then reading goes on, without opening again."""
+    error = OffsetOutOfRangeError("gone", P0, 7)
+    around = Around(FakeSource(error=error))
+    assert await offsets(around.stream(), 1) == [0]
+    assert around.located == [([P0], None), ([P0], error)]
+    assert [what for what, *_ in around.source.log] == ["open"]
+
+
+async def test_a_position_that_is_never_there_is_reset_seldom(autojump_clock: MockClock) -> None:
+    """The first time at once, then after rising waits; other partitions are read meanwhile."""
+    around = Around(FakeSource(lost=P0, pause_between=1.0))
+    began = trio.current_time()
+    await offsets(around.stream(P0, P1), 100)
+    assert trio.current_time() - began < 150
+    assert 15 < len(around.located) < 40
+
+
+async def test_a_seek_takes_the_place_of_a_reset_that_waits(autojump_clock: MockClock) -> None:
+    """The program's position is read from at once, and the reset does not move it any more."""
+    around = Around(FakeSource(lost=P0))
+    stream = around.stream()
+    with trio.move_on_after(20):  # by now the waits are seconds long
+        await anext(stream)
+    resets, began = len(around.located), trio.current_time()
+    around.source.lost = None
+    around.floors.move(P0, 5)  # as Generation.seek does
+    assert await offsets(stream, 2) == [0, 1]
+    assert trio.current_time() == began
+    assert len(around.located) == resets
+
+
+async def test_a_wait_for_a_reset_ends_with_the_generation(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    """The drain does not wait for it."""
+    around = Around(FakeSource(lost=P0))
+    stream = around.stream()
+    with trio.move_on_after(20):
+        await anext(stream)
+    nursery.start_soon(read_to_the_end, stream)
+    await trio.testing.wait_all_tasks_blocked()
+    assert around.closed == []
+    around.end()
+    await trio.testing.wait_all_tasks_blocked()
+    assert around.closed == [stream]
+
+
+async def test_what_the_rule_raises_is_the_handler_s(autojump_clock: MockClock) -> None:
+    """Before it is located nothing is opened, and it is tried again by the next call."""
+    around = Around()
+    around.locating = OffsetOutOfRangeError("gone", P0, 7)
+    stream = around.stream()
+    with pytest.raises(OffsetOutOfRangeError):
+        await anext(stream)
+    assert around.source.log == []
+    around.locating = None
+    assert await offsets(stream, 1) == [0]
+
+
+async def test_past_the_lease_nothing_is_handed_out(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    """It waits for a heartbeat, and then goes on where it was."""
+    around = Around()
+    stream = around.stream()
+    await offsets(stream, 2)
+    around.lease = False
+    seen: list[int] = []
+
+    async def read() -> None:
+        seen.extend(await offsets(stream, 1))
+
+    nursery.start_soon(read)
+    await trio.sleep(10)
+    assert seen == []
+    assert around.source.position == 2
+    around.confirm()
+    await trio.sleep(1)
+    assert seen == [2]
+
+
+async def test_a_lease_that_ends_while_it_waits_for_records(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    """What comes then goes back to the source: cancelled or not, nothing is skipped."""
+    around = Around(FakeSource(end=0))
+    stream = around.stream()
+
+    async def read(patience: float) -> list[int]:
+        with trio.move_on_after(patience):
+            return await offsets(stream, 1)
+        return []
+
+    async def freeze() -> None:
+        await trio.sleep(1)
+        around.lease = False
+        around.source.end = 5
+        around.source.grown.set()
+
+    nursery.start_soon(freeze)
+    assert await read(5) == []
+    assert around.source.position == 0
+    around.confirm()
+    assert await read(5) == [0]
+
+
+async def test_closed_by_another_task_it_gives_back_what_it_was_about_to_hand_out(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    """The next stream of the partition begins there."""
+    around = Around(FakeSource(end=0))
+    first = around.stream()
+    batches: list[list[Batch]] = []
+
+    async def read() -> None:
+        batches.append([batch async for batch in first])
+
+    nursery.start_soon(read)
+    await trio.sleep(1)
+    await first.aclose()
+    around.source.end = 5
+    around.source.grown.set()
+    await trio.sleep(1)
+    assert batches == [[]]
+    assert await offsets(around.stream(), 2) == [0, 1]
+    first.close()
+    assert around.closed == [first]
+
+
+async def test_two_tasks_on_one_stream_are_told(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    """The second is refused; the first goes on."""
+    around = Around(FakeSource(end=0))
+    stream = around.stream()
+    nursery.start_soon(offsets, stream, 1)
+    await trio.sleep(1)
+    with pytest.raises(UsageError, match="two tasks iterate over one record stream"):
+        await anext(stream)
+    around.source.end = 1
+    around.source.grown.set()
+
+
+async def test_how_long_a_batch_is_held(autojump_clock: MockClock, nursery: trio.Nursery) -> None:
+    """From its hand-over until the next one is asked for."""
+    around = Around(FakeSource(end=1))
+    stream = around.stream()
+    assert stream.held_for == 0
+    await offsets(stream, 1)
+    await trio.sleep(7)
+    assert stream.held_for == pytest.approx(7)
+    nursery.start_soon(offsets, stream, 1)
+    await trio.sleep(3)
+    assert stream.held_for == 0
+    around.source.end = 9
+    around.source.grown.set()
+
+
+async def test_it_says_what_it_reads(autojump_clock: MockClock) -> None:
+    """Its partitions, and whether it is closed."""
+    stream = Around().stream(P1, P0)
+    assert repr(stream) == "<RecordStream of t-0, t-1>"
+    assert aiter(stream) is stream
+    stream.close()
+    assert repr(stream) == "<RecordStream of t-0, t-1, closed>"

@@ -1,0 +1,45 @@
+"""A generation's own passing, told from the program's failures."""
+
+from __future__ import annotations
+
+import pytest
+
+from kgroup.errors import CommitUnknownError, LeaseExpiredError, StaleGenerationError
+from kgroup.generation.stale_errors import without_stale_errors
+from kgroup.types import Cause, End
+
+END = End(Cause.MEMBERSHIP_LOST, "evicted")
+OTHER = End(Cause.MEMBERSHIP_LOST, "evicted")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        StaleGenerationError("refused", END),
+        CommitUnknownError("unanswered, then refused", END),
+        LeaseExpiredError("nobody confirmed it"),
+        ExceptionGroup("both", [StaleGenerationError("refused", END), LeaseExpiredError("over")]),
+    ],
+    ids=repr,
+)
+def test_a_passing_leaves_nothing(error: Exception) -> None:
+    """What says that this very generation is over is no failure."""
+    assert without_stale_errors(error, END) is None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("broken"),
+        StaleGenerationError("of another generation", OTHER),
+        CommitUnknownError("while the generation goes on"),
+    ],
+    ids=repr,
+)
+def test_everything_else_stays(error: Exception) -> None:
+    """A failure of the program's, and the passing of another generation."""
+    assert without_stale_errors(error, END) is error
+    mixed = ExceptionGroup("mixed", [error, StaleGenerationError("refused", END)])
+    rest = without_stale_errors(mixed, END)
+    assert rest is not None
+    assert rest.exceptions == (error,)

@@ -1,0 +1,214 @@
+"""What the queues promise beyond the model: fairness, one reader each, faults told once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from kgroup.errors import FetchError, NotOwnedError, StaleGenerationError, UsageError
+from kgroup.records.buffered_source import QUIET
+from kgroup.records.fetched import Broken, FetchFailure
+from kgroup.types import TopicPartition
+from tests.records.scripted import run_of, scripted
+
+A, B, C = (TopicPartition("t", number) for number in range(3))
+
+
+async def test_ready_partitions_take_turns() -> None:
+    """A partition with much to give does not keep the others waiting."""
+    source, fetcher = scripted()
+    source.assign(1, {A: 0, B: 0, C: 0})
+    source.open(1, [A, B, C])
+    tickets = {partition: start.ticket for partition, start in fetcher.fetches.items()}
+    fetcher.hand_over(source, run_of(A, tickets[A], range(100)))
+    fetcher.hand_over(source, run_of(B, tickets[B], range(20)), run_of(C, tickets[C], range(20)))
+    order = [(await source.receive(1, [A, B, C], 10)).partition for _ in range(6)]
+    assert order == [A, B, C, A, B, C]
+
+
+async def test_small_runs_make_one_batch() -> None:
+    """A batch takes as many runs as it has room for, and cuts the last one."""
+    source, fetcher = scripted()
+    source.assign(1, {A: 0})
+    source.open(1, [A])
+    ticket = fetcher.fetches[A].ticket
+    fetcher.hand_over(source, *(run_of(A, ticket, [at, at + 1]) for at in range(0, 10, 2)))
+    batches = [await source.receive(1, [A], 5) for _ in range(2)]
+    assert [[m.offset() for m in batch.messages] for batch in batches] == [
+        [0, 1, 2, 3, 4],
+        [5, 6, 7, 8, 9],
+    ]
+
+
+async def test_a_partition_has_one_waiting_reader() -> None:
+    """A second receive that would wait for the same partition is refused; the first goes on."""
+    source, fetcher = scripted()
+    source.assign(1, {A: 0, B: 0})
+    source.open(1, [A, B])
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(source.receive, 1, [A, B], 1)
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(UsageError, match="one reader"):
+            await source.receive(1, [B], 1)
+        fetcher.hand_over(source, run_of(B, fetcher.fetches[B].ticket, [0]))
+
+
+async def test_a_cancelled_receive_leaves_its_partition_to_the_next() -> None:
+    """A waiter that is gone blocks nobody, also where records arrived with the cancellation."""
+    source, fetcher = scripted()
+    source.assign(1, {A: 0})
+    source.open(1, [A])
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(source.receive, 1, [A], 1)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+        fetcher.hand_over(source, run_of(A, fetcher.fetches[A].ticket, [0]))
+    got = [message.offset() for message in (await source.receive(1, [A], 1)).messages]
+    assert got == [0]
+
+
+async def test_calls_of_another_epoch_do_nothing() -> None:
+    """What a late caller asks for in an old generation changes nothing in the current one."""
+    source, fetcher = scripted()
+    source.assign(1, {A: 0})
+    source.revoke(1)
+    source.assign(2, {A: 7})
+    source.open(1, [A])
+    source.seek(1, A, 3)
+    source.pause(1, [A])
+    source.revoke(1)
+    assert not fetcher.fetches
+    with pytest.raises(StaleGenerationError, match=r"epoch 1 .*current: epoch 2"):
+        await source.receive(1, [A], 1)
+    source.open(2, [A])
+    fetcher.hand_over(source, run_of(A, fetcher.fetches[A].ticket, [7]))
+    assert (await source.receive(2, [A], 1)).next_offset == 8
+
+
+@pytest.mark.parametrize(
+    ("epoch", "positions", "said"),
+    [
+        (1, {A: 0}, "epochs rise"),
+        (2, {A: -1}, "cannot start at -1"),
+        (2, {A: 2.5}, "cannot start at 2.5"),
+        (2, {A: True}, "cannot start at True"),
+    ],
+)
+def test_a_senseless_assignment_is_refused(
+    epoch: int, positions: dict[TopicPartition, Any], said: str
+) -> None:
+    """An old epoch and a negative position are refused, and nothing has changed."""
+    source, _ = scripted()
+    source.assign(1, {B: 0})
+    with pytest.raises(UsageError, match=said):
+        source.assign(epoch, positions)
+    source.open(1, [B])
+    with pytest.raises(NotOwnedError):
+        source.open(1, [A])
+
+
+async def test_senseless_arguments_are_refused() -> None:
+    """A batch of no record, a negative offset, and partitions of others are refused."""
+    source, _ = scripted()
+    source.assign(1, {A: 0})
+    source.open(1, [A])
+    with pytest.raises(UsageError, match="limit=0"):
+        await source.receive(1, [A], 0)
+    for bad in (-1, 2.5, None, True):
+        senseless: Any = bad
+        with pytest.raises(UsageError, match=f"go on at {bad}"):
+            source.seek(1, A, senseless)
+    for call in (source.pause, source.resume):
+        with pytest.raises(NotOwnedError, match="t-1"):
+            call(1, [A, B])
+
+
+async def test_nothing_is_assigned_to_a_closed_source() -> None:
+    """After close an assignment is an error, and revoke is none."""
+    source, fetcher = scripted()
+    source.assign(1, {A: 0})
+    source.open(1, [A])
+    fetcher.hand_over(source, run_of(A, fetcher.fetches[A].ticket, [0]))
+    source.close_queues()
+    source.close_queues()
+    source.revoke(1)
+    assert source._ledger.records == 0
+    assert "closed" in repr(source)
+    with pytest.raises(UsageError, match="closed"):
+        source.assign(2, {A: 0})
+
+
+async def test_a_broken_fetcher_wakes_and_fails_every_receive() -> None:
+    """Who waits when the fetcher breaks is told, and so is who comes later."""
+    source, _ = scripted()
+    source.assign(1, {A: 0})
+    source.open(1, [A])
+    async with trio.open_nursery() as nursery:
+
+        async def fails() -> None:
+            with pytest.raises(FetchError, match="as scripted"):
+                await source.receive(1, [A], 1)
+
+        nursery.start_soon(fails)
+        await trio.testing.wait_all_tasks_blocked()
+        source.deliver([Broken("as scripted")])
+    await fails()
+
+
+async def test_after_a_broken_fetcher_the_next_generation_reads_on() -> None:
+    """What was fetched before is dropped and fetched again; the fault is reported once."""
+    faults: list[str] = []
+    source, fetcher = scripted(on_fault=lambda _, reason: faults.append(reason))
+    source.assign(1, {A: 0})
+    source.open(1, [A])
+    fetcher.hand_over(source, run_of(A, fetcher.fetches[A].ticket, [0, 1]))
+    source.deliver([Broken("as scripted")])
+    source.assign(2, {A: 0})
+    assert ["as scripted" in reason for reason in faults] == [True]
+    assert source._ledger.records == 0
+    source.open(2, [A])
+    fetcher.hand_over(source, run_of(A, fetcher.fetches[A].ticket, [0]))
+    assert (await source.receive(2, [A], 5)).next_offset == 1
+
+
+async def test_a_fault_is_told_again_only_after_reading_went_on(
+    mock_clock: trio.testing.MockClock,
+) -> None:
+    """The same fault is told once, and once more when records came and a minute has passed."""
+    told: list[tuple[TopicPartition | None, str]] = []
+    source, fetcher = scripted(on_fault=lambda *fault: told.append(fault))
+    source.assign(1, {A: 0})
+    source.open(1, [A])
+    ticket = fetcher.fetches[A].ticket
+    trouble = FetchFailure(A, "AWAY", "gone")
+    source.deliver([trouble, trouble])
+    fetcher.hand_over(source, run_of(A, ticket, [0]))
+    source.deliver([trouble])
+    assert told == [(A, "gone")]
+    mock_clock.jump(QUIET)
+    source.deliver([trouble])
+    assert told == [(A, "gone")]
+    fetcher.hand_over(source, run_of(A, ticket, [1]))
+    source.deliver([trouble])
+    assert told == [(A, "gone")] * 2
+
+
+async def test_a_partition_far_over_its_share_is_held_only_while_another_starves() -> None:
+    """Full buffers stop fetching; a reader that starves makes the greedy one wait instead."""
+    source, fetcher = scripted(max_records=120)  # fetching stops at 30
+    source.assign(1, {A: 0, B: 0})
+    source.open(1, [A, B])
+    fetcher.hand_over(source, run_of(A, fetcher.fetches[A].ticket, range(30)))
+    assert (fetcher.ledger.stopped, fetcher.held) == (True, set())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(source.receive, 1, [B], 5)
+        await trio.testing.wait_all_tasks_blocked()
+        assert (fetcher.ledger.stopped, fetcher.held) == (False, {A})
+        fetcher.hand_over(source, run_of(B, fetcher.fetches[B].ticket, range(5)))
+    await source.receive(1, [A], 20)
+    assert fetcher.held == {A}
+    await source.receive(1, [A], 7)
+    assert (fetcher.ledger.stopped, fetcher.held) == (False, set())

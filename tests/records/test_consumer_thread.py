@@ -1,0 +1,401 @@
+"""The owner thread over a scripted Consumer: what it is told, what it does, what it hands over."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import confluent_kafka
+import pytest
+import trio
+from confluent_kafka import KafkaError, Message
+
+from kgroup.config import GroupConfig
+from kgroup.errors import FetchError, OffsetOutOfRangeError, StaleGenerationError
+from kgroup.records.fetched import Broken
+from kgroup.records.librdkafka import LibrdkafkaSource
+from kgroup.types import TopicPartition
+from tests.records.scripted import failure, record, run_of
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+PATIENCE = 60.0
+
+
+class ScriptedConsumer:
+    """A Consumer that returns what a test puts into it, and writes down every call."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, Any]] = []
+        self.threads: set[int] = set()
+        self.changed = threading.Condition()
+        self.messages: list[Message] = []
+        self.polls = 0
+        self.fail_with: BaseException | None = None
+        self.let_close = threading.Event()
+        self.let_close.set()
+
+    def open(self, settings: dict[str, Any]) -> ScriptedConsumer:
+        """Be made."""
+        self.settings = settings
+        return self
+
+    def feed(self, *messages: Message) -> None:
+        """Have messages for the next poll."""
+        with self.changed:
+            self.messages += messages
+            self.changed.notify_all()
+
+    def poll(self, timeout: float) -> Message | None:
+        """As the real one."""
+        with self.changed:
+            self.threads.add(threading.get_ident())
+            self.polls += 1
+            self.changed.notify_all()
+            if self.fail_with is not None:
+                raise self.fail_with
+            if not self.messages:
+                self.changed.wait(timeout)
+            return self.messages.pop(0) if self.messages else None
+
+    def consume(self, num_messages: int, timeout: float) -> list[Message]:
+        """As the real one."""
+        assert timeout == 0
+        with self.changed:
+            taken, self.messages = self.messages[:num_messages], self.messages[num_messages:]
+        return taken
+
+    def incremental_assign(self, partitions: list[confluent_kafka.TopicPartition]) -> None:
+        """As the real one."""
+        self._note("assign", [(each.partition, each.offset) for each in partitions])
+
+    def incremental_unassign(self, partitions: list[confluent_kafka.TopicPartition]) -> None:
+        """As the real one."""
+        self._note("unassign", [each.partition for each in partitions])
+
+    def pause(self, partitions: list[confluent_kafka.TopicPartition]) -> None:
+        """As the real one."""
+        self._note("pause", [each.partition for each in partitions])
+
+    def resume(self, partitions: list[confluent_kafka.TopicPartition]) -> None:
+        """As the real one."""
+        self._note("resume", [each.partition for each in partitions])
+
+    def close(self) -> None:
+        """As the real one, or as slow as the test wants."""
+        self._note("close", None)
+        self.let_close.wait(PATIENCE)
+
+    def _note(self, name: str, what: object) -> None:
+        with self.changed:
+            self.threads.add(threading.get_ident())
+            self.calls.append((name, what))
+            self.changed.notify_all()
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait, off the event loop, until something holds of this consumer."""
+
+        def wait() -> None:
+            with self.changed:
+                assert self.changed.wait_for(holds, PATIENCE)
+
+        await trio.to_thread.run_sync(wait)
+
+
+async def obeyed(source: LibrdkafkaSource) -> None:
+    """Wait until the owner has carried out all commands, and has had its next turn."""
+    for _ in range(2):
+        done = threading.Event()
+        source._owner._commands.put(done.set)
+        assert await trio.to_thread.run_sync(done.wait, PATIENCE)
+
+
+@asynccontextmanager
+async def running(
+    consumer: ScriptedConsumer,
+    faults: list[tuple[TopicPartition | None, str]] | None = None,
+    **settings: Any,
+) -> AsyncIterator[LibrdkafkaSource]:
+    """A source over the scripted consumer."""
+    config = GroupConfig(group_id="g", bootstrap_servers="h:1", topics=["t"], **settings)
+    told = [] if faults is None else faults
+    source = LibrdkafkaSource(
+        config,
+        lambda partition, reason: told.append((partition, reason)),
+        open_consumer=consumer.open,
+    )
+    with trio.fail_after(PATIENCE):
+        async with source:
+            yield source
+
+
+async def test_only_the_owner_thread_touches_the_consumer() -> None:
+    """Every call comes from one thread, which is named, is not trio's, and is joined at exit."""
+    consumer = ScriptedConsumer()
+    async with running(consumer) as source:
+        thread = source._owner.thread
+        assert thread.name == "kgroup-records-g"
+        source.assign(1, {A: 0, B: 5})
+        source.open(1, [A, B])
+        consumer.feed(record(A, 0), record(A, 1), record(B, 5))
+        for _ in range(2):
+            await source.receive(1, [A, B], 10)
+        source.seek(1, A, 7)
+        source.revoke(1)
+        identity = thread.ident
+    assert not thread.is_alive()
+    assert consumer.threads == {identity}
+    assert identity != threading.get_ident()
+    assert consumer.calls[0] == ("assign", [(0, 0), (1, 5)])
+    assert consumer.calls[-1] == ("close", None)
+
+
+async def test_nothing_is_polled_before_a_partition_is_open_nor_after_revoke() -> None:
+    """Without an open partition, and from revoke to the next assign, nobody polls."""
+    consumer = ScriptedConsumer()
+    async with running(consumer) as source:
+        source.assign(1, {A: 0})
+        await obeyed(source)
+        assert consumer.polls == 0
+        source.open(1, [A])
+        await consumer.until(lambda: consumer.polls > 0)
+        source.revoke(1)
+        await obeyed(source)
+        polls = consumer.polls
+        await obeyed(source)
+        assert consumer.polls == polls
+        source.assign(2, {A: 0})
+        source.open(2, [A])
+        await consumer.until(lambda: consumer.polls > polls)
+    assert [name for name, _ in consumer.calls] == ["assign", "unassign", "close"]
+
+
+async def test_a_kept_partition_is_not_fetched_again_and_another_one_is() -> None:
+    """At the same position nothing is asked of librdkafka; at another one it starts anew."""
+    consumer = ScriptedConsumer()
+    async with running(consumer) as source:
+        source.assign(1, {A: 0, B: 0})
+        source.open(1, [A, B])
+        consumer.feed(*(record(A, at) for at in range(4)), *(record(B, at) for at in range(4)))
+        for partition in (A, B):
+            assert (await source.receive(1, [partition], 2)).next_offset == 2
+        source.revoke(1)
+        source.assign(2, {A: 2, B: 0})
+        source.open(2, [A, B])
+        await consumer.until(lambda: ("assign", [(1, 0)]) in consumer.calls)
+        batch = await source.receive(2, [A], 10)
+        assert [message.offset() for message in batch.messages] == [2, 3]
+        assert batch.epoch == 2
+    assert consumer.calls == [
+        ("assign", [(0, 0), (1, 0)]),
+        ("unassign", [1]),
+        ("assign", [(1, 0)]),
+        ("unassign", [0, 1]),
+        ("close", None),
+    ]
+
+
+async def test_an_error_out_of_range_is_asked_about_once_more() -> None:
+    """The first such error starts the fetch anew; the second one is raised."""
+    consumer = ScriptedConsumer()
+    async with running(consumer) as source:
+        source.assign(1, {A: 50})
+        source.open(1, [A])
+        consumer.feed(failure(A, KafkaError._AUTO_OFFSET_RESET, 50))
+        await consumer.until(lambda: len(consumer.calls) == 3)
+        assert consumer.calls[1:] == [("unassign", [0]), ("assign", [(0, 50)])]
+        consumer.feed(failure(A, KafkaError._AUTO_OFFSET_RESET, 50))
+        with pytest.raises(OffsetOutOfRangeError) as caught:
+            await source.receive(1, [A], 1)
+        assert (caught.value.partition, caught.value.offset) == (A, 50)
+
+
+async def test_records_before_an_unreadable_one_come_first_and_none_after_it() -> None:
+    """A damaged batch fails its partition where it lies; nothing behind it is handed out."""
+    consumer = ScriptedConsumer()
+    async with running(consumer) as source:
+        source.assign(1, {A: 0, B: 0})
+        source.open(1, [A, B])
+        consumer.feed(record(A, 0), failure(A, KafkaError._BAD_MSG, 1), record(A, 2), record(B, 0))
+        assert (await source.receive(1, [A], 10)).next_offset == 1
+        for _ in range(2):
+            with pytest.raises(FetchError, match="t-0 cannot be read") as caught:
+                await source.receive(1, [A], 10)
+            assert caught.value.partition == A
+        assert (await source.receive(1, [B], 10)).next_offset == 1
+
+
+async def test_a_fault_that_passes_is_told_once_and_raises_nothing() -> None:
+    """Errors that are waited out are told once, not each time that librdkafka repeats them."""
+    consumer = ScriptedConsumer()
+    faults: list[tuple[TopicPartition | None, str]] = []
+    async with running(consumer, faults) as source:
+        source.assign(1, {A: 0})
+        source.open(1, [A])
+        tell = consumer.settings["error_cb"]
+        for _ in range(3):
+            tell(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
+            tell(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, "t [0]: topic does not exist"))
+        consumer.feed(record(A, 0))
+        await source.receive(1, [A], 1)
+        consumer.feed(record(A, 1))
+        await source.receive(1, [A], 1)
+    assert [partition for partition, _ in faults] == [None, A]
+    assert "brokers are down" in faults[0][1]
+
+
+async def test_a_thread_that_fails_fails_every_receive() -> None:
+    """An error in the owner thread is no silence: receive raises it."""
+    consumer = ScriptedConsumer()
+    async with running(consumer) as source:
+        source.assign(1, {A: 0})
+        source.open(1, [A])
+        consumer.fail_with = RuntimeError("as scripted")
+        with pytest.raises(FetchError, match="as scripted") as caught:
+            await source.receive(1, [A], 1)
+        assert caught.value.__cause__ is consumer.fail_with
+
+
+@pytest.mark.parametrize("thread_dies", [True, False])
+async def test_a_source_that_broke_is_replaced_in_the_next_generation(*, thread_dies: bool) -> None:
+    """Another thread with a Consumer of its own reads on; the one before is closed; it is told."""
+    first, second = ScriptedConsumer(), ScriptedConsumer()
+    opened = [first, second]
+    consumer: Any = SimpleNamespace(open=lambda settings: opened.pop(0).open(settings))
+    faults: list[tuple[TopicPartition | None, str]] = []
+    async with running(consumer, faults) as source:
+        before = source._owner.thread
+        source.assign(1, {A: 0, B: 0})
+        source.open(1, [A])
+        if thread_dies:
+            first.fail_with = RuntimeError("as scripted")
+        else:
+            first.feed(failure(None, KafkaError._FATAL))
+        with pytest.raises(FetchError, match="another source"):
+            await source.receive(1, [A], 1)
+        source.revoke(1)
+        assert faults == []
+        source.assign(2, {A: 5, B: 0})
+        ((partition, reason),) = faults
+        assert partition is None
+        assert "another one takes its place with the generation of epoch 2" in reason
+        source.open(2, [A])
+        second.feed(record(A, 5))
+        assert (await source.receive(2, [A], 1)).next_offset == 6
+        await first.until(lambda: first.calls[-1][0] == "close")
+        assert second.calls == [("assign", [(0, 5)])]
+        source.assign(3, {A: 6})
+        assert len(faults) == 1
+    assert second.calls[-1][0] == "close"
+    assert not before.is_alive()
+    assert source._ledger.records == 0
+
+
+async def test_what_a_replaced_thread_still_hands_over_is_dropped() -> None:
+    """Also that it breaks again, as its Consumer is closed."""
+    first, second = ScriptedConsumer(), ScriptedConsumer()
+    opened = [first, second]
+    consumer: Any = SimpleNamespace(open=lambda settings: opened.pop(0).open(settings))
+    async with running(consumer) as source:
+        source.assign(1, {A: 0})
+        source.open(1, [A])
+        first.feed(failure(None, KafkaError._FATAL))
+        with pytest.raises(FetchError):
+            await source.receive(1, [A], 1)
+        old = source._owner
+        source.assign(2, {A: 0})
+        old._deliver([Broken("again"), run_of(A, 1, [0])])
+        source.open(2, [A])
+        second.feed(record(A, 0))
+        assert (await source.receive(2, [A], 1)).next_offset == 1
+
+
+async def test_refused_settings_surface_at_entry() -> None:
+    """A Consumer that cannot be made is an error of entering, and leaves no thread."""
+
+    def refuse(_: dict[str, Any]) -> ScriptedConsumer:
+        raise ValueError("as scripted")
+
+    config = GroupConfig(group_id="g", bootstrap_servers="h:1", topics=["t"])
+    source = LibrdkafkaSource(config, lambda *_: None, open_consumer=refuse)
+    with pytest.raises(FetchError, match="as scripted"):
+        await source.__aenter__()
+    assert not source._owner.thread.is_alive()
+
+
+async def test_a_thread_that_does_not_end_is_named() -> None:
+    """At exit a thread is waited for up to the deadline, and then told of with its stack."""
+    consumer = ScriptedConsumer()
+    consumer.let_close.clear()
+    faults: list[tuple[TopicPartition | None, str]] = []
+    async with running(consumer, faults, close_timeout=0.05) as source:
+        pass
+    ((partition, reason),) = faults
+    assert partition is None
+    assert "kgroup-records-g did not end within 0.05 s" in reason
+    assert "in close" in reason
+    consumer.let_close.set()
+    await trio.to_thread.run_sync(source._owner.thread.join, PATIENCE)
+
+
+async def test_a_thread_is_waited_for_up_to_the_deadline_around_it() -> None:
+    """If a scope around the source has an earlier deadline than ``close_timeout``, it counts."""
+    consumer = ScriptedConsumer()
+    consumer.let_close.clear()
+    faults: list[tuple[TopicPartition | None, str]] = []
+    with trio.CancelScope() as around:
+        async with running(consumer, faults, close_timeout=PATIENCE) as source:
+            thread = source._owner.thread
+            around.deadline = trio.current_time() + 0.1
+        consumer.let_close.set()
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + PATIENCE):
+            await trio.to_thread.run_sync(thread.join, PATIENCE)
+    ((_, reason),) = faults
+    (seconds,) = re.findall(r"did not end within ([0-9.e-]+) s", reason)
+    assert float(seconds) <= 0.1
+
+
+async def test_fetching_stops_when_the_buffer_is_full_and_goes_on() -> None:
+    """With records unread nobody polls any more; reading them lets the thread go on."""
+    consumer = ScriptedConsumer()
+    async with running(consumer, max_buffered_records=16) as source:
+        source.assign(1, {A: 0})
+        source.open(1, [A])
+        consumer.feed(*(record(A, at) for at in range(6)))
+        await consumer.until(lambda: not consumer.messages)
+        consumer.feed(record(A, 6))
+        await obeyed(source)
+        assert len(consumer.messages) == 1
+        assert (await source.receive(1, [A], 6)).next_offset == 6
+        assert (await source.receive(1, [A], 6)).next_offset == 7
+    assert not any(name == "pause" for name, _ in consumer.calls)
+
+
+async def test_a_hand_over_wakes_the_loop_once_and_only_whom_it_concerns() -> None:
+    """A chunk of many records of one partition makes one hand-over and wakes one of the tasks."""
+    consumer = ScriptedConsumer()
+    partitions = [TopicPartition("t", number) for number in range(100)]
+    async with running(consumer) as source, trio.open_nursery() as nursery:
+        delivered: list[int] = []
+        deliver = source._owner._deliver
+        source._owner._deliver = lambda items: (delivered.append(len(items)), deliver(items))  # type: ignore[func-returns-value, assignment]
+        source.assign(1, dict.fromkeys(partitions, 0))
+        source.open(1, partitions)
+        woken: list[int] = []
+
+        async def read(partition: TopicPartition) -> None:
+            with pytest.raises(StaleGenerationError):
+                while True:
+                    batch = await source.receive(1, [partition], 1000)
+                    woken.append(partition.partition)
+                    assert len(batch) == 500
+                    source.revoke(1)
+
+        for partition in partitions:
+            nursery.start_soon(read, partition)
+        consumer.feed(*(record(partitions[42], at) for at in range(500)))
+    assert woken == [42]
+    assert delivered == [1]

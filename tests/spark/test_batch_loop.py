@@ -1,0 +1,380 @@
+"""The batch loop: what it hands out, when, and what becomes of it as its generation ends."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from kgroup.errors import ConfigError, KgroupError, StaleGenerationError, UsageError
+from kgroup.events import BatchCancelled, BatchDone, BatchFailed, PartitionsNotRead
+from kgroup.generation.states import State
+from kgroup.spark.batch import ALLOWED, BatchStage, MicroBatch
+from kgroup.spark.batch_limits import Limits
+from kgroup.spark.batch_loop import Batches, BatchPace
+from kgroup.spark.offset_ranges import OffsetRange, batch_id
+from kgroup.types import Cause, TopicPartition
+from tests.group.test_stale import evict
+from tests.group.world import world
+from tests.spark.fakes import FakeEngine, loop_of
+
+P0, P1 = TopicPartition("topic", 0), TopicPartition("topic", 1)
+
+
+def ranges_of(ranges: tuple[OffsetRange, ...]) -> list[tuple[int, int, int]]:
+    """What a batch's function is given, in short."""
+    return [(part.partition, part.start, part.end) for part in ranges]
+
+
+async def test_new_records_are_one_batch_and_nothing_new_is_none(
+    autojump_clock: MockClock,
+) -> None:
+    """A batch spans what is new; while nothing is, nothing is run."""
+    async with world(2) as here:
+        await here.append(10, 0)
+        await here.append(4, 1)
+        engine = FakeEngine()
+        async with here.group() as group:
+            generation = await group.next()
+            loop = loop_of(generation, engine)
+            batch = await anext(loop)
+            assert await batch.run(ranges_of) == [(0, 0, 10), (1, 0, 4)]
+            await batch.commit()
+            assert await here.committed() == {P0: 10, P1: 4}
+            with trio.move_on_after(60):
+                await anext(loop)
+            assert len(engine.groups) == 1
+            await here.append(1, 1)
+            batch = await anext(loop)
+            assert ranges_of(batch.ranges) == [(1, 4, 5)]
+            assert batch.number == 2
+            assert not here.told(PartitionsNotRead)
+
+
+async def test_one_look_is_one_request(autojump_clock: MockClock) -> None:
+    """The ends of all partitions come in one request, and the leaders are remembered."""
+    async with world(12) as here, here.group(watch_partition_changes=False) as group:
+        loop = loop_of(await group.next(), FakeEngine(), poll_interval=0.5)
+        with trio.move_on_after(5):
+            await anext(loop)
+        since = here.now
+        with trio.move_on_after(10):
+            await anext(loop)
+        asked = [api for api, _ in here.asked("list_offsets", "metadata", since=since)]
+        assert "metadata" not in asked
+        # Twenty looks at the ends, and one each ten seconds at the logs' beginnings.
+        assert 20 <= len(asked) <= 23
+
+
+async def test_a_batch_waits_for_more(autojump_clock: MockClock) -> None:
+    """With ``max_wait`` the first new record waits so long for others, unless a limit is met."""
+    async with world() as here, here.group() as group:
+        limits = Limits(max_records=5)
+        loop = loop_of(await group.next(), FakeEngine(), limits, max_wait=10.0)
+        await here.append(1)
+        began = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(later, 4.0, partial(here.append, 2))
+            batch = await anext(loop)
+        assert ranges_of(batch.ranges) == [(0, 0, 3)]
+        assert trio.current_time() - began == pytest.approx(10, abs=0.2)
+        await batch.run(ranges_of)
+        began = trio.current_time()
+        await here.append(9)
+        assert ranges_of((await anext(loop)).ranges) == [(0, 3, 8)]
+        assert trio.current_time() - began < 1
+
+
+async def later(seconds: float, fn: object) -> None:
+    """Do something after a while."""
+    await trio.sleep(seconds)
+    await fn()  # type: ignore[operator]
+
+
+async def test_the_same_ranges_have_the_same_id(autojump_clock: MockClock) -> None:
+    """What was not committed comes again under the same id and another job group."""
+    async with world() as here:
+        await here.append(10)
+        ids, groups = [], []
+        for _ in range(2):
+            engine = FakeEngine()
+            async with here.group() as group:
+                batch = await anext(loop_of(await group.next(), engine))
+                await batch.run(ranges_of)
+                ids.append(batch.id)
+                groups += engine.groups
+                assert "topic-0[0:10]" in engine.descriptions[0]
+                assert "kgroup group" in engine.descriptions[0]
+        assert ids[0] == ids[1] == batch_id("group", [OffsetRange("topic", 0, 0, 10)])
+        assert len(set(groups)) == 1  # of two processes' groups: epochs are each one's own
+
+
+async def test_a_failed_run_is_not_passed_over(autojump_clock: MockClock) -> None:
+    """Its error is the caller's; there is no next batch and no commit until it is settled."""
+    async with world() as here:
+        await here.append(10)
+        async with here.group() as group:
+            loop = loop_of(await group.next(), FakeEngine(), Limits(max_records=4))
+            batch = await anext(loop)
+
+            def fail(_: object) -> None:
+                raise LookupError("the sink is away")
+
+            with pytest.raises(LookupError, match="the sink is away"):
+                await batch.run(fail)
+            assert here.told(BatchFailed)[0].reason == "LookupError: the sink is away"
+            with pytest.raises(UsageError, match=r"run it again, or say batch.skip\(\)"):
+                await batch.commit()
+            with pytest.raises(UsageError, match=r"batch 1 .* is failed, and the next one"):
+                await anext(loop)
+            await batch.run(ranges_of)
+            await batch.commit()
+            batch = await anext(loop)
+            with pytest.raises(LookupError):
+                await batch.run(fail)
+            await batch.skip()
+            assert await here.committed() == {P0: 8}
+            assert ranges_of((await anext(loop)).ranges) == [(0, 8, 10)]
+
+
+async def test_a_batch_that_is_not_run_is_not_passed_over(autojump_clock: MockClock) -> None:
+    """Asking for the next one is an error that says so; a commit settles it."""
+    async with world() as here:
+        await here.append(10)
+        async with here.group() as group:
+            loop = loop_of(await group.next(), FakeEngine(), Limits(max_records=4))
+            batch = await anext(loop)
+            with pytest.raises(UsageError, match="is not run, and the next one was asked for"):
+                await anext(loop)
+            await batch.commit()
+            for what in ("run", "commit", "skip"):
+                with pytest.raises(UsageError, match="the batch is committed; go on with the next"):
+                    batch.check(what)
+            await anext(loop)
+
+
+async def test_a_later_commit_takes_earlier_batches_along(autojump_clock: MockClock) -> None:
+    """A program may commit once for several batches: all of their partitions are committed."""
+    async with world(2) as here:
+        await here.append(4, 0)
+        async with here.group() as group:
+            loop = loop_of(await group.next(), FakeEngine())
+            first = await anext(loop)
+            await first.run(ranges_of)
+            await here.append(3, 1)
+            second = await anext(loop)
+            await second.run(ranges_of)
+            assert ranges_of(second.ranges) == [(1, 0, 3)]
+            await second.commit()
+            assert await here.committed() == {P0: 4, P1: 3}
+            assert first.stage is BatchStage.COMMITTED
+
+
+async def test_several_batches_in_flight(autojump_clock: MockClock) -> None:
+    """They run side by side, and are committed in their order whichever ends first."""
+    async with world() as here:
+        await here.append(6)
+        async with here.group() as group:
+            engine = FakeEngine()
+            loop = loop_of(await group.next(), engine, Limits(max_records=2), in_flight=2)
+            order = []
+
+            async def work(batch: MicroBatch, seconds: float) -> None:
+                engine.lasts = seconds
+                await batch.run(ranges_of)
+                await batch.commit()
+                order.append((batch.number, await here.committed()))
+
+            async with trio.open_nursery() as nursery:
+                for seconds in (5.0, 1.0, 1.0):
+                    nursery.start_soon(work, await anext(loop), seconds)
+                    await trio.testing.wait_all_tasks_blocked()
+            assert sorted(number for number, _ in order) == [1, 2, 3]
+            assert all(committed[P0] >= 2 * number for number, committed in order)
+            assert await here.committed() == {P0: 6}
+
+
+async def test_a_run_goes_on_in_the_drain_and_is_committed(autojump_clock: MockClock) -> None:
+    """On a planned end the batch in hand ends and commits under the old id; no other begins."""
+    async with world() as here:
+        await here.append(10)
+        engine = FakeEngine(lasts=8.0)
+        async with here.group() as group:
+            generation = await group.next()
+            loop = loop_of(generation, engine)
+            batch = await anext(loop)
+            await here.append(10)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(later, 1.0, as_async(group.shutdown))
+                await batch.run(ranges_of)
+            assert generation.state is State.DRAINING
+            await batch.commit()
+            assert [one async for one in loop] == []
+            assert engine.closed >= 1
+        assert await here.committed() == {P0: 10}
+
+
+def as_async(fn: object) -> object:
+    """A function that can be awaited."""
+
+    async def call() -> None:
+        fn()  # type: ignore[operator]
+
+    return call
+
+
+@pytest.mark.parametrize("in_body", [True, False])
+async def test_a_run_past_the_drain_is_cancelled(autojump_clock: MockClock, in_body: bool) -> None:
+    """At the drain's deadline the jobs are cancelled; the end waits until they have stopped."""
+    async with world() as here:
+        await here.append(10)
+        engine = FakeEngine(lasts=1000.0, stops_in=3.0)
+        async with here.group(drain_timeout=5.0) as group:
+            generation = await group.next()
+
+            async def work() -> None:
+                with generation.scope():
+                    batch = await anext(loop_of(generation, engine))
+                    await batch.run(ranges_of)
+
+            began = trio.current_time()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(later, 1.0, as_async(group.shutdown))
+                if in_body:
+                    await work()
+                else:
+                    assert generation.start_soon(work)
+                    await generation.wait_ended()
+            assert engine.running == 0
+            assert engine.stopped == [pytest.approx(began + 1 + 5 + 3, abs=0.5)]
+            assert [event.reason for event in here.told(BatchCancelled)] == [str(generation.end)]
+            assert not here.told(BatchFailed)
+        assert await here.committed() == {}
+
+
+async def test_a_lost_membership_cancels_at_once(autojump_clock: MockClock) -> None:
+    """There is no drain, the generation ends when the tasks have stopped, a commit is stale."""
+    async with world() as here:
+        await here.append(10)
+        engine = FakeEngine(lasts=1000.0, stops_in=3.0)
+        async with here.group() as group:
+            generation = await group.next()
+            batch = await anext(loop_of(generation, engine))
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(later, 5.0, partial(evict, here, generation.member_id))
+                with pytest.raises(StaleGenerationError):
+                    await batch.run(ranges_of)
+            assert engine.running == 0
+            assert len(engine.stopped) == 1
+            assert batch.stage is BatchStage.FAILED
+            end = await generation.wait_ended()
+            assert end.cause in (Cause.FENCED, Cause.MEMBERSHIP_LOST)
+            with pytest.raises(KgroupError):
+                await batch.commit()
+        assert await here.committed() == {}
+
+
+async def test_a_programs_own_cancellation(autojump_clock: MockClock) -> None:
+    """A time limit around a run cancels it and waits; the batch can be run again."""
+    async with world() as here:
+        await here.append(10)
+        engine = FakeEngine(lasts=100.0, stops_in=2.0)
+        async with here.group() as group:
+            batch = await anext(loop_of(await group.next(), engine))
+            with trio.move_on_after(10) as scope:
+                await batch.run(ranges_of)
+            assert scope.cancelled_caught
+            assert engine.running == 0
+            engine.lasts = 1.0
+            await batch.run(ranges_of)
+            await batch.commit()
+            assert len(set(engine.groups)) == 2
+        assert await here.committed() == {P0: 10}
+
+
+async def test_asking_is_cancelled_without_loss(autojump_clock: MockClock) -> None:
+    """A cancelled wait takes nothing: the next one has the same records."""
+    async with world() as here:
+        await here.append(10)
+        async with here.group() as group:
+            loop = loop_of(await group.next(), FakeEngine())
+            for _ in range(3):
+                with trio.CancelScope() as scope:
+                    scope.cancel()
+                    await anext(loop)
+            assert ranges_of((await anext(loop)).ranges) == [(0, 0, 10)]
+
+
+async def test_two_tasks_that_ask(autojump_clock: MockClock) -> None:
+    """One loop is one task's."""
+    async with world() as here, here.group() as group:
+        loop = loop_of(await group.next(), FakeEngine())
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(loop.__anext__)
+            await trio.testing.wait_all_tasks_blocked()
+            with pytest.raises(UsageError, match="two tasks iterate"):
+                await anext(loop)
+            nursery.cancel_scope.cancel()
+
+
+async def test_records_that_are_gone(autojump_clock: MockClock) -> None:
+    """A position that retention has passed goes on where the rule says, and it is told."""
+    async with world() as here:
+        await here.append(10)
+        async with here.group() as group:
+            await (await group.next()).commit({P0: 2}, beyond_read=True)
+        here.broker.cluster.topics.log("topic", 0).delete_before(6)
+        async with here.group() as group:
+            batch = await anext(loop_of(await group.next(), FakeEngine()))
+            assert ranges_of(batch.ranges) == [(0, 6, 10)]
+
+
+async def test_the_end_of_a_generation_closes_the_engine(autojump_clock: MockClock) -> None:
+    """Also where the program has left the loop by ``break``."""
+    async with world() as here:
+        await here.append(10)
+        engine = FakeEngine()
+        async with here.group() as group:
+            async for _ in loop_of(await group.next(), engine):
+                break
+        assert engine.closed >= 1
+
+
+async def test_progress_is_told(autojump_clock: MockClock) -> None:
+    """Each committed batch is an event with its rows and what is left."""
+    async with world() as here:
+        await here.append(10)
+        async with here.group() as group:
+            loop = loop_of(await group.next(), FakeEngine(lasts=2.0), Limits(max_records=4))
+            batch = await anext(loop)
+            await batch.run(ranges_of)
+            await batch.commit()
+            assert len(loop._engine.forgotten) == 1  # type: ignore[attr-defined]
+        (done,) = here.told(BatchDone)
+        assert (done.batch_id, done.rows, done.lag) == (batch.id, 4, 6)
+        assert done.running == pytest.approx(2.0)
+
+
+def test_every_stage_can_be_left() -> None:
+    """What is not done can be settled somehow, and what is done by nothing."""
+    settled = {BatchStage.COMMITTED, BatchStage.SKIPPED, BatchStage.RUNNING}
+    for stage in BatchStage:
+        ways = {what for what, stages in ALLOWED.items() if stage in stages}
+        assert bool(ways) == (stage not in settled)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("max_wait", -1), ("poll_interval", 0), ("in_flight", 0), ("in_flight", True)],
+)
+def test_a_pace_that_cannot_be(field: str, value: object) -> None:
+    """It is refused by name."""
+    with pytest.raises(ConfigError, match=field):
+        BatchPace(**{field: value})  # type: ignore[arg-type]
+
+
+def test_a_loop_is_an_async_iterator() -> None:
+    """So that a type checker takes it for one."""
+    assert hasattr(Batches, "__anext__")

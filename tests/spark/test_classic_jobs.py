@@ -1,0 +1,239 @@
+"""Job groups of a classic session: what is cancelled, what is refused, what really stops."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow
+import pytest
+import trio
+from py4j.protocol import Py4JJavaError
+from pyspark import InheritableThread, SparkContext
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 # PySpark's own custom
+
+from kgroup.errors import UsageError
+from kgroup.spark.cancellable_jobs import JobGroupCancelledError
+from kgroup.spark.classic_jobs import ClassicJobs
+from kgroup.spark.runner import Outstay, Runner
+
+Work = Callable[[SparkSession], object]
+POOL = "spark.scheduler.pool"
+
+
+def nothing_outstays(outstay: Outstay) -> None:
+    """For tests in which nothing may."""
+    raise AssertionError(outstay)
+
+
+def endless(spark: SparkSession) -> Any:
+    """More rows than a test has time for, looked at by the JVM in two tasks.
+
+    None passes: generated code that hands out each row of a range never comes to its check of
+    whether the task was killed.
+    """
+    return spark.range(0, 10**15, 1, 2).filter("id % 1000 = 1001")
+
+
+async def cancel_once_it_runs(
+    spark: SparkSession, jobs: ClassicJobs, group: str, work: Work, ready: Callable[[], bool]
+) -> None:
+    """Run work in a scope that is cancelled as soon as it is ready."""
+    async with (
+        Runner(jobs, "kgroup-test", nothing_outstays, patience=60.0) as runner,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(runner.run, group, "a test", work, spark)
+        while not ready():  # noqa: ASYNC110 # Spark gives no event
+            await trio.sleep(0.02)
+        nursery.cancel_scope.cancel()
+
+
+def java_context(spark: SparkSession) -> Any:
+    """Spark's own context, which stubs know nothing of."""
+    java: Any = spark.sparkContext._jsc
+    return java.sc()
+
+
+def jobs_started(spark: SparkSession, group: str) -> int:
+    """How many jobs of a group Spark has started so far."""
+    java_context(spark).listenerBus().waitUntilEmpty()
+    return len(spark.sparkContext.statusTracker().getJobIdsForGroup(group))
+
+
+def test_a_call_sets_group_and_description_and_undoes_what_was_set(spark: SparkSession) -> None:
+    """Inside the call they hold; afterwards all is as before, whatever the function did."""
+    context = spark.sparkContext
+    before = dict(java_context(spark).getLocalProperties())
+
+    def meddle() -> None:
+        assert context.getLocalProperty("spark.jobGroup.id") == "meddle"
+        assert context.getLocalProperty("spark.job.description") == "orders [0, 5)"
+        context.setLocalProperty(POOL, "mine")
+        context.setJobGroup("mine", "mine")
+        raise ValueError("done")
+
+    with pytest.raises(ValueError, match="done"):
+        ClassicJobs(spark).call("meddle", "orders [0, 5)", meddle)
+    assert dict(java_context(spark).getLocalProperties()) == before
+
+
+def test_a_group_poisoned_before_its_call_runs_nothing(spark: SparkSession) -> None:
+    """The function is not called, however often the group was poisoned."""
+    jobs = ClassicJobs(spark)
+    jobs.poison("early")
+    jobs.poison("early")
+    with pytest.raises(JobGroupCancelledError, match="'early' was cancelled"):
+        jobs.call("early", "words", pytest.fail, "it was called")
+    assert jobs.running("early") == 0
+    assert jobs.call("other", "words", lambda: spark.range(3).count()) == 3
+
+
+async def test_threads_inherit_from_the_maker_and_their_twins_end(spark: SparkSession) -> None:
+    """The runner's thread has the maker's pool, and its JVM thread is gone after the block."""
+    context = spark.sparkContext
+    context.setLocalProperty(POOL, "nightly")
+    try:
+        jobs = ClassicJobs(spark)
+    finally:
+        context.setLocalProperty(POOL, None)  # type: ignore[arg-type] # unsets, as PySpark says
+
+    def look() -> tuple[str | None, Any]:
+        assert context._jvm is not None
+        jvm: Any = context._jvm
+        return context.getLocalProperty(POOL), jvm.java.lang.Thread.currentThread()
+
+    async with Runner(jobs, "kgroup-test", nothing_outstays) as runner:
+        pool, twin = await runner.run("inherit-1", "words", look)
+        again = await runner.run("inherit-2", "words", look)
+        assert twin.isAlive()
+    assert pool == "nightly"
+    assert again == (pool, twin)
+    while twin.isAlive():  # noqa: ASYNC110 # Spark gives no event
+        await trio.sleep(0.02)
+
+
+def broadcast(spark: SparkSession) -> None:
+    """A join whose broadcast side never ends: a job of a thread pool of Spark's."""
+    side = endless(spark).selectExpr("sum(id) AS id")
+    spark.range(5).join(F.broadcast(side), "id").collect()
+
+
+def adaptive(spark: SparkSession) -> None:
+    """A shuffle that adaptive execution submits as a map stage."""
+    endless(spark).groupBy((F.col("id") % 7).alias("k")).count().collect()
+
+
+def write(spark: SparkSession) -> None:
+    """A write."""
+    endless(spark).write.format("noop").mode("overwrite").save()
+
+
+def threads(spark: SparkSession) -> None:
+    """Two jobs in threads of the function's own."""
+    children = [InheritableThread(target=partial(_quietly, write, spark)) for _ in range(2)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+
+
+def stubborn(spark: SparkSession) -> None:
+    """One job after the other, each failure swallowed, map stages among them."""
+    for work in (write, adaptive, broadcast, adaptive, write):
+        _quietly(work, spark)
+
+
+def _quietly(work: Work, spark: SparkSession) -> None:
+    with contextlib.suppress(Exception):
+        work(spark)
+
+
+@pytest.mark.parametrize("work", [broadcast, adaptive, write, threads, stubborn])
+async def test_all_jobs_of_the_function_are_cancelled(spark: SparkSession, work: Work) -> None:
+    """Whichever way Spark submits them: cancelled when it raises, and none starts afterwards."""
+    jobs = ClassicJobs(spark)
+    group = f"all-{work.__name__}"
+    await cancel_once_it_runs(spark, jobs, group, work, lambda: jobs.running(group) > 0)
+    assert list(jobs._task_sets(group)) == []
+    started = jobs_started(spark, group)
+    assert started >= 1
+    # What another thread still tries under that group.
+    thread = InheritableThread(target=partial(_under, spark, group))
+    thread.start()
+    thread.join()
+    assert jobs_started(spark, group) == started
+
+
+def _under(spark: SparkSession, group: str) -> None:
+    spark.sparkContext.setJobGroup(group, "too late")
+    with pytest.raises(Py4JJavaError, match="SPARK_JOB_CANCELLED"):
+        spark.range(10).rdd.count()
+
+
+async def test_a_python_worker_has_stopped_when_the_cancelled_run_raises(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Its process, busy in user code that looks at nothing, is gone by then."""
+    path = tmp_path / "written"
+
+    def busy(batches: Iterable[pyarrow.RecordBatch]) -> Iterable[pyarrow.RecordBatch]:
+        import time
+
+        for batch in batches:
+            while batch is not None:
+                with path.open("a") as file:
+                    file.write(f"{os.getpid()}\n")
+                time.sleep(0.05)
+            yield batch
+
+    def work(spark: SparkSession) -> None:
+        spark.range(0, 2, 1, 2).mapInArrow(busy, "id long").write.format("noop").mode(
+            "overwrite"
+        ).save()
+
+    def workers() -> set[int]:
+        return set(map(int, path.read_text().split())) if path.exists() else set()
+
+    jobs = ClassicJobs(spark)
+    await cancel_once_it_runs(spark, jobs, "python", work, lambda: len(workers()) == 2)
+    assert not any(map(psutil.pid_exists, workers()))
+
+
+async def test_a_jvm_task_that_heeds_nothing_is_interrupted(spark: SparkSession) -> None:
+    """A task that sleeps in the JVM ends long before its sleep does."""
+
+    def work(spark: SparkSession) -> None:
+        spark.range(0, 1, 1, 1).selectExpr(
+            "reflect('java.lang.Thread', 'sleep', id + 600000)"
+        ).collect()
+
+    jobs = ClassicJobs(spark)
+    jobs._kill_time = 0.2
+    await cancel_once_it_runs(spark, jobs, "asleep", work, lambda: jobs.running("asleep") > 0)
+    assert jobs.running("asleep") == 0
+
+
+def test_unpinned_threads_are_refused(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where threads share their job groups, the reason is said and what to change."""
+    monkeypatch.setattr(SparkContext, "_gateway", object())
+    with pytest.raises(UsageError, match="PYSPARK_PIN_THREAD=false"):
+        ClassicJobs(spark)
+
+
+def test_a_session_that_was_stopped_is_refused_and_runs_nothing(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without its driver there is nothing to run on, and nothing that runs."""
+    jobs = ClassicJobs(spark)
+    monkeypatch.setattr(spark.sparkContext, "_jsc", None)
+    jobs.poison("stopped")
+    assert jobs.running("stopped") == 0
+    with pytest.raises(UsageError, match="was stopped"):
+        ClassicJobs(spark)

@@ -1,0 +1,127 @@
+"""Job groups of a Spark Connect session, against a server in the JVM of the shared session."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow
+import pytest
+import trio
+from pyspark.sql import SparkSession
+
+from kgroup.errors import UsageError
+from kgroup.spark.cancellable_jobs import JobGroupCancelledError
+from kgroup.spark.classic_jobs import ClassicJobs
+from kgroup.spark.connect_jobs import ConnectJobs, _seconds
+from kgroup.spark.runner import Outstay, Runner
+from kgroup.spark.session_jobs import jobs_of
+
+
+def nothing_outstays(outstay: Outstay) -> None:
+    """For tests in which nothing may."""
+    raise AssertionError(outstay)
+
+
+@pytest.fixture(scope="module")
+def connected(spark: SparkSession) -> Iterator[Any]:
+    """A client's session; made by its own class, so that the process stays a classic one."""
+    from pyspark.sql.connect.session import SparkSession as ConnectSession
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    jvm: Any = spark._jvm
+    jvm.org.apache.spark.SparkEnv.get().conf().set("spark.connect.grpc.binding.port", str(port))
+    service = jvm.org.apache.spark.sql.connect.service.SparkConnectService
+    java: Any = spark.sparkContext._jsc
+    service.start(java.sc())
+    session = ConnectSession.builder.remote(f"sc://127.0.0.1:{port}").create()
+    try:
+        yield session
+    finally:
+        session.client.close()
+        nothing = jvm.scala.Option.empty()
+        service.stop(nothing, nothing)
+
+
+def test_the_kind_of_session_decides(spark: SparkSession, connected: SparkSession) -> None:
+    """Each kind of session gets the jobs made for it."""
+    assert isinstance(jobs_of(spark), ClassicJobs)
+    assert isinstance(jobs_of(connected), ConnectJobs)
+
+
+async def test_threads_and_calls_carry_tags(connected: SparkSession) -> None:
+    """The maker's tags and the group's hold inside a call; what the function adds ends with it."""
+    connected.addTag("nightly")
+    try:
+        jobs = jobs_of(connected)
+    finally:
+        connected.clearTags()
+
+    def look() -> set[str]:
+        tags = set(connected.getTags())
+        connected.addTag("mine")
+        return tags
+
+    async with Runner(jobs, "kgroup-test", nothing_outstays) as runner:
+        assert await runner.run("a,b", "words", look) == {"nightly", "kgroup:a%2Cb"}
+        assert await runner.run("c", "words", look) == {"nightly", "kgroup:c"}
+    assert connected.getTags() == set()
+
+
+def test_a_group_poisoned_before_its_call_runs_nothing(connected: SparkSession) -> None:
+    """The function is not called, and there is nothing to wait for."""
+    jobs = jobs_of(connected)
+    jobs.poison("early")
+    with pytest.raises(JobGroupCancelledError, match="'early' was cancelled"):
+        jobs.call("early", "words", pytest.fail, "it was called")
+    assert jobs.running("early") == 0
+    assert jobs.call("other", "words", lambda: connected.range(3).count()) == 3
+
+
+async def test_a_python_worker_has_stopped_when_the_cancelled_run_raises(
+    connected: SparkSession, tmp_path: Path
+) -> None:
+    """Its process is gone by then, though a client sees no tasks."""
+    path = tmp_path / "written"
+
+    def busy(batches: Iterable[pyarrow.RecordBatch]) -> Iterable[pyarrow.RecordBatch]:
+        import time
+
+        for batch in batches:
+            while batch is not None:
+                path.write_text(str(os.getpid()))
+                time.sleep(0.05)
+            yield batch
+
+    def work() -> None:
+        connected.range(0, 1, 1, 1).mapInArrow(busy, "id long").collect()
+
+    async with (
+        Runner(jobs_of(connected), "kgroup-test", nothing_outstays, patience=60.0) as runner,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(runner.run, "python", "words", work)
+        while not (path.exists() and path.read_text()):  # noqa: ASYNC110 # no event
+            await trio.sleep(0.02)
+        nursery.cancel_scope.cancel()
+    assert not psutil.pid_exists(int(path.read_text()))  # a small file
+
+
+@pytest.mark.parametrize(
+    ("duration", "seconds"), [("2s", 2.0), ("500ms", 0.5), ("1500", 1.5), ("1 min", 60.0)]
+)
+def test_spark_durations_are_read(duration: str, seconds: float) -> None:
+    """As Spark does: a number, and a unit that is milliseconds if it is left out."""
+    assert _seconds(duration) == seconds
+
+
+@pytest.mark.parametrize("duration", ["", "soon", "1.5s", "2 parsecs"])
+def test_what_is_no_duration_is_refused(duration: str) -> None:
+    """The setting and its value are named."""
+    with pytest.raises(UsageError, match="killTimeout"):
+        _seconds(duration)

@@ -1,0 +1,157 @@
+"""What a batch loop does about positions that the log lost, and leaders that are away."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from kgroup.error_codes import ErrorCode
+from kgroup.errors import BrokerError, OffsetOutOfRangeError
+from kgroup.events import OffsetReset, RequestFailed
+from kgroup.spark.batch_limits import Limits
+from kgroup.spark.offset_poller import BEYOND_FOR, LONGEST_PAUSE
+from kgroup.types import TopicPartition
+from tests.group.world import World, world
+from tests.spark.fakes import FakeEngine, loop_of
+
+P0, P1 = TopicPartition("topic", 0), TopicPartition("topic", 1)
+
+
+async def commit(here: World, offset: int) -> None:
+    """Leave a committed offset behind."""
+    async with here.group() as group:
+        await (await group.next()).commit({P0: offset}, beyond_read=True)
+
+
+async def test_retention_passes_a_position_while_it_is_read(autojump_clock: MockClock) -> None:
+    """What is gone before it was planned is told as skipped, and reading goes on behind it."""
+    async with world() as here:
+        await here.append(10)
+        async with here.group() as group:
+            engine = FakeEngine(lasts=30.0)
+            loop = loop_of(await group.next(), engine, Limits(max_records=3))
+            batch = await anext(loop)
+            here.broker.cluster.topics.log("topic", 0).delete_before(8)
+            await batch.run(len)
+            batch = await anext(loop)
+            assert [(part.start, part.end) for part in batch.ranges] == [(8, 10)]
+            await batch.run(len)
+            await batch.commit()
+            assert await here.committed() == {P0: 10}
+            (told,) = [event for event in here.told(OffsetReset) if event.skipped]
+            assert (told.partition, told.offset) == (P0, 8)
+
+
+async def test_a_position_past_the_end(autojump_clock: MockClock) -> None:
+    """A log that was cut is not waited for: the rule decides, when it has lasted a while."""
+    async with world() as here:
+        await here.append(10)
+        await commit(here, 50)
+        async with here.group() as group:
+            loop = loop_of(await group.next(), FakeEngine())
+            began = trio.current_time()
+            batch = await anext(loop)
+            assert BEYOND_FOR <= trio.current_time() - began <= BEYOND_FOR + 1
+            assert [(part.start, part.end) for part in batch.ranges] == [(0, 10)]
+            assert here.told(OffsetReset)[-1].skipped
+
+
+async def test_a_position_past_the_end_where_the_program_decides(
+    autojump_clock: MockClock,
+) -> None:
+    """With ``auto_offset_reset`` as ``error`` it is the program's to see."""
+    async with world() as here:
+        await here.append(10)
+        await commit(here, 50)
+        async with here.group(auto_offset_reset="error") as group:
+            loop = loop_of(await group.next(), FakeEngine())
+            with pytest.raises(OffsetOutOfRangeError, match="topic-0: offset 50 is not in the log"):
+                await anext(loop)
+
+
+async def test_a_leader_that_does_not_answer(autojump_clock: MockClock) -> None:
+    """It is asked ever more seldom, each failure is told, and what comes later is read."""
+    async with world() as here:
+        await here.append(10)
+        async with here.group(watch_partition_changes=False) as group:
+            generation = await group.next()
+            loop = loop_of(generation, FakeEngine())
+            batch = await anext(loop)
+            await batch.run(len)
+            await batch.commit()
+            await here.append(1)
+            fault = here.broker.inject("list_offsets", ErrorCode.NOT_LEADER_OR_FOLLOWER, times=None)
+            since = here.now
+            with trio.move_on_after(60):
+                await anext(loop)
+            asked = here.asked("list_offsets", since=since)
+            assert 60 / LONGEST_PAUSE <= len(asked) <= 60
+            assert here.told(RequestFailed)
+            fault.cancel()
+            batch = await anext(loop)
+            assert [(part.start, part.end) for part in batch.ranges] == [(10, 11)]
+
+
+async def test_a_refusal_for_good(autojump_clock: MockClock) -> None:
+    """It is the program's, also where it came while a batch ran."""
+    async with world() as here:
+        await here.append(10)
+        async with here.group() as group:
+            loop = loop_of(await group.next(), FakeEngine(lasts=5.0))
+            batch = await anext(loop)
+            here.broker.inject("list_offsets", ErrorCode.TOPIC_AUTHORIZATION_FAILED, times=None)
+            await batch.run(len)
+            await batch.commit()
+            with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
+                await anext(loop)
+
+
+async def test_a_batch_before_the_gap_is_committed_after_it(
+    autojump_clock: MockClock,
+) -> None:
+    """Where the log begins by now is committed: what is between was read, or is gone."""
+    async with world(2) as here:
+        await here.append(10)
+        async with here.group() as group:
+            loop = loop_of(await group.next(), FakeEngine(lasts=30.0), Limits(max_records=3))
+            batch = await anext(loop)
+            await batch.run(len)
+            here.broker.cluster.topics.log("topic", 0).delete_before(10)
+            await here.append(1, 1)
+            later = await anext(loop)
+            assert later.offsets == {P1: 1}
+            await batch.commit()
+            assert await here.committed() == {P0: 10}
+
+
+async def test_a_rate(autojump_clock: MockClock) -> None:
+    """So many records a second, and no job in between."""
+    async with world() as here:
+        await here.append(100)
+        async with here.group() as group:
+            engine = FakeEngine(lasts=0.1)
+            loop = loop_of(await group.next(), engine, Limits(max_records_per_second=10))
+            began = trio.current_time()
+            rows = 0
+            while rows < 50:
+                batch = await anext(loop)
+                rows += await batch.run(lambda ranges: sum(part.offsets for part in ranges))
+                await batch.commit()
+            assert trio.current_time() - began == pytest.approx(4.0, abs=1.5)
+
+
+async def test_a_look_up_of_a_position_ends_with_the_generation(
+    autojump_clock: MockClock,
+) -> None:
+    """A loop that waits for a leader to say where to begin ends when the end begins."""
+    async with world() as here:
+        away = here.broker.inject("list_offsets", ErrorCode.LEADER_NOT_AVAILABLE, times=None)
+        async with here.group(auto_offset_reset="latest", drain_timeout=20.0) as group:
+            generation = await group.next()
+            loop = loop_of(generation, FakeEngine())
+            generation.start_soon(trio.sleep, 10)
+            began = trio.current_time()
+            assert [batch async for batch in loop] == []
+            assert trio.current_time() - began == 10
+            away.cancel()

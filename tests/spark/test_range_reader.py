@@ -1,0 +1,331 @@
+"""Ranges read from both brokers: to their ends, each record once, or with a clear error."""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from kgroup.errors import FetchError, OffsetOutOfRangeError, UsageError
+from kgroup.spark.columns import ALL
+from kgroup.spark.consumer_pool import Pool
+from kgroup.spark.offset_ranges import OffsetRange, split
+from kgroup.spark.range_reader import read, read_range
+from kgroup.spark.reader_settings import ReaderSettings
+from kgroup.spark.size_estimates import Seen
+from kgroup.types import TopicPartition as Name
+from tests.brokers import Kafka, unique
+
+ISOLATION = ("read_committed", "read_uncommitted")
+
+
+@pytest.fixture
+def pool() -> Iterator[Pool]:
+    """A pool that ends with the test."""
+    with closing(Pool()) as pool:
+        yield pool
+
+
+def make_topic(servers: str, *, partitions: int = 1, stamp: str = "CreateTime") -> str:
+    """A topic of the test's own."""
+    topic = unique("ranges")
+    config = {"message.timestamp.type": stamp}
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result(30)
+    return topic
+
+
+def produce(servers: str, topic: str, values: range, partition: int = 0) -> None:
+    """Numbers as values."""
+    producer = Producer({"bootstrap.servers": servers})
+    for value in values:
+        producer.produce(topic, b"%d" % value, partition=partition)
+    assert producer.flush(30) == 0
+
+
+def in_transaction(servers: str, topic: str, values: range, *, commit: bool | None) -> Producer:
+    """Numbers as values of one transaction: committed, aborted, or left open (None)."""
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": unique("tx")})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for value in values:
+        producer.produce(topic, b"%d" % value, partition=0)
+    assert producer.flush(30) == 0
+    if commit is not None:
+        (producer.commit_transaction if commit else producer.abort_transaction)(30)
+    return producer
+
+
+def settings(servers: str, **fields: Any) -> ReaderSettings:
+    """A reader that gives up late."""
+    return ReaderSettings(**{"bootstrap_servers": servers, "no_progress_timeout": 60.0, **fields})
+
+
+def numbers(batches: Any) -> list[int]:
+    """The values, as they come."""
+    return [int(value) for batch in batches for value in batch.column("value").to_pylist()]
+
+
+def offsets(batches: Any) -> list[int]:
+    """The offsets, as they come."""
+    return [value for batch in batches for value in batch.column("offset").to_pylist()]
+
+
+def test_every_column_is_as_produced(kafka: Kafka, pool: Pool) -> None:
+    """Nulls, empty bytes, tombstones, repeated and null headers and timestamps come through."""
+    topic = make_topic(kafka.bootstrap_servers)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    pairs: list[tuple[str, str | bytes | None]] = [("a", b"1"), ("a", None), ("ü", b"")]
+    producer.produce(topic, b"v", b"k", headers=pairs, timestamp=1_700_000_000_123)
+    producer.produce(topic, None, b"gone", timestamp=1)
+    producer.produce(topic, b"", None, timestamp=2)
+    assert producer.flush(30) == 0
+    batches = list(
+        read([OffsetRange(topic, 0, 0, 3)], settings(kafka.bootstrap_servers), ALL, pool=pool)
+    )
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    common = {"topic": topic, "partition": 0, "timestampType": 0}
+    stamps = [row.pop("timestamp").timestamp() for row in rows]
+    headers = [{"key": key, "value": value} for key, value in pairs]
+    assert rows == [
+        {"key": b"k", "value": b"v", "offset": 0, "headers": headers, **common},
+        {"key": b"gone", "value": None, "offset": 1, "headers": None, **common},
+        {"key": None, "value": b"", "offset": 2, "headers": None, **common},
+    ]
+    assert stamps == [1_700_000_000.123, 0.001, 0.002]
+    assert batches[0].schema.names == list(ALL)
+
+
+def test_the_broker_s_time_is_told_as_such(kafka: Kafka, pool: Pool) -> None:
+    """A topic with LogAppendTime gives type 1."""
+    topic = make_topic(kafka.bootstrap_servers, stamp="LogAppendTime")
+    produce(kafka.bootstrap_servers, topic, range(2))
+    (batch,) = read(
+        [OffsetRange(topic, 0, 0, 2)],
+        settings(kafka.bootstrap_servers),
+        ("timestampType",),
+        pool=pool,
+    )
+    assert batch.to_pydict() == {"timestampType": [1, 1]}
+
+
+@pytest.mark.parametrize("isolation", ISOLATION)
+def test_an_end_that_holds_no_record_is_found_by_position(
+    kafka: Kafka, pool: Pool, isolation: str
+) -> None:
+    """A range ends at an aborted transaction and its marker, at the log's end and before more."""
+    servers = kafka.bootstrap_servers
+    topic = make_topic(servers)
+    produce(servers, topic, range(3))
+    in_transaction(servers, topic, range(3, 6), commit=False)  # 3 to 5, the marker is 6
+    committed = isolation == "read_committed"
+    wanted = [0, 1, 2] if committed else [0, 1, 2, 3, 4, 5]
+    how = settings(servers, isolation_level=isolation)
+    whole = OffsetRange(topic, 0, 0, 7)
+    told: dict[Name, Seen] = {}
+    assert numbers(read([whole], how, on_read=told.update, pool=pool)) == wanted
+    assert told == {Name(topic, 0): Seen(len(wanted), len(wanted))}
+    in_transaction(servers, topic, range(7, 9), commit=True)  # the marker is 9
+    assert numbers(read([whole], how, pool=pool)) == wanted
+    assert numbers(read([OffsetRange(topic, 0, 1, 10)], how, pool=pool)) == [*wanted[1:], 7, 8]
+    assert numbers(read([OffsetRange(topic, 0, 6, 7)], how, pool=pool)) == []
+    assert pool.made == 1
+
+
+def test_a_range_without_any_record_ends(kafka: Kafka, pool: Pool) -> None:
+    """Only aborted records: no batch, no error; an empty range needs no consumer at all."""
+    servers = kafka.bootstrap_servers
+    topic = make_topic(servers)
+    assert list(read([OffsetRange(topic, 0, 5, 5)], settings(servers), pool=pool)) == []
+    assert pool.made == 0
+    in_transaction(servers, topic, range(5), commit=False)
+    how = settings(servers, isolation_level="read_committed")
+    told: dict[Name, Seen] = {}
+    part = OffsetRange(topic, 0, 0, 6)
+    assert list(read([part], how, on_read=told.update, pool=pool)) == []
+    assert told == {Name(topic, 0): Seen(0, 0)}
+
+
+def test_a_range_that_does_not_end_is_told_with_all_that_helps(kafka: Kafka, pool: Pool) -> None:
+    """An open transaction stops read_committed: partition, offsets, position, seconds, reason."""
+    servers = kafka.bootstrap_servers
+    topic = make_topic(servers)
+    produce(servers, topic, range(2))
+    producer = in_transaction(servers, topic, range(2, 4), commit=None)
+    how = settings(servers, isolation_level="read_committed", no_progress_timeout=0.5)
+    reader = read([OffsetRange(topic, 0, 0, 4)], how, pool=pool)
+    assert numbers([next(reader)]) == [0, 1]
+    with pytest.raises(FetchError) as raised:
+        next(reader)
+    told = str(raised.value)
+    for word in (
+        f"{topic}-0[0:4]",
+        "0.5 s",
+        "at offset 2",
+        "2 offsets before",
+        "ends at 2",
+        "open there",
+    ):
+        assert word in told
+    assert raised.value.partition == Name(topic, 0)
+    producer.abort_transaction(30)
+
+
+def test_a_range_past_the_log_s_end_is_told(kafka: Kafka, pool: Pool) -> None:
+    """A log shorter than the plan says so: nothing comes, and nothing is made up."""
+    topic = make_topic(kafka.bootstrap_servers)
+    produce(kafka.bootstrap_servers, topic, range(2))
+    how = settings(kafka.bootstrap_servers, no_progress_timeout=0.3)
+    with pytest.raises(FetchError, match="its log ends at 2: it was cut"):
+        list(read([OffsetRange(topic, 0, 0, 5)], how, pool=pool))
+
+
+def test_what_retention_removed_is_an_error_and_no_skip(kafka: Kafka, pool: Pool) -> None:
+    """A range that starts before the log is refused with the log's bounds; no record comes."""
+    servers = kafka.bootstrap_servers
+    topic = make_topic(servers)
+    produce(servers, topic, range(10))
+    admin = AdminClient({"bootstrap.servers": servers})
+    for removed in admin.delete_records([TopicPartition(topic, 0, 4)]).values():
+        removed.result(30)
+    rows: list[int] = []
+    with pytest.raises(OffsetOutOfRangeError, match="no offset 2 .*holds 4 to 10") as raised:
+        rows += numbers(read([OffsetRange(topic, 0, 2, 8)], settings(servers), pool=pool))
+    assert rows == []
+    assert (raised.value.partition, raised.value.offset) == (Name(topic, 0), 2)
+    whole = OffsetRange(topic, 0, 4, 8)
+    assert numbers(read([whole], settings(servers), pool=pool)) == [4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("partition", [0, 3])
+def test_a_partition_that_does_not_exist_is_named(kafka: Kafka, pool: Pool, partition: int) -> None:
+    """An unknown topic, and an unknown partition of a known one, are told without a long wait."""
+    servers = kafka.bootstrap_servers
+    topic = make_topic(servers) if partition else unique("absent")
+    part = OffsetRange(topic, partition, 0, 1)
+    with pytest.raises(FetchError, match=f"know no partition {topic}-{partition}"):
+        list(read_range_of(part, servers, pool))
+
+
+def read_range_of(part: OffsetRange, servers: str, pool: Pool) -> Iterator[Any]:
+    """Read with a reader that would wait for long."""
+    return read([part], settings(servers), pool=pool)
+
+
+def test_pieces_of_a_hot_partition_give_each_record_once(kafka: Kafka, pool: Pool) -> None:
+    """Read piece by piece, in any order and with small batches, the whole comes once."""
+    servers = kafka.bootstrap_servers
+    topic = make_topic(servers)
+    produce(servers, topic, range(5000))
+    how = settings(servers, batch_records=300)
+    pieces = split([OffsetRange(topic, 0, 0, 5000)], max_span=700)
+    found = [offsets(read([piece], how, pool=pool)) for piece in reversed(pieces)]
+    assert [one for piece in reversed(found) for one in piece] == list(range(5000))
+    assert pool.made == 2  # the first piece was read before the records' size was known
+
+
+def test_many_ranges_of_one_task_are_read_at_once(kafka: Kafka, pool: Pool) -> None:
+    """Partitions beside each other, ranges of one partition one after the other, in order."""
+    servers = kafka.bootstrap_servers
+    topic = make_topic(servers, partitions=3)
+    for number in range(3):
+        produce(servers, topic, range(1000), partition=number)
+    ranges = [
+        OffsetRange(topic, 0, 10, 20),
+        OffsetRange(topic, 0, 500, 600),
+        OffsetRange(topic, 0, 600, 700),
+        OffsetRange(topic, 1, 0, 1000),
+        OffsetRange(topic, 2, 999, 1000),
+    ]
+    how = settings(servers, batch_records=64)
+    found: dict[int, list[int]] = {}
+    for batch in read(ranges, how, ("partition", "offset"), pool=pool):
+        assert batch.num_rows <= 64
+        for row in batch.to_pylist():
+            found.setdefault(row["partition"], []).append(row["offset"])
+    assert found == {0: [*range(10, 20), *range(500, 700)], 1: list(range(1000)), 2: [999]}
+    with pytest.raises(UsageError, match="overlap"):
+        list(read([ranges[1], OffsetRange(topic, 0, 599, 601)], how, pool=pool))
+
+
+def test_a_reader_that_is_dropped_leaves_a_usable_consumer(kafka: Kafka, pool: Pool) -> None:
+    """After a task that was ended midway the same consumer reads other ranges right."""
+    servers = kafka.bootstrap_servers
+    topic = make_topic(servers)
+    produce(servers, topic, range(3000))
+    how = settings(servers, batch_records=10)
+    for start in (0, 1500, 700):
+        reader = read([OffsetRange(topic, 0, start, 3000)], how, ("offset",), pool=pool)
+        assert next(reader).column("offset").to_pylist() == list(range(start, start + 10))
+        assert gc.isenabled()
+        reader.close()  # type: ignore[attr-defined] # it is a generator
+    last = OffsetRange(topic, 0, 5, 2500)
+    assert offsets(read([last], how, pool=pool)) == list(range(5, 2500))
+    assert pool.made == 1
+
+
+def test_little_is_fetched_beyond_a_range(kafka: Kafka, pool: Pool) -> None:
+    """Of what lies behind a small range brokers send less than the range has itself."""
+    servers = kafka.bootstrap_servers
+    topic = make_topic(servers)
+    producer = Producer({"bootstrap.servers": servers, "batch.num.messages": 10})
+    for _ in range(3000):
+        producer.produce(topic, b"x" * 1000)
+    assert producer.flush(30) == 0
+    how = settings(servers, no_progress_timeout=0.4)  # statistics come ten times a second
+    parts = [OffsetRange(topic, 0, start, start + 100) for start in range(0, 1000, 100)]
+    for part in parts:
+        assert offsets(read([part], how, pool=pool)) == list(range(part.start, part.end))
+    assert pool.made == 1
+    with pool.borrow(how, parts[:1]) as consumer:
+        fetched = 0
+        while not fetched:
+            consumer.take(1, 0.05)
+            fetched = json.loads(consumer._statistics).get("rxmsgs", 0)
+    assert 1000 <= fetched < 2000
+
+
+def test_large_records_make_small_batches(kafka: Kafka, pool: Pool) -> None:
+    """Batches keep to about batch_bytes once the size of records is known."""
+    servers = kafka.bootstrap_servers
+    topic = make_topic(servers)
+    producer = Producer({"bootstrap.servers": servers})
+    for _ in range(40):
+        producer.produce(topic, b"x" * 50_000)
+    assert producer.flush(30) == 0
+    how = settings(servers, batch_records=10, batch_bytes=100_000)
+    rows = [batch.num_rows for batch in read([OffsetRange(topic, 0, 0, 40)], how, pool=pool)]
+    assert sum(rows) == 40
+    assert max(rows[1:]) <= 2
+
+
+def test_a_broker_that_restarts_midway_is_waited_for(
+    own_kafka: Callable[..., Any], pool: Pool
+) -> None:
+    """Records before and after a restart make the whole range, none twice."""
+    broker = own_kafka()
+    servers = broker.bootstrap_servers
+    topic = make_topic(servers)
+    produce(servers, topic, range(20_000))
+    how = settings(servers, batch_records=500, max_buffered_bytes=1024)
+    reader = read([OffsetRange(topic, 0, 0, 20_000)], how, ("offset",), pool=pool)
+    found = offsets([next(reader)])
+    broker.restart()
+    found += offsets(reader)
+    assert found == list(range(20_000))
+
+
+def test_read_range_reads_one_range(kafka: Kafka) -> None:
+    """The short form uses the process's own pool and Spark's default columns."""
+    topic = make_topic(kafka.bootstrap_servers)
+    produce(kafka.bootstrap_servers, topic, range(3))
+    found = list(read_range(OffsetRange(topic, 0, 1, 3), settings(kafka.bootstrap_servers)))
+    assert numbers(found) == [1, 2]
+    assert found[0].schema.names == [name for name in ALL if name != "headers"]

@@ -1,0 +1,137 @@
+"""What travels to executors: settings that hold no secret."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kgroup.config import GroupConfig
+from kgroup.errors import ConfigError
+from kgroup.spark.reader_settings import ReaderSettings
+from kgroup.types import IsolationLevel
+
+SECRET = "do-not-tell"  # noqa: S105 # nobody's
+
+
+def a_secret() -> str:
+    """What ``call:`` finds."""
+    return SECRET
+
+
+def a_token(config: str) -> tuple[str, float]:
+    """What confluent-kafka would call for a token."""
+    return config, 0.0
+
+
+def test_a_group_s_config_says_where_and_how_to_read() -> None:
+    """Brokers, isolation level, group, client and rack are the member's."""
+    config = GroupConfig(
+        group_id="g",
+        bootstrap_servers="a:1,b:2",
+        topics=["t"],
+        isolation_level="read_committed",
+        client_id="c",
+        rack_id="r",
+    )
+    settings = ReaderSettings.from_config(config, client={"x": 1}, no_progress_timeout=5)
+    assert settings == ReaderSettings(
+        bootstrap_servers=("a:1", "b:2"),
+        isolation_level=IsolationLevel.READ_COMMITTED,
+        group_id="g",
+        client_id="c",
+        client={"client.rack": "r", "x": 1},
+        no_progress_timeout=5,
+    )
+
+
+def test_settings_travel_and_compare_by_value() -> None:
+    """A pooled consumer is found again by settings that came by another task's pickle."""
+    settings = ReaderSettings(
+        bootstrap_servers="a:1", client={"b": 1, "a": "x"}, secrets={"sasl.password": "env:P"}
+    )
+    copy = pickle.loads(pickle.dumps(settings))  # noqa: S301 - our own
+    assert copy == settings
+    assert hash(copy) == hash(settings)
+
+
+def test_secrets_are_looked_up_where_they_are_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each kind of reference leads to its value, a file's without its line end."""
+    (tmp_path / "key").write_text("from a file\n")
+    monkeypatch.setenv("KGROUP_TEST_SECRET", "from the environment")
+    settings = ReaderSettings(
+        bootstrap_servers="a:1",
+        secrets={
+            "sasl.password": "env:KGROUP_TEST_SECRET",
+            "ssl.key.password": f"file:{tmp_path / 'key'}",
+            "ssl.key.pem": f"call:{__name__}:a_secret",
+            "oauth_cb": f"call:{__name__}:a_token",
+        },
+    )
+    monkeypatch.setitem(__import__("sys").modules, __name__, _here())
+    assert settings.resolve() == {
+        "sasl.password": "from the environment",
+        "ssl.key.password": "from a file",
+        "ssl.key.pem": SECRET,
+        "oauth_cb": a_token,
+    }
+    assert "from" not in repr(settings)
+    assert SECRET.encode() not in pickle.dumps(settings)
+
+
+def _here() -> Any:
+    from types import ModuleType
+
+    module = ModuleType(__name__)
+    module.__dict__.update(a_secret=a_secret, a_token=a_token)
+    return module
+
+
+@pytest.mark.parametrize("reference", ["env:KGROUP_NO_SUCH", "file:/no/such", "call:no_such:f"])
+def test_a_reference_that_leads_nowhere_is_named(reference: str) -> None:
+    """The error names setting and reference."""
+    settings = ReaderSettings(bootstrap_servers="a:1", secrets={"sasl.password": reference})
+    with pytest.raises(ConfigError, match=f"sasl.password.*{reference}"):
+        settings.resolve()
+
+
+@pytest.mark.parametrize(
+    "name", ["sasl.password", "ssl.key.password", "sasl.oauthbearer.client.secret", "oauth_cb"]
+)
+def test_a_secret_among_plain_settings_is_refused_unseen(name: str) -> None:
+    """A secret that was given as a plain setting is refused, and not shown."""
+    with pytest.raises(ConfigError, match="secrets") as raised:
+        ReaderSettings(bootstrap_servers="a:1", client={name: SECRET})
+    assert SECRET not in str(raised.value)
+
+
+def test_a_secret_in_place_of_its_reference_is_refused_unseen() -> None:
+    """What is no reference may be the secret itself: it is not shown."""
+    with pytest.raises(ConfigError, match="env:NAME") as raised:
+        ReaderSettings(bootstrap_servers="a:1", secrets={"sasl.password": SECRET})
+    assert SECRET not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"bootstrap_servers": ""}, "bootstrap_servers"),
+        ({"client": {"auto.offset.reset": "earliest"}}, "auto.offset.reset"),
+        ({"client": {"logger": print}}, "logger"),
+        ({"secrets": {"group.id": "env:X"}}, "group.id"),
+        ({"secrets": {"oauth_cb": "env:X"}}, "oauth_cb"),
+        ({"secrets": {"sasl.password": "call:module"}}, "sasl.password"),
+        ({"no_progress_timeout": 0}, "no_progress_timeout"),
+        ({"batch_records": 0}, "batch_records"),
+        ({"batch_bytes": "1"}, "batch_bytes"),
+        ({"max_buffered_bytes": True}, "max_buffered_bytes"),
+    ],
+)
+def test_a_wrong_setting_is_refused_by_name(fields: dict[str, Any], named: str) -> None:
+    """What cannot work is refused when the settings are made."""
+    with pytest.raises(ConfigError, match=named):
+        ReaderSettings(**{"bootstrap_servers": "a:1", **fields})

@@ -1,0 +1,96 @@
+"""The emitter: whom an event is about, and who hears of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from kgroup.client.error_policy import Request, decide
+from kgroup.errors import ConnectionLostError
+from kgroup.event_emitter import EventEmitter
+from kgroup.events import Event, GenerationStarted, RequestFailed, SourceFault
+from kgroup.types import Membership, TopicPartition
+
+MEMBERSHIP = Membership(
+    group_id="g",
+    member_id="m-1",
+    group_instance_id=None,
+    generation_id=7,
+    epoch=3,
+    assignor="range",
+    leader=True,
+)
+
+
+def test_events_are_about_whom_was_told_last() -> None:
+    """Nobody at first, a membership, then a member without one, then nobody again."""
+    told: list[Event] = []
+    emitter = EventEmitter("g", told.append)
+    emitter.emit(GenerationStarted)
+    emitter.bind(MEMBERSHIP)
+    emitter.emit(GenerationStarted)
+    emitter.bind(None, "m-1")
+    emitter.emit(GenerationStarted)
+    emitter.bind(None)
+    emitter.emit(GenerationStarted)
+    assert told == [
+        GenerationStarted(group_id="g"),
+        GenerationStarted(group_id="g", member_id="m-1", generation_id=7, epoch=3),
+        GenerationStarted(group_id="g", member_id="m-1"),
+        GenerationStarted(group_id="g"),
+    ]
+
+
+def test_everybody_hears_the_same_event_in_order() -> None:
+    """Each handler gets each event, the first handler first."""
+    heard: list[tuple[str, Event]] = []
+    emitter = EventEmitter(
+        "g",
+        lambda event: heard.append(("first", event)),
+        lambda event: heard.append(("second", event)),
+    )
+    emitter.emit(GenerationStarted)
+    assert [who for who, _ in heard] == ["first", "second"]
+    assert heard[0][1] is heard[1][1]
+
+
+def test_a_failure_says_what_follows() -> None:
+    """Request, reason and next reaction are in words."""
+    told: list[Event] = []
+    error = ConnectionLostError("it is gone")
+    reaction = decide(Request.HEARTBEAT, error)
+    EventEmitter("g", told.append).failed(Request.HEARTBEAT, error, reaction)
+    assert told == [
+        RequestFailed(
+            group_id="g", request="Heartbeat", reason="it is gone", next_action=str(reaction)
+        )
+    ]
+    assert "send it again" in str(told[0])
+
+
+def test_a_fault_of_the_source() -> None:
+    """It may be about a partition, or about none."""
+    told: list[Event] = []
+    emitter = EventEmitter("g", told.append)
+    emitter.fault(TopicPartition("t", 0), "away")
+    emitter.fault(None, "all are")
+    assert told == [
+        SourceFault(group_id="g", partition=TopicPartition("t", 0), reason="away"),
+        SourceFault(group_id="g", partition=None, reason="all are"),
+    ]
+
+
+def test_a_handler_that_raises_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """With its traceback; the other handlers get every event, and nothing is raised."""
+    told: list[Event] = []
+
+    def broken(event: Event) -> None:
+        raise RuntimeError(f"no room for {event}")
+
+    emitter = EventEmitter("g", broken, told.append)
+    emitter.emit(GenerationStarted)
+    emitter.fault(None, "away")
+    assert len(told) == 2
+    (record,) = caplog.records
+    assert "the group goes on" in record.getMessage()
+    assert record.exc_info
+    assert "no room for" in str(record.exc_info[1])

@@ -1,0 +1,31 @@
+"""The values that pass through the protocols, and who conforms to them."""
+
+from __future__ import annotations
+
+import random
+from types import SimpleNamespace
+from typing import Any
+
+from kgroup.assignors import BUILTIN
+from kgroup.clocks import SuspendAwareClock, TrioClock
+from kgroup.interfaces import Assignor, Batch, Clock, Random
+from kgroup.types import TopicPartition
+
+
+def test_a_batch_is_as_long_as_its_messages() -> None:
+    """And its repr does not spill them."""
+    messages: list[Any] = [SimpleNamespace(value="secret")] * 3
+    batch = Batch(partition=TopicPartition("t", 0), messages=messages, next_offset=3, epoch=1)
+    assert len(batch) == 3
+    assert "<3 messages>" in repr(batch)
+    assert "secret" not in repr(batch)
+
+
+def test_what_conforms() -> None:
+    """Built-in assignors, both clocks, and Python's own random numbers."""
+    assert all(isinstance(assignor, Assignor) for assignor in BUILTIN.values())
+    assert not isinstance(object(), Assignor)
+    clocks: list[Clock] = [SuspendAwareClock(), TrioClock()]
+    chance: Random = random.Random(1)
+    assert clocks[0].now() > 0
+    assert 0 <= chance.random() < 1

@@ -1,0 +1,199 @@
+"""What a group stands on by default, and in a test."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+from contextvars import copy_context
+from typing import Any
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock
+
+from kgroup.clocks import SuspendAwareClock, TrioClock
+from kgroup.config import GroupConfig
+from kgroup.errors import ConfigError
+from kgroup.events import Event, GenerationEnded, GenerationStarted
+from kgroup.group import ConsumerGroup, default_runtime
+from kgroup.interfaces import Batch
+from kgroup.records.librdkafka import LibrdkafkaSource
+from kgroup.records.memory import MemorySource
+from kgroup.runtime import Runtime, default_runtime_factory
+from kgroup.testing.memory import memory_runtime
+from kgroup.types import Cause, Membership, TopicPartition
+from kgroup.wire.streams import open_tcp
+from tests.group.world import P0, P1, World, values, world
+
+CONFIG = GroupConfig(group_id="g", bootstrap_servers="localhost:9", topics=["t"])
+
+
+class Onlooker:
+    """An observer that takes note of everything."""
+
+    def __init__(self) -> None:
+        self.shutdowns: list[Callable[[str], None]] = []
+        self.events: list[Event] = []
+        self.batches: list[tuple[Membership, Batch]] = []
+        self.seeks: list[tuple[int, TopicPartition, int]] = []
+
+    def opened(self, shutdown: Callable[[str], None]) -> None:
+        """See ``Observer``."""
+        self.shutdowns.append(shutdown)
+
+    def event(self, event: Event) -> None:
+        """See ``Observer``."""
+        self.events.append(event)
+
+    def handed_out(self, membership: Membership, batch: Batch) -> None:
+        """See ``Observer``."""
+        self.batches.append((membership, batch))
+
+    def sought(self, membership: Membership, partition: TopicPartition, offset: int) -> None:
+        """See ``Observer``."""
+        self.seeks.append((membership.epoch, partition, offset))
+
+
+def watched(here: World, onlooker: Onlooker) -> ConsumerGroup:
+    """A group of that world which somebody looks at; it notes its events too."""
+    runtime = attrs.evolve(memory_runtime(here.broker), observer=onlooker)
+    return ConsumerGroup(here.config(), runtime=runtime, on_event=here.events.append)
+
+
+def test_the_default_is_the_real_world() -> None:
+    """TCP, a clock that counts suspended time, chance, and librdkafka; nothing is opened yet."""
+    real = default_runtime()
+    assert real.open_stream is open_tcp
+    assert isinstance(real.clock, SuspendAwareClock)
+    assert isinstance(real.random, random.Random)
+    assert isinstance(real.record_source(CONFIG, lambda *_: None), LibrdkafkaSource)
+
+
+def test_a_group_takes_it_unless_told() -> None:
+    """And two groups share no source of chance, nor one with the program."""
+    one, two = ConsumerGroup(CONFIG), ConsumerGroup(CONFIG)
+    assert one._runtime.random is not two._runtime.random
+    assert isinstance(one._runtime.clock, SuspendAwareClock)
+
+
+async def test_in_memory_there_is_one_clock(autojump_clock: MockClock) -> None:
+    """Trio's, and the same seed makes the same choices."""
+    async with world() as here:
+        one, two = (memory_runtime(here.broker, seed=5) for _ in range(2))
+        assert isinstance(one.clock, TrioClock)
+        assert one.random.random() == two.random.random()
+        assert isinstance(one.record_source(CONFIG, lambda *_: None), MemorySource)
+
+
+def test_it_is_a_value() -> None:
+    """A test changes one thing of it and keeps the rest."""
+    real = default_runtime()
+    changed = attrs.evolve(real, clock=TrioClock())
+    assert changed.open_stream is open_tcp
+    with pytest.raises(TypeError):
+        Runtime()  # type: ignore[call-arg]
+
+
+def test_surroundings_are_for_groups_that_are_given_no_environment() -> None:
+    """Each such group gets one that is made for it; elsewhere all is as it was."""
+    made = list[Runtime]()
+
+    def make() -> Runtime:
+        made.append(attrs.evolve(default_runtime(), clock=TrioClock()))
+        return made[-1]
+
+    def surrounded() -> None:
+        default_runtime_factory.set(make)
+        one, two = ConsumerGroup(CONFIG), ConsumerGroup(CONFIG)
+        assert [one._runtime, two._runtime] == made
+        given = default_runtime()
+        assert ConsumerGroup(CONFIG, runtime=given)._runtime is given
+        assert len(made) == 2
+
+    copy_context().run(surrounded)
+    assert isinstance(ConsumerGroup(CONFIG)._runtime.clock, SuspendAwareClock)
+
+
+async def test_the_observer_is_told_of_events_in_the_logs_place(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is told of each event, the program's own handler too, and nothing is logged."""
+    caplog.set_level(logging.DEBUG, "kgroup")
+    async with world() as here:
+        onlooker = Onlooker()
+        async with watched(here, onlooker) as group:
+            await group.next()
+        assert here.told(GenerationStarted)
+        assert onlooker.events == here.events
+        assert caplog.records == []
+        async with here.group() as group:
+            await group.next()
+        assert [record.args for record in caplog.records] == [
+            (event,) for event in here.events[len(onlooker.events) :]
+        ]
+
+
+async def test_the_observer_can_shut_a_group_down(autojump_clock: MockClock) -> None:
+    """It is told of a group when that is entered; the group then ends as if it did so itself."""
+    async with world() as here:
+        onlooker = Onlooker()
+        unopened = watched(here, onlooker)
+        assert onlooker.shutdowns == []
+        async with unopened as group:
+            (shutdown,) = onlooker.shutdowns
+            generation = await group.next()
+            shutdown("somebody wants it")
+            with trio.fail_after(100):
+                end = await generation.wait_ended()
+                assert [one async for one in group] == []
+        assert (end.cause, end.detail) == (Cause.CLOSED, "somebody wants it")
+        assert [event.end for event in here.told(GenerationEnded)] == [end]
+        assert len(onlooker.shutdowns) == 1
+
+
+async def test_the_observer_sees_each_batch_before_the_handler(autojump_clock: MockClock) -> None:
+    """With the membership that it is handed out under, and nothing else of it is changed."""
+    async with world(2) as here:
+        await here.append(3)
+        await here.append(3, partition=1)
+        onlooker, got = Onlooker(), list[Batch]()
+        async with watched(here, onlooker) as group:
+            generation = await group.next()
+            async for batch in generation.records(max_records=2):
+                got.append(batch)
+                assert onlooker.batches[-1][1] is batch
+                assert len(onlooker.batches) == len(got)
+                if sum(map(len, got)) == 6:
+                    break
+        assert {membership for membership, _ in onlooker.batches} == {generation._membership}
+        read = {
+            partition: [
+                n for one in got if one.partition == partition for n in values(one.messages)
+            ]
+            for partition in (P0, P1)
+        }
+        assert read == {P0: [0, 1, 2], P1: [0, 1, 2]}
+
+
+async def test_an_observer_that_lacks_a_method_is_refused(autojump_clock: MockClock) -> None:
+    """When the runtime is made, and not as a program seeks for the first time."""
+    observer: Any = Onlooker()
+    observer.sought = None
+    async with world(1) as here:
+        with pytest.raises(ConfigError, match=r"observer=.*sought\(\)"):
+            attrs.evolve(memory_runtime(here.broker), observer=observer)
+
+
+async def test_the_observer_sees_where_the_program_seeks(autojump_clock: MockClock) -> None:
+    """And nothing of where kgroup itself goes on."""
+    async with world() as here:
+        await here.append(3)
+        onlooker = Onlooker()
+        async with watched(here, onlooker) as group:
+            generation = await group.next()
+            generation.seek(P0, 2)
+            batch = await anext(generation.records(P0))
+            assert values(batch.messages) == [2]
+        assert onlooker.seeks == [(generation.epoch, P0, 2)]

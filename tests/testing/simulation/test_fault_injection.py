@@ -1,0 +1,192 @@
+"""What each fault does, in a small world in which nothing else goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import attrs
+import pytest
+
+from kgroup.broker.groups.java_hashing import shard_of
+from kgroup.events import Joined
+from kgroup.testing.simulation import Outcome, Scenario, draw, faults, history, simulate
+from kgroup.testing.simulation.faults import EVERYBODY, Fault
+from kgroup.testing.simulation.plan import MemberPlan
+
+AT: Final = 30.0
+LASTS: Final = 20.0
+END: Final = AT + LASTS
+STATIC: Final = MemberPlan(name="m2", start_at=1.0, group_instance_id="second")
+CALM: Final = attrs.evolve(
+    draw(
+        Scenario(
+            members=2,
+            duration=80.0,
+            topics={"orders": 4},
+            faults_per_hour=0.0,
+            config={
+                "session_timeout": 6.0,
+                "heartbeat_interval": 1.0,
+                "rebalance_timeout": 10.0,
+                "partition_watch_interval": 5.0,
+                "assignors": ["range"],
+            },
+        ),
+        1,
+    ),
+    members=(MemberPlan(name="m1", start_at=0.5), STATIC),
+    records_every=0.5,
+    records_at_once=4,
+    work=(0.01, 0.05),
+)
+
+
+def run(fault: Fault) -> Outcome:
+    """Let one fault happen."""
+    return simulate(attrs.evolve(CALM, faults=(fault,)))
+
+
+def of(outcome: Outcome, kind: type[Any], after: float, before: float) -> Sequence[Any]:
+    """The facts of one kind between two times."""
+    return [one for one in outcome.facts if type(one) is kind and after < one.at < before]
+
+
+def lives(outcome: Outcome, name: str) -> int:
+    """How often a program was started."""
+    return sum(one.process == name for one in of(outcome, history.ProcessStarted, -1, 1e9))
+
+
+def asked(outcome: Outcome, api: str, process: str, after: float, before: float) -> int:
+    """How many requests of a program reached a coordinator."""
+    judged = of(outcome, history.Judged, after, before)
+    return sum(one.api == api and one.process == process for one in judged)
+
+
+def work_of(outcome: Outcome, process: str, after: float, before: float) -> int:
+    """How many records a program has processed."""
+    return sum(one.process == process for one in of(outcome, history.Processed, after, before))
+
+
+def freezes(outcome: Outcome) -> bool:
+    """A frozen member does and says nothing, and goes on in the same life."""
+    seen = (*of(outcome, history.Told, AT, END), *of(outcome, history.HandedOut, AT, END))
+    still = [one for one in seen if one.process == "m1"]
+    silent = not asked(outcome, "heartbeat", "m1", AT + 0.1, END)
+    return not still and silent and work_of(outcome, "m1", END, 1e9) > 0 == lives(outcome, "m1") - 1
+
+
+def crashes(outcome: Outcome) -> bool:
+    """A crashed member neither commits nor leaves, and another life begins."""
+    gone = of(outcome, history.ProcessCrashed, 0, 1e9)
+    left = asked(outcome, "leave_group", "m1", AT, END)
+    commits = asked(outcome, "offset_commit", "m1", AT + 0.1, END)
+    return len(gone) == 1 and not left and not commits and lives(outcome, "m1") == 2
+
+
+def stops(outcome: Outcome) -> bool:
+    """A member that is stopped leaves, ends well, and another life begins."""
+    (ended, *_) = of(outcome, history.ProcessEnded, AT, END)
+    left = asked(outcome, "leave_group", "m1", AT, END)
+    return ended.error is None and left == 1 and lives(outcome, "m1") == 2
+
+
+def has_a_twin(outcome: Outcome) -> bool:
+    """A program with the same instance id takes the membership up; the first one is fenced."""
+    fenced = [one for one in of(outcome, history.ProcessEnded, AT, 1e9) if one.error is not None]
+    return any("Fenced" in one.error for one in fenced) and lives(outcome, "m2-twin") == 1
+
+
+def works_slowly(outcome: Outcome) -> bool:
+    """A slow member processes less while it lasts."""
+    before, during = work_of(outcome, "m1", AT - LASTS, AT), work_of(outcome, "m1", AT, END)
+    return 0 < during < before
+
+
+def is_split_off(outcome: Outcome) -> bool:
+    """Nothing of the member reaches a coordinator until it is over, then it joins again."""
+    silent = not asked(outcome, "heartbeat", "m1", AT + 0.5, END)
+    return silent and joined(outcome, "m1", END, 1e9) > 0
+
+
+def reconnects(outcome: Outcome) -> bool:
+    """A cut costs a member nothing but connections: it goes on in its generation."""
+    on = asked(outcome, "heartbeat", "m1", AT, END) > 10
+    return on and not joined(outcome, "m1", AT, 1e9)
+
+
+def goes_on(outcome: Outcome) -> bool:
+    """Records are processed while it lasts and afterwards."""
+    return all(work_of(outcome, "m1", *when) for when in ((AT, END), (END, 80.0)))
+
+
+def moves(outcome: Outcome) -> bool:
+    """The group is loaded by another broker, and goes on there."""
+    (moved, *_) = of(outcome, history.CoordinatorMoved, AT - 0.1, END)
+    before = of(outcome, history.GroupChanged, 0, AT)[-1].node_id
+    return moved.node_id != before and goes_on(outcome)
+
+
+def grows(outcome: Outcome) -> bool:
+    """New partitions are found and shared."""
+    stable = [one for one in of(outcome, history.GroupChanged, AT, END) if one.assigned]
+    given = [name for member in stable[-1].members for name in member.assignment]
+    return len(given) == 6 and len(set(given)) == 6
+
+
+def is_created_again(outcome: Outcome) -> bool:
+    """The topic is gone while it lasts; the new one is read from its first record on."""
+    gone, again = of(outcome, history.TopicChanged, AT - 0.1, 1e9)
+    fresh = [one for one in of(outcome, history.HandedOut, END, 1e9) if one.creation == 2]
+    firsts = {one.partition: one.first for one in reversed(fresh)}
+    return (gone.partitions, again.partitions) == (0, 3) and set(firsts.values()) == {0}
+
+
+def joined(outcome: Outcome, process: str, after: float, before: float) -> int:
+    """How often a member has joined."""
+    told = of(outcome, history.Told, after, before)
+    return sum(isinstance(one.event, Joined) and one.process == process for one in told)
+
+
+M1: Final[dict[str, Any]] = {"at": AT, "process": "m1"}
+B: Final = f"b{shard_of('group', 50) % 3 + 1}"
+"""The group's coordinator."""
+SIGHT: Final[dict[Fault, Callable[[Outcome], bool]]] = {
+    faults.Freeze(**M1, seconds=LASTS): freezes,
+    faults.Crash(**M1, seconds=LASTS): crashes,
+    faults.Stop(**M1, seconds=LASTS): stops,
+    faults.Twin(at=AT, process="m2", seconds=LASTS): has_a_twin,
+    faults.SlowWork(**M1, seconds=LASTS, times=50.0): works_slowly,
+    faults.Split(**M1, broker=EVERYBODY, seconds=LASTS): is_split_off,
+    faults.Cut(**M1, broker=EVERYBODY): reconnects,
+    faults.Stall(**M1, broker=EVERYBODY, seconds=LASTS / 10): goes_on,
+    faults.SlowNetwork(**M1, broker=EVERYBODY, delay=0.5, seconds=LASTS): goes_on,
+    faults.BrokerStops(at=AT, broker=B, seconds=LASTS, loading=0.5): moves,
+    faults.BrokerDies(at=AT, broker=B, seconds=LASTS): moves,
+    faults.SlowBroker(at=AT, broker=B, delay=0.5, seconds=LASTS): goes_on,
+    faults.CoordinatorMoves(at=AT, away=0.5, loading=0.5): moves,
+    faults.LeaderMoves(at=AT, topic="orders", partition=0): goes_on,
+    faults.MorePartitions(at=AT, topic="orders", by=2): grows,
+    faults.TopicDeleted(at=AT, topic="orders", partitions=3, seconds=LASTS): is_created_again,
+}
+"""Each fault, and whether it can be seen."""
+
+
+@pytest.mark.parametrize("fault", SIGHT, ids=lambda one: type(one).__name__)
+def test_a_fault_does_what_it_says(fault: Fault) -> None:
+    """The fault is told of as it begins and ends, its effect can be seen, no invariant breaks."""
+    outcome = run(fault)
+    about_faults = (history.FaultBegan, history.FaultEnded)
+    told = [(type(one), one.fault) for one in outcome.facts if isinstance(one, about_faults)]
+    assert told == [(history.FaultBegan, fault), (history.FaultEnded, fault)]
+    assert outcome.violations == ()
+    assert SIGHT[fault](outcome), SIGHT[fault].__doc__
+
+
+def test_a_calm_world_has_one_generation_after_all_have_come() -> None:
+    """Without a fault nothing moves once the group is stable, and nothing is done twice."""
+    outcome = simulate(CALM)
+    assert outcome.violations == ()
+    assert not of(outcome, history.GroupChanged, 15.0, 79.0)
+    done = [(one.partition, one.offset) for one in of(outcome, history.Processed, -1, 1e9)]
+    assert len(done) == len(set(done)) > 0

@@ -1,0 +1,71 @@
+"""Plans are drawn from a seed: always the same, and always over in time."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kgroup.testing.simulation import Scenario, draw, faults
+from kgroup.testing.simulation.fault_injection import HAPPENINGS
+from kgroup.testing.simulation.faults import Fault, LastingFault
+
+SEEDS: Final = range(200)
+ROUGH: Final = Scenario(faults_per_hour=300.0)
+
+
+def kinds() -> set[type[Fault]]:
+    """Every kind of fault that there is."""
+    return {
+        one
+        for one in vars(faults).values()
+        if isinstance(one, type) and issubclass(one, Fault) and one not in (Fault, LastingFault)
+    }
+
+
+def test_a_seed_has_one_plan() -> None:
+    """The same seed and scenario give equal plans, different seeds different ones."""
+    assert draw(ROUGH, 7) == draw(ROUGH, 7)
+    assert draw(ROUGH, 7) != draw(ROUGH, 8)
+
+
+def test_every_fault_is_over_in_time() -> None:
+    """Faults come in the order of their times and end before the plan's duration does."""
+    for seed in SEEDS:
+        plan = draw(ROUGH, seed)
+        assert list(plan.faults) == sorted(plan.faults, key=lambda one: one.at)
+        for fault in plan.faults:
+            assert 0 < fault.at + getattr(fault, "seconds", 0.0) <= plan.duration + 0.001
+
+
+def test_every_kind_of_fault_is_drawn() -> None:
+    """No kind of fault is forgotten, neither by the drawing nor by what makes them happen."""
+    drawn = {type(fault) for seed in SEEDS for fault in draw(ROUGH, seed).faults}
+    assert drawn == kinds() == set(HAPPENINGS)
+
+
+def test_a_calm_scenario_has_no_fault() -> None:
+    """Where a scenario has none, none is drawn."""
+    assert draw(Scenario(faults_per_hour=0.0), 1).faults == ()
+
+
+def test_what_a_scenario_says_no_seed_changes() -> None:
+    """Settings, topics, members and brokers that are given stand in every plan."""
+    scenario = Scenario(
+        members=7,
+        brokers=2,
+        topics={"mine": 5},
+        config={"session_timeout": 9.0},
+        broker_settings={"group.max.size": 5},
+    )
+    for seed in range(20):
+        plan = draw(scenario, seed)
+        assert [one.name for one in plan.members] == [f"m{number}" for number in range(1, 8)]
+        assert (plan.brokers, plan.topics) == (2, {"mine": 5})
+        assert plan.config["session_timeout"] == 9.0
+        assert plan.broker_settings["group.max.size"] == 5
+
+
+def test_settings_fit_each_other() -> None:
+    """No drawn plan has settings that a group refuses."""
+    for seed in SEEDS:
+        config = draw(ROUGH, seed).config
+        assert config["heartbeat_interval"] <= config["session_timeout"] / 3

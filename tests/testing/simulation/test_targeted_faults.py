@@ -1,0 +1,80 @@
+"""Plans aim at every state of a member and of the coordinator, with every kind of fault."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import attrs
+import pytest
+
+from kgroup.testing.simulation import Scenario, draw, faults, history, simulate
+from kgroup.testing.simulation.fault_generation import KINDS
+from kgroup.testing.simulation.faults import Fault, Moment
+from kgroup.testing.simulation.states import COORDINATOR_STATES, MEMBER_STATES
+from kgroup.testing.simulation.targeted_faults import AIMED_AT, CELLS
+from tests.testing.simulation.samples import SMALL, a_plan
+
+STABLE: Final = Moment(member="running", coordinator="Stable")
+
+
+def aims(seed: int, scenario: Scenario = SMALL) -> list[tuple[str, str, str]]:
+    """The cells that the plan of a seed aims at."""
+    return [
+        (type(one).__name__, one.when.member, one.when.coordinator)
+        for one in draw(scenario, seed).faults
+        if one.when is not None
+    ]
+
+
+def test_seeds_that_follow_each_other_aim_at_every_cell_once() -> None:
+    """Whatever seed a campaign begins with, so many seeds as there are cells cover all."""
+    first = 8_000_000
+    seeds = range(first, first + math.ceil(len(CELLS) / AIMED_AT))
+    aimed = [cell for seed in seeds for cell in aims(seed)]
+    assert set(aimed) == set(CELLS)
+    assert len(aimed) < len(CELLS) + AIMED_AT
+
+
+def test_every_fault_has_a_cell_with_every_state() -> None:
+    """None of the three lists has a name that is not aimed at."""
+    assert (
+        len(CELLS) == len(set(CELLS)) == len(KINDS) * len(MEMBER_STATES) * len(COORDINATOR_STATES)
+    )
+
+
+def test_a_calm_scenario_aims_at_nothing() -> None:
+    """Where there are no faults, none waits for a moment."""
+    assert aims(1, attrs.evolve(SMALL, faults_per_hour=0.0)) == []
+
+
+def moments(fault: Fault) -> list[history.FaultBegan]:
+    """What became of one fault in a small world."""
+    outcome = simulate(a_plan(faults=(fault,)))
+    assert outcome.violations == ()
+    return [one for one in outcome.facts if isinstance(one, history.FaultBegan)]
+
+
+def test_a_fault_strikes_in_its_moment() -> None:
+    """It waits until the member and the coordinator are in their states."""
+    crash = faults.Crash(at=0.0, when=STABLE, process="m1", seconds=5.0)
+    (began,) = moments(crash)
+    assert 0.0 < began.at < 10.0
+    assert (began.members, began.coordinator) == (("running",), "Stable")
+
+
+def test_a_fault_whose_moment_never_comes_does_not_happen() -> None:
+    """Nor does it keep the simulation from its end."""
+    never = Moment(member="frozen", coordinator="Stable")
+    assert moments(faults.Cut(at=1.0, when=never, process="m1", broker="b1")) == []
+
+
+@pytest.mark.parametrize("process", ["m1", "*"])
+def test_any_member_will_do_for_a_fault_of_all(process: str) -> None:
+    """A fault that names one member waits for that one, one that names none for any of them."""
+    gone = faults.Crash(at=20.0, process="m2", seconds=30.0)
+    moment = Moment(member="absent", coordinator="Stable")
+    cut = faults.Cut(at=25.0, when=moment, process=process, broker="b1")
+    outcome = simulate(a_plan(faults=(gone, cut)))
+    began = [one for one in outcome.facts if isinstance(one, history.FaultBegan)]
+    assert [one.members for one in began[1:]] == ([("running", "absent")] if process == "*" else [])

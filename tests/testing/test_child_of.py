@@ -1,0 +1,67 @@
+"""A command on a tether: it runs as it would alone, and ends with the process that wanted it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kgroup.testing import child_of
+
+PATIENCE = 20.0
+STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+SLEEPS = """
+import os, sys, time
+{}
+with open(sys.argv[1], "w") as told:
+    told.write(str(os.getpid()))
+time.sleep(600)
+"""
+USES = """
+import sys
+from kgroup.testing import child_of
+child_of.run([sys.executable, "-c", sys.argv[1], sys.argv[2]], stdin="", timeout=600)
+"""
+
+
+def test_streams_and_status_are_handed_on() -> None:
+    """Standard input, output and error, and the exit status, are the command's own."""
+    program = "import sys; print(input()); print('no', file=sys.stderr); sys.exit(3)"
+    ended = child_of.run([sys.executable, "-c", program], stdin="yes\n", timeout=PATIENCE)
+    assert (ended.stdout, ended.stderr, ended.returncode) == ("yes\n", "no\n", 3)
+    assert ended.args == [sys.executable, "-c", program]
+
+
+def test_a_signal_that_ended_it_is_in_the_status() -> None:
+    """128 and its number, as a shell has it."""
+    program = "import os; os.kill(os.getpid(), 9)"
+    ended = child_of.run([sys.executable, "-c", program], stdin="", timeout=PATIENCE)
+    assert ended.returncode == 128 + 9
+
+
+def test_one_that_takes_too_long_is_ended(tmp_path: Path) -> None:
+    """Even if it will not be terminated: after the grace it is killed, and the error names it."""
+    told = tmp_path / "pid"
+    command = [sys.executable, "-c", SLEEPS.format(STUBBORN), str(told)]
+    with pytest.raises(subprocess.TimeoutExpired) as raised:
+        child_of.run(command, stdin="", timeout=2.0, grace=0.1)
+    assert raised.value.cmd == command
+    assert not psutil.pid_exists(int(told.read_text()))
+
+
+def test_it_ends_with_a_user_that_was_killed(tmp_path: Path) -> None:
+    """SIGKILL leaves the user no time to end anything; the pipe that it held tells."""
+    told = tmp_path / "pid"
+    os.mkfifo(told)
+    user = subprocess.Popen([sys.executable, "-c", USES, SLEEPS.format(""), str(told)])
+    command = psutil.Process(int(told.read_text()))
+    processes = psutil.Process(user.pid).children(recursive=True)
+    assert command in processes
+    user.kill()
+    user.wait()
+    _, left = psutil.wait_procs(processes, timeout=PATIENCE)
+    assert left == []

@@ -1,0 +1,295 @@
+"""The background thread, and calls into it: every one is answered, whatever happens."""
+
+from __future__ import annotations
+
+import os
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import trio
+
+from kgroup.errors import CommitFailedError, KgroupError, StaleGenerationError, UsageError
+from kgroup.threaded.event_loop import BackgroundLoop, LoopOverError
+from kgroup.threaded.handover_slot import Slot
+from kgroup.types import Cause, End
+from tests.threaded.stage import SOON, thread, wait
+
+
+class Running:
+    """A loop that runs until the test says so."""
+
+    def __init__(self) -> None:
+        self.stop = trio.Event()
+        self.entered = threading.Event()
+        self.cancelled = threading.Event()
+        self.ended = threading.Event()
+        self.ended = threading.Event()
+        self.loop = BackgroundLoop("loop of a test", self.stop.wait, self.ended.set)
+
+    async def never(self) -> None:
+        """Wait for ever; tells when that begins and is cancelled."""
+        self.entered.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            self.cancelled.set()
+
+    def crash(self) -> None:
+        """Let trio itself fail."""
+        assert self.loop.post(fail)
+
+
+def fail() -> None:
+    """Raise."""
+    raise ZeroDivisionError("on purpose")
+
+
+@contextmanager
+def running() -> Iterator[Running]:
+    """A loop that has ended when the test has."""
+    here = Running()
+    here.loop.start()
+    try:
+        yield here
+    finally:
+        here.loop.post(here.stop.set)
+        here.loop.join()
+
+
+def test_a_call_is_made_in_the_loop() -> None:
+    """Results and exceptions come back to the thread that asked."""
+    with running() as here:
+
+        async def where() -> str:
+            await trio.lowlevel.checkpoint()
+            return threading.current_thread().name
+
+        assert here.loop.run(where) == "loop of a test"
+        assert here.loop.run_sync(lambda: threading.current_thread().name) == "loop of a test"
+        assert not here.loop.here
+        assert here.loop.run_sync(lambda: here.loop.here)
+        with pytest.raises(ZeroDivisionError):
+            here.loop.run_sync(fail)
+
+
+def test_a_call_that_takes_too_long_is_cancelled() -> None:
+    """A time-out raises in the thread and cancels in the loop."""
+    with running() as here:
+        with pytest.raises(TimeoutError):
+            here.loop.run(here.never, 0.01)
+        wait(here.cancelled)
+
+
+def test_what_interrupts_the_thread_cancels_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exception out of the waiting, as a signal handler's, cancels the call in the loop."""
+    with running() as here:
+
+        def interrupted(gate: threading.Lock, timeout: float | None) -> bool:
+            del gate, timeout
+            wait(here.entered)
+            raise KeyboardInterrupt
+
+        with (
+            monkeypatch.context() as patch,
+            pytest.raises(KeyboardInterrupt),
+        ):
+            patch.setattr("kgroup.threaded.event_loop.acquire", interrupted)
+            here.loop.run(here.never)
+        wait(here.cancelled)
+
+
+def test_the_end_answers_everybody() -> None:
+    """A call that waits when the loop ends, and one that comes later, raise."""
+    with running() as here:
+
+        def ask() -> None:
+            with pytest.raises(LoopOverError):
+                here.loop.run(here.never)
+
+        with thread(ask), thread(ask):
+            wait(here.entered)
+            here.loop.post(here.stop.set)
+    with pytest.raises(LoopOverError):
+        here.loop.run(here.never)
+    with pytest.raises(LoopOverError):
+        here.loop.run_sync(int)
+    assert not here.loop.post(fail)
+    assert here.loop.error is None
+
+
+def test_a_crash_answers_everybody() -> None:
+    """Calls that wait raise also where trio itself fails, and the loop keeps what happened."""
+    with running() as here:
+
+        def ask() -> None:
+            with pytest.raises(LoopOverError):
+                here.loop.run(here.never)
+
+        with thread(ask):
+            wait(here.entered)
+            here.crash()
+        here.loop.join()
+        assert isinstance(here.loop.error, trio.TrioInternalError)
+        assert here.ended.is_set()
+        assert here.ended.is_set()
+
+
+def test_a_call_between_the_crash_and_its_noticing_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A call that the dying loop never sees raises all the same."""
+    with running() as here:
+        asked = threading.Event()
+        run = trio.run
+
+        def run_and_linger(*args: object) -> None:
+            try:
+                run(*args)  # type: ignore[arg-type]
+            finally:
+                wait(asked)
+
+        second = BackgroundLoop("second", trio.Event().wait, int)
+        monkeypatch.setattr(trio, "run", run_and_linger)
+        second.start()
+        assert second.post(fail)
+
+        def ask() -> None:
+            with pytest.raises(LoopOverError):
+                second.run(here.never)
+
+        def post(fn: object) -> bool:
+            del fn
+            asked.set()
+            return False
+
+        monkeypatch.setattr(second, "post", post)
+        ask()
+        second.join()
+
+
+def test_the_loop_cannot_wait_for_itself() -> None:
+    """A call from the loop's own thread is refused, because nobody could answer it."""
+    with (
+        running() as here,
+        pytest.raises(UsageError, match="in that very thread"),
+    ):
+        here.loop.run_sync(lambda: here.loop.run_sync(int))
+
+
+def test_a_fork_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A forked process has no such thread: calls are refused instead of hanging."""
+    with running() as here:
+        parent = os.getpid()
+        monkeypatch.setattr(os, "getpid", lambda: parent + 1)
+        with pytest.raises(UsageError, match=f"fork of process {parent}"):
+            here.loop.run_sync(int)
+        assert not here.loop.post(fail)
+        monkeypatch.undo()
+
+
+def test_a_call_as_the_loop_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that comes when calls are answered no more, but the thread still runs, raises."""
+    with running() as here:
+
+        def answer_no_more() -> None:
+            here.loop._nursery = None
+
+        here.loop.run_sync(answer_no_more)
+        with pytest.raises(LoopOverError):
+            here.loop.run(here.never)
+
+        class GoneToken:
+            def run_sync_soon(self, fn: object) -> None:
+                raise trio.RunFinishedError(str(fn))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(here.loop, "_token", GoneToken())
+            assert not here.loop.post(fail)
+
+
+ERRORS = [
+    KgroupError("one"),
+    StaleGenerationError("stale", End(Cause.REBALANCE)),
+    CommitFailedError("refused", {}),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_each_thread_raises_its_own_copy(error: KgroupError) -> None:
+    """One error that goes to two threads keeps its parts, and their tracebacks do not mix."""
+    with running() as here:
+
+        def refuse() -> None:
+            raise error
+
+        caught = []
+        for _ in range(2):
+            with pytest.raises(type(error)) as info:
+                here.loop.run_sync(refuse)
+            caught.append(info.value)
+        one, other = caught
+        assert one is not other
+        assert (str(one), vars(one)) == (str(error), vars(error))
+        for each in caught:
+            names = [frame.name for frame in traceback.extract_tb(each.__traceback__)]
+            assert names.count("run_sync") == 1
+        assert "refuse" in [frame.name for frame in traceback.extract_tb(one.__traceback__)]
+
+
+@pytest.mark.parametrize(("good", "got"), [(True, [0, 1]), (False, [1, 2])])
+def test_a_value_that_nobody_waited_for_stays(
+    good: bool, got: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes as its thread gives up is what the next call gets, if it is still good."""
+    with running() as here:
+        values = iter(range(10))
+        fetching, go_on = threading.Event(), trio.Event()
+
+        async def fetch() -> int:
+            fetching.set()
+            with trio.CancelScope(shield=True):
+                await go_on.wait()
+            return next(values)
+
+        async def still_good(value: int) -> bool:
+            await trio.lowlevel.checkpoint()
+            assert value == 0
+            return good
+
+        def give_up(gate: threading.Lock, timeout: float | None) -> bool:
+            del gate, timeout
+            wait(fetching)
+            return False
+
+        slot = Slot(here.loop, fetch, still_good, "second")
+        with (
+            monkeypatch.context() as patch,
+            pytest.raises(TimeoutError),
+        ):
+            patch.setattr("kgroup.threaded.event_loop.acquire", give_up)
+            slot.take(1.0)
+        here.loop.post(go_on.set)
+        assert [slot.take(SOON), slot.take(SOON)] == got
+
+
+def test_a_second_thread_is_refused() -> None:
+    """Two threads cannot wait for one value."""
+    with running() as here:
+
+        async def good(value: None) -> bool:
+            raise NotImplementedError
+
+        slot = Slot(here.loop, here.never, good, "another one waits")
+
+        def first() -> None:
+            with pytest.raises(LoopOverError):
+                slot.take()
+
+        with thread(first):
+            wait(here.entered)
+            with pytest.raises(UsageError, match="another one waits"):
+                slot.take()
+            here.loop.post(here.stop.set)
