@@ -56,6 +56,12 @@ def tell_record(partition: int, offset: int, value: bytes) -> None:
     tell("record_data", partition=partition, offset=offset, value=value.decode())
 
 
+def tell_committed(offsets: dict[int, int], *, success: bool) -> None:
+    """Offsets were committed, or refused."""
+    told = [{"partition": number, "offset": offset} for number, offset in offsets.items()]
+    tell("offsets_committed", success=success, offsets=told)
+
+
 class Confluent:
     """confluent-kafka's consumer."""
 
@@ -93,7 +99,7 @@ class Confluent:
                 self._process(message)
                 untold += 1
             if untold and (message is None or untold >= CHUNK):
-                self._commit_if_stable()
+                self._commit(list(self._positions))
                 untold = 0
         self._commit(list(self._positions))
         self._consumer.close()
@@ -109,26 +115,31 @@ class Confluent:
         tell_record(partition, offset, value)
         self._positions[partition] = offset + 1
 
-    def _commit(self, numbers: Iterable[int]) -> None:
-        offsets = [
-            confluent_kafka.TopicPartition(self._topic, number, self._positions[number])
-            for number in numbers
-            if number in self._positions
+    def _commit(self, numbers: Iterable[int]) -> bool:
+        """Commit, and say so; False where the rebalance has gone on without this member."""
+        offsets = {one: self._positions[one] for one in numbers if one in self._positions}
+        if not offsets:
+            return True
+        named = [
+            confluent_kafka.TopicPartition(self._topic, number, offset)
+            for number, offset in offsets.items()
         ]
-        if offsets:
-            self._consumer.commit(offsets=offsets, asynchronous=False)
-
-    def _commit_if_stable(self) -> None:
-        # A rebalance that has begun refuses a commit: what is kept is committed with the next
-        # one, what is given up in `_revoked`, under the generation that takes it away.
         try:
-            self._commit(list(self._positions))
+            self._consumer.commit(offsets=named, asynchronous=False)
         except confluent_kafka.KafkaException as error:
             if error.args[0].code() not in REBALANCING:
                 raise
+            return False
+        tell_committed(offsets, success=True)
+        return True
 
     def _revoked(self, partitions: list[confluent_kafka.TopicPartition]) -> None:
-        self._commit(one.partition for one in partitions)
+        # What a rebalance refuses while it goes on is committed here, under the generation that
+        # takes the partitions away. Only a member that was too slow for it is refused here too.
+        numbers = [one.partition for one in partitions]
+        if not self._commit(numbers):
+            offsets = {one: self._positions[one] for one in numbers if one in self._positions}
+            tell_committed(offsets, success=False)
         self._lost(partitions)
 
     def _lost(self, partitions: list[confluent_kafka.TopicPartition]) -> None:

@@ -38,9 +38,9 @@ CLIENT: Final = (
     Mutation(
         breaks=5,
         says="What was assigned before is kept beside what is assigned now.",
-        module="kgroup.generation.runner",
-        old="self.assignment = Assignment(mine, self._previous)",
-        new="self.assignment = Assignment(sorted({*mine, *self._previous}), self._previous)",
+        module="kgroup.generation.received_assignment",
+        old="assignment = Assignment(admitted.partitions, previous)",
+        new="assignment = Assignment(sorted({*admitted.partitions, *previous}), previous)",
     ),
     Mutation(
         breaks=5,
@@ -122,8 +122,8 @@ CLIENT: Final = (
         breaks=7,
         says="Without a committed offset reading starts at the end.",
         module="kgroup.generation.position_lookup",
-        old="_TIMESTAMPS: Final = {OffsetReset.EARLIEST: EARLIEST, OffsetReset.LATEST: LATEST}",
-        new="_TIMESTAMPS: Final = {OffsetReset.EARLIEST: LATEST, OffsetReset.LATEST: LATEST}",
+        old="answers = await self._cluster.list_offsets(wanted, _TIMESTAMPS[rule])",
+        new="answers = await self._cluster.list_offsets(wanted, LATEST)",
     ),
     Mutation(
         breaks=8,
@@ -183,8 +183,8 @@ CLIENT: Final = (
         says="A member that is fenced joins again.",
         module="kgroup.client.error_policy",
         within="Request.HEARTBEAT: {",
-        old="Code.FENCED_INSTANCE_ID: _FENCED,",
-        new="Code.FENCED_INSTANCE_ID: _FORGOTTEN,",
+        old="ErrorCode.FENCED_INSTANCE_ID: _FENCED,",
+        new="ErrorCode.FENCED_INSTANCE_ID: _FORGOTTEN,",
         seed=3,
     ),
     Mutation(

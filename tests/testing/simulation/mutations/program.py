@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 PACKAGE: Final = "kgroup"
 RUN: Final = f"{PACKAGE}.testing.simulation.run"
-DRAWING: Final = f"{PACKAGE}.testing.simulation.drawing"
+DRAWING: Final = f"{PACKAGE}.testing.simulation.plan_generation"
 PLAN: Final = f"{PACKAGE}.testing.simulation.plan"
 LONGEST: Final = 300
 """Seconds of processor time that a hunt may take."""
