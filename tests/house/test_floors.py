@@ -42,6 +42,7 @@ FLOORS: Final[tuple[tuple[frozenset[str], ...], ...]] = (
         frozenset({"kgroup.worker_thread"}),
         frozenset({"kgroup.client.lease"}),
         frozenset({"kgroup.logs"}),
+        frozenset({"kgroup.notifier"}),
         frozenset({"kgroup.client.error_policy"}),
         frozenset({"kgroup.broker.groups"}),
         frozenset({"kgroup.wire.versions"}),
