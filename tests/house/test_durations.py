@@ -1,4 +1,4 @@
-"""A run says which files its time went to."""
+"""A test run reports how its time divides among the test files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.conftest import ROOT
 
 
 def test_the_slowest_file_comes_first(tmp_path: Path) -> None:
-    """Where durations are asked for, files are listed by the sum of their tests' seconds."""
+    """With ``--durations``, files are listed by the sum of their tests' seconds."""
     shutil.copy(ROOT / "tests" / "durations.py", tmp_path / "conftest.py")
     (tmp_path / "test_quick.py").write_text("def test_it(): ...")
     (tmp_path / "test_slow.py").write_text("import time\ndef test_it(): time.sleep(0.2)")

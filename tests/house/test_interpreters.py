@@ -1,4 +1,4 @@
-"""What tox runs: the Pythons that kgroup names, and every test in one environment of each."""
+"""tox runs every Python that kgroup supports, and every test in one environment of each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from tests.conftest import ROOT
 
 
-def section(file: str, name: str, key: str) -> list[str]:
+def setting(file: str, name: str, key: str) -> list[str]:
     """The lines of a setting."""
     config = configparser.ConfigParser(interpolation=None)
     config.read(ROOT / file, encoding="utf-8")
@@ -16,23 +16,23 @@ def section(file: str, name: str, key: str) -> list[str]:
 
 
 def test_classifiers_name_what_is_run() -> None:
-    """Each Python of the classifiers has an environment of tox, and no other Python has one."""
-    lines = section("setup.cfg", "metadata", "classifiers")
-    named = {line.rpartition(" :: ")[2] for line in lines if re.search(r":: 3\.\d+$", line)}
-    factors = re.findall(r"py3\{?([\d,]+)", " ".join(section("tox.ini", "tox", "env_list")))
+    """tox has an environment for each Python of the classifiers, and for no other."""
+    lines = setting("setup.cfg", "metadata", "classifiers")
+    supported = {line.rpartition(" :: ")[2] for line in lines if re.search(r":: 3\.\d+$", line)}
+    factors = re.findall(r"py3\{?([\d,]+)", " ".join(setting("tox.ini", "tox", "env_list")))
     run = {f"3.{minor}" for factor in factors for minor in factor.split(",")}
-    assert named == run
-    (oldest,) = section("setup.cfg", "options", "python_requires")
+    assert supported == run
+    (oldest,) = setting("setup.cfg", "options", "python_requires")
     assert oldest == f">={min(run)}"
 
 
 def test_every_test_has_an_environment() -> None:
-    """What the environment of most tests leaves out is what two other environments run."""
+    """Two other environments run exactly the tests that the main environment leaves out."""
     tests = "testenv:tests-py3{11,13}"
-    ignored = [line.removeprefix("--ignore=") for line in section("tox.ini", tests, "ignored")]
-    swept = section("tox.ini", "testenv", "sweeps")
+    ignored = [line.removeprefix("--ignore=") for line in setting("tox.ini", tests, "ignored")]
+    swept = setting("tox.ini", "testenv", "sweeps")
     assert ignored == ["", "tests/spark", *swept[1:]]
     assert all((ROOT / path).exists() for path in ignored)
     for environment, run in {"sweeps": "{[testenv]sweeps}", "spark": "tests/spark"}.items():
-        commands = section("tox.ini", f"testenv:{environment}-py3{{11,13}}", "commands")
+        commands = setting("tox.ini", f"testenv:{environment}-py3{{11,13}}", "commands")
         assert any(line.endswith(f"{{posargs:{run}}}") for line in commands)

@@ -1,4 +1,4 @@
-"""A suite that a shell runs in the background can interrupt what it starts."""
+"""A test suite that a shell runs in the background can still interrupt its child processes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_its_children():
 
 
 def test_an_ignored_interrupt_is_restored(tmp_path: Path) -> None:
-    """Where SIGINT was ignored from the start, tests and their children have it again."""
+    """If SIGINT was ignored from the start, tests and their children get its default handler."""
     shutil.copy(ROOT / "tests" / "interrupts.py", tmp_path / "conftest.py")
     (tmp_path / "test_suite.py").write_text(SUITE)
     ignoring = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN);"

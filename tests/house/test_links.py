@@ -1,4 +1,4 @@
-"""The checkout's links, and what a checkout that lost them is told."""
+"""The two links of the checkout, and the error for a checkout that has lost them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.conftest import LINKS, ROOT
 
 
 def test_links_lead_to_the_two_packages() -> None:
-    """Both links lead to the package that has the same name at the top."""
+    """Both links lead to the top-level package of the same name."""
     assert [(ROOT / link).resolve() for link in LINKS] == [ROOT / Path(link).name for link in LINKS]
 
 
 @pytest.mark.usefixtures("children_with_hypothesis")
-def test_a_checkout_without_links_is_told_so(tmp_path: Path) -> None:
-    """Where git has made text files of the links, pytest ends at once and names both."""
+def test_a_checkout_without_links_is_refused(tmp_path: Path) -> None:
+    """If git has turned the links into text files, pytest ends at once and names both."""
     tests = tmp_path / "tests"
     tests.mkdir()
     for name in ("conftest.py", "timeouts.py"):

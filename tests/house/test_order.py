@@ -1,4 +1,4 @@
-"""Tests run in one order, whatever the hash seed and the worker, and groups share a process."""
+"""Tests run in one order under every hash seed and worker; a group of tests shares a process."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ ORDER: Final = [
 
 @pytest.fixture
 def sample(tmp_path: Path) -> Path:
-    """A tree of tests that has the plugin of this suite."""
+    """A small tree of tests that uses this suite's plugin."""
     shutil.copy(ROOT / "tests" / "collecting.py", tmp_path / "conftest.py")
     for path, text in {**SAMPLES, "tests/conftest.py": SHARED}.items():
         file = tmp_path / path
@@ -73,7 +73,7 @@ def sample(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, seed: str, *options: str) -> Sequence[str]:
-    """What pytest prints for the sample; it has to succeed."""
+    """Run pytest on the sample, which has to succeed, and give the lines that it prints."""
     names = {"PYTHONHASHSEED": seed, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     command = [sys.executable, "-m", "pytest", "-q", "--rootdir=.", "--import-mode=importlib"]
     ended = subprocess.run(
@@ -89,13 +89,13 @@ def run(folder: Path, seed: str, *options: str) -> Sequence[str]:
 
 
 @pytest.mark.parametrize("seed", ["0", "7", "4711"])
-def test_the_order_is_no_matter_of_hashes(sample: Path, seed: str) -> None:
-    """Under any hash seed the tests are collected in the order that ``collecting.py`` states."""
+def test_the_order_does_not_depend_on_hashes(sample: Path, seed: str) -> None:
+    """Under every hash seed, tests are collected in the order that ``collecting.py`` states."""
     assert [line for line in run(sample, seed, "--collect-only") if "::" in line] == ORDER
 
 
-def test_workers_agree_and_a_group_has_one(sample: Path) -> None:
-    """Workers with hash seeds of their own collect the same; each group runs in one of them."""
+def test_workers_agree_and_each_group_runs_in_one(sample: Path) -> None:
+    """Workers with different hash seeds collect the same tests; each group runs in one worker."""
     options = ["-p", "xdist.plugin", "-n", "4", "--dist", "loadgroup"]
     assert f"{len(ORDER)} passed" in run(sample, "random", *options)[-1]
     ran = [file.read_text().splitlines() for file in sample.glob("ran-gw*")]
@@ -106,7 +106,7 @@ def test_workers_agree_and_a_group_has_one(sample: Path) -> None:
         assert [count for count in counts if count] == [size]
 
 
-def test_what_begins_first_exists() -> None:
-    """Every file that is named to begin first is there, so that no name outlives its file."""
+def test_files_that_begin_first_exist() -> None:
+    """Every file that ``collecting.py`` lists to begin first exists."""
     files = [name for name in collecting.FIRST if name not in collecting.GROUPS.values()]
     assert [name for name in files if not (ROOT / name).is_file()] == []

@@ -1,4 +1,4 @@
-"""README's commands are the ones that are run."""
+"""The commands in README are the ones that CI runs."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from tests.conftest import ROOT
 
 
 def commands_of_readme() -> list[str]:
-    """README's commands for a fresh clone, in their order: each a line of its own."""
+    """README's commands for a fresh clone, in order; each is one line."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     return re.findall(r"^```sh\n(python3 -m venv .+)\n```$", text, re.MULTILINE)
 
 
 def test_readme_gives_two_commands() -> None:
-    """The first shows the demo, the second runs the whole suite, each in an environment."""
+    """The first runs the demo, the second the whole suite; each makes an environment."""
     demo, suite = commands_of_readme()
     assert demo.endswith(" && .venv/bin/kgroup demo")
     assert suite.endswith(" && .venv/bin/tox run-parallel --parallel-live")

@@ -1,4 +1,4 @@
-"""A test that may be run again is run again for the failure that its mark names, and no other."""
+"""A test with a ``flaky`` mark is rerun for the failure that its mark names, and for no other."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ TWO = 'raise ExceptionGroup("", [AssertionError("{text}"), ValueError()])'
         (TWO.format(text="it hung"), "1 failed"),
     ],
 )
-def test_only_the_named_failure_is_run_again(tmp_path: Path, failure: str, ends: str) -> None:
-    """Also where trio has wrapped it in groups, as long as nothing else failed beside it."""
+def test_only_the_named_failure_is_rerun(tmp_path: Path, failure: str, ends: str) -> None:
+    """The same holds if trio has wrapped the failure in groups and nothing else failed with it."""
     shutil.copy(ROOT / "tests" / "reruns.py", tmp_path / "conftest.py")
     (tmp_path / "test_suite.py").write_text(SUITE.format(failure=failure))
     options = ["-p", "no:cacheprovider", "--rootdir=.", "-o", "trio_mode=true"]

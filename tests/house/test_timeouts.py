@@ -1,4 +1,4 @@
-"""A test that hangs fails, says where, and leaves the tests after it alone."""
+"""A test that hangs fails, shows where it hangs, and does not harm later tests."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run_suite(folder: Path, *, shield: bool, after: str = "", grace: str = "") -
 
 
 def test_a_hanging_test_is_cancelled(tmp_path: Path) -> None:
-    """It fails as timed out, shows each task's place, and the next trio test passes."""
+    """It fails with a time-out that shows where each task waits, and the next trio test passes."""
     output = run_suite(tmp_path, shield=False, after=AFTER)
     assert "1 failed, 1 passed" in output
     assert "TimeoutError: Timeout: the test took too long" in output
@@ -52,8 +52,8 @@ def test_a_hanging_test_is_cancelled(tmp_path: Path) -> None:
     assert "await trio.sleep_forever()" in output
 
 
-def test_a_test_that_cannot_be_cancelled_is_broken_off(tmp_path: Path) -> None:
-    """Where a shield keeps the cancellation out, pytest-timeout ends the test its way."""
+def test_a_test_that_cannot_be_cancelled_is_interrupted(tmp_path: Path) -> None:
+    """If a shield keeps the cancellation out, pytest-timeout interrupts the test by a signal."""
     output = run_suite(tmp_path, shield=True, grace="\nGRACE = 0.2\n")
     assert "1 failed" in output
     assert "Failed: Timeout" in output
