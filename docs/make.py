@@ -22,7 +22,7 @@ from kgroup.broker.groups.coordinator_settings import CoordinatorSettings
 from kgroup.broker.groups.rule_tables import TABLES
 from kgroup.broker.groups.rules import Row
 from kgroup.broker.groups.states import ANY, DEAD, MEANING, GroupState
-from kgroup.broker.groups.validation import ABSENT, GATE
+from kgroup.broker.groups.validation import ABSENT_GROUP_RULES, PRECONDITIONS
 from kgroup.client.error_policy import MOVES, OTHERWISE, Request, TransportFailure
 from kgroup.config import FIELDS
 from kgroup.generation.states import TRANSITIONS, Signal, State
@@ -211,7 +211,7 @@ def coordinator() -> str:
             f"| {kind.__name__} | "
             + "<br>".join(f"{_answer(error) or 'good'}: {_words(check)}" for check, error in checks)
             + " |"
-            for kind, checks in GATE.items()
+            for kind, checks in PRECONDITIONS.items()
         ),
         "",
         "## Groups that are not there",
@@ -222,7 +222,7 @@ def coordinator() -> str:
         "| --- | --- | --- |",
         *(
             f"| {kind.__name__} | {_words(condition)} | {_absent(error)} |"
-            for kind, rules in ABSENT.items()
+            for kind, rules in ABSENT_GROUP_RULES.items()
             for condition, error in rules
         ),
     ]
@@ -246,8 +246,9 @@ def coordinator() -> str:
         "| the write fails with | JoinGroup and SyncGroup answer | others answer |",
         "| --- | --- | --- |",
         *(
-            f"| {_answer(error)} | {_answer(write_faults.answered(error))} | {_answer(answer)} |"
-            for error, answer in write_faults.ANSWERED_ELSEWHERE.items()
+            f"| {_answer(error)} | {_answer(write_faults.join_or_sync_error(error))} |"
+            f" {_answer(other)} |"
+            for error, other in write_faults.OTHER_REQUEST_ERRORS.items()
         ),
         "| any other error | the same | the same |",
     ]

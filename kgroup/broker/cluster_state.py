@@ -17,7 +17,7 @@ import trio
 from kio.schema.errors import ErrorCode
 
 from kgroup.broker.broker_settings import BrokerSettings
-from kgroup.broker.groups.coordinator import GroupCoordinatorShards
+from kgroup.broker.groups.coordinator import GroupCoordinatorService
 from kgroup.broker.groups.java_hashing import shard_of
 from kgroup.broker.internal_errors import InternalErrors
 from kgroup.broker.node import Node
@@ -100,7 +100,7 @@ class ClusterState:
         return [self.fleet.place(turn + shard, most) for shard in range(partitions)]
 
     def _broker(self, node_id: int, places: Collection[PartitionReplicas]) -> Node:
-        coordinator = GroupCoordinatorShards(
+        coordinator = GroupCoordinatorService(
             self.settings.groups,
             new_id=lambda: str(self.new_uuid()),
             topics=self.topics.partitions,

@@ -17,7 +17,7 @@ from kgroup.broker.bytes_in_flight import BytesInFlight
 from kgroup.broker.cluster_state import ClusterState
 from kgroup.broker.connection import ClientConnection
 from kgroup.broker.faults import InjectedFaults
-from kgroup.broker.groups.coordinator import GroupCoordinatorShards
+from kgroup.broker.groups.coordinator import GroupCoordinatorService
 from kgroup.broker.idle_connections import IdleClients
 from kgroup.broker.memory_pipe import pipe
 from kgroup.broker.node import Node
@@ -70,7 +70,7 @@ class Endpoint:
         self._listeners: list[trio.SocketListener] = []
 
     @property
-    def coordinator(self) -> GroupCoordinatorShards:
+    def coordinator(self) -> GroupCoordinatorService:
         """The groups that the broker coordinates."""
         return self._node.groups.coordinator
 

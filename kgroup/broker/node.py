@@ -10,7 +10,7 @@ from typing import Final, final
 
 import trio
 
-from kgroup.broker.groups.coordinator import GroupCoordinatorShards
+from kgroup.broker.groups.coordinator import GroupCoordinatorService
 from kgroup.broker.purgatory import Alarm, GroupPurgatory
 from kgroup.broker.transaction_coordinator import Transactions
 from kgroup.types import BrokerAddress as Address
@@ -29,7 +29,7 @@ class Node:
     """
 
     def __init__(
-        self, address: Address, coordinator: GroupCoordinatorShards, transactions: Transactions
+        self, address: Address, coordinator: GroupCoordinatorService, transactions: Transactions
     ) -> None:
         self.node_id: Final = address.node_id
         self.groups: Final = GroupPurgatory(coordinator)

@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar, final
 
 import trio
 
-from kgroup.broker.groups.coordinator import GroupCoordinatorShards
+from kgroup.broker.groups.coordinator import GroupCoordinatorService
 from kgroup.broker.groups.requests import Request
 from kgroup.broker.groups.responses import CoordinatorResponse, Response
 from kgroup.broker.internal_errors import InternalErrors
@@ -108,14 +108,14 @@ class GroupPurgatory:
         watch: looks on, or None.
     """
 
-    def __init__(self, coordinator: GroupCoordinatorShards) -> None:
+    def __init__(self, coordinator: GroupCoordinatorService) -> None:
         self._coordinator = coordinator
         self._waiting: set[_ParkedRequest] = set()
         self.watch: Watch | None = None
         self.alarm = Alarm(lambda: coordinator.next_timer, self._expire)
 
     @property
-    def coordinator(self) -> GroupCoordinatorShards:
+    def coordinator(self) -> GroupCoordinatorService:
         """The machine, for what needs no waiting."""
         return self._coordinator
 

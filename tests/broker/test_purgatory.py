@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from kgroup.broker.groups import requests, responses
-from kgroup.broker.groups.coordinator import GroupCoordinatorShards
+from kgroup.broker.groups.coordinator import GroupCoordinatorService
 from kgroup.broker.groups.coordinator_settings import CoordinatorSettings
 from kgroup.broker.purgatory import Alarm, GroupPurgatory
 from tests.broker.watching import Onlooker
@@ -20,7 +20,7 @@ def desk() -> GroupPurgatory:
     numbers = itertools.count()
     settings = CoordinatorSettings(initial_rebalance_delay=3.0)
     return GroupPurgatory(
-        GroupCoordinatorShards(settings, lambda: f"id{next(numbers)}", lambda topic: 1)
+        GroupCoordinatorService(settings, lambda: f"id{next(numbers)}", lambda topic: 1)
     )
 
 

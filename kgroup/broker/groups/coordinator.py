@@ -27,7 +27,7 @@ _RETENTION: Final = TimerName(TimerKind.RETENTION)
 
 
 @final
-class GroupCoordinatorShards:
+class GroupCoordinatorService:
     """All groups of one broker. Not for use by two tasks at once; no method waits.
 
     Times are float seconds of one clock that never goes back; ``now`` of any call must not be
@@ -67,13 +67,13 @@ class GroupCoordinatorShards:
     def expire(self, now: float) -> list[CoordinatorResponse]:
         """Run every timer that is due, in order of its time."""
         self._start(now)
-        answers: list[CoordinatorResponse] = []
+        responses: list[CoordinatorResponse] = []
         while (timer := self._registry.timers.pop_due(now)) is not None:
             if timer.kind is TimerKind.RETENTION:
                 self._drop_expired(now)
             else:
-                answers += self._registry.machines[timer.group_id].fire(now, timer)
-        return answers
+                responses += self._registry.machines[timer.group_id].fire(now, timer)
+        return responses
 
     @property
     def next_timer(self) -> float | None:
@@ -100,7 +100,7 @@ class GroupCoordinatorShards:
         self._registry.shut_down = True
 
     def fail_writes(self, error: int, times: int | None = 1) -> None:
-        """Let the next writes to the log fail; see ``journal``.
+        """Let the next writes to the log fail; see ``write_faults``.
 
         Args:
             error: what the log fails with, an ``ErrorCode`` or its number.
@@ -109,7 +109,7 @@ class GroupCoordinatorShards:
         Raises:
             ValueError: no write fails with this error.
         """
-        self._registry.journal.fail(error, times)
+        self._registry.write_faults.fail(error, times)
 
     # Shards
 

@@ -1,6 +1,6 @@
 """What each request is answered with when one error is the answer to all of it.
 
-The server may use ``refusal`` too, for errors that are found outside of the coordinator.
+The server may use ``error_response`` too, for errors that are found outside of the coordinator.
 
 Source: ``getErrorResponse`` of Kafka's requests.
 """
@@ -35,7 +35,7 @@ from kgroup.broker.groups.responses import (
     GroupsDeleted,
     GroupsDescribed,
     GroupsListed,
-    HeartbeatAnswered,
+    HeartbeatCompleted,
     JoinCompleted,
     LeaveCompleted,
     OffsetsCommitted,
@@ -62,12 +62,12 @@ _FIRST_FETCH_WITH_ERROR: Final = 2
 """The OffsetFetch version from which a group has an error of its own."""
 
 
-def refusal(request: Request, error: ErrorCode) -> Response:
+def error_response(request: Request, error: ErrorCode) -> Response:
     """The answer to a request that has failed as a whole."""
-    return _REFUSALS[type(request)](request, error)
+    return _ERROR_RESPONSES[type(request)](request, error)
 
 
-def refused_fetch(version: int, group: OffsetFetchGroup, error: ErrorCode) -> FetchedGroup:
+def fetch_error_response(version: int, group: OffsetFetchGroup, error: ErrorCode) -> FetchedGroup:
     """The answer to one group of an OffsetFetch that has failed."""
     if version >= _FIRST_FETCH_WITH_ERROR:
         return FetchedGroup(group_id=group.group_id, error=error)
@@ -80,7 +80,7 @@ def refused_fetch(version: int, group: OffsetFetchGroup, error: ErrorCode) -> Fe
     )
 
 
-def refused_commit(
+def commit_errors(
     request: OffsetCommit | TxnOffsetCommit, offsets: tuple[OffsetToCommit, ...], error: ErrorCode
 ) -> tuple[PartitionResult, ...]:
     """The same error for each of these partitions of a commit."""
@@ -97,12 +97,14 @@ def _join(request: JoinGroup, error: ErrorCode) -> JoinCompleted:
 
 
 def _commit(request: OffsetCommit | TxnOffsetCommit, error: ErrorCode) -> OffsetsCommitted:
-    return OffsetsCommitted(partitions=refused_commit(request, request.offsets, error))
+    return OffsetsCommitted(partitions=commit_errors(request, request.offsets, error))
 
 
 def _fetch(request: OffsetFetch, error: ErrorCode) -> OffsetsFetched:
     return OffsetsFetched(
-        groups=tuple(refused_fetch(request.version, group, error) for group in request.groups)
+        groups=tuple(
+            fetch_error_response(request.version, group, error) for group in request.groups
+        )
     )
 
 
@@ -118,10 +120,10 @@ def _delete(request: DeleteGroups, error: ErrorCode) -> GroupsDeleted:
     )
 
 
-_REFUSALS: Final[Mapping[type, Callable[[Any, ErrorCode], Response]]] = {
+_ERROR_RESPONSES: Final[Mapping[type, Callable[[Any, ErrorCode], Response]]] = {
     JoinGroup: _join,
     SyncGroup: lambda _, error: SyncCompleted(error=error),
-    Heartbeat: lambda _, error: HeartbeatAnswered(error=error),
+    Heartbeat: lambda _, error: HeartbeatCompleted(error=error),
     LeaveGroup: lambda _, error: LeaveCompleted(error=error),
     OffsetCommit: _commit,
     TxnOffsetCommit: _commit,

@@ -35,44 +35,44 @@ class EventContext:
             timer the member id; None for the group's other timers.
         ticket: the request's, None for timers.
         answers: what was answered, in order.
-        failed: the error of a write that failed, which nobody has been told of yet.
+        write_error: the error of a failed write that the response must still report.
     """
 
     now: float
     settings: CoordinatorSettings
     timers: Timers
-    journal: WriteFaults
+    write_faults: WriteFaults
     new_id: Callable[[], str]
     group: ClassicGroup
     event: Any = None
     ticket: Ticket | None = None
-    answers: list[CoordinatorResponse] = attrs.field(factory=list)
-    failed: ErrorCode = ErrorCode.NONE
+    responses: list[CoordinatorResponse] = attrs.field(factory=list)
+    write_error: ErrorCode = ErrorCode.NONE
 
     # Answers
 
-    def answer(self, response: Response) -> None:
+    def respond(self, response: Response) -> None:
         """Answer the request in hand."""
-        self.answers.append(CoordinatorResponse(self.ticket, response))
+        self.responses.append(CoordinatorResponse(self.ticket, response))
 
     def park(self) -> Parked:
         """The request in hand as one that waits."""
         return Parked(self.ticket)
 
-    def answer_parked(self, parked: Parked | None, response: Response | None) -> None:
+    def respond_to_parked(self, parked: Parked | None, response: Response | None) -> None:
         """Answer a parked request, if there is one; None: it is never answered."""
         if parked is not None:
-            self.answers.append(CoordinatorResponse(parked.ticket, response))
+            self.responses.append(CoordinatorResponse(parked.ticket, response))
 
-    def answer_join(self, member: ClassicGroupMember, response: Response) -> None:
+    def respond_to_join(self, member: ClassicGroupMember, response: Response) -> None:
         """Answer a member's parked join, if it has one."""
-        self.answer_parked(self.group.unpark_join(member), response)
+        self.respond_to_parked(self.group.unpark_join(member), response)
 
-    def answer_sync(self, member: ClassicGroupMember, error: ErrorCode) -> bool:
+    def respond_to_sync(self, member: ClassicGroupMember, error: ErrorCode) -> bool:
         """Answer a member's parked sync, if it has one, with its assignment if all is well."""
         parked, member.parked_sync = member.parked_sync, None
         good = error is ErrorCode.NONE
-        self.answer_parked(
+        self.respond_to_parked(
             parked,
             SyncCompleted(
                 error=error,
@@ -83,7 +83,7 @@ class EventContext:
         )
         return parked is not None
 
-    def joined(self, member_id: str, *, with_members: bool) -> JoinCompleted:
+    def join_response(self, member_id: str, *, with_members: bool) -> JoinCompleted:
         """The good answer to a join in the group's generation."""
         group = self.group
         return JoinCompleted(

@@ -66,13 +66,13 @@ class ClassicGroup:
     pending: dict[str, None] = attrs.field(factory=dict)
     unsynced: dict[str, None] = attrs.field(factory=dict)
     topics: frozenset[str] | None = None
-    newcomers: bool = False
+    new_member_added: bool = False
     initial_wait: InitialWait = NO_WAIT
     record: GroupRecord | None = None
-    trail: list[GroupState] = attrs.field(factory=list)
+    entered_states: list[GroupState] = attrs.field(factory=list)
     _static: dict[str, str] = attrs.field(factory=dict, init=False)
-    _ballots: ProtocolVote = attrs.field(factory=ProtocolVote, init=False)
-    _joined: int = attrs.field(default=0, init=False)
+    _vote: ProtocolVote = attrs.field(factory=ProtocolVote, init=False)
+    _parked_joins: int = attrs.field(default=0, init=False)
 
     # Who is there
 
@@ -85,14 +85,14 @@ class ClassicGroup:
         return self.members[self._static[group_instance_id]]
 
     @property
-    def joined(self) -> int:
+    def parked_joins(self) -> int:
         """How many members have a parked join."""
-        return self._joined
+        return self._parked_joins
 
     @property
     def all_joined(self) -> bool:
         """Whether every member has a parked join and no id is pending."""
-        return self._joined == len(self.members) and not self.pending
+        return self._parked_joins == len(self.members) and not self.pending
 
     @property
     def rebalance_timeout(self) -> float:
@@ -106,7 +106,7 @@ class ClassicGroup:
         if self.state not in PREDECESSORS[state]:
             raise RuntimeError(f"group {self.group_id!r}: {state} cannot follow {self.state}")
         self.previous, self.state, self.since = self.state, state, now
-        self.trail.append(state)
+        self.entered_states.append(state)
 
     def add(self, member: ClassicGroupMember, protocol_type: str) -> None:
         """Take a member in; the first one gives the group its protocol type and its leader."""
@@ -117,15 +117,15 @@ class ClassicGroup:
         if self.leader is None:
             self.leader = member.member_id
         self.members[member.member_id] = member
-        self._ballots.add(member.protocols)
+        self._vote.add(member.protocols)
         self.pending.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> ClassicGroupMember | None:
         """Take a member or a pending id out; another member becomes leader if it was."""
         member = self.members.pop(member_id, None)
         if member is not None:
-            self._ballots.remove(member.protocols)
-            self._joined -= member.parked_join is not None
+            self._vote.remove(member.protocols)
+            self._parked_joins -= member.parked_join is not None
             if member.group_instance_id is not None:
                 self._static.pop(member.group_instance_id, None)
         if self.leader == member_id:
@@ -149,21 +149,21 @@ class ClassicGroup:
 
     def set_protocols(self, member: ClassicGroupMember, protocols: tuple[Protocol, ...]) -> None:
         """Change what a member supports."""
-        self._ballots.remove(member.protocols)
+        self._vote.remove(member.protocols)
         member.protocols = protocols
-        self._ballots.add(protocols)
+        self._vote.add(protocols)
 
     def park_join(self, member: ClassicGroupMember, parked: Parked) -> Parked | None:
         """Park a member's join; gives back the older copy that it takes the place of."""
         older = self.unpark_join(member)
         member.parked_join = parked
-        self._joined += 1
+        self._parked_joins += 1
         return older
 
     def unpark_join(self, member: ClassicGroupMember) -> Parked | None:
         """Take a member's parked join away, if it has one."""
         parked, member.parked_join = member.parked_join, None
-        self._joined -= parked is not None
+        self._parked_joins -= parked is not None
         return parked
 
     # Protocols
@@ -172,11 +172,11 @@ class ClassicGroup:
         """Whether someone with these protocols could be a member."""
         if self.state is EMPTY:
             return bool(protocol_type and protocols)
-        return protocol_type == self.protocol_type and self._ballots.are_known_to_all(protocols)
+        return protocol_type == self.protocol_type and self._vote.are_known_to_all(protocols)
 
     def elect_protocol(self) -> str:
         """The protocol with most votes among those that all members support."""
-        return self._ballots.elect()
+        return self._vote.elect()
 
     def protocol_if(self, member: ClassicGroupMember, protocols: tuple[Protocol, ...]) -> str:
         """What ``elect_protocol`` would give if a member supported these."""

@@ -13,7 +13,7 @@ import attrs
 from kgroup.broker.groups import rule_tables
 from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.coordinator_settings import CoordinatorSettings
-from kgroup.broker.groups.error_responses import refusal
+from kgroup.broker.groups.error_responses import error_response
 from kgroup.broker.groups.event_context import EventContext
 from kgroup.broker.groups.group import ClassicGroup
 from kgroup.broker.groups.requests import (
@@ -29,27 +29,27 @@ from kgroup.broker.groups.requests import (
 )
 from kgroup.broker.groups.responses import (
     CoordinatorResponse,
-    HeartbeatAnswered,
+    HeartbeatCompleted,
     LeaveCompleted,
     LeftMember,
 )
 from kgroup.broker.groups.rules import Table, run
 from kgroup.broker.groups.timers import TimerKind, TimerName, Timers
-from kgroup.broker.groups.write_faults import WriteFaults, answered_elsewhere
+from kgroup.broker.groups.write_faults import WriteFaults, other_request_error
 
 _FIRST_LEAVE_WITH_MEMBERS: Final = 3
 """The LeaveGroup version from which each member has an error of its own (KIP-345)."""
 
-_JUDGES: Final[Mapping[type, Table]] = {
+_VALIDATIONS: Final[Mapping[type, Table]] = {
     OffsetCommit: rule_tables.OFFSET_COMMIT,
     TxnOffsetCommit: rule_tables.TXN_OFFSET_COMMIT,
     OffsetDelete: rule_tables.OFFSET_DELETE,
     DeleteGroups: rule_tables.DELETE,
 }
 _TIMER_TABLES: Final[Mapping[TimerKind, Table]] = {
-    TimerKind.SESSION: rule_tables.SESSION_OVER,
-    TimerKind.JOIN: rule_tables.JOIN_OVER,
-    TimerKind.SYNC: rule_tables.SYNC_OVER,
+    TimerKind.SESSION: rule_tables.SESSION_EXPIRED,
+    TimerKind.JOIN: rule_tables.JOIN_EXPIRED,
+    TimerKind.SYNC: rule_tables.SYNC_EXPIRED,
 }
 
 
@@ -62,13 +62,13 @@ class GroupMachine:
         group: ClassicGroup,
         settings: CoordinatorSettings,
         timers: Timers,
-        journal: WriteFaults,
+        write_faults: WriteFaults,
         new_id: Callable[[], str],
     ) -> None:
         self.group = group
         self._settings = settings
         self._timers = timers
-        self._journal = journal
+        self._write_faults = write_faults
         self._new_id = new_id
 
     def __repr__(self) -> str:
@@ -83,89 +83,89 @@ class GroupMachine:
 
         A group that is larger than allowed by now rebalances.
         """
-        turn = self._turn(now)
+        context = self._context(now)
         for member in self.group.members.values():
-            turn.extend_session(member)
-        run(rule_tables.LOADED, turn)
+            context.extend_session(member)
+        run(rule_tables.LOADED, context)
 
     def join(self, now: float, request: JoinGroup, ticket: Ticket) -> list[CoordinatorResponse]:
         """A JoinGroup."""
-        return self._ask(rule_tables.JOIN, now, request, ticket)
+        return self._handle(rule_tables.JOIN, now, request, ticket)
 
-    def join_first(
+    def join_new_group(
         self, now: float, request: JoinGroup, ticket: Ticket
     ) -> list[CoordinatorResponse]:
         """The JoinGroup that made this group, which is Dead afterwards if it cannot be written."""
-        turn = self._turn(now, request, ticket)
-        self._run(rule_tables.JOIN, turn)
-        run(rule_tables.NEW_GROUP, turn)
-        return turn.answers
+        context = self._context(now, request, ticket)
+        self._run(rule_tables.JOIN, context)
+        run(rule_tables.NEW_GROUP, context)
+        return context.responses
 
     def sync(self, now: float, request: SyncGroup, ticket: Ticket) -> list[CoordinatorResponse]:
         """A SyncGroup."""
-        return self._ask(rule_tables.SYNC, now, request, ticket)
+        return self._handle(rule_tables.SYNC, now, request, ticket)
 
     def heartbeat(
         self, now: float, request: Heartbeat, ticket: Ticket
     ) -> list[CoordinatorResponse]:
         """A Heartbeat."""
-        turn = self._turn(now, request, ticket)
-        turn.answer(HeartbeatAnswered(error=run(rule_tables.HEARTBEAT, turn)))
-        return turn.answers
+        context = self._context(now, request, ticket)
+        context.respond(HeartbeatCompleted(error=run(rule_tables.HEARTBEAT, context)))
+        return context.responses
 
     def leave(self, now: float, request: LeaveGroup, ticket: Ticket) -> list[CoordinatorResponse]:
         """A LeaveGroup: members are judged in order, the group rebalances after the last."""
-        turn = self._turn(now, request, ticket)
-        error = run(rule_tables.LEAVE, turn)
+        context = self._context(now, request, ticket)
+        error = run(rule_tables.LEAVE, context)
         if error is not ErrorCode.NONE:
-            turn.answer(refusal(request, error))
-            return turn.answers
+            context.respond(error_response(request, error))
+            return context.responses
         results = []
         for member in request.members:
-            turn.event = member
-            results.append(run(rule_tables.LEAVER, turn))
+            context.event = member
+            results.append(run(rule_tables.LEAVING_MEMBER, context))
         if ErrorCode.NONE in results:
-            run(rule_tables.LEAVERS_GONE, turn)
-        if turn.failed is ErrorCode.NONE:
-            turn.answer(left(request, results))
+            run(rule_tables.MEMBERS_LEFT, context)
+        if context.write_error is ErrorCode.NONE:
+            context.respond(leave_response(request, results))
         else:
-            turn.answer(refusal(request, answered_elsewhere(turn.failed)))
-        return turn.answers
+            context.respond(error_response(request, other_request_error(context.write_error)))
+        return context.responses
 
-    def judge(self, now: float, request: Any) -> ErrorCode:
+    def validate(self, now: float, request: Any) -> ErrorCode:
         """Whether a commit, an offset delete or a deletion is allowed; extends the session."""
-        return run(_JUDGES[type(request)], self._turn(now, request))
+        return run(_VALIDATIONS[type(request)], self._context(now, request))
 
     def fire(self, now: float, timer: TimerName) -> list[CoordinatorResponse]:
         """A timer of this group."""
-        turn = self._turn(now, SessionOver(member_id=timer.member_id))
-        run(_TIMER_TABLES[timer.kind], turn)
-        return turn.answers
+        context = self._context(now, SessionExpired(member_id=timer.member_id))
+        run(_TIMER_TABLES[timer.kind], context)
+        return context.responses
 
     def unload(self, now: float) -> list[CoordinatorResponse]:
         """The group goes to another coordinator; this object is of no use afterwards."""
-        turn = self._turn(now)
-        run(rule_tables.UNLOAD, turn)
-        return turn.answers
+        context = self._context(now)
+        run(rule_tables.UNLOAD, context)
+        return context.responses
 
-    def _ask(
+    def _handle(
         self, table: Table, now: float, request: Any, ticket: Ticket
     ) -> list[CoordinatorResponse]:
-        turn = self._turn(now, request, ticket)
-        self._run(table, turn)
-        return turn.answers
+        context = self._context(now, request, ticket)
+        self._run(table, context)
+        return context.responses
 
-    def _run(self, table: Table, turn: EventContext) -> None:
-        error = run(table, turn)
+    def _run(self, table: Table, context: EventContext) -> None:
+        error = run(table, context)
         if error is not ErrorCode.NONE:
-            turn.answer(refusal(turn.event, error))
+            context.respond(error_response(context.event, error))
 
-    def _turn(self, now: float, event: Any = None, ticket: Ticket | None = None) -> EventContext:
+    def _context(self, now: float, event: Any = None, ticket: Ticket | None = None) -> EventContext:
         return EventContext(
             now=now,
             settings=self._settings,
             timers=self._timers,
-            journal=self._journal,
+            write_faults=self._write_faults,
             new_id=self._new_id,
             group=self.group,
             event=event,
@@ -175,13 +175,13 @@ class GroupMachine:
 
 @final
 @attrs.frozen(kw_only=True)
-class SessionOver:
+class SessionExpired:
     """The event of a session that has ended, or of a group's timer, without a member then."""
 
     member_id: str
 
 
-def left(request: LeaveGroup, results: list[ErrorCode]) -> LeaveCompleted:
+def leave_response(request: LeaveGroup, results: list[ErrorCode]) -> LeaveCompleted:
     """The answer to a LeaveGroup from what became of each of its members."""
     if request.version < _FIRST_LEAVE_WITH_MEMBERS:
         return LeaveCompleted(error=results[0])

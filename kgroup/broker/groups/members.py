@@ -51,7 +51,7 @@ class ClassicGroupMember:
         return self.group_instance_id is not None
 
     @property
-    def is_spared(self) -> bool:
+    def has_satisfied_heartbeat(self) -> bool:
         """Whether the end of its session does not count, because it waits for the group.
 
         A new member is not spared: nobody may be at the other end of its join any more.

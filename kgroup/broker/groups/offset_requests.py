@@ -69,15 +69,15 @@ def _write(
 
 
 def fetch(
-    asked: OffsetFetchGroup, group: ClassicGroup | None, store: OffsetStore, *, stable: bool
+    requested: OffsetFetchGroup, group: ClassicGroup | None, store: OffsetStore, *, stable: bool
 ) -> FetchedGroup:
     """The committed offsets of a group; without the group there are none.
 
     ``stable`` puts an error in the place of those that an open transaction may change.
     """
-    known = {} if group is None else store.of_group(asked.group_id)
-    wanted = known if asked.partitions is None else asked.partitions
-    unstable = store.pending_of(asked.group_id) if stable else ()
+    known = {} if group is None else store.of_group(requested.group_id)
+    wanted = known if requested.partitions is None else requested.partitions
+    unstable = store.pending_of(requested.group_id) if stable else ()
 
     def fetched(partition: TopicPartition) -> FetchedOffset:
         topic, number = partition.topic, partition.partition
@@ -96,7 +96,7 @@ def fetch(
         )
 
     return FetchedGroup(
-        group_id=asked.group_id, partitions=tuple(fetched(partition) for partition in wanted)
+        group_id=requested.group_id, partitions=tuple(fetched(partition) for partition in wanted)
     )
 
 

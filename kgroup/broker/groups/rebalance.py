@@ -12,7 +12,7 @@ from kgroup.broker.groups import conditions as if_
 from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.event_context import EventContext
 from kgroup.broker.groups.group import NO_WAIT, InitialWait
-from kgroup.broker.groups.rules import Row, Table, read_from, run
+from kgroup.broker.groups.rules import Row, Table, from_kafka, run
 from kgroup.broker.groups.states import COMPLETING, EMPTY, PREPARING
 from kgroup.broker.groups.timers import TimerKind
 
@@ -20,58 +20,58 @@ _MILLISECONDS: Final = 3
 """Time-outs are whole milliseconds on the wire; what is left of one must not be less."""
 
 
-def prepare_rebalance(turn: EventContext) -> None:
+def prepare_rebalance(context: EventContext) -> None:
     """Ask every member to join again; an empty group first waits for more members.
 
     Parked syncs are answered REBALANCE_IN_PROGRESS (27), and assignments are void. If nobody is
     missing, the join completes at once.
     """
-    group = turn.group
+    group = context.group
     if group.state is COMPLETING:
         for member in group.members.values():
             member.assignment = b""
-            if turn.answer_sync(member, ErrorCode.REBALANCE_IN_PROGRESS):
-                turn.extend_session(member)
+            if context.respond_to_sync(member, ErrorCode.REBALANCE_IN_PROGRESS):
+                context.extend_session(member)
     group.unsynced.clear()
-    turn.cancel_timer(TimerKind.SYNC)
+    context.cancel_timer(TimerKind.SYNC)
     was_empty = group.state is EMPTY
-    group.enter(PREPARING, turn.now)
+    group.enter(PREPARING, context.now)
     if was_empty:
-        delay = turn.settings.initial_rebalance_delay
+        delay = context.settings.initial_rebalance_delay
         group.initial_wait = InitialWait(delay, _left(group.rebalance_timeout, delay))
-        turn.set_timer(TimerKind.JOIN, delay)
+        context.set_timer(TimerKind.JOIN, delay)
     elif group.all_joined:
-        complete_join(turn)
+        complete_join(context)
     else:
-        turn.set_timer(TimerKind.JOIN, group.rebalance_timeout)
+        context.set_timer(TimerKind.JOIN, group.rebalance_timeout)
 
 
-def complete_if_all_joined(turn: EventContext) -> None:
+def complete_if_all_joined(context: EventContext) -> None:
     """Complete the join if nobody is missing, an initial wait or not."""
-    if turn.group.all_joined:
-        complete_join(turn)
+    if context.group.all_joined:
+        complete_join(context)
 
 
-def complete_if_not_waiting(turn: EventContext) -> None:
+def complete_unless_initial_wait(context: EventContext) -> None:
     """Complete the join if nobody is missing; an initial wait runs its time."""
-    if turn.group.previous is not EMPTY:
-        complete_if_all_joined(turn)
+    if context.group.previous is not EMPTY:
+        complete_if_all_joined(context)
 
 
-def wait_for_more(turn: EventContext) -> None:
+def extend_initial_wait(context: EventContext) -> None:
     """Add a period to the initial wait, because the last one brought new members."""
-    group = turn.group
+    group = context.group
     last = group.initial_wait
-    group.newcomers = False
-    delay = min(turn.settings.initial_rebalance_delay, last.remaining)
+    group.new_member_added = False
+    delay = min(context.settings.initial_rebalance_delay, last.remaining)
     group.initial_wait = InitialWait(delay, _left(last.remaining, last.delay))
-    turn.set_timer(TimerKind.JOIN, delay)
+    context.set_timer(TimerKind.JOIN, delay)
 
 
-def complete_join(turn: EventContext) -> None:
+def complete_join(context: EventContext) -> None:
     """End the wait for joins: whoever has not come is out, unless static."""
-    group = turn.group
-    turn.cancel_timer(TimerKind.JOIN)
+    group = context.group
+    context.cancel_timer(TimerKind.JOIN)
     group.initial_wait = NO_WAIT
     missing = [
         member
@@ -80,53 +80,54 @@ def complete_join(turn: EventContext) -> None:
     ]
     for member in missing:
         group.remove(member.member_id)
-        turn.end_session(member.member_id)
-    run(JOIN_COMPLETES, turn)
+        context.end_session(member.member_id)
+    run(JOIN_COMPLETES, context)
 
 
-def become_empty(turn: EventContext) -> None:
+def become_empty(context: EventContext) -> None:
     """Begin a generation of nobody, and write it down."""
-    _become_empty(turn)
-    turn.group.write_record(turn.now)
+    _become_empty(context)
+    context.group.write_record(context.now)
 
 
-def become_empty_unwritten(turn: EventContext) -> None:
+def become_empty_without_record(context: EventContext) -> None:
     """Begin a generation of nobody, which a failover would not find; a leaver hears the error."""
-    _become_empty(turn)
-    turn.failed = turn.journal.append()
+    _become_empty(context)
+    context.write_error = context.write_faults.append()
 
 
-def _become_empty(turn: EventContext) -> None:
-    group = turn.group
+def _become_empty(context: EventContext) -> None:
+    group = context.group
     group.generation_id += 1
     group.protocol_name = None
     group.topics = group.read_topics()
-    group.enter(EMPTY, turn.now)
+    group.enter(EMPTY, context.now)
     group.unsynced.clear()
 
 
-def wait_again(turn: EventContext) -> None:
+def restart_join_timer(context: EventContext) -> None:
     """Wait another rebalance time-out for the static members, who keep their places."""
-    turn.set_timer(TimerKind.JOIN, turn.group.rebalance_timeout)
+    context.set_timer(TimerKind.JOIN, context.group.rebalance_timeout)
 
 
-def start_generation(turn: EventContext) -> None:
+def start_generation(context: EventContext) -> None:
     """Elect a leader who is there, elect a protocol, answer all joins and expect all syncs."""
-    group = turn.group
+    group = context.group
     present = [one.member_id for one in group.members.values() if one.parked_join is not None]
     if group.leader not in present:
         group.leader = present[0]
     group.generation_id += 1
     group.protocol_name = group.elect_protocol()
     group.topics = group.read_topics()
-    group.enter(COMPLETING, turn.now)
+    group.enter(COMPLETING, context.now)
     for member in group.members.values():
         leads = member.member_id == group.leader
-        turn.answer_join(member, turn.joined(member.member_id, with_members=leads))
-        turn.extend_session(member)
+        response = context.join_response(member.member_id, with_members=leads)
+        context.respond_to_join(member, response)
+        context.extend_session(member)
         member.is_new = False
         group.unsynced[member.member_id] = None
-    turn.set_timer(TimerKind.SYNC, group.rebalance_timeout)
+    context.set_timer(TimerKind.SYNC, group.rebalance_timeout)
 
 
 def _left(seconds: float, spent: float) -> float:
@@ -134,15 +135,15 @@ def _left(seconds: float, spent: float) -> float:
 
 
 #: A join completes: it was waited for long enough, or nobody is missing.
-JOIN_COMPLETES: Final[Table] = read_from(
+JOIN_COMPLETES: Final[Table] = from_kafka(
     "GroupMetadataManager.completeClassicGroupJoin",
     Row(
         {PREPARING},
         (if_.has_no_members, if_.append_fails),
-        then=(become_empty_unwritten,),
+        then=(become_empty_without_record,),
         to=EMPTY,
     ),
     Row({PREPARING}, (if_.has_no_members,), then=(become_empty,), to=EMPTY),
-    Row({PREPARING}, (if_.nobody_has_joined,), then=(wait_again,)),
+    Row({PREPARING}, (if_.no_member_has_joined,), then=(restart_join_timer,)),
     Row({PREPARING}, then=(start_generation,), to=COMPLETING),
 )

@@ -22,7 +22,12 @@ from kgroup.broker.groups.requests import DeleteGroups, JoinGroup, Ticket
 from kgroup.broker.groups.responses import CoordinatorResponse
 from kgroup.broker.groups.states import DEAD, EMPTY
 from kgroup.broker.groups.timers import Timers
-from kgroup.broker.groups.validation import Arrival, Shard, absent_error, stopped
+from kgroup.broker.groups.validation import (
+    IncomingRequest,
+    Shard,
+    absent_group_error,
+    precondition_error,
+)
 from kgroup.broker.groups.write_faults import WriteFaults
 
 
@@ -47,7 +52,7 @@ class Registry:
         self.machines: dict[str, GroupMachine] = {}
         self.store = OffsetStore()
         self.timers = Timers()
-        self.journal = WriteFaults()
+        self.write_faults = WriteFaults()
         self.shut_down = False
         self._new_id = new_id
         self._topics = topics
@@ -66,19 +71,19 @@ class Registry:
 
     def make(self, now: float, group_id: str) -> GroupMachine:
         """A new group, without members and not persisted."""
-        return self._keep(ClassicGroup(group_id, since=now))
+        return self._add(ClassicGroup(group_id, since=now))
 
-    def make_by_join(
+    def create_by_join(
         self, now: float, request: JoinGroup, ticket: Ticket
     ) -> list[CoordinatorResponse]:
         """A JoinGroup to an absent group, which is there afterwards if it can be written."""
         machine = self.make(now, request.group_id)
-        answers = machine.join_first(now, request, ticket)
+        responses = machine.join_new_group(now, request, ticket)
         if machine.group.state is DEAD:
-            self.forget(request.group_id)
-        return answers
+            self.discard(request.group_id)
+        return responses
 
-    def forget(self, group_id: str) -> None:
+    def discard(self, group_id: str) -> None:
         """A group of which nothing is written was never made."""
         del self.machines[group_id]
 
@@ -94,33 +99,33 @@ class Registry:
 
     # What is allowed
 
-    def stopped(self, request: Any, group_id: str) -> ErrorCode | None:
+    def precondition_error(self, request: Any, group_id: str) -> ErrorCode | None:
         """The error that stops a request at the gate, or None."""
-        return self._stopped_in(request, group_id, self.shard(group_id))
+        return self._precondition_error(request, group_id, self.shard(group_id))
 
-    def stopped_anywhere(self, request: Any) -> ErrorCode | None:
+    def precondition_error_in_any_shard(self, request: Any) -> ErrorCode | None:
         """The error that stops a request about all groups, or None."""
-        errors = (self._stopped_in(request, "", shard) for shard in self._shards.values())
+        errors = (self._precondition_error(request, "", shard) for shard in self._shards.values())
         return next((error for error in errors if error is not None), None)
 
-    def judge(self, now: float, request: Any) -> ErrorCode:
+    def validate(self, now: float, request: Any) -> ErrorCode:
         """Whether a group allows a commit or an offset delete; a commit may make the group."""
         machine = self.machines.get(request.group_id)
         if machine is None:
-            error = absent_error(request)
+            error = absent_group_error(request)
             if error is not None:
                 return error
             if self.is_full:
                 return ErrorCode.GROUP_MAX_SIZE_REACHED
             machine = self.make(now, request.group_id)
-        return machine.judge(now, request)
+        return machine.validate(now, request)
 
     def delete(self, now: float, group_id: str, request: Any) -> ErrorCode:
         """Delete a group and its offsets, if it allows that."""
         machine = self.machines.get(group_id)
         if machine is None:
-            return absent_error(request) or ErrorCode.NONE
-        error = machine.judge(now, request)
+            return absent_group_error(request) or ErrorCode.NONE
+        error = machine.validate(now, request)
         if error is ErrorCode.NONE:
             del self.machines[group_id]
             self.store.delete_group(group_id)
@@ -132,7 +137,7 @@ class Registry:
         gone = retention.expired(now, self.settings.offsets_retention, group, store)
         is_bare = len(gone) == len(store.of_group(group_id)) and not store.has_transaction(group_id)
         goes_too = is_bare and group.state is EMPTY
-        if not (gone or goes_too) or self.journal.append() is not ErrorCode.NONE:
+        if not (gone or goes_too) or self.write_faults.append() is not ErrorCode.NONE:
             return
         store.delete(group_id, gone)
         if goes_too:
@@ -165,15 +170,15 @@ class Registry:
 
     def unload(self, now: float, shards: Collection[int] | None) -> list[CoordinatorResponse]:
         """Give shards up, all if None."""
-        answers: list[CoordinatorResponse] = []
+        responses: list[CoordinatorResponse] = []
         group_ids = self._groups_in(shards)
         for group_id in group_ids:
             if group_id in self.machines:
-                answers += self.machines.pop(group_id).unload(now)
+                responses += self.machines.pop(group_id).unload(now)
         self.store.unload(group_ids)
         for shard in list(self._shards) if shards is None else shards:
             self._shards.pop(shard, None)
-        return answers
+        return responses
 
     def begin_loading(self, shards: Collection[int]) -> None:
         """Lead shards whose records are not read yet."""
@@ -184,15 +189,15 @@ class Registry:
         self._shards.update(dict.fromkeys(shards, Shard.ACTIVE))
         self.store.load(snapshot.offsets, snapshot.pending)
         for record in snapshot.groups.values():
-            self._keep(ClassicGroup.from_record(record))
+            self._add(ClassicGroup.from_record(record))
         for group_id in snapshot.offsets:
             if group_id not in self.machines:
                 self.make(now, group_id)
         for group_id in snapshot.groups:
             self.machines[group_id].loaded(now)
 
-    def _keep(self, group: ClassicGroup) -> GroupMachine:
-        machine = GroupMachine(group, self.settings, self.timers, self.journal, self._new_id)
+    def _add(self, group: ClassicGroup) -> GroupMachine:
+        machine = GroupMachine(group, self.settings, self.timers, self.write_faults, self._new_id)
         self.machines[group.group_id] = machine
         return machine
 
@@ -203,9 +208,9 @@ class Registry:
         wanted = set(shards)
         return {name: None for name in group_ids if self.shard_of(name) in wanted}
 
-    def _stopped_in(self, request: Any, group_id: str, shard: Shard) -> ErrorCode | None:
-        return stopped(
-            Arrival(
+    def _precondition_error(self, request: Any, group_id: str, shard: Shard) -> ErrorCode | None:
+        return precondition_error(
+            IncomingRequest(
                 request=request,
                 group_id=group_id,
                 shard=shard,

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from kgroup.broker.groups import administration, offset_requests
 from kgroup.broker.groups.codes import ErrorCode
-from kgroup.broker.groups.error_responses import refusal, refused_commit, refused_fetch
-from kgroup.broker.groups.machine import GroupMachine, left
+from kgroup.broker.groups.error_responses import commit_errors, error_response, fetch_error_response
+from kgroup.broker.groups.machine import GroupMachine, leave_response
 from kgroup.broker.groups.registry import Registry
 from kgroup.broker.groups.requests import (
     DeleteGroups,
@@ -46,8 +46,8 @@ from kgroup.broker.groups.responses import (
     PartitionResult,
     Response,
 )
-from kgroup.broker.groups.validation import absent_error
-from kgroup.broker.groups.write_faults import answered_elsewhere
+from kgroup.broker.groups.validation import absent_group_error
+from kgroup.broker.groups.write_faults import other_request_error
 from kgroup.types import TopicPartition
 
 # Members
@@ -66,24 +66,24 @@ def of_member(
     registry: Registry, now: float, request: Any, ticket: Ticket
 ) -> list[CoordinatorResponse]:
     """A JoinGroup, SyncGroup, Heartbeat or LeaveGroup."""
-    error = registry.stopped(request, request.group_id)
+    error = registry.precondition_error(request, request.group_id)
     if error is not None:
-        return [CoordinatorResponse(ticket, refusal(request, error))]
+        return [CoordinatorResponse(ticket, error_response(request, error))]
     machine = registry.machines.get(request.group_id)
     if machine is None:
-        error = absent_error(request)
+        error = absent_group_error(request)
         if error is None and registry.is_full:
             error = ErrorCode.GROUP_MAX_SIZE_REACHED
         if error is not None:
-            return [CoordinatorResponse(ticket, _to_absent(request, error))]
-        return registry.make_by_join(now, request, ticket)
+            return [CoordinatorResponse(ticket, _absent_group_response(request, error))]
+        return registry.create_by_join(now, request, ticket)
     return BY_MEMBERS[type(request)](machine, now, request, ticket)
 
 
-def _to_absent(request: Any, error: ErrorCode) -> Response:
+def _absent_group_response(request: Any, error: ErrorCode) -> Response:
     if isinstance(request, LeaveGroup):
-        return left(request, [error] * len(request.members))
-    return refusal(request, error)
+        return leave_response(request, [error] * len(request.members))
+    return error_response(request, error)
 
 
 # Offsets
@@ -94,11 +94,11 @@ def commit(registry: Registry, now: float, request: OffsetCommit | TxnOffsetComm
     good = tuple(one for one in request.offsets if registry.exists(one.topic, one.partition))
     results = _unknown(registry, request.offsets)
     if good:
-        error = registry.stopped(request, request.group_id)
+        error = registry.precondition_error(request, request.group_id)
         if error is None:
             results += _commit(registry, now, request, good)
         else:
-            results += refused_commit(request, good, error)
+            results += commit_errors(request, good, error)
     return OffsetsCommitted(partitions=results)
 
 
@@ -109,53 +109,57 @@ def _commit(
     good: tuple[OffsetToCommit, ...],
 ) -> tuple[PartitionResult, ...]:
     is_new = request.group_id not in registry.machines
-    error = registry.judge(now, request)
+    error = registry.validate(now, request)
     written = [one for one in good if not offset_requests.is_too_large(one, registry.settings)]
     if error is ErrorCode.NONE and written:
-        error = answered_elsewhere(registry.journal.append())
+        error = other_request_error(registry.write_faults.append())
     is_made = is_new and request.group_id in registry.machines
     if is_made and (error is not ErrorCode.NONE or not written):
-        registry.forget(request.group_id)
+        registry.discard(request.group_id)
     if error is not ErrorCode.NONE:
-        return refused_commit(request, good, error)
+        return commit_errors(request, good, error)
     return offset_requests.commit(now, request, good, registry.store, registry.settings)
 
 
 def fetch(registry: Registry, request: OffsetFetch) -> Response:
     """An OffsetFetch."""
 
-    def fetched(asked: OffsetFetchGroup) -> FetchedGroup:
-        error = registry.stopped(request, asked.group_id)
+    def fetched(requested: OffsetFetchGroup) -> FetchedGroup:
+        error = registry.precondition_error(request, requested.group_id)
         if error is not None:
-            return refused_fetch(request.version, asked, error)
-        group = registry.group(asked.group_id)
-        return offset_requests.fetch(asked, group, registry.store, stable=request.require_stable)
+            return fetch_error_response(request.version, requested, error)
+        group = registry.group(requested.group_id)
+        return offset_requests.fetch(
+            requested, group, registry.store, stable=request.require_stable
+        )
 
-    return OffsetsFetched(groups=tuple(fetched(asked) for asked in request.groups))
+    return OffsetsFetched(groups=tuple(fetched(requested) for requested in request.groups))
 
 
 def delete_offsets(registry: Registry, now: float, request: OffsetDelete) -> Response:
     """An OffsetDelete."""
-    error = registry.stopped(request, request.group_id) or registry.judge(now, request)
+    error = registry.precondition_error(request, request.group_id) or registry.validate(
+        now, request
+    )
     if error is not ErrorCode.NONE:
-        return refusal(request, error)
+        return error_response(request, error)
     good = tuple(one for one in request.partitions if registry.exists(one.topic, one.partition))
     group = registry.machines[request.group_id].group
     if offset_requests.deletable(group, good, registry.store):
-        error = answered_elsewhere(registry.journal.append())
+        error = other_request_error(registry.write_faults.append())
         if error is not ErrorCode.NONE:
-            return refusal(request, error)
+            return error_response(request, error)
     results = offset_requests.delete(group, good, registry.store)
     return OffsetsDeleted(partitions=_unknown(registry, request.partitions) + results)
 
 
 def _unknown(
-    registry: Registry, asked: tuple[OffsetToCommit, ...] | tuple[TopicPartition, ...]
+    registry: Registry, requested: tuple[OffsetToCommit, ...] | tuple[TopicPartition, ...]
 ) -> tuple[PartitionResult, ...]:
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return tuple(
         PartitionResult(topic=one.topic, partition=one.partition, error=error)
-        for one in asked
+        for one in requested
         if not registry.exists(one.topic, one.partition)
     )
 
@@ -167,7 +171,7 @@ def describe(registry: Registry, request: DescribeGroups) -> Response:
     """A DescribeGroups."""
 
     def described(group_id: str) -> DescribedGroup:
-        error = registry.stopped(request, group_id)
+        error = registry.precondition_error(request, group_id)
         if error is not None:
             return DescribedGroup(group_id=group_id, error=error)
         return administration.describe(group_id, registry.group(group_id), request.version)
@@ -177,9 +181,9 @@ def describe(registry: Registry, request: DescribeGroups) -> Response:
 
 def list_groups(registry: Registry, request: ListGroups) -> Response:
     """A ListGroups."""
-    error = registry.stopped_anywhere(request)
+    error = registry.precondition_error_in_any_shard(request)
     if error is not None:
-        return refusal(request, error)
+        return error_response(request, error)
     groups = [machine.group for machine in registry.machines.values()]
     return GroupsListed(
         groups=tuple(
@@ -192,20 +196,20 @@ def list_groups(registry: Registry, request: ListGroups) -> Response:
 
 def delete_groups(registry: Registry, now: float, request: DeleteGroups) -> Response:
     """A DeleteGroups; a group named twice is deleted once, those of one shard are one write."""
-    stopped = {name: registry.stopped(request, name) for name in request.group_ids}
-    served = [name for name, error in stopped.items() if error is None]
+    refused = {name: registry.precondition_error(request, name) for name in request.group_ids}
+    served = [name for name, error in refused.items() if error is None]
     written = dict.fromkeys(registry.shard_of(name) for name in served if registry.is_empty(name))
-    failed = {shard: answered_elsewhere(registry.journal.append()) for shard in written}
+    failed = {shard: other_request_error(registry.write_faults.append()) for shard in written}
 
     def deleted(group_id: str) -> DeletedGroup:
-        error = stopped[group_id]
+        error = refused[group_id]
         if error is None:
             error = failed.get(registry.shard_of(group_id), ErrorCode.NONE)
             if error is ErrorCode.NONE:
                 error = registry.delete(now, group_id, request)
         return DeletedGroup(group_id=group_id, error=error)
 
-    return GroupsDeleted(groups=tuple(deleted(name) for name in stopped))
+    return GroupsDeleted(groups=tuple(deleted(name) for name in refused))
 
 
 READS: Final[Mapping[type, Callable[[Registry, Any], Response]]] = {

@@ -55,7 +55,7 @@ class SyncCompleted:
 
 @final
 @attrs.frozen(kw_only=True)
-class HeartbeatAnswered:
+class HeartbeatCompleted:
     """The answer to a Heartbeat."""
 
     error: ErrorCode = ErrorCode.NONE
@@ -213,7 +213,7 @@ class GroupsDeleted:
 Response = (
     JoinCompleted
     | SyncCompleted
-    | HeartbeatAnswered
+    | HeartbeatCompleted
     | LeaveCompleted
     | OffsetsCommitted
     | OffsetsFetched

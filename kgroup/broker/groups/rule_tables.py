@@ -18,7 +18,7 @@ from kgroup.broker.groups import actions as do
 from kgroup.broker.groups import conditions as if_
 from kgroup.broker.groups import rebalance
 from kgroup.broker.groups.codes import ErrorCode
-from kgroup.broker.groups.rules import Action, Condition, Row, Table, read_from
+from kgroup.broker.groups.rules import Action, Condition, Row, Table, from_kafka
 from kgroup.broker.groups.states import (
     ANY,
     COMPLETING,
@@ -33,13 +33,13 @@ _NOT_PREPARING: Final = frozenset({EMPTY, COMPLETING, STABLE})
 _WITH_MEMBERS: Final = frozenset({PREPARING, COMPLETING, STABLE})
 
 #: Who is asking? The instance id is looked at first, then the member id.
-_IDENTITY: Final[Table] = read_from(
+_IDENTITY: Final[Table] = from_kafka(
     "ClassicGroup.validateMember",
     Row(ANY, (if_.instance_is_unknown,), error=ErrorCode.UNKNOWN_MEMBER_ID),  # 25
-    Row(ANY, (if_.instance_is_anothers,), error=ErrorCode.FENCED_INSTANCE_ID),  # 82
-    Row(ANY, (if_.is_no_member,), error=ErrorCode.UNKNOWN_MEMBER_ID),  # 25
+    Row(ANY, (if_.instance_belongs_to_another_member,), error=ErrorCode.FENCED_INSTANCE_ID),  # 82
+    Row(ANY, (if_.is_not_a_member,), error=ErrorCode.UNKNOWN_MEMBER_ID),  # 25
 )
-_GONE: Final = Row({DEAD}, error=ErrorCode.COORDINATOR_NOT_AVAILABLE)  # 15
+_DEAD_GROUP: Final = Row({DEAD}, error=ErrorCode.COORDINATOR_NOT_AVAILABLE)  # 15
 _WRONG_GENERATION: Final = Row(
     ANY, (if_.generation_differs,), error=ErrorCode.ILLEGAL_GENERATION
 )  # 22
@@ -49,159 +49,159 @@ def _rebalance(*when: Condition, do_first: Action) -> Table:
     """A member comes or changes: a rebalance begins, or the one that is on may complete."""
     return (
         Row(_NOT_PREPARING, when, then=(do_first, rebalance.prepare_rebalance), to=PREPARING),
-        Row({PREPARING}, when, then=(do_first, rebalance.complete_if_not_waiting)),
+        Row({PREPARING}, when, then=(do_first, rebalance.complete_unless_initial_wait)),
     )
 
 
 JOIN: Final[Table] = (
-    *read_from("GroupMetadataManager.classicGroupJoinNewMember", _GONE),
-    *read_from(
+    *from_kafka("GroupMetadataManager.classicGroupJoinNewMember", _DEAD_GROUP),
+    *from_kafka(
         "GroupMetadataManager.acceptJoiningMember",
         Row(
             ANY,
             (if_.is_over_size,),
-            then=(do.turn_away,),
+            then=(do.remove_rejected,),
             error=ErrorCode.GROUP_MAX_SIZE_REACHED,  # 81
         ),
     ),
-    *read_from(
+    *from_kafka(
         "ClassicGroup.supportsProtocols",
         Row(ANY, (if_.shares_no_protocol,), error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL),  # 23
     ),
     # A static member's new process.
-    *read_from(
+    *from_kafka(
         "GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin",
         Row(
             {STABLE},
             (if_.has_no_id, if_.instance_is_known, if_.keeps_the_protocol, if_.append_fails),
-            then=(do.keep_instance,),
+            then=(do.refuse_replacement,),
         ),
         Row(
             {STABLE},
             (if_.has_no_id, if_.instance_is_known, if_.keeps_the_protocol),
-            then=(do.replace_instance_quietly,),
+            then=(do.replace_instance_without_rebalance,),
         ),
         *_rebalance(if_.has_no_id, if_.instance_is_known, do_first=do.replace_instance),
     ),
     # A new member.
-    *read_from(
+    *from_kafka(
         "GroupMetadataManager.classicGroupJoinNewStaticMember",
         *_rebalance(if_.has_no_id, if_.has_instance, do_first=do.add_member),
     ),
-    *read_from(
+    *from_kafka(
         "GroupMetadataManager.classicGroupJoinNewDynamicMember",
-        Row(ANY, (if_.has_no_id, if_.needs_an_id_first), then=(do.hand_out_id,)),  # 79
+        Row(ANY, (if_.has_no_id, if_.needs_an_id_first), then=(do.assign_member_id,)),  # 79
         *_rebalance(if_.has_no_id, do_first=do.add_member),
     ),
     # The owner of an id that was handed out, who cannot be static.
-    *read_from(
+    *from_kafka(
         "GroupMetadataManager.classicGroupJoinExistingMember",
         Row(ANY, (if_.is_pending, if_.has_instance), error=ErrorCode.UNKNOWN_SERVER_ERROR),  # -1
         *_rebalance(if_.is_pending, do_first=do.add_member),
     ),
     # A member.
     *_IDENTITY,
-    *read_from(
+    *from_kafka(
         "GroupMetadataManager.classicGroupJoinExistingMember",
-        Row({PREPARING}, then=(do.rejoin, rebalance.complete_if_not_waiting)),
-        Row({COMPLETING}, (if_.changes_nothing,), then=(do.repeat_join_answer,)),
+        Row({PREPARING}, then=(do.rejoin, rebalance.complete_unless_initial_wait)),
+        Row({COMPLETING}, (if_.changes_nothing,), then=(do.repeat_join_response,)),
         Row({COMPLETING}, then=(do.rejoin, rebalance.prepare_rebalance), to=PREPARING),
         Row(
             {STABLE}, (if_.is_leader,), then=(do.rejoin, rebalance.prepare_rebalance), to=PREPARING
         ),
-        Row({STABLE}, (if_.changes_nothing,), then=(do.repeat_join_answer,)),
+        Row({STABLE}, (if_.changes_nothing,), then=(do.repeat_join_response,)),
         Row({STABLE}, then=(do.rejoin, rebalance.prepare_rebalance), to=PREPARING),
     ),
 )
 
 #: After the JoinGroup that made the group; what it was answered with at once stands.
-NEW_GROUP: Final[Table] = read_from(
+NEW_GROUP: Final[Table] = from_kafka(
     "GroupMetadataManager.classicGroupJoinToClassicGroup",
-    Row({EMPTY, PREPARING}, (if_.append_fails,), then=(do.refuse_joins, do.bury), to=DEAD),
+    Row({EMPTY, PREPARING}, (if_.append_fails,), then=(do.fail_joins, do.mark_dead), to=DEAD),
     Row({EMPTY, PREPARING}, then=(do.write_empty_record,)),
 )
 
 SYNC: Final[Table] = (
-    *read_from(
+    *from_kafka(
         "GroupMetadataManager.classicGroupSync",
         Row({EMPTY}, error=ErrorCode.UNKNOWN_MEMBER_ID),  # 25
     ),
-    *read_from("GroupMetadataManager.validateSyncGroup", _GONE),
+    *from_kafka("GroupMetadataManager.validateSyncGroup", _DEAD_GROUP),
     *_IDENTITY,
-    *read_from(
+    *from_kafka(
         "GroupMetadataManager.validateSyncGroup",
         _WRONG_GENERATION,
         Row(ANY, (if_.protocol_differs,), error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL),  # 23
     ),
-    *read_from(
+    *from_kafka(
         "GroupMetadataManager.classicGroupSyncToClassicGroup",
         Row({PREPARING}, error=ErrorCode.REBALANCE_IN_PROGRESS),  # 27
         Row(
             {COMPLETING},
             (if_.is_leader, if_.append_fails),
-            then=(do.park_sync, do.refuse_syncs, rebalance.prepare_rebalance),
+            then=(do.park_sync, do.fail_syncs, rebalance.prepare_rebalance),
             to=PREPARING,
         ),
-        Row({COMPLETING}, (if_.is_leader,), then=(do.park_sync, do.take_assignments), to=STABLE),
+        Row({COMPLETING}, (if_.is_leader,), then=(do.park_sync, do.apply_assignments), to=STABLE),
         Row({COMPLETING}, then=(do.park_sync,)),
-        Row({STABLE}, then=(do.note_sync, do.give_assignment)),
+        Row({STABLE}, then=(do.record_sync, do.repeat_sync_response)),
     ),
 )
 
 HEARTBEAT: Final[Table] = (
-    *read_from("GroupMetadataManager.validateClassicGroupHeartbeat", _GONE),
+    *from_kafka("GroupMetadataManager.validateClassicGroupHeartbeat", _DEAD_GROUP),
     *_IDENTITY,
-    *read_from("GroupMetadataManager.validateClassicGroupHeartbeat", _WRONG_GENERATION),
-    *read_from(
+    *from_kafka("GroupMetadataManager.validateClassicGroupHeartbeat", _WRONG_GENERATION),
+    *from_kafka(
         "GroupMetadataManager.classicGroupHeartbeatToClassicGroup",
         Row({PREPARING}, then=(do.extend_session,), error=ErrorCode.REBALANCE_IN_PROGRESS),  # 27
         Row({COMPLETING, STABLE}, then=(do.extend_session,)),
     ),
 )
 
-LEAVE: Final[Table] = read_from(
+LEAVE: Final[Table] = from_kafka(
     "GroupMetadataManager.classicGroupLeaveToClassicGroup",
-    _GONE,
+    _DEAD_GROUP,
     Row(_ALIVE),
 )
 
 #: For each member of the request.
-LEAVER: Final[Table] = (
-    *read_from(
+LEAVING_MEMBER: Final[Table] = (
+    *from_kafka(
         "GroupMetadataManager.classicGroupLeaveToClassicGroup",
         Row(ANY, (if_.has_no_id, if_.instance_is_known), then=(do.remove_instance,)),
         Row(ANY, (if_.has_no_id,), error=ErrorCode.UNKNOWN_MEMBER_ID),  # 25
-        Row(ANY, (if_.is_pending,), then=(do.drop_pending,)),
+        Row(ANY, (if_.is_pending,), then=(do.remove_pending,)),
     ),
     *_IDENTITY,
-    *read_from(
+    *from_kafka(
         "GroupMetadataManager.removeCurrentMemberFromClassicGroup",
         Row(_WITH_MEMBERS, then=(do.remove_member,)),
     ),
 )
 
 #: Once all members of the request are judged, if any of them has left.
-LEAVERS_GONE: Final[Table] = read_from(
+MEMBERS_LEFT: Final[Table] = from_kafka(
     "GroupMetadataManager.classicGroupLeaveToClassicGroup",
     Row({STABLE, COMPLETING}, then=(rebalance.prepare_rebalance,), to=PREPARING),
-    Row({PREPARING}, then=(rebalance.complete_if_not_waiting,)),
+    Row({PREPARING}, then=(rebalance.complete_unless_initial_wait,)),
     Row({EMPTY}),
 )
 
 OFFSET_COMMIT: Final[Table] = (
-    *read_from(
+    *from_kafka(
         "ClassicGroup.validateOffsetCommit",
-        _GONE,
+        _DEAD_GROUP,
         Row({EMPTY}, (if_.has_no_generation,)),
         Row(_WITH_MEMBERS, (if_.is_anonymous,), error=ErrorCode.UNKNOWN_MEMBER_ID),  # 25
     ),
     *_IDENTITY,
-    *read_from(
+    *from_kafka(
         "ClassicGroup.validateOffsetCommit",
         _WRONG_GENERATION,
         Row({COMPLETING}, error=ErrorCode.REBALANCE_IN_PROGRESS),  # 27
     ),
-    *read_from(
+    *from_kafka(
         "OffsetMetadataManager.validateOffsetCommit",
         Row({PREPARING, STABLE}, then=(do.extend_session,)),
     ),
@@ -209,50 +209,52 @@ OFFSET_COMMIT: Final[Table] = (
 
 #: The same with ``isTransactional``: no session is extended.
 TXN_OFFSET_COMMIT: Final[Table] = (
-    *read_from(
+    *from_kafka(
         "ClassicGroup.validateOffsetCommit",
-        _GONE,
+        _DEAD_GROUP,
         Row({EMPTY}, (if_.has_no_generation,)),
         Row(_WITH_MEMBERS, (if_.is_anonymous,)),
     ),
     *_IDENTITY,
-    *read_from(
+    *from_kafka(
         "ClassicGroup.validateOffsetCommit",
         _WRONG_GENERATION,
         Row(_WITH_MEMBERS),
     ),
 )
 
-OFFSET_DELETE: Final[Table] = read_from(
+OFFSET_DELETE: Final[Table] = from_kafka(
     "ClassicGroup.validateOffsetDelete",
     Row({DEAD}, error=ErrorCode.GROUP_ID_NOT_FOUND),  # 69
-    Row(_WITH_MEMBERS, (if_.speaks_another_protocol,), error=ErrorCode.NON_EMPTY_GROUP),  # 68
+    Row(_WITH_MEMBERS, (if_.is_no_consumer_group,), error=ErrorCode.NON_EMPTY_GROUP),  # 68
     Row(_ALIVE),
 )
 
-DELETE: Final[Table] = read_from(
+DELETE: Final[Table] = from_kafka(
     "ClassicGroup.validateDeleteGroup",
     Row({DEAD}, error=ErrorCode.GROUP_ID_NOT_FOUND),  # 69
     Row(_WITH_MEMBERS, error=ErrorCode.NON_EMPTY_GROUP),  # 68
-    Row({EMPTY}, then=(do.bury,), to=DEAD),
+    Row({EMPTY}, then=(do.mark_dead,), to=DEAD),
 )
 
 #: A session is over, or a new member's time to join.
-SESSION_OVER: Final[Table] = (
-    *read_from("GroupMetadataManager.expireClassicGroupMemberHeartbeat", Row({DEAD})),
-    *read_from(
+SESSION_EXPIRED: Final[Table] = (
+    *from_kafka("GroupMetadataManager.expireClassicGroupMemberHeartbeat", Row({DEAD})),
+    *from_kafka(
         "GroupMetadataManager.removePendingMemberAndUpdateClassicGroup",
         Row(
-            {PREPARING}, (if_.is_pending,), then=(do.drop_pending, rebalance.complete_if_all_joined)
+            {PREPARING},
+            (if_.is_pending,),
+            then=(do.remove_pending, rebalance.complete_if_all_joined),
         ),
-        Row({EMPTY, COMPLETING, STABLE}, (if_.is_pending,), then=(do.drop_pending,)),
+        Row({EMPTY, COMPLETING, STABLE}, (if_.is_pending,), then=(do.remove_pending,)),
     ),
-    *read_from(
+    *from_kafka(
         "GroupMetadataManager.expireClassicGroupMemberHeartbeat",
-        Row(_ALIVE, (if_.is_no_member,)),
-        Row(_WITH_MEMBERS, (if_.is_spared,)),
+        Row(_ALIVE, (if_.is_not_a_member,)),
+        Row(_WITH_MEMBERS, (if_.has_satisfied_heartbeat,)),
     ),
-    *read_from(
+    *from_kafka(
         "GroupMetadataManager.removeMemberAndUpdateClassicGroup",
         Row({PREPARING}, then=(do.remove_member, rebalance.complete_if_all_joined)),
         Row(
@@ -262,19 +264,19 @@ SESSION_OVER: Final[Table] = (
 )
 
 #: The end of the wait for joins.
-JOIN_OVER: Final[Table] = (
-    *read_from(
+JOIN_EXPIRED: Final[Table] = (
+    *from_kafka(
         "GroupMetadataManager.tryCompleteInitialRebalanceElseSchedule",
-        Row({PREPARING}, (if_.may_wait_longer,), then=(rebalance.wait_for_more,)),
+        Row({PREPARING}, (if_.may_wait_longer,), then=(rebalance.extend_initial_wait,)),
     ),
-    *read_from(
+    *from_kafka(
         "GroupMetadataManager.completeClassicGroupJoin",
         Row({PREPARING}, then=(rebalance.complete_join,)),
     ),
 )
 
 #: Also in a group that is Stable since its leader has synced.
-SYNC_OVER: Final[Table] = read_from(
+SYNC_EXPIRED: Final[Table] = from_kafka(
     "GroupMetadataManager.expirePendingSync",
     Row(
         {COMPLETING, STABLE},
@@ -284,15 +286,15 @@ SYNC_OVER: Final[Table] = read_from(
 )
 
 #: The coordinator gives the group up.
-UNLOAD: Final[Table] = read_from(
+UNLOAD: Final[Table] = from_kafka(
     "GroupMetadataManager.onUnloaded",
-    Row(ANY, then=(do.refuse_all_parked, do.bury), to=DEAD),
+    Row(ANY, then=(do.fail_all_parked, do.mark_dead), to=DEAD),
 )
 
 #: A group that a failover brought, its sessions started; its limit may be another now.
-LOADED: Final[Table] = read_from(
+LOADED: Final[Table] = from_kafka(
     "GroupMetadataManager.onLoaded",
-    Row({STABLE}, (if_.has_too_many,), then=(rebalance.prepare_rebalance,), to=PREPARING),
+    Row({STABLE}, (if_.has_too_many_members,), then=(rebalance.prepare_rebalance,), to=PREPARING),
     Row({EMPTY, STABLE}),
 )
 
@@ -304,15 +306,15 @@ TABLES: Final[Mapping[str, Table]] = {
     "SyncGroup": SYNC,
     "Heartbeat": HEARTBEAT,
     "LeaveGroup": LEAVE,
-    "LeaveGroup, each member": LEAVER,
-    "LeaveGroup, after the members": LEAVERS_GONE,
+    "LeaveGroup, each member": LEAVING_MEMBER,
+    "LeaveGroup, after the members": MEMBERS_LEFT,
     "OffsetCommit": OFFSET_COMMIT,
     "TxnOffsetCommit": TXN_OFFSET_COMMIT,
     "OffsetDelete": OFFSET_DELETE,
     "DeleteGroups": DELETE,
-    "a session ends": SESSION_OVER,
-    "the wait for joins ends": JOIN_OVER,
-    "the wait for syncs ends": SYNC_OVER,
+    "a session ends": SESSION_EXPIRED,
+    "the wait for joins ends": JOIN_EXPIRED,
+    "the wait for syncs ends": SYNC_EXPIRED,
     "the shard is unloaded": UNLOAD,
     "the shard is loaded": LOADED,
 }

@@ -44,12 +44,12 @@ class Row:
     to: GroupState | None = attrs.field(default=None, kw_only=True)
     source: str = attrs.field(default="", kw_only=True)
 
-    def fits(self, turn: EventContext) -> bool:
+    def fits(self, context: EventContext) -> bool:
         """Whether the rule holds for this event."""
-        if turn.group.state not in self.states:
+        if context.group.state not in self.states:
             return False
         for holds in self.when:  # noqa: SIM110 # a generator costs more than most conditions
-            if not holds(turn):
+            if not holds(context):
                 return False
         return True
 
@@ -57,30 +57,31 @@ class Row:
 Table = tuple[Row, ...]
 
 
-def read_from(source: str, *rows: Row) -> Table:
+def from_kafka(source: str, *rows: Row) -> Table:
     """Rows that were read from one method of Kafka."""
     return tuple(attrs.evolve(row, source=source) for row in rows)
 
 
-def run(table: Table, turn: EventContext) -> ErrorCode:
+def run(table: Table, context: EventContext) -> ErrorCode:
     """Do what the first fitting row says, and give its error."""
-    row = _first(table, turn)
-    trail = turn.group.trail
-    mark = len(trail)
+    row = _first(table, context)
+    entered_states = context.group.entered_states
+    mark = len(entered_states)
     for act in row.then:
-        act(turn)
-    entered, trail[mark:] = trail[mark:], []
+        act(context)
+    entered, entered_states[mark:] = entered_states[mark:], []
     if entered != ([] if row.to is None else [row.to]):
         raise RuntimeError(
-            f"group {turn.group.group_id!r} went through {entered} where its rule says {row.to}"
+            f"group {context.group.group_id!r} went through {entered} where its rule says {row.to}"
         )
     return row.error
 
 
-def _first(rows: Iterable[Row], turn: EventContext) -> Row:
+def _first(rows: Iterable[Row], context: EventContext) -> Row:
     for row in rows:
-        if row.fits(turn):
+        if row.fits(context):
             return row
+    group = context.group
     raise RuntimeError(
-        f"group {turn.group.group_id!r} has no rule in {turn.group.state} for {turn.event!r}"
+        f"group {group.group_id!r} has no rule in {group.state} for {context.event!r}"
     )

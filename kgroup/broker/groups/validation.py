@@ -48,7 +48,7 @@ class Shard(enum.Enum):
 
 @final
 @attrs.frozen(kw_only=True)
-class Arrival:
+class IncomingRequest:
     """A request at the gate, or its part about one group."""
 
     request: Any
@@ -58,51 +58,51 @@ class Arrival:
     settings: CoordinatorSettings
 
 
-Check = tuple[Callable[[Arrival], bool], ErrorCode]
+Precondition = tuple[Callable[[IncomingRequest], bool], ErrorCode]
 
 
-def is_shut_down(arrival: Arrival) -> bool:
+def is_shut_down(incoming: IncomingRequest) -> bool:
     """The coordinator has been shut down."""
-    return arrival.shut_down
+    return incoming.shut_down
 
 
-def has_no_group_id(arrival: Arrival) -> bool:
+def has_no_group_id(incoming: IncomingRequest) -> bool:
     """The group id is empty."""
-    return not arrival.group_id
+    return not incoming.group_id
 
 
-def session_out_of_range(arrival: Arrival) -> bool:
+def session_out_of_range(incoming: IncomingRequest) -> bool:
     """The session time-out is not within the broker's limits, which themselves are allowed."""
-    limits = arrival.settings
-    asked: float = arrival.request.session_timeout
-    return not limits.min_session_timeout <= asked <= limits.max_session_timeout
+    limits = incoming.settings
+    requested: float = incoming.request.session_timeout
+    return not limits.min_session_timeout <= requested <= limits.max_session_timeout
 
 
-def lacks_the_protocol(arrival: Arrival) -> bool:
+def lacks_the_protocol(incoming: IncomingRequest) -> bool:
     """A SyncGroup of a version that must tell protocol type and name does not."""
-    request: SyncGroup = arrival.request
+    request: SyncGroup = incoming.request
     return request.version >= _FIRST_WITH_PROTOCOL and (
         request.protocol_type is None or request.protocol_name is None
     )
 
 
-def is_elsewhere(arrival: Arrival) -> bool:
+def is_elsewhere(incoming: IncomingRequest) -> bool:
     """Another broker leads the group's shard."""
-    return arrival.shard is Shard.ELSEWHERE
+    return incoming.shard is Shard.ELSEWHERE
 
 
-def is_loading(arrival: Arrival) -> bool:
+def is_loading(incoming: IncomingRequest) -> bool:
     """The group's shard is being loaded."""
-    return arrival.shard is Shard.LOADING
+    return incoming.shard is Shard.LOADING
 
 
-_SHUT_DOWN: Final[Check] = (is_shut_down, ErrorCode.COORDINATOR_NOT_AVAILABLE)  # 15
-_NO_GROUP: Final[Check] = (has_no_group_id, ErrorCode.INVALID_GROUP_ID)  # 24
-_ELSEWHERE: Final[Check] = (is_elsewhere, ErrorCode.NOT_COORDINATOR)  # 16
-_LOADING: Final[Check] = (is_loading, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)  # 14
+_SHUT_DOWN: Final[Precondition] = (is_shut_down, ErrorCode.COORDINATOR_NOT_AVAILABLE)  # 15
+_NO_GROUP: Final[Precondition] = (has_no_group_id, ErrorCode.INVALID_GROUP_ID)  # 24
+_ELSEWHERE: Final[Precondition] = (is_elsewhere, ErrorCode.NOT_COORDINATOR)  # 16
+_LOADING: Final[Precondition] = (is_loading, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)  # 14
 
 #: For each request the checks in order; the first that holds stops it.
-GATE: Final[Mapping[type, tuple[Check, ...]]] = {
+PRECONDITIONS: Final[Mapping[type, tuple[Precondition, ...]]] = {
     JoinGroup: (
         _SHUT_DOWN,
         _NO_GROUP,
@@ -132,10 +132,10 @@ GATE: Final[Mapping[type, tuple[Check, ...]]] = {
 }
 
 
-def stopped(arrival: Arrival) -> ErrorCode | None:
+def precondition_error(incoming: IncomingRequest) -> ErrorCode | None:
     """The error that a request is stopped with at the gate (NONE for a good answer), or None."""
-    for holds, error in GATE[type(arrival.request)]:
-        if holds(arrival):
+    for holds, error in PRECONDITIONS[type(incoming.request)]:
+        if holds(incoming):
             return error
     return None
 
@@ -164,7 +164,9 @@ def _always(_: Any) -> bool:
 
 
 #: The first condition that holds says: None, the group is made; else the error.
-ABSENT: Final[Mapping[type, tuple[tuple[Callable[[Any], bool], ErrorCode | None], ...]]] = {
+ABSENT_GROUP_RULES: Final[
+    Mapping[type, tuple[tuple[Callable[[Any], bool], ErrorCode | None], ...]]
+] = {
     JoinGroup: ((_brings_no_id, None), (_always, ErrorCode.UNKNOWN_MEMBER_ID)),
     SyncGroup: ((_always, ErrorCode.UNKNOWN_MEMBER_ID),),
     Heartbeat: ((_always, ErrorCode.UNKNOWN_MEMBER_ID),),
@@ -183,6 +185,6 @@ ABSENT: Final[Mapping[type, tuple[tuple[Callable[[Any], bool], ErrorCode | None]
 }
 
 
-def absent_error(request: Any) -> ErrorCode | None:
+def absent_group_error(request: Any) -> ErrorCode | None:
     """The error for a request to an absent group, or None if the group is to be made."""
-    return next(error for holds, error in ABSENT[type(request)] if holds(request))
+    return next(error for holds, error in ABSENT_GROUP_RULES[type(request)] if holds(request))

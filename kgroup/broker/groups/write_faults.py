@@ -39,7 +39,7 @@ ERRORS: Final[frozenset[ErrorCode]] = frozenset(
     }
 )
 #: The error of a failed write -> what is answered; any other error is answered as it is.
-ANSWERED: Final[Mapping[ErrorCode, ErrorCode]] = {
+JOIN_AND_SYNC_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -50,8 +50,8 @@ ANSWERED: Final[Mapping[ErrorCode, ErrorCode]] = {
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
 #: The same for all requests but JoinGroup and SyncGroup.
-ANSWERED_ELSEWHERE: Final[Mapping[ErrorCode, ErrorCode]] = {
-    **ANSWERED,
+OTHER_REQUEST_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
+    **JOIN_AND_SYNC_ERRORS,
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 }
 
@@ -89,11 +89,11 @@ class WriteFaults:
         return self._error
 
 
-def answered(error: ErrorCode) -> ErrorCode:
+def join_or_sync_error(error: ErrorCode) -> ErrorCode:
     """What a JoinGroup or SyncGroup is answered with whose write failed."""
-    return ANSWERED.get(error, error)
+    return JOIN_AND_SYNC_ERRORS.get(error, error)
 
 
-def answered_elsewhere(error: ErrorCode) -> ErrorCode:
+def other_request_error(error: ErrorCode) -> ErrorCode:
     """What any other request is answered with whose write failed; NONE if it did not."""
-    return ANSWERED_ELSEWHERE.get(error, error)
+    return OTHER_REQUEST_ERRORS.get(error, error)

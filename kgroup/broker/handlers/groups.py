@@ -134,7 +134,7 @@ async def heartbeat(call: RequestContext) -> Answer:
             member_id=request.member_id,
             group_instance_id=getattr(request, "group_instance_id", None),
         ),
-        responses.HeartbeatAnswered,
+        responses.HeartbeatCompleted,
     )
     return {"error_code": answer.error}
 

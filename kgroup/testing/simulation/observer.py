@@ -13,7 +13,7 @@ from typing import Any, Final, final
 import trio
 
 from kgroup.broker.groups.codes import ErrorCode
-from kgroup.broker.groups.coordinator import GroupCoordinatorShards
+from kgroup.broker.groups.coordinator import GroupCoordinatorService
 from kgroup.broker.groups.group import ClassicGroup
 from kgroup.broker.groups.requests import (
     Heartbeat,
@@ -158,12 +158,12 @@ class CoordinatorObserver:
         """The groups that were seen, in their order."""
         return tuple(self._seen)
 
-    def watching(self, node_id: int, coordinator: GroupCoordinatorShards) -> CoordinatorWatch:
+    def watching(self, node_id: int, coordinator: GroupCoordinatorService) -> CoordinatorWatch:
         """What looks on at one broker's coordinator."""
         return CoordinatorWatch(self, node_id, coordinator)
 
     def loaded(
-        self, node_id: int, coordinator: GroupCoordinatorShards, shards: Collection[int]
+        self, node_id: int, coordinator: GroupCoordinatorService, shards: Collection[int]
     ) -> None:
         """Groups have a coordinator anew."""
         for group_id in [name for name in self._seen if coordinator.shard_of(name) in shards]:
@@ -184,7 +184,7 @@ class CoordinatorObserver:
     def asked(
         self,
         node_id: int,
-        coordinator: GroupCoordinatorShards,
+        coordinator: GroupCoordinatorService,
         request: Request,
         ticket: Hashable,
         answers: Sequence[CoordinatorResponse],
@@ -233,7 +233,7 @@ class CoordinatorObserver:
             self._told_its_id(answer.response, process)
             self._recorder.note(Answered, node_id=node_id, ticket=number, response=answer.response)
 
-    def look(self, node_id: int, coordinator: GroupCoordinatorShards, group_id: str) -> None:
+    def look(self, node_id: int, coordinator: GroupCoordinatorService, group_id: str) -> None:
         """Note the group if it has changed since it was looked at last."""
         group = coordinator.group(group_id)
         if group is None:
@@ -262,7 +262,7 @@ class CoordinatorObserver:
             assignor=group.protocol_name,
         )
 
-    def look_at_all(self, node_id: int, coordinator: GroupCoordinatorShards) -> None:
+    def look_at_all(self, node_id: int, coordinator: GroupCoordinatorService) -> None:
         """Note every known group that has changed."""
         for group_id in list(self._seen):
             self.look(node_id, coordinator, group_id)
@@ -298,7 +298,7 @@ class CoordinatorWatch:
     """Looks on at the coordinator of one broker; a ``Watch``."""
 
     def __init__(
-        self, observer: CoordinatorObserver, node_id: int, coordinator: GroupCoordinatorShards
+        self, observer: CoordinatorObserver, node_id: int, coordinator: GroupCoordinatorService
     ) -> None:
         self._observer = observer
         self._node_id = node_id

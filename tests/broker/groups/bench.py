@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import attrs
 
 from kgroup.broker.groups.codes import ErrorCode
-from kgroup.broker.groups.coordinator import GroupCoordinatorShards
+from kgroup.broker.groups.coordinator import GroupCoordinatorService
 from kgroup.broker.groups.coordinator_settings import CoordinatorSettings
 from kgroup.broker.groups.group import ClassicGroup
 from kgroup.broker.groups.requests import (
@@ -31,7 +31,7 @@ from kgroup.broker.groups.requests import (
 from kgroup.broker.groups.responses import (
     CoordinatorResponse,
     FetchedOffset,
-    HeartbeatAnswered,
+    HeartbeatCompleted,
     JoinCompleted,
     LeaveCompleted,
     OffsetsCommitted,
@@ -62,56 +62,56 @@ class Bench:
     def __init__(
         self,
         settings: CoordinatorSettings = SETTINGS,
-        coordinator: GroupCoordinatorShards | None = None,
+        coordinator: GroupCoordinatorService | None = None,
     ) -> None:
         ids = itertools.count(1)
         self.now = 1000.0
         self.settings = settings
-        self.coordinator = coordinator or GroupCoordinatorShards(
+        self.coordinator = coordinator or GroupCoordinatorService(
             settings, lambda: f"id{next(ids)}", TOPICS.get
         )
-        self.answers: dict[int, Response | None] = {}
+        self.responses: dict[int, Response | None] = {}
         self._tickets = itertools.count(1)
 
     def send(self, request: Request) -> int:
         """Give a request in, and let zero delays pass."""
         ticket = next(self._tickets)
-        self.note(self.coordinator.handle(self.now, request, ticket))
-        self.note(self.coordinator.expire(self.now))
+        self.record(self.coordinator.handle(self.now, request, ticket))
+        self.record(self.coordinator.expire(self.now))
         return ticket
 
-    def note(self, answers: list[CoordinatorResponse]) -> None:
+    def record(self, responses: list[CoordinatorResponse]) -> None:
         """Keep answers, each ticket's once."""
-        for answer in answers:
-            assert isinstance(answer.ticket, int)
-            assert answer.ticket not in self.answers
-            self.answers[answer.ticket] = answer.response
+        for response in responses:
+            assert isinstance(response.ticket, int)
+            assert response.ticket not in self.responses
+            self.responses[response.ticket] = response.response
 
-    def ask(self, request: Request, kind: type[R]) -> R:
+    def request(self, request: Request, kind: type[R]) -> R:
         """A request that is answered at once."""
-        return self.answered(self.send(request), kind)
+        return self.response_to(self.send(request), kind)
 
-    def answered(self, ticket: int, kind: type[R]) -> R:
+    def response_to(self, ticket: int, kind: type[R]) -> R:
         """The answer to a request."""
-        assert ticket in self.answers, "still parked"
-        answer = self.answers[ticket]
-        assert isinstance(answer, kind)
-        return answer
+        assert ticket in self.responses, "still parked"
+        response = self.responses[ticket]
+        assert isinstance(response, kind)
+        return response
 
     def is_parked(self, ticket: int) -> bool:
         """Whether a request has no answer yet."""
-        return ticket not in self.answers
+        return ticket not in self.responses
 
     def is_given_up(self, ticket: int) -> bool:
         """Whether a request will never be answered."""
-        return ticket in self.answers and self.answers[ticket] is None
+        return ticket in self.responses and self.responses[ticket] is None
 
     def sleep(self, seconds: float) -> None:
         """Let time pass, timer by timer."""
         end = self.now + seconds
         while (at := self.coordinator.next_timer) is not None and at <= end:
             self.now = max(self.now, at)
-            self.note(self.coordinator.expire(self.now))
+            self.record(self.coordinator.expire(self.now))
         self.now = end
 
     def group(self, group_id: str = "g") -> ClassicGroup:
@@ -127,11 +127,11 @@ class Bench:
 
     def fetch(self, *partitions: str, group_id: str = "g", stable: bool = False) -> dict[str, Any]:
         """Committed offsets, or errors, by partition."""
-        asked = OffsetFetchGroup(
+        requested = OffsetFetchGroup(
             group_id=group_id, partitions=tuple(tp(one) for one in partitions) or None
         )
-        request = OffsetFetch(version=9, groups=(asked,), require_stable=stable)
-        (group,) = self.ask(request, OffsetsFetched).groups
+        request = OffsetFetch(version=9, groups=(requested,), require_stable=stable)
+        (group,) = self.request(request, OffsetsFetched).groups
         assert group.error is ErrorCode.NONE
         return {f"{one.topic}-{one.partition}": _shown(one) for one in group.partitions}
 
@@ -151,10 +151,11 @@ class Bench:
         assert len({client.generation for client in clients}) == 1
         if synced:
             given = {client: client.label for client in clients}
-            assert self.answered(clients[0].sync(given), SyncCompleted).error is ErrorCode.NONE
+            assert self.response_to(clients[0].sync(given), SyncCompleted).error is ErrorCode.NONE
             for client in clients[1:]:
                 assert (
-                    self.answered(client.sync(), SyncCompleted).assignment == client.label.encode()
+                    self.response_to(client.sync(), SyncCompleted).assignment
+                    == client.label.encode()
                 )
 
 
@@ -196,22 +197,22 @@ class Client:
         """Send a JoinGroup."""
         return self.bench.send(self.joining(version))
 
-    def joined(self, version: int = 9) -> JoinCompleted:
+    def join_now(self, version: int = 9) -> JoinCompleted:
         """A JoinGroup that is answered at once; the id and generation are taken over."""
         return self.take(self.join(version))
 
     def take(self, ticket: int) -> JoinCompleted:
         """Take id and generation from the answer to a join."""
-        answer = self.bench.answered(ticket, JoinCompleted)
-        if answer.error in {ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED}:
-            self.id = answer.member_id
-        if answer.error is ErrorCode.NONE:
-            self.generation = answer.generation_id
-        return answer
+        response = self.bench.response_to(ticket, JoinCompleted)
+        if response.error in {ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED}:
+            self.id = response.member_id
+        if response.error is ErrorCode.NONE:
+            self.generation = response.generation_id
+        return response
 
     def enlist(self) -> None:
         """Get a member id."""
-        assert self.joined().error is ErrorCode.MEMBER_ID_REQUIRED
+        assert self.join_now().error is ErrorCode.MEMBER_ID_REQUIRED
 
     def enter(self) -> int:
         """Send the join that makes it a member."""
@@ -236,7 +237,7 @@ class Client:
 
     def synced(self, assignments: Mapping[Client, str] | None = None, **more: Any) -> SyncCompleted:
         """A SyncGroup that is answered at once."""
-        return self.bench.answered(self.sync(assignments, **more), SyncCompleted)
+        return self.bench.response_to(self.sync(assignments, **more), SyncCompleted)
 
     def heartbeat(self) -> ErrorCode:
         """A Heartbeat."""
@@ -246,7 +247,7 @@ class Client:
             member_id=self.id,
             group_instance_id=self.instance,
         )
-        return self.bench.ask(request, HeartbeatAnswered).error
+        return self.bench.request(request, HeartbeatCompleted).error
 
     def leave(self, *others: Client, version: int = 5) -> LeaveCompleted:
         """A LeaveGroup of this client, and of others in the same request."""
@@ -255,7 +256,7 @@ class Client:
             for one in (self, *others)
         )
         request = LeaveGroup(group_id=self.group_id, version=version, members=members)
-        return self.bench.ask(request, LeaveCompleted)
+        return self.bench.request(request, LeaveCompleted)
 
     def commit(self, partition: str = "t1-0", offset: int = 1, version: int = 9) -> ErrorCode:
         """An OffsetCommit of one partition."""
@@ -267,7 +268,7 @@ class Client:
             group_instance_id=self.instance,
             offsets=(to_commit(partition, offset),),
         )
-        return self.bench.ask(request, OffsetsCommitted).partitions[0].error
+        return self.bench.request(request, OffsetsCommitted).partitions[0].error
 
     def commit_in_transaction(self, partition: str = "t1-0", offset: int = 1) -> ErrorCode:
         """A TxnOffsetCommit of one partition, of producer 7."""
@@ -280,7 +281,7 @@ class Client:
             group_instance_id=self.instance,
             offsets=(to_commit(partition, offset),),
         )
-        return self.bench.ask(request, OffsetsCommitted).partitions[0].error
+        return self.bench.request(request, OffsetsCommitted).partitions[0].error
 
 
 def to_commit(partition: str, offset: int, metadata: str | None = None) -> OffsetToCommit:

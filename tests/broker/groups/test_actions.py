@@ -23,9 +23,9 @@ TURNED = {"roundrobin": subscription("t1"), "range": subscription("t1")}
 def test_old_clients_join_without_an_id(version: int) -> None:
     """Before v4 a dynamic member joins at once, and its id is its client id and a new id."""
     bench = Bench()
-    answer = bench.client("m1").joined(version)
-    assert answer.error is NONE
-    assert answer.member_id == answer.leader == "m1-id1"
+    response = bench.client("m1").join_now(version)
+    assert response.error is NONE
+    assert response.member_id == response.leader == "m1-id1"
     assert bench.state() is COMPLETING
 
 
@@ -34,11 +34,11 @@ def test_new_clients_are_given_an_id_first(version: int) -> None:
     """From v4 on a dynamic member's first join only gets an id; nothing else changes."""
     bench = Bench()
     m1 = bench.client("m1")
-    assert m1.joined(version) == JoinCompleted(
+    assert m1.join_now(version) == JoinCompleted(
         error=ErrorCode.MEMBER_ID_REQUIRED, member_id="m1-id1"
     )
     assert bench.state() is EMPTY
-    assert m1.joined(version).generation_id == 1
+    assert m1.join_now(version).generation_id == 1
 
 
 def test_pending_id_with_an_instance_id_is_an_error() -> None:
@@ -46,8 +46,8 @@ def test_pending_id_with_an_instance_id_is_an_error() -> None:
     bench = Bench()
     m1 = bench.client("m1")
     m1.enlist()
-    answer = m1.like(instance="i1").joined()
-    assert answer == JoinCompleted(error=ErrorCode.UNKNOWN_SERVER_ERROR)
+    response = m1.like(instance="i1").join_now()
+    assert response == JoinCompleted(error=ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def test_pending_id_is_void_after_its_session() -> None:
@@ -59,7 +59,7 @@ def test_pending_id_is_void_after_its_session() -> None:
     assert list(bench.group().pending) == [m1.id]
     bench.sleep(0.02)
     assert not bench.group().pending
-    assert m1.joined() == JoinCompleted(error=UNKNOWN, member_id=m1.id)
+    assert m1.join_now() == JoinCompleted(error=UNKNOWN, member_id=m1.id)
 
 
 def test_join_waits_for_pending_ids() -> None:
@@ -110,8 +110,8 @@ def test_repeated_join_in_completing() -> None:
     bench = Bench()
     m1, m2 = bench.client("m1"), bench.client("m2")
     bench.form(m1, m2, synced=False)
-    assert [member.member_id for member in m1.joined().members] == [m1.id, m2.id]
-    assert m2.joined().members == ()
+    assert [member.member_id for member in m1.join_now().members] == [m1.id, m2.id]
+    assert m2.join_now().members == ()
     assert bench.state() is COMPLETING
     m2.protocols = {"range": subscription("t2")}
     assert bench.is_parked(m2.join())
@@ -125,7 +125,7 @@ def test_join_in_stable() -> None:
         m1, m2 = bench.client("m1", protocols=TWO), bench.client("m2", protocols=TWO)
         bench.form(m1, m2)
         if who == "follower":
-            assert m2.joined().generation_id == 2
+            assert m2.join_now().generation_id == 2
             assert bench.state() is STABLE
             continue
         if who != "leader":
@@ -140,7 +140,7 @@ def test_join_answered_in_stable_does_not_extend_the_session() -> None:
     m1, m2 = bench.client("m1"), bench.client("m2", session=1.0)
     bench.form(m1, m2)
     bench.sleep(0.6)
-    assert m2.joined().error is NONE
+    assert m2.join_now().error is NONE
     assert m2.synced().error is NONE
     bench.sleep(0.5)
     assert m2.id not in bench.group().members
@@ -167,21 +167,21 @@ def test_protocol_is_checked_before_the_member() -> None:
     m1 = bench.client("m1")
     bench.form(m1)
     wrong = m1.like(protocols={"other": b""})
-    assert wrong.joined() == JoinCompleted(
+    assert wrong.join_now() == JoinCompleted(
         error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=m1.id
     )
     ghost = wrong.like(id="ghost")
-    assert ghost.joined().error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert ghost.join_now().error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     other_type = m1.like(protocol_type="connect")
-    assert other_type.joined().error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert other_type.join_now().error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 @pytest.mark.parametrize("changes", [{"protocols": {}}, {"protocol_type": ""}])
 def test_empty_group_wants_a_protocol(changes: dict[str, object]) -> None:
     """A first member without protocols, or without a type, is refused; the group stays, empty."""
     bench = Bench()
-    answer = bench.client("m1", **changes).joined()
-    assert answer.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    response = bench.client("m1", **changes).join_now()
+    assert response.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert bench.state() is EMPTY
 
 
@@ -189,20 +189,20 @@ def test_unknown_ids_do_not_join() -> None:
     """A member id that the group does not know is refused, absent groups are not made for it."""
     bench = Bench()
     ghost = bench.client("ghost", id="ghost")
-    assert ghost.joined() == JoinCompleted(error=UNKNOWN, member_id="ghost")
+    assert ghost.join_now() == JoinCompleted(error=UNKNOWN, member_id="ghost")
     assert bench.state() is DEAD
     m1 = bench.client("m1")
     bench.form(m1)
-    assert ghost.joined().error is UNKNOWN
+    assert ghost.join_now().error is UNKNOWN
     m1.leave()
     assert bench.state() is EMPTY
-    assert m1.joined().error is UNKNOWN
+    assert m1.join_now().error is UNKNOWN
 
 
 def test_v0_uses_the_session_as_rebalance_timeout() -> None:
     """Without a rebalance time-out the session time-out stands in for it."""
     bench = Bench()
-    bench.client("m1", session=7.0, rebalance=None).joined(0)
+    bench.client("m1", session=7.0, rebalance=None).join_now(0)
     assert bench.group().rebalance_timeout == 7.0
 
 
@@ -217,7 +217,7 @@ def test_instance_ids_are_checked_first() -> None:
     assert m2.like(instance="i9").heartbeat() is UNKNOWN
     assert m2.like(instance="i1").heartbeat() is FENCED
     assert m2.like(id="ghost", instance="i1").heartbeat() is FENCED
-    assert m2.like(instance="i1").joined() == JoinCompleted(error=FENCED, member_id=m2.id)
+    assert m2.like(instance="i1").join_now() == JoinCompleted(error=FENCED, member_id=m2.id)
     assert m1.like(instance=None).heartbeat() is NONE
 
 
@@ -228,12 +228,12 @@ def test_replacement_in_stable_takes_over_quietly() -> None:
         m1, m2 = bench.client("m1", instance="i1"), bench.client("m2", instance="i2")
         bench.form(m1, m2)
         again = bench.client("again", instance="i1")
-        answer = again.joined(version)
-        assert answer.error is NONE
-        assert answer.generation_id == 2
-        assert answer.skip_assignment is (version == 9)
-        assert answer.leader == (again.id if version == 9 else m1.id)
-        assert len(answer.members) == (2 if version == 9 else 0)
+        response = again.join_now(version)
+        assert response.error is NONE
+        assert response.generation_id == 2
+        assert response.skip_assignment is (version == 9)
+        assert response.leader == (again.id if version == 9 else m1.id)
+        assert len(response.members) == (2 if version == 9 else 0)
         assert again.synced().assignment == b"m1"
         assert m1.heartbeat() is FENCED
         assert bench.group().members[again.id].client_id == "m1"
@@ -245,10 +245,10 @@ def test_replacement_of_a_follower_skips_nothing() -> None:
     bench = Bench()
     m1, m2 = bench.client("m1", instance="i1"), bench.client("m2", instance="i2")
     bench.form(m1, m2)
-    answer = bench.client("again", instance="i2").joined(9)
-    assert not answer.skip_assignment
-    assert answer.members == ()
-    assert answer.leader == m1.id
+    response = bench.client("again", instance="i2").join_now(9)
+    assert not response.skip_assignment
+    assert response.members == ()
+    assert response.leader == m1.id
 
 
 def test_replacement_with_changed_metadata_but_the_same_protocol_is_quiet() -> None:
@@ -257,7 +257,7 @@ def test_replacement_with_changed_metadata_but_the_same_protocol_is_quiet() -> N
     m1, m2 = bench.client("m1"), bench.client("m2", instance="i2")
     bench.form(m1, m2)
     again = m2.like(id="", protocols={"range": subscription("t2")})
-    assert again.joined().generation_id == 2
+    assert again.join_now().generation_id == 2
     assert bench.state() is STABLE
     assert bench.group().members[again.id].metadata("range") == subscription("t2")
 
@@ -267,8 +267,8 @@ def test_replacement_that_turns_the_vote_rebalances() -> None:
     bench = Bench()
     m1 = bench.client("m1", instance="i1", protocols=TWO)
     bench.form(m1)
-    answer = m1.like(id="", protocols=TURNED).joined()
-    assert (answer.generation_id, answer.protocol_name) == (2, "roundrobin")
+    response = m1.like(id="", protocols=TURNED).join_now()
+    assert (response.generation_id, response.protocol_name) == (2, "roundrobin")
 
 
 def test_replacement_in_completing_rebalances_and_fences_the_old_sync() -> None:
@@ -278,8 +278,8 @@ def test_replacement_in_completing_rebalances_and_fences_the_old_sync() -> None:
     bench.form(m1, m2, m3, synced=False)
     old, other = m2.sync(), m3.sync()
     newcomer = m2.like(id="").join()
-    assert bench.answered(old, SyncCompleted) == SyncCompleted(error=FENCED)
-    assert bench.answered(other, SyncCompleted) == SyncCompleted(
+    assert bench.response_to(old, SyncCompleted) == SyncCompleted(error=FENCED)
+    assert bench.response_to(other, SyncCompleted) == SyncCompleted(
         error=ErrorCode.REBALANCE_IN_PROGRESS
     )
     assert bench.is_parked(newcomer)
@@ -298,7 +298,7 @@ def test_replacement_in_preparing_fences_the_old_join() -> None:
     old = m2.join()
     again = m2.like(id="")
     newcomer = again.join()
-    assert bench.answered(old, JoinCompleted) == JoinCompleted(error=FENCED, member_id=m2.id)
+    assert bench.response_to(old, JoinCompleted) == JoinCompleted(error=FENCED, member_id=m2.id)
     m1.join()
     assert again.take(newcomer).error is NONE
 
@@ -314,7 +314,7 @@ def test_silent_static_member_stays_through_a_rebalance() -> None:
     bench.sleep(0.02)
     assert len(m1.take(rejoin).members) == 2
     assert m2.heartbeat() is ErrorCode.ILLEGAL_GENERATION
-    assert m2.joined().generation_id == 3
+    assert m2.join_now().generation_id == 3
 
 
 def test_rebalance_of_absent_static_members_waits_on() -> None:
@@ -330,9 +330,9 @@ def test_rebalance_of_absent_static_members_waits_on() -> None:
     assert set(bench.group().members) == {m1.id, m2.id}
     rejoin = m2.join()
     bench.sleep(0.6)
-    answer = m2.take(rejoin)
-    assert answer.leader == m2.id
-    assert len(answer.members) == 2
+    response = m2.take(rejoin)
+    assert response.leader == m2.id
+    assert len(response.members) == 2
 
 
 def test_replaced_member_that_never_synced_still_ends_the_generation() -> None:
@@ -343,7 +343,7 @@ def test_replaced_member_that_never_synced_still_ends_the_generation() -> None:
     bench.form(m1, m2, synced=False)
     m1.synced({m1: "a1", m2: "a2"})
     again = m2.like(id="")
-    again.joined()
+    again.join_now()
     assert again.synced().assignment == b"a2"
     assert bench.state() is STABLE
     bench.sleep(1.01)
@@ -361,10 +361,10 @@ def test_followers_wait_for_the_leader() -> None:
     bench.form(m1, m2, m3, synced=False)
     second, third = m2.sync(), m3.sync()
     assert bench.is_parked(second)
-    answer = m1.synced({m1: "a1", m2: "a2"})
-    assert (answer.protocol_type, answer.protocol_name) == ("consumer", "range")
-    assert bench.answered(second, SyncCompleted).assignment == b"a2"
-    assert bench.answered(third, SyncCompleted) == SyncCompleted(
+    response = m1.synced({m1: "a1", m2: "a2"})
+    assert (response.protocol_type, response.protocol_name) == ("consumer", "range")
+    assert bench.response_to(second, SyncCompleted).assignment == b"a2"
+    assert bench.response_to(third, SyncCompleted) == SyncCompleted(
         protocol_type="consumer", protocol_name="range", assignment=b""
     )
     assert bench.state() is STABLE
@@ -378,7 +378,7 @@ def test_repeated_parked_sync_replaces_the_older_copy() -> None:
     first, again = m2.sync(), m2.sync()
     assert bench.is_given_up(first)
     m1.sync({m2: "a2"})
-    assert bench.answered(again, SyncCompleted).assignment == b"a2"
+    assert bench.response_to(again, SyncCompleted).assignment == b"a2"
 
 
 def test_order_of_checks_in_a_sync() -> None:
@@ -440,9 +440,9 @@ def test_batch_of_leavers_is_judged_in_order() -> None:
     stranger = m1.like(id="ghost")
     nobody = m1.like(id="", instance="i9")
     fenced = m3.like(instance="i2")
-    answer = m1.leave(m1, fenced, by_instance, by_instance, stranger, nobody)
-    assert answer.error is NONE
-    assert answer.members == (
+    response = m1.leave(m1, fenced, by_instance, by_instance, stranger, nobody)
+    assert response.error is NONE
+    assert response.members == (
         LeftMember(member_id=m1.id, group_instance_id=None),
         LeftMember(member_id=m1.id, group_instance_id=None, error=UNKNOWN),
         LeftMember(member_id=m3.id, group_instance_id="i2", error=FENCED),
@@ -458,13 +458,13 @@ def test_batch_of_leavers_is_judged_in_order() -> None:
 @pytest.mark.parametrize("version", range(6))
 def test_leave_of_an_absent_group(version: int) -> None:
     """Before v3 the error is the answer's, from then on the member's."""
-    answer = Bench().client("ghost", id="ghost").leave(version=version)
+    response = Bench().client("ghost", id="ghost").leave(version=version)
     if version < 3:
-        assert answer.error is UNKNOWN
-        assert answer.members == ()
+        assert response.error is UNKNOWN
+        assert response.members == ()
     else:
-        assert answer.error is NONE
-        assert answer.members[0].error is UNKNOWN
+        assert response.error is NONE
+        assert response.members[0].error is UNKNOWN
 
 
 def test_leavers_parked_join_is_answered_and_its_sync_never() -> None:
@@ -479,7 +479,7 @@ def test_leavers_parked_join_is_answered_and_its_sync_never() -> None:
     m3.enlist()
     join = m3.join()
     m3.leave()
-    assert bench.answered(join, JoinCompleted) == JoinCompleted(error=UNKNOWN)
+    assert bench.response_to(join, JoinCompleted) == JoinCompleted(error=UNKNOWN)
 
 
 def test_last_leaver_empties_the_group() -> None:
@@ -507,9 +507,9 @@ def test_full_group_takes_nobody_new() -> None:
     m1, m2 = bench.client("m1"), bench.client("m2", instance="i2")
     bench.form(m1, m2)
     for newcomer in (bench.client("m3"), bench.client("m4", instance="i4"), m2.like(id="")):
-        assert newcomer.joined() == JoinCompleted(error=ErrorCode.GROUP_MAX_SIZE_REACHED)
-    assert bench.client("m5").joined(3).error is ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert m2.joined().error is NONE
+        assert newcomer.join_now() == JoinCompleted(error=ErrorCode.GROUP_MAX_SIZE_REACHED)
+    assert bench.client("m5").join_now(3).error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert m2.join_now().error is NONE
 
 
 def test_last_to_rejoin_a_full_group_is_turned_away() -> None:
@@ -522,8 +522,8 @@ def test_last_to_rejoin_a_full_group_is_turned_away() -> None:
     m3.enlist()
     m4.enlist()
     second = m3.join()
-    assert m2.joined() == JoinCompleted(error=ErrorCode.GROUP_MAX_SIZE_REACHED)
-    assert m4.joined() == JoinCompleted(error=ErrorCode.GROUP_MAX_SIZE_REACHED)
+    assert m2.join_now() == JoinCompleted(error=ErrorCode.GROUP_MAX_SIZE_REACHED)
+    assert m4.join_now() == JoinCompleted(error=ErrorCode.GROUP_MAX_SIZE_REACHED)
     assert set(bench.group().members) == {m1.id, m3.id}
     assert not bench.group().pending
     assert bench.is_parked(first)

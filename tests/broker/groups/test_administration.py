@@ -22,15 +22,15 @@ from tests.broker.groups.bench import Bench, subscription
 def described(bench: Bench, group_id: str = "g", version: int = 6) -> DescribedGroup:
     """A DescribeGroups of one group."""
     request = DescribeGroups(version=version, group_ids=(group_id,))
-    return bench.ask(request, GroupsDescribed).groups[0]
+    return bench.request(request, GroupsDescribed).groups[0]
 
 
 def test_absent_group_is_dead() -> None:
     """From v6 on an absent group is an error besides."""
     assert described(Bench(), version=5) == DescribedGroup(group_id="g", state="Dead")
-    answer = described(Bench())
-    assert (answer.error, answer.state) == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
-    assert answer.error_message == "Group g not found."
+    response = described(Bench())
+    assert (response.error, response.state) == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
+    assert response.error_message == "Group g not found."
 
 
 def test_description_follows_the_group() -> None:
@@ -56,9 +56,12 @@ def test_description_follows_the_group() -> None:
     m2 = bench.client("m2")
     m2.enlist()
     m2.join()
-    answer = described(bench)
-    assert (answer.state, answer.protocol_name) == ("PreparingRebalance", "")
-    assert [(one.metadata, one.assignment) for one in answer.members] == [(b"", b"m1"), (b"", b"")]
+    response = described(bench)
+    assert (response.state, response.protocol_name) == ("PreparingRebalance", "")
+    assert [(one.metadata, one.assignment) for one in response.members] == [
+        (b"", b"m1"),
+        (b"", b""),
+    ]
     m1.leave(m2)
     assert described(bench) == DescribedGroup(group_id="g", state="Empty", protocol_type="consumer")
 
@@ -84,7 +87,7 @@ def test_list_filters(states: tuple[str, ...], types: tuple[str, ...], expected:
     bench.form(leaver)
     leaver.leave()
     bench.client("nobody", group_id="simple").commit()
-    groups = bench.ask(ListGroups(states=states, types=types), GroupsListed).groups
+    groups = bench.request(ListGroups(states=states, types=types), GroupsListed).groups
     assert {group.group_id for group in groups} == expected
     simple = ListedGroup(group_id="simple", protocol_type="", state="Empty", type="classic")
     assert all(group == simple for group in groups if group.group_id == "simple")
@@ -101,7 +104,7 @@ def test_only_empty_groups_are_deleted() -> None:
     pending = bench.client("m2", group_id="empty")
     pending.enlist()
     request = DeleteGroups(group_ids=("absent", "live", "empty", "empty", ""))
-    assert bench.ask(request, GroupsDeleted).groups == (
+    assert bench.request(request, GroupsDeleted).groups == (
         DeletedGroup(group_id="absent", error=ErrorCode.GROUP_ID_NOT_FOUND),
         DeletedGroup(group_id="live", error=ErrorCode.NON_EMPTY_GROUP),
         DeletedGroup(group_id="empty"),
@@ -111,5 +114,5 @@ def test_only_empty_groups_are_deleted() -> None:
     bench.coordinator.complete_transaction(7, committed=True)
     nobody.commit("t2-0")
     assert bench.fetch(group_id="empty") == {"t2-0": 1}
-    assert pending.joined().error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert pending.join_now().error is ErrorCode.UNKNOWN_MEMBER_ID
     bench.sleep(100)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kgroup.broker.groups.codes import ErrorCode
-from kgroup.broker.groups.coordinator import GroupCoordinatorShards
+from kgroup.broker.groups.coordinator import GroupCoordinatorService
 from kgroup.broker.groups.coordinator_settings import CoordinatorSettings
 from kgroup.broker.groups.group import ClassicGroup
 from kgroup.broker.groups.protocol_vote import ProtocolVote
@@ -56,9 +56,9 @@ class Anything(RuleBasedStateMachine):
         self.highest = 0
         self.generations: dict[int, tuple[str, str | None]] = {}
 
-    def coordinator(self, shards: tuple[int, ...] | None) -> GroupCoordinatorShards:
+    def coordinator(self, shards: tuple[int, ...] | None) -> GroupCoordinatorService:
         """A coordinator of its own; ids go on counting."""
-        return GroupCoordinatorShards(
+        return GroupCoordinatorService(
             SETTINGS, lambda: f"id{next(self.ids)}", TOPICS.get, shards=shards
         )
 
@@ -145,9 +145,9 @@ class Anything(RuleBasedStateMachine):
         """The shards go to another coordinator; all who waited are told."""
         old = self.bench.coordinator
         snapshot = old.snapshot()
-        self.bench.note(old.unload(self.bench.now))
+        self.bench.record(old.unload(self.bench.now))
         assert old.group("g") is None
-        assert all(ticket in self.bench.answers for ticket in self.waiting)
+        assert all(ticket in self.bench.responses for ticket in self.waiting)
         self.bench.coordinator = self.coordinator(())
         self.bench.coordinator.load(self.bench.now, snapshot, range(50))
         self.generations.clear()
@@ -163,7 +163,7 @@ class Anything(RuleBasedStateMachine):
         """An administrator deletes the group, which works only without members."""
         was = EMPTY if self.group is None else self.group.state
         request = DeleteGroups(group_ids=("g",))
-        (deleted,) = self.bench.ask(request, GroupsDeleted).groups
+        (deleted,) = self.bench.request(request, GroupsDeleted).groups
         assert (deleted.error is ErrorCode.NON_EMPTY_GROUP) == (was is not EMPTY) or (
             deleted.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
         )
@@ -179,19 +179,23 @@ class Anything(RuleBasedStateMachine):
     @invariant()
     def takes_answers(self) -> None:
         """Answers reach their clients; two of one generation agree on its leader and protocol."""
-        for ticket in [one for one in self.waiting if one in self.bench.answers]:
+        for ticket in [one for one in self.waiting if one in self.bench.responses]:
             client = self.waiting.pop(ticket)
-            answer = self.bench.answers[ticket]
-            if not isinstance(answer, JoinCompleted):
+            response = self.bench.responses[ticket]
+            if not isinstance(response, JoinCompleted):
                 continue
-            if answer.error in {ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED}:
+            if response.error in {ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED}:
                 client.take(ticket)
-            if answer.error is ErrorCode.NONE and answer.members and not answer.skip_assignment:
-                told = (answer.leader, answer.protocol_name)
-                known = self.generations.setdefault(answer.generation_id, told)
+            if (
+                response.error is ErrorCode.NONE
+                and response.members
+                and not response.skip_assignment
+            ):
+                told = (response.leader, response.protocol_name)
+                known = self.generations.setdefault(response.generation_id, told)
                 assert known[1] == told[1]
-                assert len({one.member_id for one in answer.members}) == len(answer.members)
-                instances = [one.group_instance_id for one in answer.members]
+                assert len({one.member_id for one in response.members}) == len(response.members)
+                instances = [one.group_instance_id for one in response.members]
                 named = Counter(one for one in instances if one is not None)
                 assert not named or max(named.values()) == 1
 
@@ -212,7 +216,7 @@ class Anything(RuleBasedStateMachine):
             for member in self.group.members.values():
                 some = (member.parked_join, member.parked_sync)
                 parked |= {one.ticket for one in some if one is not None}
-        unanswered = {one for one in self.waiting if one not in self.bench.answers}
+        unanswered = {one for one in self.waiting if one not in self.bench.responses}
         assert unanswered == parked
 
     @invariant()
@@ -225,14 +229,14 @@ class Anything(RuleBasedStateMachine):
         assert len(members) <= SETTINGS.group_max_size or group.state is PREPARING
         assert not set(members) & set(group.pending)
         assert (group.leader in members) if members else (group.leader is None)
-        assert group.joined == sum(one.parked_join is not None for one in members.values())
+        assert group.parked_joins == sum(one.parked_join is not None for one in members.values())
         static = {one.group_instance_id: one.member_id for one in members.values()}
         static.pop(None, None)
         assert group._static == static
         ballots = ProtocolVote()
         for one in members.values():
             ballots.add(one.protocols)
-        assert vars(group._ballots) == vars(ballots)
+        assert vars(group._vote) == vars(ballots)
 
     @invariant()
     def states_mean_what_they_say(self) -> None:
@@ -262,7 +266,7 @@ class Anything(RuleBasedStateMachine):
         assert not unsynced or self.bench.state() in {COMPLETING, STABLE}
         if coordinator.next_timer is not None:
             assert coordinator.next_timer >= self.bench.now
-        parked = any(ticket not in self.bench.answers for ticket in self.waiting)
+        parked = any(ticket not in self.bench.responses for ticket in self.waiting)
         assert not parked or prepares or unsynced
 
     @invariant()
@@ -274,13 +278,13 @@ class Anything(RuleBasedStateMachine):
         members = {} if group is None else group.members
         known = set() if group is None else {*members, *group.pending}
         assert sessions <= known
-        assert all(members[one].is_spared for one in known - sessions)
+        assert all(members[one].has_satisfied_heartbeat for one in known - sessions)
 
     def teardown(self) -> None:
         """Left alone, everybody who waits is answered and the group empties."""
         self.takes_answers()
         self.bench.sleep(LONG_ENOUGH)
-        assert all(ticket in self.bench.answers for ticket in self.waiting)
+        assert all(ticket in self.bench.responses for ticket in self.waiting)
         assert self.group is None or self.group.state is EMPTY
 
 

@@ -44,7 +44,7 @@ def test_joins_are_counted_through_parking_and_removal() -> None:
     group.add(b, "consumer")
     assert group.park_join(a, Parked(1)) is None
     assert group.park_join(a, Parked(2)) == Parked(1)
-    assert group.joined == 1
+    assert group.parked_joins == 1
     waits = [group.all_joined]
     group.park_join(b, Parked(3))
     waits.append(group.all_joined)
@@ -53,10 +53,10 @@ def test_joins_are_counted_through_parking_and_removal() -> None:
     assert waits == [False, True, False]
     group.remove("c")
     group.remove("b")
-    assert group.joined == 1
+    assert group.parked_joins == 1
     assert group.unpark_join(a) == Parked(2)
     assert group.unpark_join(a) is None
-    assert group.joined == 0
+    assert group.parked_joins == 0
 
 
 def test_replaced_member_keeps_place_and_work() -> None:

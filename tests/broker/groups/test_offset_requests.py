@@ -103,7 +103,7 @@ def test_unknown_partitions_get_3_whatever_the_rest_gets() -> None:
         member_id=m1.id,
         offsets=tuple(to_commit(one, 1) for one in ("nowhere-0", "t1-0", "t1-3", "t2--1")),
     )
-    results = bench.ask(request, OffsetsCommitted).partitions
+    results = bench.request(request, OffsetsCommitted).partitions
     assert {f"{one.topic}-{one.partition}": one.error.value for one in results} == {
         "nowhere-0": 3,
         "t1-3": 3,
@@ -123,7 +123,7 @@ def test_commit_of_long_metadata_only_makes_no_group() -> None:
     """A group that nothing is written of was never there."""
     bench = Bench()
     request = OffsetCommit(group_id="g", version=9, offsets=(to_commit("t1-0", 1, "x" * 4097),))
-    (result,) = bench.ask(request, OffsetsCommitted).partitions
+    (result,) = bench.request(request, OffsetsCommitted).partitions
     assert result.error is ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert bench.state() is DEAD
 
@@ -141,7 +141,7 @@ def test_long_metadata_is_refused_alone() -> None:
             to_commit("t2-0", 5),
         ),
     )
-    results = bench.ask(request, OffsetsCommitted).partitions
+    results = bench.request(request, OffsetsCommitted).partitions
     too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert [one.error for one in results] == [NONE, too_large, too_large, NONE]
     assert bench.fetch() == {"t1-0": 5, "t2-0": 5}
@@ -154,10 +154,10 @@ def test_fetch_gives_epoch_and_metadata_and_minus_one_for_none() -> None:
     """What was committed comes back; a partition without an offset, known or not, is -1."""
     bench = Bench()
     offset = attrs.evolve(to_commit("t1-0", 5, "note"), leader_epoch=3)
-    bench.ask(OffsetCommit(group_id="g", version=9, offsets=(offset,)), OffsetsCommitted)
-    asked = OffsetFetchGroup(group_id="g", partitions=(tp("t1-0"), tp("nowhere-7")))
-    request = OffsetFetch(version=9, groups=(asked, OffsetFetchGroup(group_id="absent")))
-    assert bench.ask(request, OffsetsFetched).groups == (
+    bench.request(OffsetCommit(group_id="g", version=9, offsets=(offset,)), OffsetsCommitted)
+    requested = OffsetFetchGroup(group_id="g", partitions=(tp("t1-0"), tp("nowhere-7")))
+    request = OffsetFetch(version=9, groups=(requested, OffsetFetchGroup(group_id="absent")))
+    assert bench.request(request, OffsetsFetched).groups == (
         FetchedGroup(
             group_id="g",
             partitions=(
@@ -211,7 +211,7 @@ def test_two_producers_are_told_apart() -> None:
             producer_id=producer_id,
             offsets=(to_commit("t1-0", producer_id),),
         )
-        bench.ask(request, OffsetsCommitted)
+        bench.request(request, OffsetsCommitted)
     bench.coordinator.complete_transaction(8, committed=True)
     assert bench.fetch("t1-0", stable=True) == {"t1-0": "UNSTABLE_OFFSET_COMMIT"}
     bench.coordinator.complete_transaction(7, committed=True)
@@ -224,7 +224,7 @@ def test_two_producers_are_told_apart() -> None:
 def deleted(bench: Bench, *partitions: str) -> OffsetsDeleted:
     """An OffsetDelete."""
     request = OffsetDelete(group_id="g", partitions=tuple(tp(one) for one in partitions))
-    return bench.ask(request, OffsetsDeleted)
+    return bench.request(request, OffsetsDeleted)
 
 
 def test_offsets_of_subscribed_topics_stay() -> None:
@@ -265,7 +265,7 @@ def test_offset_delete_of_other_groups() -> None:
     worker.leave()
     assert deleted(bench, "t1-0").error is NONE
     request = OffsetDelete(group_id="", partitions=())
-    assert bench.ask(request, OffsetsDeleted).error is ErrorCode.INVALID_GROUP_ID
+    assert bench.request(request, OffsetsDeleted).error is ErrorCode.INVALID_GROUP_ID
 
 
 def test_unreadable_metadata_protects_everything() -> None:

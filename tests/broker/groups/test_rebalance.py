@@ -97,7 +97,7 @@ def test_later_rebalances_do_not_wait() -> None:
     bench.sleep(1.0)
     m1.take(first)
     second = m2.join()
-    m1.joined()
+    m1.join_now()
     assert not bench.is_parked(second)
     m2.take(second)
     m1.leave(m2)
@@ -130,9 +130,9 @@ def test_unjoined_dynamic_members_are_dropped_at_the_rebalance_timeout() -> None
     bench.sleep(1.99)
     assert bench.is_parked(rejoin)
     bench.sleep(0.02)
-    answer = m2.take(rejoin)
-    assert answer.leader == m2.id
-    assert [member.member_id for member in answer.members] == [m2.id]
+    response = m2.take(rejoin)
+    assert response.leader == m2.id
+    assert [member.member_id for member in response.members] == [m2.id]
     assert m1.heartbeat() is UNKNOWN
 
 
@@ -161,7 +161,7 @@ def test_new_rebalance_sends_parked_syncs_away() -> None:
     sync = m2.sync()
     m3.enlist()
     m3.join()
-    assert bench.answered(sync, SyncCompleted).error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert bench.response_to(sync, SyncCompleted).error is ErrorCode.REBALANCE_IN_PROGRESS
     assert bench.group().members[m2.id].assignment == b""
 
 
@@ -180,7 +180,7 @@ def test_silent_member_is_removed() -> None:
     bench.sleep(0.11)
     assert bench.state() is PREPARING
     assert m2.heartbeat() is UNKNOWN
-    assert m1.joined().generation_id == 3
+    assert m1.join_now().generation_id == 3
 
 
 def test_waiting_members_are_spared() -> None:
@@ -193,7 +193,7 @@ def test_waiting_members_are_spared() -> None:
     rejoin = m2.join()
     bench.sleep(30)
     assert bench.is_parked(rejoin)
-    m1.joined()
+    m1.join_now()
     m2.take(rejoin)
     sync = m2.sync()
     bench.sleep(30)
@@ -216,9 +216,9 @@ def test_new_members_join_is_kept_for_five_minutes() -> None:
     bench.sleep(299.9)
     assert bench.is_parked(join)
     bench.sleep(0.2)
-    assert bench.answered(join, JoinCompleted) == JoinCompleted(error=UNKNOWN)
+    assert bench.response_to(join, JoinCompleted) == JoinCompleted(error=UNKNOWN)
     assert bench.state() is PREPARING
-    assert m1.joined().generation_id == 2
+    assert m1.join_now().generation_id == 2
 
 
 def test_commits_keep_a_member_while_preparing_and_stable() -> None:
@@ -260,7 +260,7 @@ def test_replaced_member_has_a_session() -> None:
     m1, m2 = bench.client("m1"), bench.client("m2", instance="i2", session=1.0)
     bench.form(m1, m2)
     again = m2.like(id="")
-    again.joined()
+    again.join_now()
     bench.sleep(0.9)
     assert again.id in bench.group().members
     bench.sleep(0.2)
@@ -277,7 +277,7 @@ def test_session_of_a_dropped_member_ends_with_it() -> None:
     bench.sleep(1.01)
     m2.take(rejoin)
     m2.leave()
-    bench.ask(DeleteGroups(group_ids=("g",)), GroupsDeleted)
+    bench.request(DeleteGroups(group_ids=("g",)), GroupsDeleted)
     bench.sleep(100)
     assert bench.coordinator.group("g") is None
 
@@ -293,7 +293,7 @@ def test_rebalance_forgets_who_had_to_sync() -> None:
     bench.form(m1, m2, synced=False)
     m1.synced({})
     again = m2.like(id="")
-    again.joined()
+    again.join_now()
     rejoin = m1.join()
     again.take(again.join())
     m1.take(rejoin)
@@ -324,7 +324,7 @@ def test_leader_that_does_not_sync_is_dropped_and_waiters_sent_to_join() -> None
     bench.form(m1, m2, synced=False)
     sync = m2.sync()
     bench.sleep(1.01)
-    assert bench.answered(sync, SyncCompleted).error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert bench.response_to(sync, SyncCompleted).error is ErrorCode.REBALANCE_IN_PROGRESS
     assert set(bench.group().members) == {m2.id}
 
 
@@ -350,9 +350,9 @@ def test_all_syncs_stop_the_timer() -> None:
 def test_zero_delay_completes_with_the_timer() -> None:
     """Without a delay an empty group's join completes with a timer that is due at once."""
     bench = Bench()
-    answers = bench.coordinator.handle(bench.now, static(bench, "m1").joining(), 99)
-    assert answers == []
+    responses = bench.coordinator.handle(bench.now, static(bench, "m1").joining(), 99)
+    assert responses == []
     assert bench.coordinator.next_timer == bench.now
-    (answer,) = bench.coordinator.expire(bench.now)
-    assert answer.ticket == 99
+    (response,) = bench.coordinator.expire(bench.now)
+    assert response.ticket == 99
     assert bench.state() is COMPLETING

@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from kgroup.broker.groups.codes import ErrorCode
-from kgroup.broker.groups.coordinator import GroupCoordinatorShards
+from kgroup.broker.groups.coordinator import GroupCoordinatorService
 from kgroup.broker.groups.requests import (
     DeleteGroups,
     DescribeGroups,
@@ -43,7 +43,9 @@ def empty_bench(**changes: int) -> Bench:
     """A bench whose coordinator leads nothing yet."""
     settings = attrs.evolve(SETTINGS, **changes)
     ids = itertools.count(1)
-    coordinator = GroupCoordinatorShards(settings, lambda: f"new{next(ids)}", TOPICS.get, shards=())
+    coordinator = GroupCoordinatorService(
+        settings, lambda: f"new{next(ids)}", TOPICS.get, shards=()
+    )
     return Bench(settings, coordinator)
 
 
@@ -67,7 +69,7 @@ def test_stable_group_goes_on_after_a_crash() -> None:
     other.sleep(4.9)
     assert m1.heartbeat() is ErrorCode.NONE
     assert m2.synced().assignment == b"m2"
-    assert m2.like(id="").joined().leader == m1.id
+    assert m2.like(id="").join_now().leader == m1.id
     assert other.fetch() == {"t1-0": 7}
     assert other.state() is STABLE
     assert other.group().topics == frozenset({"t1"})
@@ -109,7 +111,7 @@ def test_crash_loses_pending_ids_and_keeps_the_empty_group() -> None:
     m1.enlist()
     other = failed_over(bench)
     assert other.state() is EMPTY
-    assert m1.like(bench=other).joined().error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert m1.like(bench=other).join_now().error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_crash_keeps_a_replacement_and_an_emptied_group() -> None:
@@ -118,7 +120,7 @@ def test_crash_keeps_a_replacement_and_an_emptied_group() -> None:
     m1 = bench.client("m1", instance="i1")
     bench.form(m1)
     again = m1.like(id="")
-    again.joined()
+    again.join_now()
     emptied = bench.client("m2", group_id="h")
     bench.form(emptied)
     emptied.leave()
@@ -136,7 +138,7 @@ def test_crash_forgets_protocols_that_were_not_selected() -> None:
     both = {"range": subscription("t1"), "roundrobin": subscription("t1")}
     m1, m2 = bench.client("m1"), bench.client("m2", protocols=both)
     bench.form(m1, m2)
-    assert m2.joined().error is ErrorCode.NONE
+    assert m2.join_now().error is ErrorCode.NONE
     other = failed_over(bench)
     assert other.is_parked(m2.like(bench=other).join())
 
@@ -163,7 +165,7 @@ def test_crash_finds_groups_whose_offsets_are_gone() -> None:
         (nobody.commit_in_transaction if name == "aborted" else nobody.commit)("t1-0")
     bench.coordinator.complete_transaction(7, committed=False)
     bench.coordinator.delete_partitions([tp("t1-0")])
-    bench.ask(DeleteGroups(group_ids=("deleted",)), GroupsDeleted)
+    bench.request(DeleteGroups(group_ids=("deleted",)), GroupsDeleted)
     other = failed_over(bench)
     assert other.state("emptied") is EMPTY
     assert other.state("aborted") is EMPTY
@@ -202,9 +204,9 @@ def test_unload_answers_whoever_waits() -> None:
     bench.form(m3, m4, synced=False)
     sync = m4.sync()
     bench.client("m5", group_id="pending").enlist()
-    bench.note(bench.coordinator.unload(bench.now))
-    assert bench.answered(join, JoinCompleted) == JoinCompleted(error=ELSEWHERE, member_id=m2.id)
-    assert bench.answered(sync, SyncCompleted) == SyncCompleted(error=ELSEWHERE)
+    bench.record(bench.coordinator.unload(bench.now))
+    assert bench.response_to(join, JoinCompleted) == JoinCompleted(error=ELSEWHERE, member_id=m2.id)
+    assert bench.response_to(sync, SyncCompleted) == SyncCompleted(error=ELSEWHERE)
     assert bench.coordinator.snapshot().groups == {}
     assert m1.heartbeat() is ELSEWHERE
     bench.sleep(10_000)
@@ -248,27 +250,27 @@ def test_every_request_is_refused_alike(error: ErrorCode) -> None:
         bench.coordinator.shut_down()
     m1 = bench.client("m1", id="x", generation=1)
     echo = "x" if error is NOT_AVAILABLE else ""
-    assert m1.joined() == JoinCompleted(error=error, member_id=echo)
+    assert m1.join_now() == JoinCompleted(error=error, member_id=echo)
     assert m1.synced() == SyncCompleted(error=error)
     assert m1.heartbeat() is (ErrorCode.NONE if error is LOADING else error)
     assert m1.leave().error is error
     assert m1.commit() is error
     assert m1.commit_in_transaction() is error
     delete = OffsetDelete(group_id="g", partitions=(tp("t1-0"),))
-    assert bench.ask(delete, OffsetsDeleted) == OffsetsDeleted(error=error)
-    assert bench.ask(DeleteGroups(group_ids=("g",)), GroupsDeleted).groups == (
+    assert bench.request(delete, OffsetsDeleted) == OffsetsDeleted(error=error)
+    assert bench.request(DeleteGroups(group_ids=("g",)), GroupsDeleted).groups == (
         DeletedGroup(group_id="g", error=error),
     )
     describe = DescribeGroups(version=6, group_ids=("g",))
-    assert bench.ask(describe, GroupsDescribed).groups[0].error is error
-    listed = bench.ask(ListGroups(), GroupsListed).error
+    assert bench.request(describe, GroupsDescribed).groups[0].error is error
+    listed = bench.request(ListGroups(), GroupsListed).error
     assert listed is (ErrorCode.NONE if error is ELSEWHERE else error)
-    asked = OffsetFetchGroup(group_id="g", partitions=(tp("t1-0"),))
-    assert bench.ask(OffsetFetch(version=2, groups=(asked,)), OffsetsFetched).groups == (
+    requested = OffsetFetchGroup(group_id="g", partitions=(tp("t1-0"),))
+    assert bench.request(OffsetFetch(version=2, groups=(requested,)), OffsetsFetched).groups == (
         FetchedGroup(group_id="g", error=error),
     )
     refused = FetchedOffset(topic="t1", partition=0, error=error)
-    assert bench.ask(OffsetFetch(version=1, groups=(asked,)), OffsetsFetched).groups == (
+    assert bench.request(OffsetFetch(version=1, groups=(requested,)), OffsetsFetched).groups == (
         FetchedGroup(group_id="g", partitions=(refused,)),
     )
 
@@ -281,4 +283,4 @@ def test_old_producers_are_not_told_of_loading() -> None:
         request = TxnOffsetCommit(
             group_id="g", version=version, producer_id=7, offsets=(to_commit("t1-0", 1),)
         )
-        assert bench.ask(request, OffsetsCommitted).partitions[0].error is error
+        assert bench.request(request, OffsetsCommitted).partitions[0].error is error

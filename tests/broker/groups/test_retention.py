@@ -92,7 +92,7 @@ def test_transaction_whose_offsets_were_deleted_keeps_nothing() -> None:
     """Deleting a pending offset takes it out of its transaction: the group may go."""
     bench = Bench()
     bench.client("nobody").commit_in_transaction("t1-0", 2)
-    bench.ask(OffsetDelete(group_id="g", partitions=(tp("t1-0"),)), OffsetsDeleted)
+    bench.request(OffsetDelete(group_id="g", partitions=(tp("t1-0"),)), OffsetsDeleted)
     assert bench.fetch("t1-0", stable=True) == {"t1-0": -1}
     bench.sleep(601)
     assert bench.state() is DEAD
@@ -105,7 +105,7 @@ def test_retention_time_of_old_commits() -> None:
         request = OffsetCommit(
             group_id="g", version=2, retention_time=kept, offsets=(to_commit(partition, 1),)
         )
-        bench.ask(request, OffsetsCommitted)
+        bench.request(request, OffsetsCommitted)
     bench.sleep(601)
     assert bench.fetch() == {"t1-1": 1}
     bench.sleep(4 * WEEK)

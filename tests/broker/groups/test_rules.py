@@ -20,15 +20,15 @@ def a_turn() -> EventContext:
         now=0.0,
         settings=SETTINGS,
         timers=Timers(),
-        journal=WriteFaults(),
+        write_faults=WriteFaults(),
         new_id=lambda: "id",
         group=ClassicGroup("g"),
     )
 
 
-def prepare(turn: EventContext) -> None:
+def prepare(context: EventContext) -> None:
     """Go where an Empty group may go."""
-    turn.group.enter(PREPARING, turn.now)
+    context.group.enter(PREPARING, context.now)
 
 
 def test_first_fitting_row_wins() -> None:
@@ -54,8 +54,8 @@ def test_a_row_enters_the_state_that_it_names_and_no_other() -> None:
 def test_a_row_within_a_row_answers_for_its_own_state() -> None:
     """What an inner table enters is not held against the outer row."""
 
-    def inner(turn: EventContext) -> None:
-        run((Row({EMPTY}, then=(prepare,), to=PREPARING),), turn)
+    def inner(context: EventContext) -> None:
+        run((Row({EMPTY}, then=(prepare,), to=PREPARING),), context)
 
     assert run((Row({EMPTY}, then=(inner,)),), a_turn()) is ErrorCode.NONE
 

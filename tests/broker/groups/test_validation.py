@@ -8,14 +8,14 @@ import pytest
 
 from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.requests import Request
-from kgroup.broker.groups.validation import ABSENT, GATE
+from kgroup.broker.groups.validation import ABSENT_GROUP_RULES, PRECONDITIONS
 from tests.broker.groups.bench import Bench
 
 
 def test_every_request_has_a_gate() -> None:
     """No request gets in without checks, and absent groups are decided for all that name one."""
-    assert set(GATE) == set(typing.get_args(Request))
-    assert set(ABSENT) < set(GATE)
+    assert set(PRECONDITIONS) == set(typing.get_args(Request))
+    assert set(ABSENT_GROUP_RULES) < set(PRECONDITIONS)
 
 
 @pytest.mark.parametrize(
@@ -29,16 +29,16 @@ def test_every_request_has_a_gate() -> None:
 )
 def test_session_range(session: float, error: ErrorCode) -> None:
     """The limits themselves are allowed; the id that was sent is echoed."""
-    answer = Bench().client("m", session=session).joined()
-    assert answer.error is error
+    response = Bench().client("m", session=session).join_now()
+    assert response.error is error
 
 
 def test_empty_group_id() -> None:
     """24 for members and transactions, before the session range; commits know 69 instead."""
     bench = Bench()
     m1 = bench.client("m1", group_id="", id="x", session=0.001, generation=5)
-    answer = m1.joined()
-    assert (answer.error, answer.member_id) == (ErrorCode.INVALID_GROUP_ID, "x")
+    response = m1.join_now()
+    assert (response.error, response.member_id) == (ErrorCode.INVALID_GROUP_ID, "x")
     assert m1.synced().error is ErrorCode.INVALID_GROUP_ID
     assert m1.heartbeat() is ErrorCode.INVALID_GROUP_ID
     assert m1.leave().error is ErrorCode.INVALID_GROUP_ID
@@ -55,5 +55,5 @@ def test_sync_v5_must_name_its_protocol(missing: str) -> None:
     """A null protocol type or name is 23 before everything, even before 24; v4 may."""
     m1 = Bench().client("m1", group_id="")
     assert m1.synced(None, **{missing: None}).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    answer = m1.synced(None, version=4, protocol_type=None, protocol_name=None)
-    assert answer.error is ErrorCode.INVALID_GROUP_ID
+    response = m1.synced(None, version=4, protocol_type=None, protocol_name=None)
+    assert response.error is ErrorCode.INVALID_GROUP_ID

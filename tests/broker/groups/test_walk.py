@@ -34,7 +34,12 @@ from kgroup.broker.groups.rule_tables import TABLES
 from kgroup.broker.groups.rules import Row, Table
 from kgroup.broker.groups.states import DEAD
 from kgroup.broker.groups.timers import TimerKind, TimerName, Timers
-from kgroup.broker.groups.validation import ABSENT, GATE, Arrival, Shard
+from kgroup.broker.groups.validation import (
+    ABSENT_GROUP_RULES,
+    PRECONDITIONS,
+    IncomingRequest,
+    Shard,
+)
 from kgroup.broker.groups.write_faults import WriteFaults
 from tests.broker.groups.bench import SETTINGS, Bench, Client, tp
 from tests.broker.groups.test_registry import failed_over
@@ -105,7 +110,7 @@ def joins_of_restarted_instances(bench: Bench) -> None:
     _, m2 = a_group(bench)
     bench.coordinator.fail_writes(TOO_FEW)
     m2.like(id="").join()
-    m2.like(id="").joined()
+    m2.like(id="").join_now()
     m2.like(id="", protocols=OTHER).join()
     m2.like(id="").join()
 
@@ -148,9 +153,9 @@ def heartbeats_and_commits(bench: Bench) -> None:
         Client.commit,
         Client.commit_in_transaction,
     )
-    for ask in asks:
+    for request in asks:
         for one in (*ghosts(m1), m1):
-            ask(one)
+            request(one)
     nobody.commit()
     nobody.commit_in_transaction()
     m1.sync()
@@ -181,8 +186,8 @@ def administration(bench: Bench) -> None:
     bench.client("nobody", group_id="empty").commit()
     bench.form(bench.client("w", group_id="connect", protocol_type="connect"))
     for name in ("empty", "connect"):
-        bench.ask(OffsetDelete(group_id=name, partitions=(tp("t1-0"),)), OffsetsDeleted)
-    bench.ask(DeleteGroups(group_ids=("empty", "connect")), GroupsDeleted)
+        bench.request(OffsetDelete(group_id=name, partitions=(tp("t1-0"),)), OffsetsDeleted)
+    bench.request(DeleteGroups(group_ids=("empty", "connect")), GroupsDeleted)
 
 
 def timers(bench: Bench) -> None:
@@ -247,8 +252,8 @@ def what_kafka_looks_at_and_never_comes() -> None:
     assert machine.leave(0.0, leaving, 1) == [
         CoordinatorResponse(1, LeaveCompleted(error=NOT_AVAILABLE))
     ]
-    bench.ask(OffsetDelete(group_id="g", partitions=()), OffsetsDeleted)
-    bench.ask(DeleteGroups(group_ids=("g",)), GroupsDeleted)
+    bench.request(OffsetDelete(group_id="g", partitions=()), OffsetsDeleted)
+    bench.request(DeleteGroups(group_ids=("g",)), GroupsDeleted)
     assert machine.fire(0.0, session) == []
 
 
@@ -276,30 +281,30 @@ def requests_of(kind: type) -> list[Any]:
     return some.get(kind, [object.__new__(kind)])
 
 
-@pytest.mark.parametrize("kind", GATE, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", PRECONDITIONS, ids=lambda kind: kind.__name__)
 def test_every_check_of_the_gate_is_reached(kind: type) -> None:
     """Each check at the gate stops a request that passes all those before it."""
-    stopped: dict[Any, set[ErrorCode | None]] = {check: set() for check, _ in GATE[kind]}
+    errors: dict[Any, set[ErrorCode | None]] = {check: set() for check, _ in PRECONDITIONS[kind]}
     for request, group_id, shard, shut_down in itertools.product(
         requests_of(kind), ("g", ""), Shard, (False, True)
     ):
-        arrival = Arrival(
+        incoming = IncomingRequest(
             request=request,
             group_id=group_id,
             shard=shard,
             shut_down=shut_down,
             settings=SETTINGS,
         )
-        check = next((check for check in stopped if check(arrival)), None)
+        check = next((check for check in errors if check(incoming)), None)
         if check is not None:
-            stopped[check].add(validation.stopped(arrival))
-    assert stopped == {check: {error} for check, error in GATE[kind]}
+            errors[check].add(validation.precondition_error(incoming))
+    assert errors == {check: {error} for check, error in PRECONDITIONS[kind]}
 
 
-@pytest.mark.parametrize("kind", ABSENT, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", ABSENT_GROUP_RULES, ids=lambda kind: kind.__name__)
 def test_every_rule_for_absent_groups_is_reached(kind: type) -> None:
     """Each condition is the first that holds for some request."""
-    conditions = [condition for condition, _ in ABSENT[kind]]
+    conditions = [condition for condition, _ in ABSENT_GROUP_RULES[kind]]
     first = [next(one for one in conditions if one(request)) for request in requests_of(kind)]
     assert set(first) == set(conditions)
 
@@ -309,8 +314,8 @@ def test_every_row_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     reached: set[tuple[int, int]] = set()
     first = rules._first
 
-    def noting(table: Table, turn: EventContext) -> Row:
-        row = first(table, turn)
+    def noting(table: Table, context: EventContext) -> Row:
+        row = first(table, context)
         reached.update((id(table), at) for at, one in enumerate(table) if one is row)
         return row
 

@@ -33,16 +33,16 @@ WEEK = 7 * 24 * 3600.0
 
 def test_writes_fail_as_often_as_told() -> None:
     """A number of times, for all to come, or no more."""
-    journal = WriteFaults()
-    assert journal.append() is ErrorCode.NONE
-    journal.fail(TOO_FEW, 2)
-    assert [journal.append() for _ in range(3)] == [TOO_FEW, TOO_FEW, ErrorCode.NONE]
-    journal.fail(TOO_FEW, None)
-    assert [journal.append() for _ in range(3)] == [TOO_FEW] * 3
-    journal.fail(TOO_FEW, 0)
-    assert not journal.fails
+    write_faults = WriteFaults()
+    assert write_faults.append() is ErrorCode.NONE
+    write_faults.fail(TOO_FEW, 2)
+    assert [write_faults.append() for _ in range(3)] == [TOO_FEW, TOO_FEW, ErrorCode.NONE]
+    write_faults.fail(TOO_FEW, None)
+    assert [write_faults.append() for _ in range(3)] == [TOO_FEW] * 3
+    write_faults.fail(TOO_FEW, 0)
+    assert not write_faults.fails
     with pytest.raises(ValueError, match=r"NOT_ENOUGH_REPLICAS \(19\).* not with 27"):
-        journal.fail(27, 1)
+        write_faults.fail(27, 1)
 
 
 @pytest.mark.parametrize(
@@ -103,13 +103,13 @@ def test_failed_write_of_the_assignment_starts_over() -> None:
     bench.sleep(9)
     bench.coordinator.fail_writes(TOO_FEW)
     assert m1.synced({m1: "x", m2: "y"}).error is NOT_AVAILABLE
-    assert bench.answered(waiting, SyncCompleted) == SyncCompleted(error=NOT_AVAILABLE)
+    assert bench.response_to(waiting, SyncCompleted) == SyncCompleted(error=NOT_AVAILABLE)
     assert bench.state() is PREPARING
     assert all(member.assignment == b"" for member in bench.group().members.values())
     bench.sleep(9)
     assert set(bench.group().members) == {m1.id, m2.id}
     parked = m1.join()
-    second = m2.joined()
+    second = m2.join_now()
     assert second.generation_id == m1.generation + 1
     m1.take(parked)
     assert m1.synced({m1: "x"}).error is ErrorCode.NONE
@@ -135,11 +135,11 @@ def test_group_that_cannot_be_written_is_not_made() -> None:
     """An old client's first join gets the error and no id; the group never was."""
     bench = Bench()
     bench.coordinator.fail_writes(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    answer = bench.client("m1").joined(version=3)
-    assert answer == JoinCompleted(error=ErrorCode.NOT_COORDINATOR)
+    response = bench.client("m1").join_now(version=3)
+    assert response == JoinCompleted(error=ErrorCode.NOT_COORDINATOR)
     assert bench.state() is DEAD
     bench.sleep(3600)
-    again = bench.client("m1").joined(version=3)
+    again = bench.client("m1").join_now(version=3)
     assert (again.error, again.generation_id) == (ErrorCode.NONE, 1)
 
 
@@ -150,15 +150,15 @@ def test_id_of_a_group_that_cannot_be_written_is_void() -> None:
     bench.coordinator.fail_writes(TOO_FEW)
     m1.enlist()
     assert m1.id
-    assert m1.joined().error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert m1.join_now().error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_refusal_of_a_first_join_stands() -> None:
     """What is refused anyway hears of its own fault, not of the log's."""
     bench = Bench()
     bench.coordinator.fail_writes(TOO_FEW)
-    answer = bench.client("m1", protocols={}).joined()
-    assert answer.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    response = bench.client("m1", protocols={}).join_now()
+    assert response.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert bench.state() is DEAD
 
 
@@ -172,7 +172,7 @@ def test_static_member_that_cannot_be_replaced_keeps_its_place(version: int) -> 
     bench.sleep(9)
     bench.coordinator.fail_writes(TOO_FEW)
     changed = m1.like(id="", protocols={"range": subscription("t2")}, session=99.0)
-    assert changed.joined(version) == JoinCompleted(
+    assert changed.join_now(version) == JoinCompleted(
         error=NOT_AVAILABLE,
         generation_id=m1.generation,
         protocol_type="consumer",
@@ -194,8 +194,8 @@ def test_last_leaver_of_a_group_that_cannot_be_written_hears_of_it() -> None:
     m1 = bench.client("m1")
     bench.form(m1)
     bench.coordinator.fail_writes(TOO_FEW)
-    answer = m1.leave()
-    assert (answer.error, answer.members) == (NOT_AVAILABLE, ())
+    response = m1.leave()
+    assert (response.error, response.members) == (NOT_AVAILABLE, ())
     assert (bench.state(), bench.group().generation_id) == (EMPTY, 2)
     other = failed_over(bench)
     assert (other.state(), other.group().generation_id) == (STABLE, 1)
@@ -230,7 +230,7 @@ def test_commit_that_cannot_be_written_changes_nothing() -> None:
     )
     by_partition = {
         f"{one.topic}-{one.partition}": one.error
-        for one in bench.ask(request, OffsetsCommitted).partitions
+        for one in bench.request(request, OffsetsCommitted).partitions
     }
     assert by_partition == {
         "gone-0": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -248,7 +248,7 @@ def test_commit_without_a_good_offset_writes_nothing() -> None:
     bench = Bench()
     bench.coordinator.fail_writes(TOO_FEW)
     request = OffsetCommit(group_id="g", version=9, offsets=(to_commit("t1-0", 1, "x" * 4097),))
-    assert bench.ask(request, OffsetsCommitted).partitions == (
+    assert bench.request(request, OffsetsCommitted).partitions == (
         PartitionResult(topic="t1", partition=0, error=ErrorCode.OFFSET_METADATA_TOO_LARGE),
     )
     assert bench.client("m1").commit() is NOT_AVAILABLE
@@ -276,7 +276,7 @@ def test_old_producers_are_not_told_of_loading() -> None:
         request = TxnOffsetCommit(
             group_id="g", version=version, producer_id=7, offsets=(to_commit("t1-0", 1),)
         )
-        errors.append(bench.ask(request, OffsetsCommitted).partitions[0].error)
+        errors.append(bench.request(request, OffsetsCommitted).partitions[0].error)
     assert errors == [NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
 
 
@@ -286,9 +286,9 @@ def test_offset_delete_that_cannot_be_written() -> None:
     bench.client("nobody").commit()
     bench.coordinator.fail_writes(TOO_FEW)
     nothing = OffsetDelete(group_id="g", partitions=(tp("t1-1"),))
-    assert bench.ask(nothing, OffsetsDeleted).error is ErrorCode.NONE
+    assert bench.request(nothing, OffsetsDeleted).error is ErrorCode.NONE
     request = OffsetDelete(group_id="g", partitions=(tp("t1-0"),))
-    assert bench.ask(request, OffsetsDeleted) == OffsetsDeleted(error=NOT_AVAILABLE)
+    assert bench.request(request, OffsetsDeleted) == OffsetsDeleted(error=NOT_AVAILABLE)
     assert bench.fetch() == {"t1-0": 1}
 
 
@@ -302,7 +302,7 @@ def test_groups_of_one_shard_are_deleted_together_or_not() -> None:
         bench.client("nobody", group_id=name).commit()
     bench.coordinator.fail_writes(TOO_FEW)
     request = DeleteGroups(group_ids=("g", beside, apart))
-    assert bench.ask(request, GroupsDeleted).groups == (
+    assert bench.request(request, GroupsDeleted).groups == (
         DeletedGroup(group_id="g", error=NOT_AVAILABLE),
         DeletedGroup(group_id=beside, error=NOT_AVAILABLE),
         DeletedGroup(group_id=apart),

@@ -10,7 +10,7 @@ import pytest
 
 from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.requests import Heartbeat
-from kgroup.broker.groups.responses import HeartbeatAnswered
+from kgroup.broker.groups.responses import HeartbeatCompleted
 from kgroup.events import Assigned, GenerationDraining, GenerationEnded, GenerationStarted, Joining
 from kgroup.testing.simulation import draw, history, simulate
 from kgroup.testing.simulation.faults import Freeze, Split
@@ -107,12 +107,12 @@ def test_the_coordinator_has_a_lane() -> None:
         ticket=-1,
         process="m1",
         request=Heartbeat(group_id="group", member_id="m1-1", generation_id=2),
-        response=HeartbeatAnswered(error=ErrorCode.ILLEGAL_GENERATION),
+        response=HeartbeatCompleted(error=ErrorCode.ILLEGAL_GENERATION),
         state="Stable",
         group_generation_id=3,
         is_member=True,
     )
-    accepted = attrs.evolve(refused, at=3.0, response=HeartbeatAnswered())
+    accepted = attrs.evolve(refused, at=3.0, response=HeartbeatCompleted())
     moved = history.CoordinatorMoved(
         at=4.0, node_id=3, incarnation=1, group_id="group", committed={P0: 5}
     )

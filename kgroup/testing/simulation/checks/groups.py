@@ -11,7 +11,7 @@ import attrs
 from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.requests import Heartbeat, JoinGroup, LeaveGroup, OffsetCommit, SyncGroup
 from kgroup.broker.groups.responses import (
-    HeartbeatAnswered,
+    HeartbeatCompleted,
     JoinCompleted,
     LeaveCompleted,
     OffsetsCommitted,
@@ -273,7 +273,7 @@ class Groups:
     def _heartbeat(self, fact: Judged) -> None:
         request, response = fact.request, fact.response
         assert isinstance(request, Heartbeat)
-        assert isinstance(response, HeartbeatAnswered)
+        assert isinstance(response, HeartbeatCompleted)
         if response.error is ErrorCode.NONE:
             self.beaten[request.member_id] = fact.at
         if response.error in STALE:

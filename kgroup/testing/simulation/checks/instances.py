@@ -8,7 +8,7 @@ from typing import ClassVar, Final, final
 
 from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.requests import Heartbeat
-from kgroup.broker.groups.responses import HeartbeatAnswered
+from kgroup.broker.groups.responses import HeartbeatCompleted
 from kgroup.events import GenerationEnded, Joined
 from kgroup.testing.simulation.checks.base import Check, Reaction, Violation
 from kgroup.testing.simulation.checks.groups import DEAD
@@ -72,7 +72,7 @@ class Instances(Check):
             return  # a coordinator that is loading answers everybody well, as Kafka's does
         request, response = fact.request, fact.response
         assert isinstance(request, Heartbeat)
-        assert isinstance(response, HeartbeatAnswered)
+        assert isinstance(response, HeartbeatCompleted)
         if request.member_id in self._unaware and response.error is ErrorCode.NONE:
             self.accuse(
                 fact.at,

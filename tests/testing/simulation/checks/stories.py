@@ -22,7 +22,7 @@ from kgroup.broker.groups.requests import (
     SyncGroup,
 )
 from kgroup.broker.groups.responses import (
-    HeartbeatAnswered,
+    HeartbeatCompleted,
     JoinCompleted,
     LeaveCompleted,
     LeftMember,
@@ -310,7 +310,7 @@ class Story:
         request = Heartbeat(
             group_id=GROUP, generation_id=self.generation_id, member_id=self.id_of(process)
         )
-        self.judge("heartbeat", process, request, HeartbeatAnswered(error=error))
+        self.judge("heartbeat", process, request, HeartbeatCompleted(error=error))
 
     def leave(self, process: str) -> None:
         """A member says that it leaves."""
