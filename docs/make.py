@@ -25,7 +25,7 @@ from kgroup.broker.groups.states import ANY, DEAD, MEANING, GroupState
 from kgroup.broker.groups.validation import ABSENT_GROUP_RULES, PRECONDITIONS
 from kgroup.client.error_policy import MOVES, OTHERWISE, Request, TransportFailure
 from kgroup.config import FIELDS
-from kgroup.generation.states import TRANSITIONS, Signal, State
+from kgroup.generation.lifecycle import TRANSITIONS, Signal, State
 from kgroup.spark.batch_limits import Limits
 from kgroup.spark.batch_loop import BatchPace
 from kgroup.spark.reader_settings import ReaderSettings

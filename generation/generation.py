@@ -19,18 +19,62 @@ from kgroup.errors import ArgumentError, UsageError
 from kgroup.events import Event
 from kgroup.generation.commit_bounds import CommitBounds
 from kgroup.generation.commit_request import stale_error
-from kgroup.generation.commits import Committer
-from kgroup.generation.lifecycle import Lifecycle
-from kgroup.generation.membership import MembershipView
+from kgroup.generation.commits import Committer, group_metadata
+from kgroup.generation.lifecycle import Lifecycle, State
 from kgroup.generation.offset_stream import OffsetStream
 from kgroup.generation.record_stream import RecordStream, StreamContext
-from kgroup.generation.states import State
-from kgroup.generation.transactions import group_metadata
 from kgroup.interfaces import RecordSource, Task
 from kgroup.types import Assignment, End, Membership, Offsets, TopicPartition
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
+
+
+class MembershipView:
+    """A membership, as the holder of a generation reads it. Made by the class that is one.
+
+    Args:
+        membership: what the member was told when its JoinGroup was answered.
+    """
+
+    def __init__(self, membership: Membership) -> None:
+        self._membership = membership
+
+    @property
+    def group_id(self) -> str:
+        """The group."""
+        return self._membership.group_id
+
+    @property
+    def member_id(self) -> str:
+        """The id that the coordinator knows this member by."""
+        return self._membership.member_id
+
+    @property
+    def group_instance_id(self) -> str | None:
+        """The static identity, or None."""
+        return self._membership.group_instance_id
+
+    @property
+    def generation_id(self) -> int:
+        """The coordinator's id of the generation; it can repeat, see `epoch`."""
+        return self._membership.generation_id
+
+    @property
+    def epoch(self) -> int:
+        """kgroup's own number of the generation; strictly rising within a ConsumerGroup."""
+        return self._membership.epoch
+
+    @property
+    def leader(self) -> bool:
+        """Whether this member computed the assignment."""
+        return self._membership.leader
+
+    @property
+    def assignor(self) -> str:
+        """The name of the assignor that the group chose."""
+        return self._membership.assignor
+
 
 T = TypeVar("T")
 

@@ -10,7 +10,8 @@ the recorded one, except that a loss replaces a planned end; the drain has one d
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+import enum
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, Generic, TypeVar, final
@@ -18,10 +19,91 @@ from typing import Any, Final, Generic, TypeVar, final
 import attrs
 import trio
 
-from kgroup.generation.stale_errors import without_stale_errors
-from kgroup.generation.states import State, StateMachine
+from kgroup.errors import CommitUnknownError, LeaseExpiredError, StaleGenerationError
 from kgroup.interfaces import Task
 from kgroup.types import Cause, End
+
+
+@final
+class State(enum.Enum):
+    """Where a generation stands."""
+
+    RUNNING = "running"
+    DRAINING = "draining"
+    ENDED = "ended"
+
+
+@final
+class Signal(enum.Enum):
+    """What moves a generation on."""
+
+    REVOKED = "an end after which commits still succeed"
+    LOST = "an end after which commits can only fail"
+    FINISHED = "all tasks have ended"
+
+
+#: From each state, what each signal leads to. A signal that a state does not name changes nothing:
+#: the first end is the recorded one.
+TRANSITIONS: Final[Mapping[tuple[State, Signal], State]] = {
+    (State.RUNNING, Signal.REVOKED): State.DRAINING,
+    (State.RUNNING, Signal.LOST): State.ENDED,
+    (State.DRAINING, Signal.LOST): State.ENDED,
+    (State.DRAINING, Signal.FINISHED): State.ENDED,
+}
+
+
+@final
+class StateMachine:
+    """The state of one generation and the end that was recorded. Without I/O."""
+
+    def __init__(self) -> None:
+        self.state = State.RUNNING
+        self.end: End | None = None
+
+    def signal(self, end: End) -> bool:
+        """Take note of an end; True if the state changed by it.
+
+        The first end is kept, except that a loss while draining takes its place: from then on
+        it is why commits fail.
+        """
+        kind = Signal.REVOKED if end.can_commit else Signal.LOST
+        following = TRANSITIONS.get((self.state, kind))
+        if following is None:
+            return False
+        self.state = following
+        self.end = end
+        return True
+
+    def finish(self) -> None:
+        """All tasks have ended."""
+        self.state = TRANSITIONS.get((self.state, Signal.FINISHED), self.state)
+
+
+E = TypeVar("E", bound=BaseException)
+
+
+def without_stale_errors(error: E, end: End | None) -> E | None:
+    """What work of a generation raised, without that generation's own passing.
+
+    Args:
+        error: what it raised; a group is looked through.
+        end: the generation's recorded end, if it has one.
+
+    Returns:
+        the rest, or None if it was nothing else.
+    """
+
+    def is_own_passing(one: BaseException) -> bool:
+        return isinstance(one, LeaseExpiredError) or (
+            isinstance(one, StaleGenerationError | CommitUnknownError)
+            and end is not None
+            and one.end is end
+        )
+
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(is_own_passing)[1]  # type: ignore[return-value] # a group of its kind
+    return None if is_own_passing(error) else error
+
 
 T = TypeVar("T")
 

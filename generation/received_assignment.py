@@ -1,30 +1,50 @@
-"""What of an assignment reaches the source of records: another member wrote it, and may be wrong.
+"""What a member checks in the assignment that it received: can it be read, and does it still fit?
 
-The leader of a classic group sends bytes to each member that no broker looks into. A topic name
-that Kafka does not admit is an error to librdkafka at best and ends the process at worst, so every
-entry is checked here before anything is opened, sought or looked up. What cannot be read is left
-out, and the rest is read.
+**Can it be read?** The leader of a classic group sends bytes to each member that no broker looks
+into. A topic name that Kafka does not admit is an error to librdkafka at best and ends the process
+at worst, so every entry is checked here before anything is opened, sought or fetched. An entry that
+cannot be read is left out, and the rest is read. The leader also decides how long the assignment
+is: a topic's name is checked once, however many partitions it has, and an assignment of `MANY`
+partitions or more is checked and sorted in a thread. Partitions that the cluster does not have yet
+are no fault: the leader may have newer metadata than this member's brokers, so the record source
+waits for them.
 
-The other member also decides how long the assignment is. A topic's name is checked once, however
-many partitions it has, and an assignment of `MANY` partitions is no work for the event loop.
+**Does it still fit?** A static member that restarts within its session gets its old assignment
+back, and no rebalance takes place (KIP-345). Nothing tells the member what happened while it was
+away: partitions may have been added, and its new process may subscribe to other topics. Nothing in
+the group protocol would ever correct either. The same holds for a leader whose SyncGroup is
+answered with the assignment that an earlier SyncGroup of the same generation brought.
 
-Another member also decides how long the assignment is. One of `MANY` partitions or more is taken
-over in a thread; a topic's name is checked once, however many partitions it has.
+So the member compares what the group's assignment covers with the topics of today. If the two do
+not fit, it requests a rebalance, in the way that the coordinator reacts to:
 
-Left to others: partitions that the cluster does not have (yet). The leader may have newer metadata
-than this member's brokers, so they are waited for where they are read.
+- A leader joins again with its member id. In a stable group that makes the coordinator rebalance.
+- A follower's JoinGroup with the same subscription changes nothing in a stable group, so it leaves
+  with its instance id first. The JoinGroup that follows is a new member's.
 
-Source: Kafka's ``Topic.validate`` and ``SubscriptionState.checkAssignmentMatchedSubscription``.
+INVARIANT: a member requests this once. If the assignment that follows does not fit either, the
+group's assignor wants it so, and another request would only disturb the group.
+
+Source: Kafka's ``Topic.validate`` and ``SubscriptionState.checkAssignmentMatchedSubscription``;
+KIP-345, KIP-814; Kafka's ``GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin`` and
+``classicGroupJoinExistingMember``. Kafka's own consumer does not make this comparison.
 """
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Collection, Iterable, Mapping
+from functools import partial
 from typing import Final, final
 
 import attrs
 
-from kgroup.types import Assignment, TopicPartition, name_fault, number_fault
+from kgroup.client.coordinator import UNREADABLE
+from kgroup.client.error_policy import Request
+from kgroup.client.retry import until_answered
+from kgroup.generation.leader_assignment import GroupTopics, LeaderAssignment, group_topics
+from kgroup.interfaces import Coordinator, DescribeResult
+from kgroup.types import Assignment, Cause, TopicInfo, TopicPartition, name_fault, number_fault
 
 MANY: Final = 5_000
 """From so many partitions on, a thread checks and sorts an assignment, and not the event loop."""
@@ -106,3 +126,196 @@ def take_over(
     assignment = Assignment(admitted.partitions, previous)
     given_up = Assignment(name for name in owned if name not in assignment)
     return TakenOver(admitted, assignment, given_up.partitions)
+
+
+@final
+class Ask(enum.Enum):
+    """How a member makes the coordinator rebalance a stable group."""
+
+    BY_JOINING = "join again with the member id, which a coordinator heeds from a leader"
+    BY_LEAVING = "leave with the instance id, then join as a new member"
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Verdict:
+    """What the comparison found.
+
+    Attributes:
+        faults: why the group needs a rebalance, in words; empty where the assignment fits.
+        cause: how the generation ends by it.
+        ask: how this member has to ask for the rebalance.
+        watched: for a leader, what its partition watcher starts from.
+        wanted: for a leader, the topics to watch: all that the group subscribes to, or has.
+    """
+
+    faults: tuple[str, ...] = ()
+    cause: Cause = Cause.PARTITIONS_CHANGED
+    ask: Ask = Ask.BY_JOINING
+    watched: Mapping[str, TopicInfo] | None = None
+    wanted: GroupTopics | None = None
+
+
+FITS = Verdict()
+
+
+@final
+@attrs.frozen(kw_only=True)
+class InheritedAssignment:
+    """Compares the assignment of one generation with the topics, where that is in question.
+
+    Attributes:
+        leader: looks up topics, and knows the Join's answer.
+        coordinator: says what the group's assignment is.
+        topics: what this member subscribes to.
+        returning: whether this is a static member whose Join carried no member id, so that the
+            coordinator may have put it in the place of its earlier process.
+        repeated: whether the generation before had the same id, for the same member.
+        asked: whether a rebalance was asked for just before this generation.
+    """
+
+    leader: LeaderAssignment
+    coordinator: Coordinator
+    topics: frozenset[str]
+    returning: bool
+    repeated: bool
+    asked: bool
+
+    @property
+    def in_question(self) -> bool:
+        """Whether `check` has anything to compare."""
+        if self.asked:
+            return False
+        if self.leader.answer.leader:
+            inherits = self.leader.answer.skip_assignment or self.repeated
+            return inherits and self.leader.config.watch_partition_changes
+        return self.returning
+
+    @property
+    def ask(self) -> Ask:
+        """How this member has to ask for a rebalance, as far as the Join's answer says."""
+        return Ask.BY_JOINING if self.leader.answer.leader else Ask.BY_LEAVING
+
+    async def check(self, held: Collection[str], known: Mapping[str, TopicInfo]) -> Verdict:
+        """Compare; at most one DescribeGroups, and one Metadata for a follower.
+
+        Args:
+            held: the topics of which this member was assigned partitions.
+            known: for a leader, the topics of the whole group that exist.
+
+        Raises:
+            BrokerError | TransportError: what the recovery table does not retry.
+
+        Cancellation: the offsets connection may be broken; nothing else.
+        """
+        if self.leader.answer.leader:
+            return await self._as_leader(await self._describe(), known)
+        return await self._as_follower(frozenset(held))
+
+    async def _as_leader(self, group: DescribeResult, known: Mapping[str, TopicInfo]) -> Verdict:
+        if not group.stable:  # A rebalance is under way, and this member will be asked to join.
+            return Verdict(watched=known, wanted=self._wanted(group, known))
+        thread = f"kgroup-compare {self.leader.membership.group_id}"
+        faults, watched = await self.leader.compute(partial(compare, known, group), thread)
+        return Verdict(faults=faults, watched=watched, wanted=self._wanted(group, watched))
+
+    async def _as_follower(self, held: frozenset[str]) -> Verdict:
+        if strange := held - self.topics:
+            return _not_subscribed(strange)
+        lacking = await self._existing(self.topics - held)
+        if not lacking and not self._may_lead:
+            return FITS
+        group = await self._describe()
+        if not group.stable:
+            return FITS
+        # A broker before JoinGroup v9 names the id that a returning leader had before.
+        if self._may_lead and self.leader.answer.leader_id not in group.assignments:
+            known = await self.leader.look(self._wanted(group))
+            return await self._as_leader(group, known)
+        covered = {one.topic for given in group.assignments.values() for one in given}
+        return _uncovered(lacking - covered)
+
+    @property
+    def _may_lead(self) -> bool:
+        """Whether the leader's id looks as if it was an earlier process's of this instance.
+
+        A coordinator makes the ids of static members of the instance id, "-" and a UUID.
+        """
+        instance = self.leader.membership.group_instance_id
+        return self.leader.answer.leader_id.startswith(f"{instance}-")
+
+    def _wanted(self, group: DescribeResult, more: Collection[str] = ()) -> GroupTopics:
+        members = (*group.members, *self.leader.answer.members)
+        return group_topics(self.topics, more, *(member.topics for member in members))
+
+    async def _describe(self) -> DescribeResult:
+        return await until_answered(
+            Request.DESCRIBE,
+            self.coordinator.describe,
+            find=self.coordinator.find,
+            backoff=self.leader.new_backoff(),
+            report=self.leader.emitter.failed,
+        )
+
+    async def _existing(self, topics: Collection[str]) -> frozenset[str]:
+        found = await until_answered(
+            Request.METADATA,
+            partial(self.leader.look_once, group_topics(topics)),
+            find=None,
+            backoff=self.leader.new_backoff(),
+            report=self.leader.emitter.failed,
+        )
+        return frozenset(found)
+
+
+def compare(
+    known: Mapping[str, TopicInfo], group: DescribeResult
+) -> tuple[tuple[str, ...], dict[str, TopicInfo]]:
+    """Where a group's assignment and its topics differ, and what a watcher starts from.
+
+    A topic that is assigned and does not exist is no fault yet: a broker that has just started
+    may not know it. The watcher starts from it, and so finds it gone.
+
+    Args:
+        known: the topics of the whole group that exist.
+        group: who is in it and what each member was assigned.
+    """
+    covered: dict[str, set[int]] = {}
+    faults = []
+    for member in group.members:
+        strange = set()
+        for topic, number in (
+            (one.topic, one.partition) for one in group.assignments.get(member.member_id, ())
+        ):
+            covered.setdefault(topic, set()).add(number)
+            if member.version != UNREADABLE and topic not in member.topics:
+                strange.add(topic)
+        if strange:
+            names = ", ".join(sorted(strange))
+            faults.append(f"{member.member_id} has partitions of {names}, but no subscription")
+    for name, info in sorted(known.items()):
+        numbers = covered.get(name, set())
+        assigned = sum(number < info.partitions for number in numbers)
+        if assigned < info.partitions:
+            faults.append(f"topic {name} has {info.partitions} partitions, {assigned} assigned")
+        elif len(numbers) > assigned:
+            faults.append(f"topic {name} has only {info.partitions} partitions")
+    gone = {
+        name: TopicInfo(name=name, partitions=max(numbers) + 1)
+        for name, numbers in covered.items()
+        if name not in known
+    }
+    return tuple(faults), {**known, **gone}
+
+
+def _not_subscribed(topics: Collection[str]) -> Verdict:
+    names = ", ".join(sorted(topics))
+    fault = f"assigned partitions of {names}, which this member does not subscribe to any more"
+    return Verdict(faults=(fault,), cause=Cause.SUBSCRIPTION_CHANGED, ask=Ask.BY_LEAVING)
+
+
+def _uncovered(topics: Collection[str]) -> Verdict:
+    if not topics:
+        return FITS
+    fault = f"no member is assigned anything of {', '.join(sorted(topics))}"
+    return Verdict(faults=(fault,), cause=Cause.SUBSCRIPTION_CHANGED, ask=Ask.BY_LEAVING)

@@ -36,14 +36,18 @@ from kgroup.generation.commit_bounds import CommitBounds
 from kgroup.generation.commit_request import CommitContext
 from kgroup.generation.commits import Committer
 from kgroup.generation.generation import Generation
-from kgroup.generation.inherited_assignment import Ask, InheritedAssignment, Verdict
 from kgroup.generation.leader_assignment import GroupTopics, LeaderAssignment
-from kgroup.generation.lifecycle import Hooks, Lifecycle
-from kgroup.generation.position_lookup import PositionLookup
-from kgroup.generation.received_assignment import MANY, TakenOver, take_over
+from kgroup.generation.lifecycle import Hooks, Lifecycle, State
+from kgroup.generation.received_assignment import (
+    MANY,
+    Ask,
+    InheritedAssignment,
+    TakenOver,
+    Verdict,
+    take_over,
+)
 from kgroup.generation.record_stream import StreamContext
-from kgroup.generation.start_offsets import StartOffsets
-from kgroup.generation.states import State
+from kgroup.generation.start_offsets import PositionLookup, StartOffsets
 from kgroup.interfaces import Compute, Coordinator, JoinResult, RecordSource
 from kgroup.runtime import Runtime
 from kgroup.types import (

@@ -42,8 +42,8 @@ if typing.TYPE_CHECKING:
         UsageError,
     )
     from kgroup.generation.generation import Generation
+    from kgroup.generation.lifecycle import State
     from kgroup.generation.record_stream import RecordStream
-    from kgroup.generation.states import State
     from kgroup.group import ConsumerGroup
     from kgroup.interfaces import Assignor, Batch, Message
     from kgroup.types import (
@@ -89,7 +89,7 @@ _HOMES: typing.Final = {
     "UnsupportedVersionError": "kgroup.errors",
     "UsageError": "kgroup.errors",
     "Generation": "kgroup.generation.generation",
-    "State": "kgroup.generation.states",
+    "State": "kgroup.generation.lifecycle",
     "RecordStream": "kgroup.generation.record_stream",
     "ConsumerGroup": "kgroup.group",
     "Assignment": "kgroup.types",

@@ -32,8 +32,8 @@ from kgroup.errors import (
 )
 from kgroup.event_emitter import EventEmitter
 from kgroup.events import BackingOff, CoordinatorFound, GenerationEnded, Joined, Joining, Left
-from kgroup.generation.inherited_assignment import Ask
 from kgroup.generation.lifecycle import Lifecycle
+from kgroup.generation.received_assignment import Ask
 from kgroup.generation.runner import GenerationRunner, ReadyGeneration
 from kgroup.interfaces import JoinResult, RecordSource
 from kgroup.runtime import Runtime

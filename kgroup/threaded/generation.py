@@ -15,12 +15,9 @@ import trio
 from kgroup import arguments
 from kgroup.errors import StaleGenerationError
 from kgroup.events import HandlerOutstayed
-from kgroup.generation.generation import MAX_RECORDS
+from kgroup.generation.generation import MAX_RECORDS, MembershipView
 from kgroup.generation.generation import Generation as TrioGeneration
-from kgroup.generation.lifecycle import inside_of
-from kgroup.generation.membership import MembershipView
-from kgroup.generation.stale_errors import without_stale_errors
-from kgroup.generation.states import State
+from kgroup.generation.lifecycle import State, inside_of, without_stale_errors
 from kgroup.threaded.event_loop import BackgroundLoop, LoopOverError
 from kgroup.threaded.flag import Flag
 from kgroup.threaded.handlers import GRACE, Handler

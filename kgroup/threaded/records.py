@@ -9,8 +9,8 @@ import trio
 
 from kgroup import arguments
 from kgroup.generation.generation import Generation
+from kgroup.generation.lifecycle import State
 from kgroup.generation.record_stream import RecordStream
-from kgroup.generation.states import State
 from kgroup.interfaces import Batch
 from kgroup.threaded.event_loop import BackgroundLoop, LoopOverError
 from kgroup.threaded.handover_slot import Slot

@@ -20,7 +20,7 @@ from kgroup.errors import (
     OffsetBehindFloorError,
     StaleGenerationError,
 )
-from kgroup.generation.transactions import group_metadata
+from kgroup.generation.commits import group_metadata
 from kgroup.types import Cause, End, OffsetAndMetadata, TopicPartition
 from tests.generation.bench import MEMBERSHIP, P0, P1, P2, Bench, at
 

@@ -15,10 +15,9 @@ from kgroup.errors import (
     StaleGenerationError,
     UsageError,
 )
+from kgroup.generation.commits import group_metadata
 from kgroup.generation.generation import MAX_RECORDS, Generation
-from kgroup.generation.lifecycle import Hooks, Lifecycle
-from kgroup.generation.states import State
-from kgroup.generation.transactions import group_metadata
+from kgroup.generation.lifecycle import Hooks, Lifecycle, State
 from kgroup.types import Assignment, Cause, End, TopicPartition
 from tests.generation.bench import MEMBERSHIP, P0, P1, P2, Bench, at
 from tests.generation.test_commits import FakeProducer

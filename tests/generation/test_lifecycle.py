@@ -9,8 +9,7 @@ import trio
 from trio.testing import MockClock
 
 from kgroup.errors import LeaseExpiredError, StaleGenerationError
-from kgroup.generation.lifecycle import Hooks, Lifecycle, inside_of
-from kgroup.generation.states import State
+from kgroup.generation.lifecycle import Hooks, Lifecycle, State, inside_of
 from kgroup.types import Cause, End
 
 OWNER = object()

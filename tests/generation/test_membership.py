@@ -5,8 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from kgroup.generation.generation import Generation
-from kgroup.generation.membership import MembershipView
+from kgroup.generation.generation import Generation, MembershipView
 from kgroup.threaded import Generation as ThreadedGeneration
 from kgroup.types import Membership
 from tests.generation.bench import MEMBERSHIP

@@ -18,7 +18,7 @@ from kgroup.errors import (
     OffsetOutOfRangeError,
     TransportError,
 )
-from kgroup.generation.position_lookup import PositionLookup
+from kgroup.generation.start_offsets import PositionLookup
 from kgroup.types import AutoOffsetReset, OffsetAndMetadata
 from kgroup.wire.codec import RequestFrame
 from tests.client.test_cluster import T0, T1, T2, offsets_of

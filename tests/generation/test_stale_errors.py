@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kgroup.errors import CommitUnknownError, LeaseExpiredError, StaleGenerationError
-from kgroup.generation.stale_errors import without_stale_errors
+from kgroup.generation.lifecycle import without_stale_errors
 from kgroup.types import Cause, End
 
 END = End(Cause.MEMBERSHIP_LOST, "evicted")

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kgroup.errors import UsageError
-from kgroup.generation import transactions
-from kgroup.generation.transactions import group_metadata
+from kgroup.generation import commits
+from kgroup.generation.commits import group_metadata
 from kgroup.types import Membership
 from tests.generation.bench import MEMBERSHIP
 
@@ -59,8 +59,8 @@ def test_generation_and_member_are_in_their_places() -> None:
 
 def test_another_format_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before a producer is given what it would misread."""
-    transactions._check_format.cache_clear()
-    monkeypatch.setattr(transactions, "_MAGIC", b"CGMDv3:")
+    commits._check_format.cache_clear()
+    monkeypatch.setattr(commits, "_MAGIC", b"CGMDv3:")
     with pytest.raises(UsageError, match="another format .*confluent-kafka; install one from 2.16"):
         group_metadata(MEMBERSHIP)
     monkeypatch.undo()

@@ -19,7 +19,7 @@ from kgroup.errors import (
     StaleGenerationError,
 )
 from kgroup.events import CommitRefused, GenerationEnded, TopicsMissing
-from kgroup.generation.states import State
+from kgroup.generation.lifecycle import State
 from kgroup.types import Cause
 from tests.recovery.expected import (
     ANY,

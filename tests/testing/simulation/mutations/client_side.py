@@ -121,7 +121,7 @@ CLIENT: Final = (
     Mutation(
         breaks=7,
         says="Without a committed offset reading starts at the end.",
-        module="kgroup.generation.position_lookup",
+        module="kgroup.generation.start_offsets",
         old="answers = await self._cluster.list_offsets(wanted, _TIMESTAMPS[rule])",
         new="answers = await self._cluster.list_offsets(wanted, LATEST)",
     ),
