@@ -83,7 +83,7 @@ class BrokerAdmin(ABC):
             UsageError: Kafka would refuse it; the text says why.
         """
         await trio.lowlevel.checkpoint()
-        with told_refusals():
+        with as_usage_errors():
             self.cluster.topics.create(
                 name, partitions, replication_factor=replication_factor, configs=configs
             )
@@ -95,7 +95,7 @@ class BrokerAdmin(ABC):
             UsageError: there is no such topic, or it has as many already.
         """
         await trio.lowlevel.checkpoint()
-        with told_refusals():
+        with as_usage_errors():
             self.cluster.topics.grow(name, partitions)
 
     async def delete_topic(self, name: str) -> None:
@@ -108,7 +108,7 @@ class BrokerAdmin(ABC):
         topic = self.cluster.topics.get(name)
         if topic is None:
             raise UsageError(f"the embedded broker has no topic {name!r}")
-        with told_refusals():
+        with as_usage_errors():
             self.cluster.delete_topic(topic)
 
     async def append(self, topic: str, partition: int, records: Sequence[bytes | NewRecord]) -> int:
@@ -127,7 +127,7 @@ class BrokerAdmin(ABC):
         now = self.cluster.now_ms()
         made = [one if isinstance(one, NewRecord) else NewRecord(one) for one in records]
         header, data = batches.check(batch_of(made, now))
-        with told_refusals():
+        with as_usage_errors():
             log = self.cluster.topics.log(topic, partition)
             return log.append(data, header, now).base_offset
 
@@ -149,16 +149,16 @@ class BrokerAdmin(ABC):
         await trio.lowlevel.checkpoint()
         described: list[DescribedGroup] = []
         for node in self.cluster.brokers.values():
-            listed = await node.groups.ask(requests.ListGroups(), responses.GroupsListed)
+            listed = await node.groups.handle(requests.ListGroups(), responses.GroupsListed)
             names = tuple(sorted(group.group_id for group in listed.groups))
             wanted = requests.DescribeGroups(version=6, group_ids=names)
-            told = await node.groups.ask(wanted, responses.GroupsDescribed)
+            told = await node.groups.handle(wanted, responses.GroupsDescribed)
             described += [group for group in told.groups if not group.error]
         return tuple(sorted(described, key=lambda group: group.group_id))
 
 
 @contextmanager
-def told_refusals() -> Iterator[None]:
+def as_usage_errors() -> Iterator[None]:
     """Turn a refusal into the caller's mistake."""
     try:
         yield

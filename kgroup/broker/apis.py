@@ -48,8 +48,8 @@ class Api:
 _NEWEST: Final = "the newest there is"
 
 
-async def _api_versions(call: RequestContext) -> Mapping[str, object]:
-    return versions.api_versions(call, [(name, a.lowest, a.highest) for name, a in APIS.items()])
+async def _api_versions(context: RequestContext) -> Mapping[str, object]:
+    return versions.api_versions(context, [(name, a.lowest, a.highest) for name, a in APIS.items()])
 
 
 #: kio's name of the API -> what is offered. The lowest versions are those that Kafka 4 kept.

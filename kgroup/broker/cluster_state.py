@@ -25,13 +25,13 @@ from kgroup.broker.replicas import NO_LEADER, LiveBrokers, PartitionReplicas
 from kgroup.broker.shards import GroupShards, HandOver
 from kgroup.broker.time_slices import TimeSlices
 from kgroup.broker.topics import Topic, Topics
-from kgroup.broker.transaction_coordinator import PartitionTransactions, Transactions
+from kgroup.broker.transaction_coordinator import TransactionLog, Transactions
 from kgroup.interfaces import Random
 from kgroup.types import BrokerAddress as Address
 from kgroup.types import TopicPartition
 
 _UUID_BITS: Final = 128
-_TRANSACTIONS_TURN: Final = 1
+_TRANSACTION_LOG_ROTATION: Final = 1
 """Where the transaction log begins to go round the brokers: not where the offsets topic does."""
 
 
@@ -65,7 +65,7 @@ class ClusterState:
             brokers: how many; their ids count from ``settings.node_id``.
         """
         self.settings: Final = settings
-        self.pace: Final = TimeSlices()
+        self.time_slices: Final = TimeSlices()
         self.internal_errors: Final = InternalErrors()
         self.on_transaction_end: (
             Callable[[int, bool, Sequence[tuple[TopicPartition, int]]], None] | None
@@ -74,45 +74,47 @@ class ClusterState:
         self._wall_clock = wall_clock
         identity = self.new_uuid()
         self.cluster_id: Final = base64.urlsafe_b64encode(identity.bytes).decode().rstrip("=")
-        self.fleet: Final = LiveBrokers(range(settings.node_id, settings.node_id + brokers))
-        self.topics: Final = Topics(settings, self.new_uuid, self.fleet)
-        places = self._places(
+        self.live_brokers: Final = LiveBrokers(range(settings.node_id, settings.node_id + brokers))
+        self.topics: Final = Topics(settings, self.new_uuid, self.live_brokers)
+        replicas = self._place(
             settings.groups.offsets_topic_partitions, settings.offsets_topic_replication_factor
         )
-        self._transaction_places = self._places(
+        self._transaction_replicas = self._place(
             settings.transaction_log_partitions,
             settings.transaction_log_replication_factor,
-            turn=_TRANSACTIONS_TURN,
+            rotation=_TRANSACTION_LOG_ROTATION,
         )
-        self._ledger = PartitionTransactions()
+        self._transaction_log = TransactionLog()
         self.brokers: Final[Mapping[int, Node]] = {
-            node_id: self._broker(node_id, places) for node_id in self.fleet.node_ids
+            node_id: self._broker(node_id, replicas) for node_id in self.live_brokers.node_ids
         }
         self.shards: Final = GroupShards(
-            places, {node_id: node.groups for node_id, node in self.brokers.items()}
+            replicas, {node_id: node.groups for node_id, node in self.brokers.items()}
         )
 
-    def _places(
-        self, partitions: int, replication_factor: int, turn: int = 0
+    def _place(
+        self, partitions: int, replication_factor: int, rotation: int = 0
     ) -> list[PartitionReplicas]:
         """The places of a topic of Kafka's own, which has no more replicas than can be."""
-        most = min(replication_factor, len(self.fleet.node_ids))
-        return [self.fleet.place(turn + shard, most) for shard in range(partitions)]
+        most = min(replication_factor, len(self.live_brokers.node_ids))
+        return [
+            self.live_brokers.place_replicas(rotation + shard, most) for shard in range(partitions)
+        ]
 
-    def _broker(self, node_id: int, places: Collection[PartitionReplicas]) -> Node:
+    def _broker(self, node_id: int, replicas: Collection[PartitionReplicas]) -> Node:
         coordinator = GroupCoordinatorService(
             self.settings.groups,
             new_id=lambda: str(self.new_uuid()),
             topics=self.topics.partitions,
-            shards=[shard for shard, place in enumerate(places) if place.leader == node_id],
+            shards=[shard for shard, replicas in enumerate(replicas) if replicas.leader == node_id],
         )
         transactions = Transactions(
             self.settings.transaction_max_timeout,
             self.settings.max_transactional_ids,
             self._finish_transaction,
-            ledger=self._ledger,
-            refusal=lambda name: self._transaction_refusal(node_id, name),
-            is_led=lambda name: self._transaction_place(name).leader != NO_LEADER,
+            transaction_log=self._transaction_log,
+            coordinator_error=lambda name: self._transaction_coordinator_error(node_id, name),
+            has_coordinator=lambda name: self._replicas_of_transaction(name).leader != NO_LEADER,
         )
         return Node(Address(node_id, "", 0, self.settings.rack), coordinator, transactions)
 
@@ -136,61 +138,67 @@ class ClusterState:
     @property
     def nodes(self) -> tuple[Address, ...]:
         """The brokers that are up, by id."""
-        return tuple(self.brokers[node_id].address for node_id in self.fleet.up)
+        return tuple(self.brokers[node_id].address for node_id in self.live_brokers.up)
 
     @property
     def controller_id(self) -> int:
         """The broker that is told of as controller, or -1; any one does a controller's work."""
-        return next(iter(self.fleet.up), NO_LEADER)
+        return next(iter(self.live_brokers.up), NO_LEADER)
 
     def coordinator_of(self, group_id: str) -> Node | None:
         """The broker that coordinates a group, or None while there is none."""
-        return self.brokers.get(self.shards.place_of(group_id).leader)
+        return self.brokers.get(self.shards.replicas_of(group_id).leader)
 
     def transaction_coordinator_of(self, transactional_id: str) -> Node | None:
         """The broker that coordinates a transactional id, or None while there is none."""
-        return self.brokers.get(self._transaction_place(transactional_id).leader)
+        return self.brokers.get(self._replicas_of_transaction(transactional_id).leader)
 
-    def _transaction_place(self, transactional_id: str) -> PartitionReplicas:
-        return self._transaction_places[shard_of(transactional_id, len(self._transaction_places))]
+    def _replicas_of_transaction(self, transactional_id: str) -> PartitionReplicas:
+        return self._transaction_replicas[
+            shard_of(transactional_id, len(self._transaction_replicas))
+        ]
 
-    def _transaction_refusal(self, node_id: int, transactional_id: str) -> ErrorCode | None:
-        elsewhere = self._transaction_place(transactional_id).leader != node_id
+    def _transaction_coordinator_error(
+        self, node_id: int, transactional_id: str
+    ) -> ErrorCode | None:
+        elsewhere = self._replicas_of_transaction(transactional_id).leader != node_id
         return ErrorCode.not_coordinator if elsewhere else None
 
     # Brokers come and go, leaders change.
 
-    def lose(self, node_id: int, *, answer: bool) -> HandOver:
+    def broker_stopped(self, node_id: int, *, answer: bool) -> HandOver:
         """A broker is gone: others take over what they have replicas of.
 
         Args:
             node_id: which.
             answer: whether those who wait at its coordinator are told so.
         """
-        self.fleet.set_up(node_id, is_up=False)
-        return self._elect(lambda place: self.fleet.lose(place, node_id), answer=answer)
+        self.live_brokers.set_up(node_id, is_up=False)
+        return self._elect(
+            lambda replicas: self.live_brokers.broker_stopped(replicas, node_id), answer=answer
+        )
 
-    def regain(self, node_id: int) -> HandOver:
+    def broker_started(self, node_id: int) -> HandOver:
         """A broker is back: it leads what nobody else could."""
-        self.fleet.set_up(node_id, is_up=True)
-        return self._elect(self.fleet.regain)
+        self.live_brokers.set_up(node_id, is_up=True)
+        return self._elect(self.live_brokers.broker_started)
 
     def rebalance_leaders(self) -> HandOver:
         """Every partition and shard is led by its preferred replica, where that can be."""
-        return self._elect(self.fleet.prefer)
+        return self._elect(self.live_brokers.elect_preferred)
 
     def _elect(
         self, elect: Callable[[PartitionReplicas], bool], *, answer: bool = True
     ) -> HandOver:
         for topic in self.topics:
-            for place, log in zip(topic.places, topic.logs, strict=True):
-                if elect(place):
-                    log.led(place.epoch)
-        for place in self._transaction_places:
-            elect(place)
+            for replicas, log in zip(topic.replicas, topic.logs, strict=True):
+                if elect(replicas):
+                    log.leader_changed(replicas.epoch)
+        for replicas in self._transaction_replicas:
+            elect(replicas)
         for node in self.brokers.values():
-            node.transaction_alarm.look()
-        return self.shards.change(range(len(self.shards.places)), elect, answer=answer)
+            node.transaction_alarm.reschedule()
+        return self.shards.change(range(len(self.shards.replicas)), elect, answer=answer)
 
     # Topics.
 

@@ -23,7 +23,7 @@ from kio.schema.errors import ErrorCode
 from kgroup.broker.apis import APIS
 from kgroup.broker.bytes_in_flight import BytesInFlight
 from kgroup.broker.cluster_state import ClusterState
-from kgroup.broker.error_responses import REFUSALS
+from kgroup.broker.error_responses import ERROR_RESPONSES
 from kgroup.broker.faults import InjectedFaults
 from kgroup.broker.handlers import versions
 from kgroup.broker.idle_connections import IdleClients
@@ -64,16 +64,16 @@ class ClientConnection:
         cluster: ClusterState,
         node: Node,
         faults: InjectedFaults,
-        idle: IdleClients | None = None,
-        queued: BytesInFlight | None = None,
+        idle_clients: IdleClients | None = None,
+        bytes_in_flight: BytesInFlight | None = None,
     ) -> None:
         self._stream = stream
         self._client_host = client_host
         self._cluster = cluster
         self._node = node
         self._faults = faults
-        self._idle = idle or IdleClients(None)
-        self._queued = queued or BytesInFlight(cluster.settings.queued_max_bytes)
+        self._idle_clients = idle_clients or IdleClients(None)
+        self._bytes_in_flight = bytes_in_flight or BytesInFlight(cluster.settings.queued_max_bytes)
         self._scope = trio.CancelScope()
         self._received = b""
         self._at = 0
@@ -112,14 +112,14 @@ class ClientConnection:
                 during = f"connection from {self._client_host} closed"
                 self._cluster.internal_errors.record(during, error)
             finally:
-                self._idle.forget(self)
-                self._queued.release(self)
+                self._idle_clients.forget(self)
+                self._bytes_in_flight.release(self)
         await trio.aclose_forcefully(self._stream)
 
     async def _serve_one(self) -> None:
-        self._idle.touch(self)
+        self._idle_clients.touch(self)
         frame = await self._read_frame()
-        self._idle.forget(self)
+        self._idle_clients.forget(self)
         self._serving = True
         await self._serve_request(frame)
         self._serving = False
@@ -128,12 +128,12 @@ class ClientConnection:
 
     async def _serve_request(self, frame: bytes) -> None:
         await self._faults.reachable()
-        work = self._cluster.pace.work(self._cluster.settings.answer_max_items)
+        work = self._cluster.time_slices.work(self._cluster.settings.answer_max_items)
         try:
             answer = await self._answer(frame, work)
         finally:
-            work.rest()
-        self._queued.release(self)
+            work.release()
+        self._bytes_in_flight.release(self)
         if answer is None:
             await trio.lowlevel.checkpoint()  # a client that wants no answers must not go on alone
             return
@@ -143,17 +143,17 @@ class ClientConnection:
     async def _send(self, answer: bytes) -> None:
         """Send an answer; one that is not read is not kept for ever, nor beside many others."""
         length = _LENGTH.pack(len(answer))
-        self._idle.touch(self)
+        self._idle_clients.touch(self)
         if len(answer) <= _SMALL:
             await self._stream.send_all(length + answer)
             return
-        self._queued.hold(self, len(answer))
+        self._bytes_in_flight.hold(self, len(answer))
         await self._stream.send_all(length)
         with memoryview(answer) as whole:
             for start in range(0, len(answer), _PIECE):
                 await self._stream.send_all(whole[start : start + _PIECE])
-                self._idle.touch(self)
-        self._queued.release(self)
+                self._idle_clients.touch(self)
+        self._bytes_in_flight.release(self)
 
     # Bytes.
 
@@ -182,17 +182,17 @@ class ClientConnection:
             if not piece:
                 raise _ClosedError(f"{have} bytes into a request" if have else "")
             if not have:
-                self._idle.touch(self)
+                self._idle_clients.touch(self)
             pieces.append(bytes(piece))
             have += len(piece)
             if have > _CHUNK:
-                self._queued.hold(self, have)
+                self._bytes_in_flight.hold(self, have)
         self._received, self._at = b"".join(pieces), 0
 
     async def _swallow(self) -> None:
         """Answer nothing any more: Kafka has lost a request, and what follows waits behind it."""
         self._serving = False
-        self._idle.touch(self)
+        self._idle_clients.touch(self)
         if self._finishing:
             raise _ClosedError("")
         while await self._stream.receive_some(_CHUNK):
@@ -209,7 +209,7 @@ class ClientConnection:
             return self._encode("api_versions", 0, fallback, correlation_id)
         request = await self._decoded(frame, work)
         self.client_id = request.client_id
-        call = RequestContext(
+        context = RequestContext(
             cluster=self._cluster,
             node=self._node,
             api=request.api,
@@ -219,17 +219,17 @@ class ClientConnection:
             client_host=self._client_host,
             work=work,
         )
-        answer = await self._handle(call)
+        answer = await self._handle(context)
         if isinstance(answer, NoResponse):
             await self._swallow()
         if answer is None or isinstance(answer, NoResponse):
             return None
-        return await self._encode_in_slices(call, answer, correlation_id)
+        return await self._encode_in_slices(context, answer, correlation_id)
 
     async def _decoded(self, frame: bytes, work: Work) -> codec.RequestFrame:
         long = len(frame) >= _LONG
         if long:
-            await work.take_turn()
+            await work.acquire()
         try:
             return codec.decode_request(
                 frame, _LENGTH.size, max_items=self._cluster.settings.request_max_items
@@ -240,41 +240,41 @@ class ClientConnection:
             raise _ClosedError(str(error)) from error
         finally:
             if long:
-                work.rest()
+                work.release()
 
-    async def _handle(self, call: RequestContext) -> Answer | NoResponse | None:
-        api = APIS.get(call.api)
+    async def _handle(self, context: RequestContext) -> Answer | NoResponse | None:
+        api = APIS.get(context.api)
         if api is None:
-            raise _ClosedError(f"{call.api} is not offered")
-        refuse = REFUSALS[call.api]
-        if not api.offers(call.version):
-            return refuse(call.request, ErrorCode.unsupported_version)
-        delay, error_code = self._faults.strike(call.api, call.request)
+            raise _ClosedError(f"{context.api} is not offered")
+        error_response = ERROR_RESPONSES[context.api]
+        if not api.offers(context.version):
+            return error_response(context.request, ErrorCode.unsupported_version)
+        delay, error_code = self._faults.apply(context.api, context.request)
         if delay:
             await trio.sleep(delay)
         if error_code is not None:
-            if getattr(call.request, "acks", None) == NO_ACKS:
+            if getattr(context.request, "acks", None) == NO_ACKS:
                 raise _ClosedError(f"an injected error {error_code}, and no answer is wanted")
-            return refuse(call.request, error_code)
+            return error_response(context.request, error_code)
         try:
-            return await api.handler(call)
+            return await api.handler(context)
         except ConnectionAbortedError as error:
             raise _ClosedError(str(error)) from error
-        except RequestError as refusal:
-            return refuse(call.request, refusal.code)
+        except RequestError as error:
+            return error_response(context.request, error.code)
         # Kafka, too, answers a defect with this code.
         except Exception as error:  # noqa: BLE001
-            self._cluster.internal_errors.record(f"{call.api} v{call.version}", error)
-            return refuse(call.request, ErrorCode.unknown_server_error)
+            self._cluster.internal_errors.record(f"{context.api} v{context.version}", error)
+            return error_response(context.request, ErrorCode.unknown_server_error)
 
     async def _encode_in_slices(
-        self, call: RequestContext, answer: Answer, correlation_id: int
+        self, context: RequestContext, answer: Answer, correlation_id: int
     ) -> bytes:
         """As ``_encode``; making a long answer's values gives way now and then."""
-        if call.work.items < FREE:
-            return self._encode(call.api, call.version, answer, correlation_id)
-        fitted = await fit_in_slices(call.api, call.version, answer, call.work)
-        return codec.encode_response(call.api, call.version, fitted, correlation_id)
+        if context.work.items < FREE:
+            return self._encode(context.api, context.version, answer, correlation_id)
+        fitted = await fit_in_slices(context.api, context.version, answer, context.work)
+        return codec.encode_response(context.api, context.version, fitted, correlation_id)
 
     def _encode(self, api: str, version: int, answer: Answer, correlation_id: int) -> bytes:
         return codec.encode_response(api, version, fit(api, version, answer), correlation_id)

@@ -20,12 +20,18 @@ from typing import Final, final
 
 import trio
 
-from kgroup.broker.admin import BrokerAdmin, told_refusals
+from kgroup.broker.admin import BrokerAdmin, as_usage_errors
 from kgroup.broker.broker_settings import BrokerSettings
 from kgroup.broker.cluster_state import ClusterState
 from kgroup.broker.control import BrokerControl
 from kgroup.broker.endpoint import Endpoint, refused_connection
-from kgroup.broker.lifespan import chance, check_listener, running, settings_of, virtual_wall_clock
+from kgroup.broker.lifespan import (
+    check_listener,
+    random_or_default,
+    read_settings,
+    running,
+    virtual_wall_clock,
+)
 from kgroup.broker.log import PartitionLog
 from kgroup.broker.node import Node
 from kgroup.broker.replicas import NO_LEADER, PartitionReplicas
@@ -62,7 +68,7 @@ class BrokerNode(BrokerControl):
     @property
     def is_up(self) -> bool:
         """Whether it runs."""
-        return self._cluster.fleet.is_up(self.node_id)
+        return self._cluster.live_brokers.is_up(self.node_id)
 
     async def start(self, *, loading: float = 0.0) -> None:
         """Let it run again, on the same port.
@@ -82,7 +88,7 @@ class BrokerNode(BrokerControl):
             return
         await self._endpoint.open()
         if not self.is_up:
-            hand_over = self._cluster.regain(self.node_id)
+            hand_over = self._cluster.broker_started(self.node_id)
             self._cluster.shards.load_soon(self._nursery, hand_over, loading=loading)
 
     async def stop(self, *, loading: float = 0.0) -> None:
@@ -102,7 +108,7 @@ class BrokerNode(BrokerControl):
             await trio.lowlevel.checkpoint()
             return
         self._endpoint.close()
-        hand_over = self._cluster.lose(self.node_id, answer=True)
+        hand_over = self._cluster.broker_stopped(self.node_id, answer=True)
         self._cluster.shards.load_soon(self._nursery, hand_over, loading=loading)
         await self._endpoint.finish(STOPPING)
 
@@ -119,7 +125,7 @@ class BrokerNode(BrokerControl):
             return
         self._endpoint.close()
         self._endpoint.cut_connections()
-        hand_over = self._cluster.lose(self.node_id, answer=False)
+        hand_over = self._cluster.broker_stopped(self.node_id, answer=False)
         self._cluster.shards.load_soon(self._nursery, hand_over, loading=loading)
 
     async def connect(self) -> trio.abc.Stream:
@@ -196,7 +202,7 @@ class EmbeddedCluster(BrokerAdmin):
         Raises:
             UsageError: there is no such partition.
         """
-        return _or_none(self._located(partition)[1].leader)
+        return _or_none(self._log_and_replicas(partition)[1].leader)
 
     def coordinator_of(self, group_id: str) -> int | None:
         """The id of the broker that coordinates a group, or None.
@@ -204,11 +210,11 @@ class EmbeddedCluster(BrokerAdmin):
         It is the leader of partition ``abs(hash) % partitions`` of the offsets topic, by Java's
         hash of the id. It may still be loading.
         """
-        return _or_none(self.cluster.shards.place_of(group_id).leader)
+        return _or_none(self.cluster.shards.replicas_of(group_id).leader)
 
     def coordinator_epoch(self, group_id: str) -> int:
         """How often the group's coordinator has changed hands; each time memory was lost."""
-        return self.cluster.shards.place_of(group_id).epoch
+        return self.cluster.shards.replicas_of(group_id).epoch
 
     async def move_leader(self, partition: TopicPartition, node_id: int) -> None:
         """Let another broker lead a partition; if it has no replica, it takes the leader's.
@@ -219,10 +225,10 @@ class EmbeddedCluster(BrokerAdmin):
             UsageError: there is no such partition or broker, or the broker is stopped.
         """
         await trio.lowlevel.checkpoint()
-        log, place = self._located(partition)
+        log, replicas = self._log_and_replicas(partition)
         self._check_up(node_id)
-        if self.cluster.fleet.move(place, node_id):
-            log.led(place.epoch)
+        if self.cluster.live_brokers.move_leader(replicas, node_id):
+            log.leader_changed(replicas.epoch)
 
     async def move_coordinator(
         self, group: str | int, node_id: int, *, away: float = 0.0, loading: float = 0.0
@@ -249,10 +255,12 @@ class EmbeddedCluster(BrokerAdmin):
         await trio.lowlevel.checkpoint()
         shards = self.cluster.shards
         shard = shards.shard_of(group) if isinstance(group, str) else group
-        if not 0 <= shard < len(shards.places):
-            raise UsageError(f"there is no shard {shard}; there are {len(shards.places)}")
+        if not 0 <= shard < len(shards.replicas):
+            raise UsageError(f"there is no shard {shard}; there are {len(shards.replicas)}")
         self._check_up(node_id)
-        hand_over = shards.move([shard], lambda place: self.cluster.fleet.move(place, node_id))
+        hand_over = shards.move(
+            [shard], lambda replicas: self.cluster.live_brokers.move_leader(replicas, node_id)
+        )
         await shards.load_after(hand_over, away=away, loading=loading)
 
     async def rebalance_leaders(self, *, loading: float = 0.0) -> None:
@@ -284,9 +292,11 @@ class EmbeddedCluster(BrokerAdmin):
         for node in self.nodes.values():
             node.close()
 
-    def _located(self, partition: TopicPartition) -> tuple[PartitionLog, PartitionReplicas]:
-        with told_refusals():
-            return self.cluster.topics.located(partition.topic, partition.partition)
+    def _log_and_replicas(
+        self, partition: TopicPartition
+    ) -> tuple[PartitionLog, PartitionReplicas]:
+        with as_usage_errors():
+            return self.cluster.topics.log_and_replicas(partition.topic, partition.partition)
 
     def _check_up(self, node_id: int) -> None:
         if node_id not in self.nodes:
@@ -333,12 +343,12 @@ async def serve_cluster(
 
     Cancellation: connections are closed at once.
     """
-    made = settings_of(settings)
+    made = read_settings(settings)
     made.check_brokers(brokers)
     check_listener(host, port, brokers)
     async with running(
         lambda nursery: EmbeddedCluster(
-            made, chance(random), time.time, nursery, brokers, (host, port)
+            made, random_or_default(random), time.time, nursery, brokers, (host, port)
         )
     ) as cluster:
         yield cluster
@@ -359,9 +369,11 @@ async def in_memory_cluster(
     Raises:
         ConfigError: a property is unknown or its value refused; too few or too many brokers.
     """
-    made, clock = settings_of(settings), virtual_wall_clock()
+    made, clock = read_settings(settings), virtual_wall_clock()
     made.check_brokers(brokers)
     async with running(
-        lambda nursery: EmbeddedCluster(made, chance(random), clock, nursery, brokers, None)
+        lambda nursery: EmbeddedCluster(
+            made, random_or_default(random), clock, nursery, brokers, None
+        )
     ) as cluster:
         yield cluster

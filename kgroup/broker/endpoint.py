@@ -60,11 +60,11 @@ class Endpoint:
         self._in_memory = in_memory
         self.faults: Final = InjectedFaults()
         settings = cluster.settings
-        self._idle = IdleClients(settings.connections_max_idle)
-        self._queued = BytesInFlight(settings.queued_max_bytes)
+        self._idle_clients = IdleClients(settings.connections_max_idle)
+        self._bytes_in_flight = BytesInFlight(settings.queued_max_bytes)
         self._connections: dict[ClientConnection, str] = {}
         """Each with the host that it comes from."""
-        nursery.start_soon(self._idle.alarm.run)
+        nursery.start_soon(self._idle_clients.alarm.run)
         self._ended = trio.Event()
         self._listening: trio.CancelScope | None = None
         self._listeners: list[trio.SocketListener] = []
@@ -130,13 +130,13 @@ class Endpoint:
             return
         host, port = self._address
         if self._in_memory:
-            self._node.move(host, port)
+            self._node.set_address(host, port)
             self._listening = trio.CancelScope()
             return
         self._listeners = await _open_listeners(host, port)
         port = self._listeners[0].socket.getsockname()[1]
         self._address = (host, port)
-        self._node.move(_ANYWHERE.get(host, host), port)
+        self._node.set_address(_ANYWHERE.get(host, host), port)
         self._listening = trio.CancelScope()
         self._nursery.start_soon(self._accept, self._listening, self._listeners)
 
@@ -210,8 +210,8 @@ class Endpoint:
             self._cluster,
             self._node,
             self.faults,
-            self._idle,
-            self._queued,
+            self._idle_clients,
+            self._bytes_in_flight,
         )
         self._make_room(host, connection)
         self._connections[connection] = host
@@ -226,8 +226,10 @@ class Endpoint:
                 newcomer.cut()
                 return
         if len(self._connections) >= settings.max_connections:
-            leaving = self._idle.longest() or newcomer
-            self._idle.forget(leaving)  # so that the next newcomer has another one make room
+            leaving = self._idle_clients.longest() or newcomer
+            self._idle_clients.forget(
+                leaving
+            )  # so that the next newcomer has another one make room
             leaving.cut()
 
     async def _serve(self, connection: ClientConnection) -> None:

@@ -15,30 +15,30 @@ from kgroup.broker.response_versions import Answer
 _NO_TIME: Final = timedelta(0)
 _NO_START: Final = datetime.fromtimestamp(0, UTC)
 
-Refuse = Callable[[Any, int], Answer]
+ErrorResponse = Callable[[Any, int], Answer]
 """Takes kio's request and the error code."""
 
 
-def _top(**fields: Any) -> Refuse:
-    def refuse(request: Any, code: int) -> Answer:
+def _top(**fields: Any) -> ErrorResponse:
+    def error_response(request: Any, code: int) -> Answer:
         del request
         return {"error_code": code, **fields}
 
-    return refuse
+    return error_response
 
 
-def _each(items: str, **names: Any) -> Refuse:
+def _each(items: str, **names: Any) -> ErrorResponse:
     """One entry for each item of the request's list ``items``."""
     where = names.pop("where")
 
-    def refuse(request: Any, code: int) -> Answer:
+    def error_response(request: Any, code: int) -> Answer:
         return {
             where: [
                 {"error_code": code, **_values(item, names)} for item in getattr(request, items)
             ]
         }
 
-    return refuse
+    return error_response
 
 
 def _values(item: Any, names: Mapping[str, Any]) -> dict[str, Any]:
@@ -243,7 +243,7 @@ _ALTERED: Final = _each(
 )
 
 #: kio's name of the API -> how its answer carries one error.
-REFUSALS: Final[Mapping[str, Refuse]] = {
+ERROR_RESPONSES: Final[Mapping[str, ErrorResponse]] = {
     "add_offsets_to_txn": _top(),
     "add_partitions_to_txn": _add_partitions,
     "alter_configs": _ALTERED,

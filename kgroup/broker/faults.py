@@ -48,7 +48,7 @@ class InjectedFault:
         """It happens to no further request."""
         self.times = 0
 
-    def strike(self) -> None:
+    def apply(self) -> None:
         """It happens once."""
         self.seen += 1
         if self.times is not None:
@@ -89,14 +89,14 @@ class InjectedFaults:
         self._planned.append(fault)
         return fault
 
-    def strike(self, api: str, request: Any) -> tuple[float, int | None]:
+    def apply(self, api: str, request: Any) -> tuple[float, int | None]:
         """What happens to a request, counted: (seconds that it has to wait, error or None)."""
         delay, error_code = 0.0, None
         for fault in self._planned:
             spent = fault.is_over or (fault.error_code is not None and error_code is not None)
             if spent or fault.api not in (None, api) or not fault.match(request):
                 continue
-            fault.strike()
+            fault.apply()
             delay += fault.delay
             error_code = error_code if fault.error_code is None else fault.error_code
         self._planned = [fault for fault in self._planned if not fault.is_over]

@@ -47,7 +47,7 @@ class IdleClients:
         self._since.pop(client, None)
         self._since[client] = trio.current_time()
         if len(self._since) == 1:
-            self.alarm.look()
+            self.alarm.reschedule()
 
     def forget(self, client: Client) -> None:
         """It is not idle, or gone."""

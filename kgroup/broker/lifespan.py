@@ -83,7 +83,7 @@ def check_listener(host: str, port: int, brokers: int = 1) -> None:
         )
 
 
-def settings_of(given: BrokerSettings | Mapping[str, object] | None) -> BrokerSettings:
+def read_settings(given: BrokerSettings | Mapping[str, object] | None) -> BrokerSettings:
     """Settings as a caller gives them.
 
     Raises:
@@ -96,7 +96,7 @@ def settings_of(given: BrokerSettings | Mapping[str, object] | None) -> BrokerSe
     return given if isinstance(given, BrokerSettings) else BrokerSettings.from_properties(given)
 
 
-def chance(given: Random | None) -> Random:
+def random_or_default(given: Random | None) -> Random:
     """The source of every choice; by default another one each time."""
     return given or random_module.Random()
 

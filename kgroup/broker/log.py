@@ -116,7 +116,7 @@ class PartitionLog:
         self._size = 0
         self._start = 0
         self._end = 0
-        self._sequences = ProducerState()
+        self._producer_state = ProducerState()
         self._open: dict[int, int] = {}
         self._aborted: list[AbortedTransaction] = []
         self._watchers: dict[trio.Event, None] = {}
@@ -164,11 +164,11 @@ class PartitionLog:
         """
         self.check_size(len(data))
         if header.producer_id >= 0 and header.base_sequence >= 0:
-            written = self._sequences.duplicate(header)
+            written = self._producer_state.duplicate(header)
             if written is not None:
                 return AppendResult(written.base_offset, batches.NO_TIMESTAMP, duplicate=True)
             self._refuse_plain(header)
-            self._sequences.written(header, self._end)
+            self._producer_state.written(header, self._end)
         base, timestamp = self._end, batches.NO_TIMESTAMP
         if self._settings.append_time:
             data, timestamp = batches.stamped(data, now), now
@@ -205,7 +205,7 @@ class PartitionLog:
 
     def end_transaction(self, producer_id: int, epoch: int, now: int, *, committed: bool) -> None:
         """Write the marker that ends a producer's transaction here."""
-        self._sequences.marked(producer_id, epoch)
+        self._producer_state.transaction_ended(producer_id, epoch)
         self._store(marker(producer_id, epoch, committed=committed, now=now))
         first = self._open.pop(producer_id, None)
         if first is not None and not committed:
@@ -214,13 +214,13 @@ class PartitionLog:
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         """Whether a producer has written here, in this epoch, in a transaction still open."""
-        return producer_id in self._open and self._sequences.epoch_of(producer_id) == epoch
+        return producer_id in self._open and self._producer_state.epoch_of(producer_id) == epoch
 
     def producers(self) -> tuple[ActiveProducer, ...]:
         """The idempotent producers that have written here, in the order of their first batch."""
         return tuple(
             ActiveProducer(producer_id, epoch, sequence, self._open.get(producer_id, -1))
-            for producer_id, epoch, sequence in self._sequences.producers()
+            for producer_id, epoch, sequence in self._producer_state.producers()
         )
 
     def delete_before(self, offset: int) -> int:
@@ -393,7 +393,7 @@ class PartitionLog:
 
     # Waiting.
 
-    def led(self, epoch: int) -> None:
+    def leader_changed(self, epoch: int) -> None:
         """Another broker leads from now on, or none: who waits looks again."""
         self.epochs.begin(epoch, self._end)
         self._wake()

@@ -83,10 +83,10 @@ class LogReader:
         log = self._log(partition)
         try:
             records, following = log.records(offset, max_records, committed=_committed(isolation))
-        except RequestError as refusal:
+        except RequestError as error:
             raise OffsetOutOfRangeError(
-                f"{partition}: {refusal.message}", partition, offset
-            ) from refusal
+                f"{partition}: {error.message}", partition, offset
+            ) from error
         except UnreadableBatchError as error:
             raise FetchError(f"{partition}: {error}", partition) from error
         return BatchRecords(records, following)
@@ -111,10 +111,10 @@ class LogReader:
     def _log(self, partition: TopicPartition) -> PartitionLog:
         try:
             return self._topics.log(partition.topic, partition.partition)
-        except RequestError as refusal:
+        except RequestError as error:
             raise FetchError(
                 f"the embedded broker has no partition {partition}", partition
-            ) from refusal
+            ) from error
 
 
 def _committed(isolation: IsolationLevel) -> bool:

@@ -40,6 +40,6 @@ class Node:
         )
         self.address = address
 
-    def move(self, host: str, port: int) -> None:
+    def set_address(self, host: str, port: int) -> None:
         """It is to be found at this address from now on."""
         self.address = Address(self.node_id, host, port, self.address.rack)

@@ -94,7 +94,7 @@ class ProducerState:
             last = known.batches[-1].last_sequence if known.batches else -1
             yield producer_id, known.epoch, last
 
-    def marked(self, producer_id: int, epoch: int) -> None:
+    def transaction_ended(self, producer_id: int, epoch: int) -> None:
         """Take note of a transaction's marker: from now on its epoch is the least accepted."""
         self._at_epoch(producer_id, epoch)
 

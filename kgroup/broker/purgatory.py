@@ -50,12 +50,12 @@ class Alarm:
         self._set_for: float | None = None
         self.internal_errors: InternalErrors | None = None
 
-    def look(self) -> None:
+    def reschedule(self) -> None:
         """The next time may have changed: wake the task if it sleeps too long."""
-        self.look_at(self._next_time())
+        self.reschedule_by(self._next_time())
 
-    def look_at(self, following: float | None) -> None:
-        """As ``look``, for a time that is known to be among the next ones."""
+    def reschedule_by(self, following: float | None) -> None:
+        """As ``reschedule``, for a time that is known to be among the next ones."""
         if following is not None and (self._set_for is None or following < self._set_for):
             self._changed.set()
 
@@ -78,10 +78,10 @@ class Alarm:
                 await trio.lowlevel.checkpoint()
 
 
-class Watch(Protocol):
+class PurgatoryObserver(Protocol):
     """Looks on as the machine is asked, for simulations; it changes nothing."""
 
-    def asked(
+    def handled(
         self, request: Request, ticket: Hashable, answers: Sequence[CoordinatorResponse]
     ) -> None:
         """The machine was given a request, and answered these, its own ticket among them or not."""
@@ -105,13 +105,13 @@ class GroupPurgatory:
     """Asks the state machine on behalf of tasks.
 
     Attributes:
-        watch: looks on, or None.
+        observer: looks on, or None.
     """
 
     def __init__(self, coordinator: GroupCoordinatorService) -> None:
         self._coordinator = coordinator
         self._waiting: set[_ParkedRequest] = set()
-        self.watch: Watch | None = None
+        self.observer: PurgatoryObserver | None = None
         self.alarm = Alarm(lambda: coordinator.next_timer, self._expire)
 
     @property
@@ -119,18 +119,18 @@ class GroupPurgatory:
         """The machine, for what needs no waiting."""
         return self._coordinator
 
-    async def ask(self, request: Request, kind: type[Kind]) -> Kind:
-        """As ``ask_parked``, for what is always answered: all but JoinGroup and SyncGroup.
+    async def handle(self, request: Request, kind: type[Kind]) -> Kind:
+        """As ``handle_parkable``, for what is always answered: all but JoinGroup and SyncGroup.
 
         Raises:
             TypeError: the machine answered something else, or nothing ever.
         """
-        answer = await self.ask_parked(request, kind)
+        answer = await self.handle_parkable(request, kind)
         if answer is None:
             raise TypeError(f"{request} is never answered")
         return answer
 
-    async def ask_parked(self, request: Request, kind: type[Kind]) -> Kind | None:
+    async def handle_parkable(self, request: Request, kind: type[Kind]) -> Kind | None:
         """Give a request to the machine and wait for what it answers.
 
         Args:
@@ -146,8 +146,8 @@ class GroupPurgatory:
         self._waiting.add(ticket)
         try:
             answers = self._coordinator.handle(trio.current_time(), request, ticket)
-            if self.watch is not None:
-                self.watch.asked(request, ticket, answers)
+            if self.observer is not None:
+                self.observer.handled(request, ticket, answers)
             self.deliver(answers)
             if ticket in self._waiting:
                 ticket.answered = trio.Event()
@@ -168,10 +168,10 @@ class GroupPurgatory:
             ticket.response = answer.response
             if ticket.answered is not None:
                 ticket.answered.set()
-        self.alarm.look()
+        self.alarm.reschedule()
 
     def _expire(self) -> None:
         answers = self._coordinator.expire(trio.current_time())
-        if self.watch is not None:
-            self.watch.expired(answers)
+        if self.observer is not None:
+            self.observer.expired(answers)
         self.deliver(answers)

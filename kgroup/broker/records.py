@@ -154,7 +154,7 @@ def marker(producer_id: int, producer_epoch: int, *, committed: bool, now: int) 
     )
 
 
-def checking(data: bytes, header: BatchHeader, most: int) -> Iterator[None]:
+def check_records(data: bytes, header: BatchHeader, most: int) -> Iterator[None]:
     """Judge the records of a producer's batch: as many as it says, one behind the other.
 
     Only their lengths are read, which is what the readers of the log depend on. Batches of codecs

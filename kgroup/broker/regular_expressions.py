@@ -44,40 +44,42 @@ class Pattern:
         self._found: dict[str, int] = {}
         """For a character of a text, the places that it may stand at; filled as texts come."""
         self._starts = self._ends = self._repeated = lacking = 0
-        place = 0
+        replicas = 0
         for part in _parts(text):
-            self._starts |= 1 << place
+            self._starts |= 1 << replicas
             for one, times in part:
-                self._ones[place] = _compiled(one)
-                lacking |= (times in _MAY_LACK) << place
-                self._repeated |= (times in _MAY_REPEAT) << place
-                place += 1
-            self._ends |= 1 << place
-            place += 1
+                self._ones[replicas] = _compiled(one)
+                lacking |= (times in _MAY_LACK) << replicas
+                self._repeated |= (times in _MAY_REPEAT) << replicas
+                replicas += 1
+            self._ends |= 1 << replicas
+            replicas += 1
         self._skips = _skips(lacking)
 
     def matches(self, text: str) -> bool:
         """Whether the whole of a text is of this pattern."""
-        places = self._skipped(self._starts)
+        replicas = self._skipped(self._starts)
         for character in text:
-            meant = places & self._may_be(character)
-            places = self._skipped(meant << 1 | meant & self._repeated)
-            if not places:
+            meant = replicas & self._may_be(character)
+            replicas = self._skipped(meant << 1 | meant & self._repeated)
+            if not replicas:
                 return False
-        return bool(places & self._ends)
+        return bool(replicas & self._ends)
 
     def _may_be(self, character: str) -> int:
         known = self._found.get(character)
         if known is None:
-            known = sum(1 << place for place, one in self._ones.items() if one.fullmatch(character))
+            known = sum(
+                1 << replicas for replicas, one in self._ones.items() if one.fullmatch(character)
+            )
             self._found[character] = known
         return known
 
-    def _skipped(self, places: int) -> int:
+    def _skipped(self, replicas: int) -> int:
         """These places, and those that are reached when what may be left out is left out."""
         for distance, skippable in self._skips:
-            places |= (places & skippable) << distance
-        return places
+            replicas |= (replicas & skippable) << distance
+        return replicas
 
 
 def _skips(lacking: int) -> tuple[tuple[int, int], ...]:

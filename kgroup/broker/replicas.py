@@ -30,13 +30,13 @@ class PartitionReplicas:
     """Where a partition is.
 
     Attributes:
-        replicas: the ids of its brokers; the first is the preferred leader.
+        node_ids: the ids of its brokers; the first is the preferred leader.
         isr: those of them that are in sync.
         leader: the id of the broker that leads it, or ``NO_LEADER``.
         epoch: how often the leader has changed.
     """
 
-    replicas: tuple[int, ...]
+    node_ids: tuple[int, ...]
     isr: tuple[int, ...]
     leader: int
     epoch: int = 0
@@ -69,7 +69,7 @@ class LiveBrokers:
 
     # Placing.
 
-    def place(self, turn: int, replication_factor: int) -> PartitionReplicas:
+    def place_replicas(self, rotation: int, replication_factor: int) -> PartitionReplicas:
         """The place of the partition whose turn it is: leaders go round the brokers that are up.
 
         Raises:
@@ -82,11 +82,11 @@ class LiveBrokers:
                 ErrorCode.invalid_replication_factor,
                 f"replication factor {replication_factor}; brokers: {len(self._up)}, {len(up)} up",
             )
-        start = turn % len(up)
+        start = rotation % len(up)
         down = tuple(node_id for node_id in self._up if node_id not in up)
         return self._placed((*up[start:], *up[:start], *down)[:replication_factor])
 
-    def place_at(self, replicas: Iterable[int]) -> PartitionReplicas:
+    def place_on(self, replicas: Iterable[int]) -> PartitionReplicas:
         """The place of a partition whose replicas somebody has chosen.
 
         Raises:
@@ -110,39 +110,41 @@ class LiveBrokers:
 
     # What happens to a place. Each says whether its leader has changed.
 
-    def lose(self, place: PartitionReplicas, node_id: int) -> bool:
+    def broker_stopped(self, replicas: PartitionReplicas, node_id: int) -> bool:
         """A broker has gone."""
-        return self._settle(place, changed=place.leader == node_id and self._elect(place))
+        return self._settle(replicas, changed=replicas.leader == node_id and self._elect(replicas))
 
-    def regain(self, place: PartitionReplicas) -> bool:
+    def broker_started(self, replicas: PartitionReplicas) -> bool:
         """A broker has come: with a leader to learn from it is in sync at once."""
-        return self._settle(place, changed=place.leader == NO_LEADER and self._elect(place))
+        return self._settle(
+            replicas, changed=replicas.leader == NO_LEADER and self._elect(replicas)
+        )
 
-    def prefer(self, place: PartitionReplicas) -> bool:
+    def elect_preferred(self, replicas: PartitionReplicas) -> bool:
         """Give the preferred replica the lead, if it is in sync."""
-        first = place.replicas[0]
-        return first in place.isr and self.is_up(first) and _lead(place, first)
+        first = replicas.node_ids[0]
+        return first in replicas.isr and self.is_up(first) and _lead(replicas, first)
 
-    def move(self, place: PartitionReplicas, node_id: int) -> bool:
+    def move_leader(self, replicas: PartitionReplicas, node_id: int) -> bool:
         """Give a broker that is up the lead; one that is no replica takes the leader's place."""
-        if node_id not in place.replicas:
-            gone = place.replicas[0] if place.leader == NO_LEADER else place.leader
-            place.replicas = tuple(node_id if one == gone else one for one in place.replicas)
-        return self._settle(place, changed=_lead(place, node_id))
+        if node_id not in replicas.node_ids:
+            gone = replicas.node_ids[0] if replicas.leader == NO_LEADER else replicas.leader
+            replicas.node_ids = tuple(node_id if one == gone else one for one in replicas.node_ids)
+        return self._settle(replicas, changed=_lead(replicas, node_id))
 
-    def _elect(self, place: PartitionReplicas) -> bool:
-        able = (one for one in place.replicas if one in place.isr and self.is_up(one))
-        return _lead(place, next(able, NO_LEADER))
+    def _elect(self, replicas: PartitionReplicas) -> bool:
+        able = (one for one in replicas.node_ids if one in replicas.isr and self.is_up(one))
+        return _lead(replicas, next(able, NO_LEADER))
 
-    def _settle(self, place: PartitionReplicas, *, changed: bool) -> bool:
+    def _settle(self, replicas: PartitionReplicas, *, changed: bool) -> bool:
         # Without a leader those stay in sync that were last: one of them has to come first.
-        if place.leader != NO_LEADER:
-            place.isr = tuple(one for one in place.replicas if self.is_up(one))
+        if replicas.leader != NO_LEADER:
+            replicas.isr = tuple(one for one in replicas.node_ids if self.is_up(one))
         return changed
 
 
-def _lead(place: PartitionReplicas, node_id: int) -> bool:
-    if place.leader == node_id:
+def _lead(replicas: PartitionReplicas, node_id: int) -> bool:
+    if replicas.leader == node_id:
         return False
-    place.leader, place.epoch = node_id, place.epoch + 1
+    replicas.leader, replicas.epoch = node_id, replicas.epoch + 1
     return True

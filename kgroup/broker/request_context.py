@@ -44,10 +44,8 @@ class NoResponse:
     """The answer that is none: the request is never answered."""
 
 
-SILENCE: Final = NoResponse()
+NEVER_ANSWERED: Final = NoResponse()
 """Nothing is sent, and nothing later on this connection is answered either."""
-NO_ANSWER: Final = None
-"""Nothing is sent, and the connection goes on (Produce with acks=0)."""
 NO_ACKS: Final = 0
 """The ``acks`` of a Produce that wants no answer."""
 

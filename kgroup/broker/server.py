@@ -20,7 +20,13 @@ from kgroup.broker.admin import BrokerAdmin
 from kgroup.broker.broker_settings import BrokerSettings
 from kgroup.broker.control import BrokerControl
 from kgroup.broker.endpoint import Endpoint, refused_connection
-from kgroup.broker.lifespan import chance, check_listener, running, settings_of, virtual_wall_clock
+from kgroup.broker.lifespan import (
+    check_listener,
+    random_or_default,
+    read_settings,
+    running,
+    virtual_wall_clock,
+)
 from kgroup.interfaces import Random
 
 MEMORY_HOST: Final = "memory"
@@ -130,10 +136,12 @@ async def serve(
 
     Cancellation: connections are closed at once.
     """
-    made = settings_of(settings)
+    made = read_settings(settings)
     check_listener(host, port)
     async with running(
-        lambda nursery: EmbeddedBroker(made, chance(random), time.time, nursery, (host, port))
+        lambda nursery: EmbeddedBroker(
+            made, random_or_default(random), time.time, nursery, (host, port)
+        )
     ) as broker:
         yield broker
 
@@ -152,8 +160,8 @@ async def in_memory(
     Raises:
         ConfigError: a property is unknown or its value refused.
     """
-    made, clock = settings_of(settings), virtual_wall_clock()
+    made, clock = read_settings(settings), virtual_wall_clock()
     async with running(
-        lambda nursery: EmbeddedBroker(made, chance(random), clock, nursery, None)
+        lambda nursery: EmbeddedBroker(made, random_or_default(random), clock, nursery, None)
     ) as broker:
         yield broker

@@ -40,19 +40,19 @@ class GroupShards:
     """All shards, and the desks of all brokers by node id."""
 
     def __init__(
-        self, places: Sequence[PartitionReplicas], desks: Mapping[int, GroupPurgatory]
+        self, replicas: Sequence[PartitionReplicas], purgatories: Mapping[int, GroupPurgatory]
     ) -> None:
-        self.places: Final = tuple(places)
-        self._desks = desks
-        self._resting = UnloadedShards()
+        self.replicas: Final = tuple(replicas)
+        self._purgatories = purgatories
+        self._unloaded = UnloadedShards()
 
     def shard_of(self, group_id: str) -> int:
         """The shard of a group."""
-        return shard_of(group_id, len(self.places))
+        return shard_of(group_id, len(self.replicas))
 
-    def place_of(self, group_id: str) -> PartitionReplicas:
+    def replicas_of(self, group_id: str) -> PartitionReplicas:
         """Where a group's shard is."""
-        return self.places[self.shard_of(group_id)]
+        return self.replicas[self.shard_of(group_id)]
 
     # A change of leaders: give up, change the places, then load.
 
@@ -74,45 +74,45 @@ class GroupShards:
         left: dict[int, list[int]] = {}
         epochs: dict[int, int] = {}
         for shard in shards:
-            place = self.places[shard]
-            old = place.leader
-            if elect(place):
-                epochs[shard] = place.epoch
+            replicas = self.replicas[shard]
+            old = replicas.leader
+            if elect(replicas):
+                epochs[shard] = replicas.epoch
                 left.setdefault(old, []).append(shard)
         for node_id, given_up in left.items():
             if node_id != NO_LEADER:
-                self._give_up(self._desks[node_id], given_up, answer=answer)
+                self._unload(self._purgatories[node_id], given_up, answer=answer)
         return HandOver(epochs)
 
     def move(self, shards: Iterable[int], elect: Callable[[PartitionReplicas], bool]) -> HandOver:
         """As ``change``, and where the leader stays it fails over to itself."""
 
-        def anew(place: PartitionReplicas) -> bool:
-            if not elect(place):
-                place.epoch += 1
+        def anew(replicas: PartitionReplicas) -> bool:
+            if not elect(replicas):
+                replicas.epoch += 1
             return True
 
         return self.change(shards, anew)
 
     def restart(self) -> HandOver:
         """Let the leader of every shard fail over to itself."""
-        return self.move(range(len(self.places)), lambda _: False)
+        return self.move(range(len(self.replicas)), lambda _: False)
 
     def begin_loading(self, hand_over: HandOver) -> None:
         """The new coordinators have begun to read; requests are told to come again."""
         for node_id, shards in self._led(hand_over).items():
-            self._desks[node_id].coordinator.begin_loading(shards)
+            self._purgatories[node_id].coordinator.begin_loading(shards)
 
     def load(self, hand_over: HandOver) -> None:
         """The new coordinators have read all records; every session starts anew."""
         for node_id, shards in self._led(hand_over).items():
             wanted = frozenset(shards)
-            snapshot = self._resting.take(lambda name, w=wanted: self.shard_of(name) in w)  # type: ignore[misc]
-            desk = self._desks[node_id]
-            desk.coordinator.load(trio.current_time(), snapshot, shards)
-            if desk.watch is not None:
-                desk.watch.loaded(shards)
-            desk.deliver(())
+            snapshot = self._unloaded.take(lambda name, w=wanted: self.shard_of(name) in w)  # type: ignore[misc]
+            purgatory = self._purgatories[node_id]
+            purgatory.coordinator.load(trio.current_time(), snapshot, shards)
+            if purgatory.observer is not None:
+                purgatory.observer.loaded(shards)
+            purgatory.deliver(())
 
     async def load_after(
         self, hand_over: HandOver, *, away: float = 0.0, loading: float = 0.0
@@ -142,43 +142,43 @@ class GroupShards:
         await trio.sleep(loading)
         self.load(hand_over)
 
-    def _give_up(self, desk: GroupPurgatory, shards: Collection[int], *, answer: bool) -> None:
-        self._resting.put(desk.coordinator.snapshot(shards))
-        answers = desk.coordinator.unload(trio.current_time(), shards)
+    def _unload(self, purgatory: GroupPurgatory, shards: Collection[int], *, answer: bool) -> None:
+        self._unloaded.put(purgatory.coordinator.snapshot(shards))
+        answers = purgatory.coordinator.unload(trio.current_time(), shards)
         told = answers if answer else []
-        if desk.watch is not None:
-            desk.watch.unloaded(shards, told)
-        desk.deliver(told)
+        if purgatory.observer is not None:
+            purgatory.observer.unloaded(shards, told)
+        purgatory.deliver(told)
 
     def _led(self, hand_over: HandOver) -> dict[int, list[int]]:
         """Those shards that still have the leader they were handed over to, by leader."""
         led: dict[int, list[int]] = {}
         for shard, epoch in hand_over.epochs.items():
-            place = self.places[shard]
-            if place.epoch == epoch and place.leader != NO_LEADER:
-                led.setdefault(place.leader, []).append(shard)
+            replicas = self.replicas[shard]
+            if replicas.epoch == epoch and replicas.leader != NO_LEADER:
+                led.setdefault(replicas.leader, []).append(shard)
         return led
 
     # What happens to all groups, wherever they are.
 
     def delete_partitions(self, partitions: Collection[TopicPartition]) -> None:
         """Forget the offsets of partitions that no longer exist."""
-        self._resting.delete_partitions(partitions)
-        for desk in self._desks.values():
-            desk.coordinator.delete_partitions(partitions)
+        self._unloaded.delete_partitions(partitions)
+        for purgatory in self._purgatories.values():
+            purgatory.coordinator.delete_partitions(partitions)
 
     def complete_transaction(self, producer_id: int, *, committed: bool) -> None:
         """End a producer's transaction: its pending offsets become committed or vanish."""
-        self._resting.complete_transaction(producer_id, committed=committed)
-        for desk in self._desks.values():
-            desk.coordinator.complete_transaction(producer_id, committed=committed)
+        self._unloaded.complete_transaction(producer_id, committed=committed)
+        for purgatory in self._purgatories.values():
+            purgatory.coordinator.complete_transaction(producer_id, committed=committed)
 
     def committed(self, group_id: str) -> Mapping[TopicPartition, OffsetRecord]:
         """What a group has committed, whether or not somebody coordinates it now."""
         shard = self.shard_of(group_id)
-        leader = self.places[shard].leader
+        leader = self.replicas[shard].leader
         if leader != NO_LEADER:
-            offsets = self._desks[leader].coordinator.snapshot([shard]).offsets
+            offsets = self._purgatories[leader].coordinator.snapshot([shard]).offsets
             if group_id in offsets:
                 return offsets[group_id]
-        return self._resting.look(lambda name: name == group_id).offsets.get(group_id, {})
+        return self._unloaded.peek(lambda name: name == group_id).offsets.get(group_id, {})

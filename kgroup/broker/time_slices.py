@@ -8,7 +8,7 @@ A request has a few steps for nothing, and most never take more. Past them it ta
 lane, of which there is one: between two slices of a long request the loop serves every short one
 and one slice of one other long one, however many there are.
 
-INVARIANT: nobody waits for another request while in the lane; ``Work.rest`` leaves it.
+INVARIANT: nobody waits for another request while in the lane; ``Work.release`` leaves it.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class TimeSlices:
     """
 
     def __init__(self) -> None:
-        self.lane: Final = trio.Lock()
+        self.lock: Final = trio.Lock()
         self.longest = 0
 
-    def work(self, most_items: int) -> Work:
+    def work(self, max_items: int) -> Work:
         """The work of one request, whose answer may have so many items."""
-        return Work(self, most_items)
+        return Work(self, max_items)
 
 
 @final
@@ -57,9 +57,9 @@ class Work:
         items: how many items its answer has, as far as they are counted.
     """
 
-    def __init__(self, pace: TimeSlices, most_items: int) -> None:
-        self._pace = pace
-        self._most_items = most_items
+    def __init__(self, time_slices: TimeSlices, max_items: int) -> None:
+        self._time_slices = time_slices
+        self._max_items = max_items
         self._since = 0
         self._long = False
         self.items = 0
@@ -71,7 +71,7 @@ class Work:
         """
         self._since += steps
         if self._since >= (SLICE if self._long else FREE):
-            await self.give_way()
+            await self.yield_to_others()
 
     async def include(self, items: int) -> None:
         """Count items of the answer, each of which is a step.
@@ -82,10 +82,10 @@ class Work:
         Cancellation: the lane is left.
         """
         self.items += items
-        if self.items > self._most_items:
+        if self.items > self._max_items:
             raise RequestError(
                 ErrorCode.policy_violation,
-                f"the answer has more than {self._most_items} items (kgroup.answer.max.items)",
+                f"the answer has more than {self._max_items} items (kgroup.answer.max.items)",
             )
         await self.spend(items)
 
@@ -103,7 +103,7 @@ class Work:
         """The items, each a step when the next one is asked for."""
         return _Each(self, iter(items))
 
-    async def take_turn(self) -> None:
+    async def acquire(self) -> None:
         """Enter the lane: what follows is long, and cannot give way.
 
         Nothing waits where the lane is free.
@@ -113,32 +113,32 @@ class Work:
         if self._long:
             return
         try:
-            self._pace.lane.acquire_nowait()
+            self._time_slices.lock.acquire_nowait()
         except trio.WouldBlock:
-            await self._pace.lane.acquire()
+            await self._time_slices.lock.acquire()
         self._long = True
 
-    async def give_way(self) -> None:
+    async def yield_to_others(self) -> None:
         """Let others go on; from now on this is a long request.
 
         Cancellation: the lane is left.
         """
-        pace = self._pace
-        pace.longest = max(pace.longest, self._since)
+        time_slices = self._time_slices
+        time_slices.longest = max(time_slices.longest, self._since)
         self._since = 0
         if self._long:
-            self.rest()
+            self.release()
             await trio.lowlevel.checkpoint()
-        await pace.lane.acquire()
+        await time_slices.lock.acquire()
         self._long = True
 
-    def rest(self) -> None:
+    def release(self) -> None:
         """Leave the lane: what follows is waiting, or somebody else's work."""
-        self._pace.longest = max(self._pace.longest, self._since)
+        self._time_slices.longest = max(self._time_slices.longest, self._since)
         self._since = 0
         if self._long:
             self._long = False
-            self._pace.lane.release()
+            self._time_slices.lock.release()
 
 
 @final

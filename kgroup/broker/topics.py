@@ -72,20 +72,20 @@ class Topic:
     topic_id: UUID
     configs: Mapping[str, str]
     log_settings: LogSettings
-    turn: int
+    rotation: int
     """Whose turn its partition 0 is among the brokers."""
     logs: list[PartitionLog] = attrs.field(factory=list)
-    places: list[PartitionReplicas] = attrs.field(factory=list)
+    replicas: list[PartitionReplicas] = attrs.field(factory=list)
 
     @property
     def replication_factor(self) -> int:
         """How many replicas a partition has: partition 0, as Kafka tells it of a topic."""
-        return len(self.places[0].replicas)
+        return len(self.replicas[0].node_ids)
 
-    def add(self, places: Sequence[PartitionReplicas]) -> None:
+    def add(self, replicas: Sequence[PartitionReplicas]) -> None:
         """Add a partition at each of these places."""
-        self.places.extend(places)
-        self.logs.extend(PartitionLog(self.log_settings) for _ in places)
+        self.replicas.extend(replicas)
+        self.logs.extend(PartitionLog(self.log_settings) for _ in replicas)
 
 
 @final
@@ -93,11 +93,14 @@ class Topics:
     """All topics of a cluster."""
 
     def __init__(
-        self, settings: BrokerSettings, new_id: Callable[[], UUID], fleet: LiveBrokers | None = None
+        self,
+        settings: BrokerSettings,
+        new_id: Callable[[], UUID],
+        live_brokers: LiveBrokers | None = None,
     ) -> None:
         self._settings = settings
         self._new_id = new_id
-        self._fleet = fleet or LiveBrokers([settings.node_id])
+        self._live_brokers = live_brokers or LiveBrokers([settings.node_id])
         self._made = 0
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
@@ -131,9 +134,9 @@ class Topics:
         Raises:
             RequestError: UNKNOWN_TOPIC_OR_PARTITION.
         """
-        return self.located(name, partition)[0]
+        return self.log_and_replicas(name, partition)[0]
 
-    def located(self, name: str, partition: int) -> tuple[PartitionLog, PartitionReplicas]:
+    def log_and_replicas(self, name: str, partition: int) -> tuple[PartitionLog, PartitionReplicas]:
         """The log of a partition, and where it is.
 
         Raises:
@@ -144,7 +147,7 @@ class Topics:
             raise RequestError(
                 ErrorCode.unknown_topic_or_partition, f"there is no {name}-{partition}"
             )
-        return topic.logs[partition], topic.places[partition]
+        return topic.logs[partition], topic.replicas[partition]
 
     def create(
         self,
@@ -184,13 +187,16 @@ class Topics:
         if replication_factor == UNSET:
             replication_factor = self._settings.default_replication_factor
         if assignments:
-            places = self._chosen(assignments)
+            replicas = self._chosen(assignments)
         else:
             turns = range(self._made, self._made + partitions)
-            places = [self._fleet.place(turn, replication_factor) for turn in turns]
+            replicas = [
+                self._live_brokers.place_replicas(rotation, replication_factor)
+                for rotation in turns
+            ]
         given = {key: value for key, value in (configs or {}).items() if value is not None}
         topic = Topic(name, self._new_id(), given, self._log_settings(given), self._made)
-        topic.add(places)
+        topic.add(replicas)
         if not validate_only:
             self._made += 1
             self._partitions += partitions
@@ -224,17 +230,20 @@ class Topics:
         self._refuse_excess(len(numbers))
         if assignments is None:
             factor = topic.replication_factor
-            places = [self._fleet.place(topic.turn + number, factor) for number in numbers]
+            replicas = [
+                self._live_brokers.place_replicas(topic.rotation + number, factor)
+                for number in numbers
+            ]
         elif len(assignments) == len(numbers):
-            places = self._chosen(assignments)
+            replicas = self._chosen(assignments)
         else:
             raise RequestError(
                 ErrorCode.invalid_replica_assignment,
                 f"{len(assignments)} assignments for {len(numbers)} new partitions",
             )
         if not validate_only:
-            self._partitions += len(places)
-            topic.add(places)
+            self._partitions += len(replicas)
+            topic.add(replicas)
 
     def _refuse_excess(self, more: int) -> None:
         most = self._settings.max_partitions
@@ -246,12 +255,12 @@ class Topics:
             )
 
     def _chosen(self, assignments: Sequence[Sequence[int]]) -> list[PartitionReplicas]:
-        places = [self._fleet.place_at(replicas) for replicas in assignments]
-        if len({len(place.replicas) for place in places}) > 1:
+        replicas = [self._live_brokers.place_on(replicas) for replicas in assignments]
+        if len({len(replicas.node_ids) for replicas in replicas}) > 1:
             raise RequestError(
                 ErrorCode.invalid_replica_assignment, "partitions differ in their replicas' number"
             )
-        return places
+        return replicas
 
     def configure(
         self, topic: Topic, configs: Mapping[str, str], *, validate_only: bool = False
@@ -315,18 +324,20 @@ class Topics:
             if name in EFFECTIVE_CONFIGS
         }
         try:
-            asked = BrokerSettings.from_properties(properties)
+            requested = BrokerSettings.from_properties(properties)
         except ValueError as error:
             raise RequestError(ErrorCode.invalid_config, str(error)) from error
         return LogSettings(
             max_message_bytes=(
-                asked.max_message_bytes if "max.message.bytes" in configs else own.max_message_bytes
+                requested.max_message_bytes
+                if "max.message.bytes" in configs
+                else own.max_message_bytes
             ),
             append_time=(
-                asked.append_time if "message.timestamp.type" in configs else own.append_time
+                requested.append_time if "message.timestamp.type" in configs else own.append_time
             ),
             retention_bytes=(
-                asked.retention_bytes if "retention.bytes" in configs else own.retention_bytes
+                requested.retention_bytes if "retention.bytes" in configs else own.retention_bytes
             ),
         )
 

@@ -72,7 +72,7 @@ class Finish(Protocol):
 
 
 @final
-class PartitionTransactions:
+class TransactionLog:
     """What is written of transactions: every change of one, so that no failover loses any."""
 
     def __init__(self) -> None:
@@ -108,9 +108,9 @@ class Transactions:
         max_ids: int,
         finish: Finish,
         *,
-        ledger: PartitionTransactions | None = None,
-        refusal: Callable[[str], ErrorCode | None] = _own,
-        is_led: Callable[[str], bool] = _always,
+        transaction_log: TransactionLog | None = None,
+        coordinator_error: Callable[[str], ErrorCode | None] = _own,
+        has_coordinator: Callable[[str], bool] = _always,
     ) -> None:
         """A coordinator.
 
@@ -118,17 +118,17 @@ class Transactions:
             max_timeout: seconds; the longest time-out that a producer may ask for.
             max_ids: the most transactional ids there may be.
             finish: makes outcomes visible.
-            ledger: what is written; coordinators of one cluster share it.
-            refusal: says of a transactional id why this broker does not coordinate it, or None.
-            is_led: says of a transactional id whether any broker coordinates it.
+            transaction_log: what is written; coordinators of one cluster share it.
+            coordinator_error: why this broker does not coordinate a transactional id, or None.
+            has_coordinator: says of a transactional id whether any broker coordinates it.
         """
         self._max_timeout = max_timeout
         self._max_ids = max_ids
         self._finish = finish
-        self._ledger = ledger or PartitionTransactions()
-        self._by_id = self._ledger.transactions
-        self._refusal = refusal
-        self._is_led = is_led
+        self._transaction_log = transaction_log or TransactionLog()
+        self._by_id = self._transaction_log.transactions
+        self._coordinator_error = coordinator_error
+        self._has_coordinator = has_coordinator
 
     # InitProducerId.
 
@@ -153,7 +153,7 @@ class Transactions:
                 CONCURRENT_TRANSACTIONS after an open transaction was aborted: ask again.
         """
         if transactional_id is None:
-            return self._ledger.new_producer_id(), 0
+            return self._transaction_log.new_producer_id(), 0
         if not transactional_id:
             raise RequestError(ErrorCode.invalid_request, "the transactional id is empty")
         if not 0 < timeout <= self._max_timeout:
@@ -169,7 +169,7 @@ class Transactions:
                     ErrorCode.policy_violation,
                     f"there are {self._max_ids} transactional ids (kgroup.max.transactional.ids)",
                 )
-            known = Transaction(transactional_id, self._ledger.new_producer_id())
+            known = Transaction(transactional_id, self._transaction_log.new_producer_id())
             self._by_id[transactional_id] = known
         if known.epoch != NO_EPOCH and producer_id not in (NO_PRODUCER, known.producer_id):
             raise _fenced(known, producer_id, epoch)
@@ -187,7 +187,7 @@ class Transactions:
                 return  # the answer to its first asking was lost
             raise _fenced(known, producer_id, epoch)
         if known.epoch >= _LAST_EPOCH:
-            known.producer_id = self._ledger.new_producer_id()
+            known.producer_id = self._transaction_log.new_producer_id()
             known.epoch, known.last_epoch = 0, NO_EPOCH
         else:
             known.last_epoch = known.epoch if expected else NO_EPOCH
@@ -323,7 +323,7 @@ class Transactions:
     def coordinated(self) -> Iterator[Transaction]:
         """Every transactional id of this broker."""
         for known in tuple(self._by_id.values()):
-            if self._refusal(known.transactional_id) is None:
+            if self._coordinator_error(known.transactional_id) is None:
                 yield known
 
     def find(self, transactional_id: str) -> Transaction:
@@ -360,7 +360,7 @@ class Transactions:
     # Parts of the above.
 
     def _check_coordinator(self, transactional_id: str) -> None:
-        code = self._refusal(transactional_id)
+        code = self._coordinator_error(transactional_id)
         if code is not None:
             raise RequestError(code, f"transactional id {transactional_id!r} is another broker's")
 
@@ -383,16 +383,16 @@ class Transactions:
         return known
 
     def _to_write(self, transactional_id: str, producer_id: int, epoch: int) -> Transaction:
-        if not self._is_led(transactional_id):
+        if not self._has_coordinator(transactional_id):
             raise RequestError(
                 ErrorCode.coordinator_not_available,
                 f"no broker coordinates transactional id {transactional_id!r} now; ask again",
             )
         try:
             return self._checked(transactional_id, producer_id, epoch)
-        except RequestError as refusal:
-            if refusal.code is ErrorCode.producer_fenced:
-                raise RequestError(ErrorCode.invalid_producer_epoch, refusal.message) from refusal
+        except RequestError as error:
+            if error.code is ErrorCode.producer_fenced:
+                raise RequestError(ErrorCode.invalid_producer_epoch, error.message) from error
             raise
 
     def _is_epoch(self, producer_id: int, epoch: int) -> bool:

@@ -29,14 +29,14 @@ class UnloadedShards:
 
     def take(self, wanted: Callable[[str], bool]) -> Snapshot:
         """Give out the records of the groups that are wanted by their ids."""
-        snapshot = self.look(wanted)
+        snapshot = self.peek(wanted)
         group_ids = list(dict.fromkeys((*snapshot.groups, *self._offsets.group_ids())))
         self._offsets.unload([group_id for group_id in group_ids if wanted(group_id)])
         for group_id in snapshot.groups:
             del self._groups[group_id]
         return snapshot
 
-    def look(self, wanted: Callable[[str], bool]) -> Snapshot:
+    def peek(self, wanted: Callable[[str], bool]) -> Snapshot:
         """The records of the groups that are wanted by their ids."""
         offsets, pending = self._offsets.snapshot(
             [group_id for group_id in self._offsets.group_ids() if wanted(group_id)]

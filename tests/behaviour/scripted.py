@@ -65,13 +65,13 @@ class ScriptedProducer:
         return await settled(self._init)
 
     async def _find(self, key_type: int) -> int:
-        answer = await self._client.ask(
+        answer = await self._client.request(
             "find_coordinator", 4, key_type=key_type, coordinator_keys=[self.topic]
         )
         return int(answer.coordinators[0].error_code)
 
     async def _init(self) -> int:
-        answer = await self._client.ask(
+        answer = await self._client.request(
             "init_producer_id",
             4,
             transactional_id=self.topic,
@@ -86,7 +86,7 @@ class ScriptedProducer:
         """AddPartitionsToTxn."""
 
         async def ask() -> int:
-            answer = await self._client.ask(
+            answer = await self._client.request(
                 "add_partitions_to_txn",
                 3,
                 v3_and_below_transactional_id=self.topic,
@@ -122,7 +122,7 @@ class ScriptedProducer:
         part = {"index": partition, "records": batch(b"value", **stamp)}
 
         async def ask() -> int:
-            answer = await self._client.ask(
+            answer = await self._client.request(
                 "produce",
                 version,
                 transactional_id=self.topic if named else None,
@@ -138,7 +138,7 @@ class ScriptedProducer:
         """AddOffsetsToTxn."""
 
         async def ask() -> int:
-            answer = await self._client.ask(
+            answer = await self._client.request(
                 "add_offsets_to_txn", 3, **self._identity(), group_id=self.topic
             )
             return int(answer.error_code)
@@ -154,7 +154,7 @@ class ScriptedProducer:
             identity["producer_epoch"] = epoch
 
         async def ask() -> int:
-            answer = await self._client.ask(
+            answer = await self._client.request(
                 "txn_offset_commit",
                 version,
                 **identity,
@@ -170,13 +170,15 @@ class ScriptedProducer:
         """EndTxn, and every marker is written: Kafka answers before that."""
 
         async def ask() -> int:
-            answer = await self._client.ask("end_txn", 3, **self._identity(), committed=committed)
+            answer = await self._client.request(
+                "end_txn", 3, **self._identity(), committed=committed
+            )
             return int(answer.error_code)
 
         code = await settled(ask)
         with trio.fail_after(SOON):
             while True:
-                answer = await self._client.ask(
+                answer = await self._client.request(
                     "describe_transactions", 0, transactional_ids=[self.topic]
                 )
                 if answer.transaction_states[0].transaction_state in COMPLETE:
@@ -193,7 +195,7 @@ class ScriptedProducer:
 
         async def ask() -> int:
             nonlocal found
-            answer = await self._client.ask(
+            answer = await self._client.request(
                 "list_offsets",
                 5,
                 replica_id=-1,

@@ -34,7 +34,7 @@ async def to(cluster: EmbeddedCluster, node_id: int) -> Client:
 
 async def metadata(client: Client, *topics: str) -> Any:
     """What a broker tells of topics."""
-    return await client.ask(
+    return await client.request(
         "metadata",
         9,
         topics=[{"name": topic} for topic in topics],
@@ -72,17 +72,17 @@ def fetch(number: int, epoch: int = -1, wait: int = 0, offset: int = 0) -> dict[
 
 async def fetched(client: Client, number: int, epoch: int = -1) -> int:
     """The error of a Fetch."""
-    answer = await client.ask("fetch", 11, **fetch(number, epoch))
+    answer = await client.request("fetch", 11, **fetch(number, epoch))
     return int(answer.responses[0].partitions[0].error_code)
 
 
 async def find(client: Client, key: str, kind: int = 0) -> tuple[int, int]:
     """(error, broker) of a FindCoordinator."""
-    answer = await client.ask("find_coordinator", 4, key_type=kind, coordinator_keys=[key])
+    answer = await client.request("find_coordinator", 4, key_type=kind, coordinator_keys=[key])
     return int(answer.coordinators[0].error_code), answer.coordinators[0].node_id
 
 
 async def beat(client: Client, group: str = "g") -> int:
     """The error of a heartbeat of nobody."""
-    answer = await client.ask("heartbeat", 4, group_id=group, generation_id=1, member_id="m")
+    answer = await client.request("heartbeat", 4, group_id=group, generation_id=1, member_id="m")
     return int(answer.error_code)

@@ -11,7 +11,7 @@ from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
 from kgroup.broker.apis import APIS
-from kgroup.broker.error_responses import REFUSALS
+from kgroup.broker.error_responses import ERROR_RESPONSES
 from kgroup.broker.response_versions import fit
 from kgroup.wire.codec import encode_response
 from kgroup.wire.entities import build, field_shape
@@ -69,7 +69,7 @@ def test_what_is_offered_is_known_and_explained(api: str) -> None:
     assert row.reason
     assert row.offers(row.lowest)
     assert not row.offers(row.highest + 1)
-    assert api in REFUSALS
+    assert api in ERROR_RESPONSES
 
 
 def test_versions_that_end_early_have_a_reason_of_their_own() -> None:
@@ -83,7 +83,7 @@ def test_every_version_can_be_refused(api: str, version: int) -> None:
     """An error reaches the client in each version that kio can write, offered or not."""
     request_type = load_request_schema(API_KEYS[api], version)
     request = build(request_type, sample(request_type))
-    refused = REFUSALS[api](request, ErrorCode.unsupported_version)
+    refused = ERROR_RESPONSES[api](request, ErrorCode.unsupported_version)
     answer = fit(api, version, refused)
     assert encode_response(api, version, answer, 1)
     assert set(errors_in(answer)) == {35}

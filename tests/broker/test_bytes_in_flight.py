@@ -22,37 +22,37 @@ class Client:
 
 def test_the_one_that_moved_last_stays() -> None:
     """Beyond the limit those are cut that stand still the longest; their bytes count no more."""
-    queued, first, second, third = BytesInFlight(10), Client(), Client(), Client()
-    queued.hold(first, 4)
-    queued.hold(second, 4)
-    queued.hold(first, 5)
-    queued.hold(third, 4)
+    bytes_in_flight, first, second, third = BytesInFlight(10), Client(), Client(), Client()
+    bytes_in_flight.hold(first, 4)
+    bytes_in_flight.hold(second, 4)
+    bytes_in_flight.hold(first, 5)
+    bytes_in_flight.hold(third, 4)
     assert (first.is_cut, second.is_cut, third.is_cut) == (False, True, False)
-    assert queued.total == 9
-    queued.release(first)
-    queued.release(third)
-    assert queued.total == 0
+    assert bytes_in_flight.total == 9
+    bytes_in_flight.release(first)
+    bytes_in_flight.release(third)
+    assert bytes_in_flight.total == 0
 
 
 def test_one_alone_can_be_too_much() -> None:
     """Then it is cut itself."""
-    queued, client = BytesInFlight(10), Client()
-    queued.hold(client, 11)
+    bytes_in_flight, client = BytesInFlight(10), Client()
+    bytes_in_flight.hold(client, 11)
     assert client.is_cut
-    assert queued.total == 0
+    assert bytes_in_flight.total == 0
 
 
 async def test_the_idle_are_cut(autojump_clock: trio.testing.MockClock) -> None:
     """At their time, one after the other; not those that are forgotten."""
     del autojump_clock
-    idle, clients = IdleClients(10.0), [Client() for _ in range(3)]
+    idle_clients, clients = IdleClients(10.0), [Client() for _ in range(3)]
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(idle.alarm.run)
+        nursery.start_soon(idle_clients.alarm.run)
         for client in clients:
-            idle.touch(client)
+            idle_clients.touch(client)
             await trio.sleep(1)
-        idle.forget(clients[1])
-        assert idle.longest() is clients[0]
+        idle_clients.forget(clients[1])
+        assert idle_clients.longest() is clients[0]
         await trio.sleep(7.5)
         assert [client.is_cut for client in clients] == [True, False, False]
         await trio.sleep(2)

@@ -60,7 +60,7 @@ async def test_a_parked_join_holds_what_comes_behind_it(
         await client.send("join_group", 3, **join())
         await client.send("metadata", 1, topics=[])
         await trio.testing.wait_all_tasks_blocked()
-        await other.ask("metadata", 1, topics=[])
+        await other.request("metadata", 1, topics=[])
         assert trio.current_time() == 0
         assert (await client.answer("join_group", 3)).generation_id == 1
         await client.answer("metadata", 1)
@@ -97,7 +97,7 @@ async def test_a_bad_request_ends_its_connection_only(
         assert await client.is_closed()
         assert why in caplog.text
         other = await Client.open(broker)
-        await other.ask("metadata", 1, topics=[])
+        await other.request("metadata", 1, topics=[])
 
 
 async def test_a_client_that_leaves_midway_is_told_of(
@@ -112,7 +112,7 @@ async def test_a_client_that_leaves_midway_is_told_of(
 
 async def test_a_goodbye_is_no_event(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     """A client that closes between requests leaves no trace."""
-    await client.ask("metadata", 1, topics=[])
+    await client.request("metadata", 1, topics=[])
     await client.stream.send_eof()  # type: ignore[attr-defined]
     assert await client.is_closed()
     assert not caplog.records
@@ -132,7 +132,7 @@ async def test_an_unknown_version_of_api_versions_is_answered_in_version_0(
 
 async def test_a_version_that_is_not_offered_is_refused(client: Client) -> None:
     """A client that insists on a version gets UNSUPPORTED_VERSION, and its connection stays."""
-    answer = await client.ask(
+    answer = await client.request(
         "end_txn",
         5,
         transactional_id="x",
@@ -141,7 +141,7 @@ async def test_a_version_that_is_not_offered_is_refused(client: Client) -> None:
         committed=True,
     )
     assert int(answer.error_code) == 35
-    await client.ask("metadata", 1, topics=[])
+    await client.request("metadata", 1, topics=[])
 
 
 async def test_a_defect_is_answered_and_logged(
@@ -150,11 +150,11 @@ async def test_a_defect_is_answered_and_logged(
     """An exception in a handler is UNKNOWN_SERVER_ERROR to this request and no other."""
     with monkeypatch.context() as patch:
         patch.setattr(metadata, "_coordinator", lambda *_: 1 / 0)
-        answer = await client.ask("find_coordinator", 3, key="g", key_type=0)
+        answer = await client.request("find_coordinator", 3, key="g", key_type=0)
     assert int(answer.error_code) == -1
     assert "find_coordinator v3: a defect" in caplog.text
     assert "ZeroDivisionError" in caplog.text
-    answer = await client.ask("find_coordinator", 3, key="g", key_type=0)
+    answer = await client.request("find_coordinator", 3, key="g", key_type=0)
     assert int(answer.error_code) == 0
 
 
@@ -176,7 +176,7 @@ async def test_large_requests_and_answers() -> None:
         await _produce(client, 1, batch(value))
         await client.answer("produce", 9)
         part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1}
-        answer = await client.ask(
+        answer = await client.request(
             "fetch",
             4,
             max_wait=timedelta(0),
@@ -195,11 +195,11 @@ async def test_what_kafka_never_answers_is_never_answered(
     """
     async with connected() as (broker, first):
         second = await Client.open(broker)
-        given = (await first.ask("join_group", 4, **join())).member_id
+        given = (await first.request("join_group", 4, **join())).member_id
         await first.send("join_group", 4, **join(member_id=given))
         await first.send("metadata", 1, topics=[])
         await trio.testing.wait_all_tasks_blocked()
-        answer = await second.ask("join_group", 4, **join(member_id=given))
+        answer = await second.request("join_group", 4, **join(member_id=given))
         assert answer.generation_id == 1
         with trio.move_on_after(590) as scope:
             await first.frame()
@@ -241,7 +241,7 @@ async def test_without_acks_there_is_no_answer() -> None:
     async with connected() as (broker, client):
         await broker.create_topic("t")
         await _produce(client, 0, batch(b"a"))
-        await client.ask("metadata", 1, topics=[])
+        await client.request("metadata", 1, topics=[])
         assert broker.cluster.topics.log("t", 0).end_offset == 1
 
 

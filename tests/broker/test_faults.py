@@ -13,8 +13,8 @@ def test_an_error_happens_as_often_as_planned() -> None:
     """It hits its API only, the given number of times, and counts."""
     faults = InjectedFaults()
     fault = faults.plan("heartbeat", error_code=27, times=2)
-    assert faults.strike("join_group", object()) == (0.0, None)
-    assert [faults.strike("heartbeat", object()) for _ in range(3)] == [
+    assert faults.apply("join_group", object()) == (0.0, None)
+    assert [faults.apply("heartbeat", object()) for _ in range(3)] == [
         (0.0, 27),
         (0.0, 27),
         (0.0, None),
@@ -26,8 +26,8 @@ def test_a_fault_can_be_aimed() -> None:
     """Only a request that matches is hit."""
     faults = InjectedFaults()
     faults.plan("heartbeat", error_code=27, match=lambda request: request == "this")
-    assert faults.strike("heartbeat", "that") == (0.0, None)
-    assert faults.strike("heartbeat", "this") == (0.0, 27)
+    assert faults.apply("heartbeat", "that") == (0.0, None)
+    assert faults.apply("heartbeat", "this") == (0.0, 27)
 
 
 def test_a_fault_without_end_can_be_cancelled() -> None:
@@ -35,9 +35,9 @@ def test_a_fault_without_end_can_be_cancelled() -> None:
     faults = InjectedFaults()
     fault = faults.plan(None, delay=2.0)
     for api in ("heartbeat", "fetch", "fetch"):
-        assert faults.strike(api, object()) == (2.0, None)
+        assert faults.apply(api, object()) == (2.0, None)
     fault.cancel()
-    assert faults.strike("fetch", object()) == (0.0, None)
+    assert faults.apply("fetch", object()) == (0.0, None)
 
 
 def test_delays_add_up_and_one_error_counts() -> None:
@@ -47,9 +47,9 @@ def test_delays_add_up_and_one_error_counts() -> None:
     faults.plan("fetch", delay=0.5)
     faults.plan("fetch", error_code=3, times=1)
     faults.plan("fetch", error_code=6, times=1)
-    assert faults.strike("fetch", object()) == (1.5, 3)
-    assert faults.strike("fetch", object()) == (1.5, 6)
-    assert faults.strike("fetch", object()) == (1.5, None)
+    assert faults.apply("fetch", object()) == (1.5, 3)
+    assert faults.apply("fetch", object()) == (1.5, 6)
+    assert faults.apply("fetch", object()) == (1.5, None)
 
 
 def test_an_unknown_api_is_refused() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import pytest
 import trio
 import trio.testing
@@ -55,9 +53,9 @@ async def test_a_round_trip_takes_one_step_of_each_task_for_each_direction() -> 
     class Steps(trio.abc.Instrument):
         def before_task_step(self, task: trio.lowlevel.Task) -> None:
             nonlocal steps
-            steps += task.name.endswith(("echo", "ask"))
+            steps += task.name.endswith(("echo", "request"))
 
-    async def ask() -> None:
+    async def request() -> None:
         for _ in range(10):
             await one.send_all(b"?")
             assert await one.receive_some() == b"?"
@@ -68,7 +66,7 @@ async def test_a_round_trip_takes_one_step_of_each_task_for_each_direction() -> 
         nursery.start_soon(echo)
         await trio.testing.wait_all_tasks_blocked()
         trio.lowlevel.add_instrument(counter)
-        nursery.start_soon(partial(ask))
+        nursery.start_soon(request)
     trio.lowlevel.remove_instrument(counter)
-    # The first step of ask, and the last two checkpoints: at closing, and of the echo's end.
+    # The first step of request, and the last two checkpoints: at closing, and of the echo's end.
     assert steps <= 10 * 4 + 4

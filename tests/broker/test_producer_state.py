@@ -28,7 +28,7 @@ def written(*batches: BatchHeader) -> ProducerState:
     return sequences
 
 
-def refusal(sequences: ProducerState, one: BatchHeader) -> ErrorCode:
+def error(sequences: ProducerState, one: BatchHeader) -> ErrorCode:
     """What a batch is refused with."""
     with pytest.raises(RequestError) as refused:
         sequences.duplicate(one)
@@ -52,12 +52,12 @@ def test_the_last_five_batches_are_known_again() -> None:
         repeated = sequences.duplicate(sent(number))
         assert repeated is not None
         assert repeated.base_offset == number
-    assert refusal(sequences, sent(0)) is ErrorCode.out_of_order_sequence_number
+    assert error(sequences, sent(0)) is ErrorCode.out_of_order_sequence_number
 
 
 def test_a_gap_is_refused() -> None:
     """A batch that skips a sequence number is out of order."""
-    assert refusal(written(sent(0)), sent(2)) is ErrorCode.out_of_order_sequence_number
+    assert error(written(sent(0)), sent(2)) is ErrorCode.out_of_order_sequence_number
 
 
 def test_sequences_wrap() -> None:
@@ -68,22 +68,22 @@ def test_sequences_wrap() -> None:
 def test_an_older_epoch_is_fenced() -> None:
     """A batch of an epoch that has passed is refused."""
     sequences = written(sent(0, epoch=3))
-    assert refusal(sequences, sent(1, epoch=2)) is ErrorCode.invalid_producer_epoch
+    assert error(sequences, sent(1, epoch=2)) is ErrorCode.invalid_producer_epoch
 
 
 def test_a_newer_epoch_begins_at_zero() -> None:
     """With a new epoch the sequence starts again, and must."""
     sequences = written(sent(0, epoch=3))
-    assert refusal(sequences, sent(1, epoch=4)) is ErrorCode.out_of_order_sequence_number
+    assert error(sequences, sent(1, epoch=4)) is ErrorCode.out_of_order_sequence_number
     assert sequences.duplicate(sent(0, epoch=4)) is None
 
 
 def test_a_marker_raises_the_epoch() -> None:
     """A marker of a later epoch fences the one before; one of the same epoch changes nothing."""
     sequences = written(sent(0, epoch=3))
-    sequences.marked(1, 3)
+    sequences.transaction_ended(1, 3)
     assert sequences.duplicate(sent(1, epoch=3)) is None
-    sequences.marked(1, 4)
-    assert refusal(sequences, sent(1, epoch=3)) is ErrorCode.invalid_producer_epoch
+    sequences.transaction_ended(1, 4)
+    assert error(sequences, sent(1, epoch=3)) is ErrorCode.invalid_producer_epoch
     assert sequences.duplicate(sent(0, epoch=4)) is None
-    assert refusal(sequences, sent(1, epoch=4)) is ErrorCode.out_of_order_sequence_number
+    assert error(sequences, sent(1, epoch=4)) is ErrorCode.out_of_order_sequence_number

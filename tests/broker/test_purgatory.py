@@ -15,7 +15,7 @@ from kgroup.broker.purgatory import Alarm, GroupPurgatory
 from tests.broker.watching import Onlooker
 
 
-def desk() -> GroupPurgatory:
+def purgatory() -> GroupPurgatory:
     """A desk with a coordinator that knows one topic."""
     numbers = itertools.count()
     settings = CoordinatorSettings(initial_rebalance_delay=3.0)
@@ -52,10 +52,10 @@ async def test_the_alarm_rings_when_it_said(autojump_clock: trio.testing.MockClo
         nursery.start_soon(alarm.run)
         await trio.sleep(10)
         times.insert(0, 20.0)
-        alarm.look()
+        alarm.reschedule()
         await trio.sleep_until(200)
         times.append(250.0)
-        alarm.look()
+        alarm.reschedule()
         await trio.sleep_until(300)
         nursery.cancel_scope.cancel()
     assert rung == [20.0, 100.0, 250.0]
@@ -65,10 +65,10 @@ async def test_a_parked_request_is_answered_by_a_timer(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     """A first Join waits for the initial delay, and not a moment longer."""
-    waiting = desk()
+    waiting = purgatory()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(waiting.alarm.run)
-        answer = await waiting.ask(join(), responses.JoinCompleted)
+        answer = await waiting.handle(join(), responses.JoinCompleted)
         nursery.cancel_scope.cancel()
     assert trio.current_time() == 3.0
     assert answer.generation_id == 1
@@ -78,12 +78,12 @@ async def test_who_stops_waiting_leaves_the_member_behind(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     """A cancelled Join was handled: the member is in the group, and others get their answers."""
-    waiting = desk()
+    waiting = purgatory()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(waiting.alarm.run)
         with trio.move_on_after(1):
-            await waiting.ask(join(), responses.JoinCompleted)
-        await waiting.ask(join(), responses.JoinCompleted)
+            await waiting.handle(join(), responses.JoinCompleted)
+        await waiting.handle(join(), responses.JoinCompleted)
         nursery.cancel_scope.cancel()
     group = waiting.coordinator.group("g")
     assert group is not None
@@ -95,19 +95,21 @@ async def test_a_request_that_is_never_answered_gives_none(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     """The older copy of a repeated parked Join ends without an answer, as in Kafka."""
-    waiting = desk()
+    waiting = purgatory()
     gave: list[responses.JoinCompleted | None] = []
 
-    async def ask(member_id: str) -> None:
-        gave.append(await waiting.ask_parked(join(member_id=member_id), responses.JoinCompleted))
+    async def handle(member_id: str) -> None:
+        gave.append(
+            await waiting.handle_parkable(join(member_id=member_id), responses.JoinCompleted)
+        )
 
-    refused = await waiting.ask(join(version=4), responses.JoinCompleted)
+    refused = await waiting.handle(join(version=4), responses.JoinCompleted)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(waiting.alarm.run)
         async with trio.open_nursery() as askers:
-            askers.start_soon(ask, refused.member_id)
+            askers.start_soon(handle, refused.member_id)
             await trio.testing.wait_all_tasks_blocked()
-            askers.start_soon(ask, refused.member_id)
+            askers.start_soon(handle, refused.member_id)
         nursery.cancel_scope.cancel()
     assert gave[0] is None
     assert gave[1] is not None
@@ -118,21 +120,21 @@ async def test_an_answer_of_another_kind_is_a_defect(
 ) -> None:
     """What does not fit the request is told, not passed on; nor is a silence."""
     with pytest.raises(TypeError, match="was answered with"):
-        await desk().ask(requests.ListGroups(), responses.JoinCompleted)
-    waiting = desk()
-    refused = await waiting.ask(join(version=4), responses.JoinCompleted)
+        await purgatory().handle(requests.ListGroups(), responses.JoinCompleted)
+    waiting = purgatory()
+    refused = await waiting.handle(join(version=4), responses.JoinCompleted)
     again = join(member_id=refused.member_id)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(waiting.alarm.run)
 
         async def older() -> None:
             with pytest.raises(TypeError, match="never answered"):
-                await waiting.ask(again, responses.JoinCompleted)
+                await waiting.handle(again, responses.JoinCompleted)
 
         async with trio.open_nursery() as askers:
             askers.start_soon(older)
             await trio.testing.wait_all_tasks_blocked()
-            await waiting.ask(again, responses.JoinCompleted)
+            await waiting.handle(again, responses.JoinCompleted)
         nursery.cancel_scope.cancel()
 
 
@@ -140,16 +142,16 @@ async def test_who_watches_sees_requests_and_what_they_are_answered(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     """An answer is seen with the request that gave rise to it, be it another's or its own."""
-    waiting, onlooker = desk(), Onlooker()
-    waiting.watch = onlooker
-    refused = await waiting.ask(join(version=4), responses.JoinCompleted)
+    waiting, onlooker = purgatory(), Onlooker()
+    waiting.observer = onlooker
+    refused = await waiting.handle(join(version=4), responses.JoinCompleted)
     again = join(member_id=refused.member_id)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(waiting.ask_parked, again, responses.JoinCompleted)
+        nursery.start_soon(waiting.handle_parkable, again, responses.JoinCompleted)
         await trio.testing.wait_all_tasks_blocked()
         leaver = requests.LeavingMember(member_id=refused.member_id, group_instance_id=None)
         leave = requests.LeaveGroup(group_id="g", version=3, members=(leaver,))
-        await waiting.ask(leave, responses.LeaveCompleted)
+        await waiting.handle(leave, responses.LeaveCompleted)
     first, parked, left = onlooker.asked_for
     assert [request for request, _, _ in onlooker.asked_for] == [join(version=4), again, leave]
     assert [(one.ticket, one.response) for one in first[2]] == [(first[1], refused)]
@@ -162,11 +164,11 @@ async def test_who_watches_sees_what_timers_answer(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     """The Join that waited for the initial delay is answered by it, and by nothing else."""
-    waiting, onlooker = desk(), Onlooker()
-    waiting.watch = onlooker
+    waiting, onlooker = purgatory(), Onlooker()
+    waiting.observer = onlooker
     async with trio.open_nursery() as nursery:
         nursery.start_soon(waiting.alarm.run)
-        answer = await waiting.ask(join(), responses.JoinCompleted)
+        answer = await waiting.handle(join(), responses.JoinCompleted)
         nursery.cancel_scope.cancel()
     ((_, ticket, at_once),) = onlooker.asked_for
     assert list(at_once) == []

@@ -29,7 +29,7 @@ async def broker() -> AsyncIterator[EmbeddedBroker]:
 
 async def heartbeat(client: Client) -> int:
     """A heartbeat of a member that nobody knows; its error."""
-    answer = await client.ask("heartbeat", 4, group_id="g", generation_id=1, member_id="m")
+    answer = await client.request("heartbeat", 4, group_id="g", generation_id=1, member_id="m")
     return int(answer.error_code)
 
 
@@ -43,7 +43,7 @@ async def test_a_served_broker_is_where_it_says() -> None:
     async with serve() as broker:
         assert broker.bootstrap_servers == f"127.0.0.1:{broker.port}"
         client = await over_tcp(broker)
-        (node,) = (await client.ask("metadata", 1, topics=[])).brokers
+        (node,) = (await client.request("metadata", 1, topics=[])).brokers
         assert (node.host, node.port) == (broker.host, broker.port)
         assert repr(broker) == f"<kgroup.broker.Broker at {broker.bootstrap_servers}, up>"
         await client.stream.aclose()
@@ -91,7 +91,7 @@ async def test_a_client_that_is_gone_before_it_is_served_is_no_event(
 async def test_an_ipv6_address_is_written_in_brackets() -> None:
     """The port of an IPv6 address can be told from the address."""
     async with in_memory() as broker:
-        broker.cluster.brokers[1].move("::1", 9092)
+        broker.cluster.brokers[1].set_address("::1", 9092)
         assert broker.bootstrap_servers == "[::1]:9092"
 
 
@@ -131,7 +131,7 @@ async def test_a_stopped_broker_comes_back_on_its_port() -> None:
         address = broker.bootstrap_servers
         await broker.create_topic("t", 3)
         client = await over_tcp(broker)
-        await client.ask("metadata", 1, topics=[])
+        await client.request("metadata", 1, topics=[])
         await broker.stop()
         assert await client.is_closed()
         assert "down" in repr(broker)
@@ -141,7 +141,7 @@ async def test_a_stopped_broker_comes_back_on_its_port() -> None:
         await broker.start()
         assert broker.bootstrap_servers == address
         again = await over_tcp(broker)
-        (topic,) = (await again.ask("metadata", 1, topics=None)).topics
+        (topic,) = (await again.request("metadata", 1, topics=None)).topics
         assert len(topic.partitions) == 3
         for one in (client, again):
             await one.stream.aclose()
@@ -192,11 +192,11 @@ async def test_connections_can_be_cut_by_client(broker: EmbeddedBroker) -> None:
     """Only the named client's connections are closed."""
     clients = [await Client.open(broker, name) for name in ("a", "b", "a")]
     for client in clients:
-        await client.ask("metadata", 1, topics=[])
+        await client.request("metadata", 1, topics=[])
     assert broker.cut_connections("a") == 2
     assert await clients[0].is_closed()
     assert await clients[2].is_closed()
-    await clients[1].ask("metadata", 1, topics=[])
+    await clients[1].request("metadata", 1, topics=[])
     assert broker.cut_connections() == 1
 
 
@@ -218,14 +218,14 @@ async def test_the_coordinator_fails_over_to_itself(
     """Parked members are sent to look for it; away it is not there, loading it asks for time."""
     async with connected(group_initial_rebalance_delay_ms=0) as (broker, client):
         await broker.create_topic("t")
-        member = (await client.ask("join_group", 3, **join())).member_id
+        member = (await client.request("join_group", 3, **join())).member_id
         sync = {
             "group_id": "g",
             "generation_id": 1,
             "member_id": member,
             "assignments": [{"member_id": member, "assignment": b"all"}],
         }
-        assert int((await client.ask("sync_group", 3, **sync)).error_code) == 0
+        assert int((await client.request("sync_group", 3, **sync)).error_code) == 0
         parked = await Client.open(broker)
         await parked.send("join_group", 3, **join())
         await trio.testing.wait_all_tasks_blocked()
@@ -234,18 +234,18 @@ async def test_the_coordinator_fails_over_to_itself(
         async with trio.open_nursery() as nursery:
             nursery.start_soon(lambda: broker.restart_coordinator(away=1, loading=1))
             assert int((await parked.answer("join_group", 3)).error_code) == 16
-            assert int((await client.ask("heartbeat", 3, **beat)).error_code) == 16
+            assert int((await client.request("heartbeat", 3, **beat)).error_code) == 16
             await trio.sleep(1.5)
-            assert int((await client.ask("sync_group", 3, **sync)).error_code) == 14
-        assert int((await client.ask("heartbeat", 3, **beat)).error_code) == 0
-        assert (await client.ask("sync_group", 3, **sync)).assignment == b"all"
+            assert int((await client.request("sync_group", 3, **sync)).error_code) == 14
+        assert int((await client.request("heartbeat", 3, **beat)).error_code) == 0
+        assert (await client.request("sync_group", 3, **sync)).assignment == b"all"
 
 
 async def test_the_coordinators_writes_can_fail(autojump_clock: trio.testing.MockClock) -> None:
     """A commit and an assignment that cannot be written are answered as Kafka does."""
     async with connected(group_initial_rebalance_delay_ms=0) as (broker, client):
         await broker.create_topic("t")
-        member = (await client.ask("join_group", 3, **join())).member_id
+        member = (await client.request("join_group", 3, **join())).member_id
         broker.fail_coordinator_writes(19)
         sync = {
             "group_id": "g",
@@ -253,8 +253,8 @@ async def test_the_coordinators_writes_can_fail(autojump_clock: trio.testing.Moc
             "member_id": member,
             "assignments": [{"member_id": member, "assignment": b"all"}],
         }
-        assert int((await client.ask("sync_group", 3, **sync)).error_code) == 15
-        again = await client.ask("join_group", 3, **{**join(), "member_id": member})
+        assert int((await client.request("sync_group", 3, **sync)).error_code) == 15
+        again = await client.request("join_group", 3, **{**join(), "member_id": member})
         assert (int(again.error_code), again.generation_id) == (0, 2)
         with pytest.raises(ValueError, match="not with 27"):
             broker.fail_coordinator_writes(27)
@@ -329,8 +329,8 @@ async def test_in_memory_everything_follows_from_seed_and_clock(
         async with in_memory(random=random.Random(7)) as broker:
             await broker.create_topic("t")
             client = await Client.open(broker)
-            answer = await client.ask("metadata", 10, topics=None, **plain)
-            member = (await client.ask("join_group", 4, **join())).member_id
+            answer = await client.request("metadata", 10, topics=None, **plain)
+            member = (await client.request("join_group", 4, **join())).member_id
             await trio.sleep(1.5)
             await broker.append("t", 0, [b"a"])
             time = broker.log.read(TopicPartition("t", 0), 0, 1).records[0].timestamp
@@ -345,13 +345,13 @@ async def test_a_transaction_times_out(autojump_clock: trio.testing.MockClock) -
     """The broker's own alarm aborts a transaction that takes too long."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
-        given = await client.ask(
+        given = await client.request(
             "init_producer_id",
             4,
             transactional_id="x",
             transaction_timeout=timedelta(seconds=30),
         )
-        await client.ask(
+        await client.request(
             "add_partitions_to_txn",
             3,
             v3_and_below_transactional_id="x",

@@ -41,7 +41,7 @@ async def test_a_coordinator_fails_over(
     client = await to(cluster, at)
     assert await commit(client, partition=1) == 0
     first, second = await to(cluster, at), await to(cluster, at)
-    await first.ask("join_group", 3, **join())
+    await first.request("join_group", 3, **join())
     await second.send("join_group", 3, **join())
     await trio.testing.wait_all_tasks_blocked()
     if killed:
@@ -59,7 +59,7 @@ async def test_a_coordinator_fails_over(
     await other.send("join_group", 3, **join())
     assert int((await other.answer("join_group", 3)).error_code) == LOADING
     await trio.sleep(1)
-    assert (await other.ask("join_group", 3, **join())).error_code == 0
+    assert (await other.request("join_group", 3, **join())).error_code == 0
     assert await cluster.committed("g") == {T1: OffsetAndMetadata(7, -1, "m")}
     assert cluster.coordinator_epoch("g") == 1
     assert [group.group_id for group in await cluster.groups()] == ["g"]

@@ -50,7 +50,7 @@ async def test_every_broker_tells_of_all(
         for group, at in (("g", 1), ("h", 2), ("", 1), ("g\U0001f600", 3)):
             assert await find(client, group) == (0, at)
             assert cluster.coordinator_of(group) == at
-        described = await client.ask(
+        described = await client.request(
             "describe_cluster", 0, include_cluster_authorized_operations=False
         )
         assert [b.broker_id for b in described.brokers] == [1, 2, 3]
@@ -68,7 +68,7 @@ async def test_a_broker_answers_for_what_it_leads(
         for number in range(3):
             wrong = 0 if node_id == number + 1 else NOT_LEADER
             assert await fetched(client, number) == wrong
-            produced = await client.ask(
+            produced = await client.request(
                 "produce",
                 9,
                 transactional_id=None,
@@ -79,7 +79,7 @@ async def test_a_broker_answers_for_what_it_leads(
                 ],
             )
             assert int(produced.responses[0].partition_responses[0].error_code) == wrong
-            listed = await client.ask(
+            listed = await client.request(
                 "list_offsets",
                 1,
                 replica_id=-1,
@@ -122,7 +122,7 @@ async def test_a_refusal_tells_who_leads(
     for version in (9, 10):
         data = [{"index": number, "records": batch(b"a")} for number in (0, 1)]
         answers.append(
-            await client.ask(
+            await client.request(
                 "produce",
                 version,
                 transactional_id=None,
@@ -141,7 +141,7 @@ async def test_a_refusal_tells_who_leads(
     wanted["topics"] = [{"topic_id": topic_id, "partitions": wanted["topics"][0]["partitions"]}]
     del wanted["replica_id"]
     await cluster.move_leader(T0, 3)
-    answer = await client.ask("fetch", 16, **wanted)
+    answer = await client.request("fetch", 16, **wanted)
     part = answer.responses[0].partitions[0]
     assert int(part.error_code) == FENCED_EPOCH
     assert (part.current_leader.leader_id, part.current_leader.leader_epoch) == (3, 1)
@@ -160,7 +160,7 @@ async def test_epochs_say_where_records_of_one_leader_end(
     ends = []
     for epoch in range(4):
         partition = {"partition": 0, "current_leader_epoch": 2, "leader_epoch": epoch}
-        answer = await client.ask(
+        answer = await client.request(
             "offset_for_leader_epoch",
             3,
             replica_id=-1,
@@ -169,7 +169,7 @@ async def test_epochs_say_where_records_of_one_leader_end(
         told = answer.topics[0].partitions[0]
         ends.append((told.leader_epoch, told.end_offset))
     assert ends == [(0, 2), (0, 2), (2, 3), (-1, -1)]
-    listed = await client.ask(
+    listed = await client.request(
         "list_offsets",
         4,
         replica_id=-1,
@@ -194,11 +194,16 @@ async def test_replicas_can_be_chosen(
     client = await to(cluster, 2)
 
     async def create(**layout: Any) -> tuple[int, int]:
-        asked = {"num_partitions": -1, "replication_factor": -1, "assignments": (), "configs": ()}
-        created = await client.ask(
+        requested = {
+            "num_partitions": -1,
+            "replication_factor": -1,
+            "assignments": (),
+            "configs": (),
+        }
+        created = await client.request(
             "create_topics",
             5,
-            topics=[{"name": f"n{len(list(cluster.cluster.topics))}", **asked, **layout}],
+            topics=[{"name": f"n{len(list(cluster.cluster.topics))}", **requested, **layout}],
             timeout=timedelta(seconds=1),
             validate_only=False,
         )
@@ -213,7 +218,7 @@ async def test_replicas_can_be_chosen(
     assert (await create(assignments=uneven))[0] == 39
     assert (await create(num_partitions=1, replication_factor=4))[0] == 38
     for count, assignments, error in ((3, [[1, 2]], 0), (5, [[1, 2]], 39), (4, None, 0)):
-        grown = await client.ask(
+        grown = await client.request(
             "create_partitions",
             3,
             topics=[

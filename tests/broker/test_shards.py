@@ -55,7 +55,7 @@ async def commit(cluster: ClusterState, at: int, producer_id: int | None = None)
         request = requests.TxnOffsetCommit(
             **common, version=3, producer_id=producer_id, offsets=(offset(at),)
         )
-    answer = await node.groups.ask(request, responses.OffsetsCommitted)
+    answer = await node.groups.handle(request, responses.OffsetsCommitted)
     return int(answer.partitions[0].error)
 
 
@@ -63,7 +63,7 @@ def away(cluster: ClusterState) -> tuple[int, HandOver]:
     """The group's coordinator goes; its id and what is to be loaded elsewhere."""
     node = cluster.coordinator_of("g")
     assert node is not None
-    return node.node_id, cluster.lose(node.node_id, answer=True)
+    return node.node_id, cluster.broker_stopped(node.node_id, answer=True)
 
 
 async def test_a_transaction_that_ends_meanwhile_decides(
@@ -76,7 +76,7 @@ async def test_a_transaction_that_ends_meanwhile_decides(
         cluster.shards.load(hand_over)
         assert cluster.coordinator_of("g") is None
         cluster.shards.complete_transaction(number, committed=committed)
-        cluster.shards.load(cluster.regain(node_id))
+        cluster.shards.load(cluster.broker_started(node_id))
         assert cluster.shards.committed("g")[TP].offset == 10
 
 
@@ -87,9 +87,9 @@ async def test_records_are_in_one_place(
     assert await commit(cluster, 5) == 0
     node_id, _ = away(cluster)
     assert cluster.coordinator_of("g") is None
-    assert cluster.shards.place_of("g").leader == NO_LEADER
+    assert cluster.shards.replicas_of("g").leader == NO_LEADER
     assert cluster.shards.committed("g")[TP].offset == 5
-    hand_over = cluster.regain(node_id)
+    hand_over = cluster.broker_started(node_id)
     cluster.shards.begin_loading(hand_over)
     assert await commit(cluster, 6) == 14
     cluster.shards.load(hand_over)
@@ -104,8 +104,12 @@ async def test_an_overtaken_hand_over_loads_nothing(
     """A coordinator that lost its shard before it had read it does not get it by that."""
     assert await commit(cluster, 5) == 0
     shard = cluster.shards.shard_of("g")
-    first = cluster.shards.move([shard], lambda place: cluster.fleet.move(place, 1))
-    second = cluster.shards.move([shard], lambda place: cluster.fleet.move(place, 2))
+    first = cluster.shards.move(
+        [shard], lambda replicas: cluster.live_brokers.move_leader(replicas, 1)
+    )
+    second = cluster.shards.move(
+        [shard], lambda replicas: cluster.live_brokers.move_leader(replicas, 2)
+    )
     cluster.shards.load(first)
     assert await commit(cluster, 6) == 16
     cluster.shards.load(second)
@@ -121,7 +125,7 @@ async def test_deleted_partitions_are_forgotten_at_rest(
     topic = cluster.topics.get("t")
     assert topic is not None
     cluster.delete_topic(topic)
-    cluster.shards.load(cluster.regain(node_id))
+    cluster.shards.load(cluster.broker_started(node_id))
     assert cluster.shards.committed("g") == {}
 
 
@@ -129,8 +133,8 @@ def test_shards_are_spread_over_the_brokers() -> None:
     """Leaders go round; no shard has more replicas than there are brokers."""
     settings = BrokerSettings(groups=CoordinatorSettings(offsets_topic_partitions=4))
     cluster = ClusterState(settings, random.Random(1), lambda: 0.0, brokers=2)
-    assert [place.leader for place in cluster.shards.places] == [1, 2, 1, 2]
-    assert {len(place.replicas) for place in cluster.shards.places} == {2}
+    assert [replicas.leader for replicas in cluster.shards.replicas] == [1, 2, 1, 2]
+    assert {len(replicas.node_ids) for replicas in cluster.shards.replicas} == {2}
 
 
 @pytest.mark.parametrize("answer", [True, False])
@@ -140,18 +144,20 @@ async def test_who_watches_sees_shards_go_and_come(
     """At the broker that loses or gains them, and who is told so: nobody by one that was killed."""
     onlookers = {node_id: Onlooker() for node_id in cluster.brokers}
     for node_id, onlooker in onlookers.items():
-        cluster.brokers[node_id].groups.watch = onlooker
+        cluster.brokers[node_id].groups.observer = onlooker
     led = {
-        node_id: [n for n, place in enumerate(cluster.shards.places) if place.leader == node_id]
+        node_id: [
+            n for n, replicas in enumerate(cluster.shards.replicas) if replicas.leader == node_id
+        ]
         for node_id in cluster.brokers
     }
     node = cluster.coordinator_of("g")
     assert node is not None
     here, there = onlookers.pop(node.node_id), next(iter(onlookers.values()))
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(node.groups.ask_parked, join(), responses.JoinCompleted)
+        nursery.start_soon(node.groups.handle_parkable, join(), responses.JoinCompleted)
         await trio.testing.wait_all_tasks_blocked()
-        cluster.shards.load(cluster.lose(node.node_id, answer=answer))
+        cluster.shards.load(cluster.broker_stopped(node.node_id, answer=answer))
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
     ((_, ticket, _),) = here.asked_for
@@ -159,7 +165,7 @@ async def test_who_watches_sees_shards_go_and_come(
     assert sorted(gone) == led[node.node_id]
     assert [one.ticket for one in told] == ([ticket] if answer else [])
     assert here.gained == []
-    hand_over = cluster.regain(node.node_id)
+    hand_over = cluster.broker_started(node.node_id)
     cluster.shards.begin_loading(hand_over)
     assert here.gained == []
     cluster.shards.load(hand_over)
@@ -172,9 +178,11 @@ async def test_who_watches_sees_a_shard_move(
 ) -> None:
     """One broker gives it up, the other has it once it is loaded."""
     one, two = Onlooker(), Onlooker()
-    cluster.brokers[1].groups.watch, cluster.brokers[2].groups.watch = one, two
-    shard = next(n for n, place in enumerate(cluster.shards.places) if place.leader == 1)
-    hand_over = cluster.shards.move([shard], lambda place: cluster.fleet.move(place, 2))
+    cluster.brokers[1].groups.observer, cluster.brokers[2].groups.observer = one, two
+    shard = next(n for n, replicas in enumerate(cluster.shards.replicas) if replicas.leader == 1)
+    hand_over = cluster.shards.move(
+        [shard], lambda replicas: cluster.live_brokers.move_leader(replicas, 2)
+    )
     assert ([list(gone) for gone, _ in one.lost], two.gained) == ([[shard]], [])
     cluster.shards.load(hand_over)
     assert [list(shards) for shards in two.gained] == [[shard]]

@@ -12,34 +12,34 @@ from kgroup.broker.time_slices import FREE, SLICE, TimeSlices
 
 async def test_one_long_work_goes_on_at_a_time() -> None:
     """Two that are long go on slice by slice, in turns, and leave the lane at their end."""
-    pace, order = TimeSlices(), list[str]()
+    time_slices, order = TimeSlices(), list[str]()
 
     async def long(name: str) -> None:
-        work = pace.work(10)
+        work = time_slices.work(10)
         async for number in work.each(range(FREE + 3 * SLICE)):
             if number >= FREE and (number - FREE) % SLICE == 0:
                 order.append(name)
-        work.rest()
+        work.release()
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(long, "a")
         nursery.start_soon(long, "b")
     assert order in (["a", "b"] * 3, ["b", "a"] * 3)
-    assert pace.longest == SLICE
-    assert not pace.lane.locked()
+    assert time_slices.longest == SLICE
+    assert not time_slices.lock.locked()
 
 
 async def test_a_cancelled_work_leaves_the_lane() -> None:
     """Whoever is cut while it waits for its turn, or has it, holds up nobody."""
-    pace = TimeSlices()
-    first, second = pace.work(10), pace.work(10)
-    await first.give_way()
+    time_slices = TimeSlices()
+    first, second = time_slices.work(10), time_slices.work(10)
+    await first.yield_to_others()
     with trio.move_on_after(0) as scope:
-        await second.give_way()
+        await second.yield_to_others()
     assert scope.cancelled_caught
-    second.rest()
-    first.rest()
-    assert not pace.lane.locked()
+    second.release()
+    first.release()
+    assert not time_slices.lock.locked()
 
 
 async def test_an_answer_has_so_many_items() -> None:

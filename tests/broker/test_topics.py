@@ -18,11 +18,11 @@ from tests.broker.made import append, batch
 @pytest.fixture
 def topics() -> Topics:
     """No topics yet."""
-    chance = random.Random(1)
-    return Topics(BrokerSettings(), lambda: UUID(int=chance.getrandbits(128), version=4))
+    random_or_default = random.Random(1)
+    return Topics(BrokerSettings(), lambda: UUID(int=random_or_default.getrandbits(128), version=4))
 
 
-def refusal(topics: Topics, name: str, partitions: int = 1, **details: object) -> ErrorCode:
+def error(topics: Topics, name: str, partitions: int = 1, **details: object) -> ErrorCode:
     """What a new topic is refused with."""
     with pytest.raises(RequestError) as refused:
         topics.create(name, partitions, **details)  # type: ignore[arg-type]
@@ -51,14 +51,14 @@ def test_an_unknown_partition_is_refused(topics: Topics, name: str, number: int)
 def test_a_topic_can_be_refused(topics: Topics) -> None:
     """Each fault of a new topic has Kafka's code."""
     topics.create("a.b")
-    assert refusal(topics, "a/b") is ErrorCode.invalid_topic_exception
-    assert refusal(topics, "a.b") is ErrorCode.topic_already_exists
-    assert refusal(topics, "a_b") is ErrorCode.invalid_topic_exception
-    assert refusal(topics, "c", 0) is ErrorCode.invalid_partitions
-    assert refusal(topics, "c", 10_001) is ErrorCode.invalid_partitions
-    assert refusal(topics, "c", replication_factor=2) is ErrorCode.invalid_replication_factor
-    assert refusal(topics, "c", configs={"nope": "1"}) is ErrorCode.invalid_config
-    assert refusal(topics, "c", configs={"retention.bytes": "x"}) is ErrorCode.invalid_config
+    assert error(topics, "a/b") is ErrorCode.invalid_topic_exception
+    assert error(topics, "a.b") is ErrorCode.topic_already_exists
+    assert error(topics, "a_b") is ErrorCode.invalid_topic_exception
+    assert error(topics, "c", 0) is ErrorCode.invalid_partitions
+    assert error(topics, "c", 10_001) is ErrorCode.invalid_partitions
+    assert error(topics, "c", replication_factor=2) is ErrorCode.invalid_replication_factor
+    assert error(topics, "c", configs={"nope": "1"}) is ErrorCode.invalid_config
+    assert error(topics, "c", configs={"retention.bytes": "x"}) is ErrorCode.invalid_config
     assert topics.get("c") is None
 
 

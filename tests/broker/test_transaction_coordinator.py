@@ -83,8 +83,8 @@ def test_what_cannot_be_asked(transactions: Transactions) -> None:
     """An empty id and a time-out out of range are refused."""
     assert code(lambda: transactions.init_producer("", 60)) is ErrorCode.invalid_request
     for timeout in (0, 900.1):
-        asked = code(partial(transactions.init_producer, "x", timeout))
-        assert asked is ErrorCode.invalid_transaction_timeout
+        requested = code(partial(transactions.init_producer, "x", timeout))
+        assert requested is ErrorCode.invalid_transaction_timeout
 
 
 def test_a_commit_ends_all_that_was_added(transactions: Transactions, outcomes: Outcomes) -> None:
@@ -121,8 +121,8 @@ def test_strangers_are_refused(transactions: Transactions) -> None:
     """An unknown transactional id, or another producer's id, has no transaction."""
     transactions.init_producer("x", 60)
     for name, producer in (("y", 0), ("x", 5)):
-        asked = code(partial(transactions.add_group, 0, name, producer, 0, "g"))
-        assert asked is ErrorCode.invalid_producer_id_mapping
+        requested = code(partial(transactions.add_group, 0, name, producer, 0, "g"))
+        assert requested is ErrorCode.invalid_producer_id_mapping
     assert code(lambda: transactions.end("", 0, 0, committed=True)) is ErrorCode.invalid_request
 
 
@@ -144,8 +144,8 @@ def test_a_producer_can_raise_its_own_epoch(transactions: Transactions) -> None:
     assert transactions.init_producer("x", 60, 0, 0) == (0, 1)
     transactions.init_producer("x", 60)
     for producer, epoch in ((0, 0), (7, 2)):
-        asked = code(partial(transactions.init_producer, "x", 60, producer, epoch))
-        assert asked is ErrorCode.producer_fenced
+        requested = code(partial(transactions.init_producer, "x", 60, producer, epoch))
+        assert requested is ErrorCode.producer_fenced
 
 
 def test_an_exhausted_epoch_gives_a_new_producer_id(transactions: Transactions) -> None:
@@ -212,7 +212,7 @@ def test_a_slow_transaction_is_aborted_and_fenced(
 def test_a_coordinator_that_is_away_cannot_be_asked(outcomes: Outcomes) -> None:
     """Without it nothing new is taken into a transaction; what has been open is written on."""
     led = True
-    transactions = Transactions(900.0, MANY, outcomes, is_led=lambda _: led)
+    transactions = Transactions(900.0, MANY, outcomes, has_coordinator=lambda _: led)
     transactions.init_producer("x", 60)
     transactions.add_partitions(0, "x", 0, 0, [TP])
     transactions.add_group(0, "x", 0, 0, "g")

@@ -11,7 +11,7 @@ from kgroup.broker.groups.responses import CoordinatorResponse
 
 @final
 class Onlooker:
-    """A ``Watch``.
+    """A ``PurgatoryObserver``.
 
     Attributes:
         asked_for: each request with its ticket and the answers that it gave rise to.
@@ -26,20 +26,20 @@ class Onlooker:
         self.lost: list[tuple[Collection[int], Sequence[CoordinatorResponse]]] = []
         self.gained: list[Collection[int]] = []
 
-    def asked(
+    def handled(
         self, request: Request, ticket: Hashable, answers: Sequence[CoordinatorResponse]
     ) -> None:
-        """See ``Watch``."""
+        """See ``PurgatoryObserver``."""
         self.asked_for.append((request, ticket, answers))
 
     def expired(self, answers: Sequence[CoordinatorResponse]) -> None:
-        """See ``Watch``."""
+        """See ``PurgatoryObserver``."""
         self.expiries.append(answers)
 
     def unloaded(self, shards: Collection[int], answers: Sequence[CoordinatorResponse]) -> None:
-        """See ``Watch``."""
+        """See ``PurgatoryObserver``."""
         self.lost.append((shards, answers))
 
     def loaded(self, shards: Collection[int]) -> None:
-        """See ``Watch``."""
+        """See ``PurgatoryObserver``."""
         self.gained.append(shards)

@@ -32,7 +32,7 @@ class Client:
         """Connect in memory."""
         return cls(await broker.open_stream(broker.host, broker.port), name)
 
-    async def ask(self, api: str, version: int, **fields: Any) -> Any:
+    async def request(self, api: str, version: int, **fields: Any) -> Any:
         """Send a request and wait for its answer."""
         await self.send(api, version, **fields)
         return await self.answer(api, version)
@@ -86,7 +86,7 @@ async def commit(
     part = {"partition_index": partition, "committed_offset": 7, "committed_metadata": "m"}
     if epoch is not None:
         part["committed_leader_epoch"] = epoch
-    answer = await client.ask(
+    answer = await client.request(
         "offset_commit",
         version,
         group_id=group_id,

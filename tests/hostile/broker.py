@@ -156,7 +156,7 @@ async def _settle(broker: EmbeddedBroker) -> None:
 
 async def _case(broker: EmbeddedBroker, random: Random) -> list[str]:
     cluster = broker.cluster
-    seen, cluster.pace.longest = cluster.internal_errors.seen, 0
+    seen, cluster.time_slices.longest = cluster.internal_errors.seen, 0
     stream = await broker.open_stream(broker.host, broker.port)
     topic = cluster.topics.get("topic")
     topic_id = None if topic is None else topic.topic_id
@@ -175,8 +175,8 @@ async def _case(broker: EmbeddedBroker, random: Random) -> list[str]:
                 break
     if cluster.internal_errors.seen > seen:
         faults += [f"{one.during}: {one.error!r}" for one in cluster.internal_errors.latest[-1:]]
-    if cluster.pace.longest > LONGEST_SLICE:
-        faults.append(f"{cluster.pace.longest} steps without a checkpoint")
+    if cluster.time_slices.longest > LONGEST_SLICE:
+        faults.append(f"{cluster.time_slices.longest} steps without a checkpoint")
     return [f"{fault} after {'; '.join(said)}" for fault in faults]
 
 
@@ -277,7 +277,7 @@ async def serve_honest_client(broker: EmbeddedBroker) -> None:
 
 
 async def _be_honest(client: Client) -> None:
-    joined = await client.ask(
+    joined = await client.request(
         "join_group",
         3,
         group_id="honest",
@@ -290,12 +290,12 @@ async def _be_honest(client: Client) -> None:
     assert int(joined.error_code) == 0, joined
     who = {"group_id": "honest", "member_id": joined.member_id}
     given = [{"member_id": joined.member_id, "assignment": b"a"}]
-    synced = await client.ask(
+    synced = await client.request(
         "sync_group", 3, **who, generation_id=joined.generation_id, assignments=given
     )
     assert synced.assignment == b"a", synced
     part = {"index": 0, "records": batch(b"value")}
-    produced = await client.ask(
+    produced = await client.request(
         "produce",
         9,
         transactional_id=None,
@@ -306,7 +306,7 @@ async def _be_honest(client: Client) -> None:
     offset = produced.responses[0].partition_responses[0].base_offset
     assert offset >= 0, produced
     wanted = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1000}
-    fetched = await client.ask(
+    fetched = await client.request(
         "fetch",
         4,
         replica_id=-1,
@@ -318,7 +318,7 @@ async def _be_honest(client: Client) -> None:
     )
     assert b"value" in fetched.responses[0].partitions[0].records, fetched
     done = {"partition_index": 0, "committed_offset": offset + 1, "committed_metadata": ""}
-    committed = await client.ask(
+    committed = await client.request(
         "offset_commit",
         7,
         **who,
@@ -326,5 +326,5 @@ async def _be_honest(client: Client) -> None:
         topics=[{"name": "honest", "partitions": [done]}],
     )
     assert int(committed.topics[0].partitions[0].error_code) == 0, committed
-    left = await client.ask("leave_group", 2, **who)
+    left = await client.request("leave_group", 2, **who)
     assert int(left.error_code) == 0, left

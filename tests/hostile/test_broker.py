@@ -71,7 +71,7 @@ async def code_of(broker: EmbeddedBroker, records: bytes) -> int:
     """Produce a batch and give the error."""
     client = await Client.open(broker)
     async with client.stream:
-        answer = await client.ask("produce", 9, **produce_of(records))
+        answer = await client.request("produce", 9, **produce_of(records))
     return int(answer.responses[0].partition_responses[0].error_code)
 
 
@@ -172,7 +172,7 @@ async def test_records_that_cannot_be_read_are_found_by_time_as_a_whole(
     assert await code_of(broker, garbage) == ErrorCode.none
     client = await Client.open(broker)
     part = {"partition_index": 0, "timestamp": 5, "current_leader_epoch": -1}
-    answer = await client.ask(
+    answer = await client.request(
         "list_offsets",
         5,
         replica_id=-1,
@@ -207,7 +207,9 @@ async def overtaken(
 
     async def go_on() -> None:
         for _ in range(5):
-            await other.ask("metadata", 4, topics=[{"name": "t"}], allow_auto_topic_creation=False)
+            await other.request(
+                "metadata", 4, topics=[{"name": "t"}], allow_auto_topic_creation=False
+            )
             answered.append("other")
 
     async def attack_it() -> None:
@@ -219,7 +221,7 @@ async def overtaken(
         await trio.lowlevel.checkpoint()
         nursery.start_soon(go_on)
     assert answered == ["other"] * 5 + ["attack"]
-    assert broker.cluster.pace.longest <= longest
+    assert broker.cluster.time_slices.longest <= longest
     return answer[0]
 
 
@@ -230,7 +232,9 @@ async def test_others_are_served_beside_a_metadata_request_of_many_names(
     topics = [{"name": f"name-{number}"} for number in range(20_000)]
     answer = await overtaken(
         broker,
-        lambda client: client.ask("metadata", 4, topics=topics, allow_auto_topic_creation=False),
+        lambda client: client.request(
+            "metadata", 4, topics=topics, allow_auto_topic_creation=False
+        ),
     )
     assert len(answer.topics) == 20_000
 
@@ -250,14 +254,14 @@ async def test_others_are_served_beside_a_fetch_of_many_partitions(
     """Each partition of a long Fetch is a step, also while it waits."""
     answer = await overtaken(
         broker,
-        lambda client: client.ask("fetch", 4, **fetch_of(10_000, 1)),
+        lambda client: client.request("fetch", 4, **fetch_of(10_000, 1)),
     )
     assert len(answer.responses[0].partitions) == 10_000
 
 
 async def join(client: Client, protocols: int = 1) -> Any:
     """Join a group with so many protocols."""
-    return await client.ask(
+    return await client.request(
         "join_group",
         3,
         group_id="group",
@@ -286,7 +290,7 @@ async def test_no_request_that_waits_has_the_lane(
                 nursery.start_soon(ask, client)
             await trio.testing.wait_all_tasks_blocked()
             assert not answers
-            assert not broker.cluster.pace.lane.locked()
+            assert not broker.cluster.time_slices.lock.locked()
         (follower,) = [one for one in clients if not answers[one].members]
         await follower.send(
             "sync_group",
@@ -300,7 +304,7 @@ async def test_no_request_that_waits_has_the_lane(
         reader = await Client.open(broker)
         await reader.send("fetch", 4, **fetch_of(2 * FREE, 5))
         await trio.testing.wait_all_tasks_blocked()
-        assert not broker.cluster.pace.lane.locked()
+        assert not broker.cluster.time_slices.lock.locked()
         for client in (*clients, reader):
             await client.stream.aclose()
 
@@ -312,7 +316,7 @@ async def test_others_are_served_beside_batches_of_many_records(broker: Embedded
     )
     request = produce_of(many)
     request["topic_data"][0]["partition_data"] *= 4
-    answer = await overtaken(broker, lambda client: client.ask("produce", 9, **request))
+    answer = await overtaken(broker, lambda client: client.request("produce", 9, **request))
     codes = [int(part.error_code) for part in answer.responses[0].partition_responses]
     assert codes == [ErrorCode.none] * 4
 
@@ -327,7 +331,7 @@ async def test_an_answer_has_a_limit_too(broker: EmbeddedBroker) -> None:
     """A small request that asks for the same thing again and again gets no answer of any size."""
     client = await Client.open(broker)
     asked = {"resource_type": 2, "resource_name": "t", "configuration_keys": None}
-    answer = await client.ask(
+    answer = await client.request(
         "describe_configs", 1, resources=[asked] * 10_000, include_synonyms=True
     )
     assert {int(one.error_code) for one in answer.results} == {ErrorCode.policy_violation}
@@ -337,7 +341,7 @@ async def test_an_answer_has_a_limit_too(broker: EmbeddedBroker) -> None:
 async def test_a_topic_named_twice_is_answered_once(broker: EmbeddedBroker) -> None:
     """As by Kafka; else a few bytes could ask for any number of partitions."""
     client = await Client.open(broker)
-    answer = await client.ask(
+    answer = await client.request(
         "metadata", 4, topics=[{"name": "t"}] * 1000, allow_auto_topic_creation=False
     )
     assert [topic.name for topic in answer.topics] == ["t"]
@@ -349,7 +353,7 @@ async def test_partitions_are_limited_in_a_request_and_in_all(broker: EmbeddedBr
     client = await Client.open(broker)
 
     async def create(*names: str) -> set[int]:
-        answer = await client.ask(
+        answer = await client.request(
             "create_topics",
             4,
             timeout=timedelta(seconds=1),
@@ -371,7 +375,7 @@ async def test_partitions_are_limited_in_a_request_and_in_all(broker: EmbeddedBr
     for number in range(4):
         assert await create(f"one-{number}") == {ErrorCode.none}
     assert await create("one-too-many") == {ErrorCode.policy_violation}
-    answer = await client.ask(
+    answer = await client.request(
         "create_partitions",
         1,
         timeout=timedelta(seconds=1),
@@ -392,7 +396,7 @@ async def test_others_are_served_beside_partitions_that_are_only_judged(
     topics = [{"name": name, "count": 10_000, "assignments": None} for name in names]
     answer = await overtaken(
         broker,
-        lambda client: client.ask(
+        lambda client: client.request(
             "create_partitions",
             1,
             timeout=timedelta(seconds=1),
@@ -407,7 +411,7 @@ async def test_others_are_served_beside_partitions_that_are_only_judged(
 async def test_a_topic_that_is_to_grow_twice_does_not(broker: EmbeddedBroker) -> None:
     """As by Kafka; else one name could ask for partitions again and again."""
     client = await Client.open(broker)
-    answer = await client.ask(
+    answer = await client.request(
         "create_partitions",
         1,
         timeout=timedelta(seconds=1),
@@ -437,7 +441,7 @@ async def test_a_client_that_sends_nothing_is_disconnected(
     silent, halfway, alive = [await Client.open(broker) for _ in range(3)]
     await halfway.stream.send_all(LENGTH.pack(1000) + b"abc")
     await trio.sleep(500)
-    await alive.ask("metadata", 4, topics=[], allow_auto_topic_creation=False)
+    await alive.request("metadata", 4, topics=[], allow_auto_topic_creation=False)
     assert await silent.is_closed()
     assert await halfway.is_closed()
     assert trio.current_time() == 600
@@ -450,7 +454,7 @@ async def test_a_request_that_waits_is_not_idle(
 ) -> None:
     """A Fetch may wait for longer than a connection may say nothing."""
     client = await Client.open(broker)
-    await client.ask("fetch", 4, **fetch_of(1, 2000))
+    await client.request("fetch", 4, **fetch_of(1, 2000))
     assert trio.current_time() == 2000
     await client.stream.aclose()
 
@@ -481,7 +485,7 @@ async def test_connections_are_limited(autojump_clock: trio.testing.MockClock) -
             await trio.sleep(1)
         assert await clients[0].is_closed()
         for client in clients[1:]:
-            await client.ask("metadata", 4, topics=[], allow_auto_topic_creation=False)
+            await client.request("metadata", 4, topics=[], allow_auto_topic_creation=False)
 
 
 async def test_connections_that_come_at_once_are_limited_too() -> None:
@@ -504,7 +508,7 @@ async def test_bytes_of_a_connection_that_is_gone_count_no_more(
     client = await Client.open(broker)
     await client.stream.send_all(LENGTH.pack(50 * MEGABYTE) + bytes(MEGABYTE))
     await trio.testing.wait_all_tasks_blocked()
-    queued = broker._endpoint._queued
+    queued = broker._endpoint._bytes_in_flight
     assert queued.total >= MEGABYTE
     if by_broker:
         broker.cut_connections()
@@ -522,7 +526,7 @@ async def test_connections_of_one_address_are_limited(
         clients = [await Client.open(broker) for _ in range(3)]
         assert await clients[2].is_closed()
         for client in clients[:2]:
-            await client.ask("metadata", 4, topics=[], allow_auto_topic_creation=False)
+            await client.request("metadata", 4, topics=[], allow_auto_topic_creation=False)
 
 
 # What goes wrong in the broker itself.
@@ -537,7 +541,7 @@ async def test_a_timer_that_fails_stops_neither_the_broker_nor_other_timers(
         with monkeypatch.context() as patch:
             patch.setattr(node.groups, "deliver", lambda _: 1 / 0)
             node.groups.coordinator._registry.timers.set(TimerName(TimerKind.RETENTION), 5.0)
-            node.groups.alarm.look()
+            node.groups.alarm.reschedule()
             await trio.sleep(6)
         assert [one.during for one in broker.cluster.internal_errors.latest] == ["a timer"]
         await broker.create_topic("honest", 1)
@@ -551,7 +555,7 @@ async def test_what_a_client_stored_bounds_no_others_answer(broker: EmbeddedBrok
     async def append(value: str) -> int:
         config = {"name": "cleanup.policy", "config_operation": 2, "value": value}
         resource = {"resource_type": 2, "resource_name": "t", "configs": [config]}
-        answer = await client.ask(
+        answer = await client.request(
             "incremental_alter_configs", 0, resources=[resource], validate_only=False
         )
         return int(answer.responses[0].error_code)
@@ -559,9 +563,9 @@ async def test_what_a_client_stored_bounds_no_others_answer(broker: EmbeddedBrok
     assert await append("a" * 20_000) == ErrorCode.none
     assert await append("b" * 20_000) == ErrorCode.invalid_config
     asked = {"resource_type": 2, "resource_name": "t", "configuration_keys": ["cleanup.policy"]}
-    answer = await client.ask("describe_configs", 1, resources=[asked], include_synonyms=False)
+    answer = await client.request("describe_configs", 1, resources=[asked], include_synonyms=False)
     assert len(answer.results[0].configs[0].value) == 20_000
-    answer = await client.ask(
+    answer = await client.request(
         "describe_configs", 1, resources=[asked] * 5_000, include_synonyms=False
     )
     assert {int(one.error_code) for one in answer.results} == {ErrorCode.policy_violation}
@@ -590,7 +594,7 @@ async def test_groups_are_limited() -> None:
 async def test_a_message_that_quotes_a_client_stays_readable(broker: EmbeddedBroker) -> None:
     """The longest group id is told back, and what is said of it is cut to fit."""
     client = await Client.open(broker)
-    answer = await client.ask(
+    answer = await client.request(
         "describe_groups", 6, groups=["g" * 32_767], include_authorized_operations=False
     )
     assert len(answer.groups[0].group_id) == 32_767

@@ -158,7 +158,7 @@ async def test_a_pending_transaction_is_waited_for(autojump_clock: MockClock) ->
     """KIP-447: the start position is the one that the transaction commits, not the one before."""
     async with world(2) as here, trio.open_nursery() as nursery:
         desk = here.broker.cluster.brokers[1].groups
-        await desk.ask(
+        await desk.handle(
             requests.TxnOffsetCommit(
                 group_id="group",
                 version=5,

@@ -16,7 +16,7 @@ from typing import Any, Final
 import trio
 from kio.schema.errors import ErrorCode
 
-from kgroup.broker.handlers.partitions import led_log
+from kgroup.broker.handlers.partitions import leader_log
 from kgroup.broker.log import PartitionLog
 from kgroup.broker.regular_expressions import Pattern
 from kgroup.broker.request_context import RequestContext
@@ -44,14 +44,16 @@ _STATES: Final = frozenset(
 """Kafka's names; a transaction here is never in those states that wait for markers."""
 
 
-async def describe_log_dirs(call: RequestContext) -> Answer:
+async def describe_log_dirs(context: RequestContext) -> Answer:
     """Answer DescribeLogDirs: one folder that is none, with what this broker has replicas of."""
-    asked = call.request.topics
-    wanted = None if asked is None else {topic.topic: set(topic.partitions) for topic in asked}
+    requested = context.request.topics
+    wanted = (
+        None if requested is None else {topic.topic: set(topic.partitions) for topic in requested}
+    )
     topics = [
         {"name": topic.name, "partitions": found}
-        async for topic in call.work.each(call.cluster.topics)
-        if (found := await _replicas(call, topic, wanted))
+        async for topic in context.work.each(context.cluster.topics)
+        if (found := await _replicas(context, topic, wanted))
     ]
     result = {
         "error_code": ErrorCode.none,
@@ -64,11 +66,11 @@ async def describe_log_dirs(call: RequestContext) -> Answer:
 
 
 async def _replicas(
-    call: RequestContext, topic: Topic, wanted: dict[str, set[int]] | None
+    context: RequestContext, topic: Topic, wanted: dict[str, set[int]] | None
 ) -> list[dict[str, Any]]:
     if wanted is not None and topic.name not in wanted:
         return []
-    await call.work.include(len(topic.logs))
+    await context.work.include(len(topic.logs))
     return [
         {
             "partition_index": number,
@@ -76,40 +78,40 @@ async def _replicas(
             "offset_lag": 0,
             "is_future_key": False,
         }
-        for number, (log, place) in enumerate(zip(topic.logs, topic.places, strict=True))
-        if call.node.node_id in place.replicas
+        for number, (log, replicas) in enumerate(zip(topic.logs, topic.replicas, strict=True))
+        if context.node.node_id in replicas.node_ids
         and (wanted is None or number in wanted.get(topic.name, ()))
     ]
 
 
-async def describe_producers(call: RequestContext) -> Answer:
+async def describe_producers(context: RequestContext) -> Answer:
     """Answer DescribeProducers."""
     return {
         "topics": [
             {
                 "name": topic.name,
                 "partitions": [
-                    await _producers(call, topic.name, number)
-                    async for number in call.work.each(topic.partition_indexes)
+                    await _producers(context, topic.name, number)
+                    async for number in context.work.each(topic.partition_indexes)
                 ],
             }
-            async for topic in call.work.each(call.request.topics)
+            async for topic in context.work.each(context.request.topics)
         ]
     }
 
 
-async def _producers(call: RequestContext, name: str, number: int) -> dict[str, Any]:
+async def _producers(context: RequestContext, name: str, number: int) -> dict[str, Any]:
     try:
-        log: PartitionLog = led_log(call, name, number)
-    except RequestError as refusal:
+        log: PartitionLog = leader_log(context, name, number)
+    except RequestError as error:
         return {
             "partition_index": number,
-            "error_code": refusal.code,
-            "error_message": refusal.message,
+            "error_code": error.code,
+            "error_message": error.message,
             "active_producers": (),
         }
     producers = log.producers()
-    await call.work.include(len(producers))
+    await context.work.include(len(producers))
     return {
         "partition_index": number,
         "error_code": ErrorCode.none,
@@ -126,16 +128,16 @@ async def _producers(call: RequestContext, name: str, number: int) -> dict[str, 
     }
 
 
-async def list_transactions(call: RequestContext) -> Answer:
+async def list_transactions(context: RequestContext) -> Answer:
     """Answer ListTransactions: those that this broker coordinates."""
-    states = tuple(call.request.state_filters)
-    pattern = Pattern(getattr(call.request, "transactional_id_pattern", None) or ".*")
+    states = tuple(context.request.state_filters)
+    pattern = Pattern(getattr(context.request, "transactional_id_pattern", None) or ".*")
     found: list[Transaction] = []
-    async for one in call.work.each(_matching(call)):
-        await call.work.spend(len(one.transactional_id) // _CHARACTERS_OF_A_STEP)
+    async for one in context.work.each(_matching(context)):
+        await context.work.spend(len(one.transactional_id) // _CHARACTERS_OF_A_STEP)
         if pattern.matches(one.transactional_id):
-            await call.work.include(1)
-            await call.work.include_bytes(len(one.transactional_id))
+            await context.work.include(1)
+            await context.work.include_bytes(len(one.transactional_id))
             found.append(one)
     return {
         "error_code": ErrorCode.none,
@@ -151,13 +153,13 @@ async def list_transactions(call: RequestContext) -> Answer:
     }
 
 
-def _matching(call: RequestContext) -> Iterator[Transaction]:
-    request = call.request
+def _matching(context: RequestContext) -> Iterator[Transaction]:
+    request = context.request
     states, producers = set(request.state_filters) & _STATES, set(request.producer_id_filters)
     if request.state_filters and not states:
         return
     longer_than = getattr(request, "duration_filter", _NO_FILTER)
-    for one in call.node.transactions.coordinated():
+    for one in context.node.transactions.coordinated():
         if (
             (not states or one.state.value in states)
             and (not producers or one.producer_id in producers)
@@ -173,22 +175,22 @@ def _lasts(transaction: Transaction) -> float:
     return trio.current_time() - (transaction.deadline - transaction.timeout)
 
 
-async def describe_transactions(call: RequestContext) -> Answer:
+async def describe_transactions(context: RequestContext) -> Answer:
     """Answer DescribeTransactions."""
     return {
         "transaction_states": [
-            await _transaction(call, transactional_id)
-            async for transactional_id in call.work.each(call.request.transactional_ids)
+            await _transaction(context, transactional_id)
+            async for transactional_id in context.work.each(context.request.transactional_ids)
         ]
     }
 
 
-async def _transaction(call: RequestContext, transactional_id: str) -> dict[str, Any]:
+async def _transaction(context: RequestContext, transactional_id: str) -> dict[str, Any]:
     try:
-        one = call.node.transactions.find(transactional_id)
-    except RequestError as refusal:
+        one = context.node.transactions.find(transactional_id)
+    except RequestError as error:
         return {
-            "error_code": refusal.code,
+            "error_code": error.code,
             "transactional_id": transactional_id,
             "transaction_state": "",
             "transaction_timeout": dt.timedelta(0),
@@ -198,7 +200,7 @@ async def _transaction(call: RequestContext, transactional_id: str) -> dict[str,
             "topics": (),
         }
     topics: dict[str, list[int]] = {}
-    await call.work.include(len(one.partitions))
+    await context.work.include(len(one.partitions))
     for partition in one.partitions:
         topics.setdefault(partition.topic, []).append(partition.partition)
     return {
@@ -206,33 +208,33 @@ async def _transaction(call: RequestContext, transactional_id: str) -> dict[str,
         "transactional_id": transactional_id,
         "transaction_state": one.state.value,
         "transaction_timeout": dt.timedelta(seconds=one.timeout),
-        "transaction_start_time": _began(call, one),
+        "transaction_start_time": _began(context, one),
         "producer_id": one.producer_id,
         "producer_epoch": one.epoch,
         "topics": [{"topic": topic, "partitions": found} for topic, found in topics.items()],
     }
 
 
-def _began(call: RequestContext, transaction: Transaction) -> dt.datetime | None:
+def _began(context: RequestContext, transaction: Transaction) -> dt.datetime | None:
     lasts = _lasts(transaction)
     if lasts < 0:
         return None
-    return dt.datetime.fromtimestamp(call.cluster.now_ms() / 1000 - lasts, dt.UTC)
+    return dt.datetime.fromtimestamp(context.cluster.now_ms() / 1000 - lasts, dt.UTC)
 
 
-async def list_partition_reassignments(call: RequestContext) -> Answer:
+async def list_partition_reassignments(context: RequestContext) -> Answer:
     """Answer ListPartitionReassignments: partitions move at once here, and none is under way."""
-    del call
+    del context
     return {"error_code": ErrorCode.none, "error_message": None, "topics": ()}
 
 
-async def describe_client_quotas(call: RequestContext) -> Answer:
+async def describe_client_quotas(context: RequestContext) -> Answer:
     """Answer DescribeClientQuotas: there are none."""
-    del call
+    del context
     return {"error_code": ErrorCode.none, "error_message": None, "entries": ()}
 
 
-async def describe_user_scram_credentials(call: RequestContext) -> Answer:
+async def describe_user_scram_credentials(context: RequestContext) -> Answer:
     """Answer DescribeUserScramCredentials: there are no users."""
     return {
         "error_code": ErrorCode.none,
@@ -244,6 +246,6 @@ async def describe_user_scram_credentials(call: RequestContext) -> Answer:
                 "error_message": "there are no SCRAM users",
                 "credential_infos": (),
             }
-            for user in call.request.users or ()
+            for user in context.request.users or ()
         ],
     }

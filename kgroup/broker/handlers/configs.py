@@ -78,7 +78,7 @@ _LONGS: Final = frozenset(
 @final
 @attrs.frozen
 class Config:
-    """A config's value, where it comes from, and the other places that it could come from."""
+    """A config's value, where it comes from, and the other sources that it could come from."""
 
     value: str
     source: int
@@ -101,41 +101,42 @@ def config_type(name: str, default: str) -> int:
 # Looking.
 
 
-async def describe_configs(call: RequestContext) -> Answer:
+async def describe_configs(context: RequestContext) -> Answer:
     """Answer DescribeConfigs for topics and for the broker."""
     return {
         "results": [
-            await _describe(call, asked) async for asked in call.work.each(call.request.resources)
+            await _describe(context, requested)
+            async for requested in context.work.each(context.request.resources)
         ]
     }
 
 
-async def _describe(call: RequestContext, asked: Any) -> dict[str, Any]:
+async def _describe(context: RequestContext, requested: Any) -> dict[str, Any]:
     result = {
-        "resource_type": asked.resource_type,
-        "resource_name": asked.resource_name,
+        "resource_type": requested.resource_type,
+        "resource_name": requested.resource_name,
         "error_code": ErrorCode.none,
         "error_message": None,
         "configs": (),
     }
     try:
-        configs = _configs(call, asked.resource_type, asked.resource_name)
-    except RequestError as refusal:
-        return {**result, "error_code": refusal.code, "error_message": refusal.message}
-    wanted = None if asked.configuration_keys is None else set(asked.configuration_keys)
-    await call.work.include(len(configs) if wanted is None else len(wanted & configs.keys()))
-    await call.work.include_bytes(sum(len(config.value) for config in configs.values()))
-    await call.work.spend(len(configs))
+        configs = _configs(context, requested.resource_type, requested.resource_name)
+    except RequestError as error:
+        return {**result, "error_code": error.code, "error_message": error.message}
+    wanted = None if requested.configuration_keys is None else set(requested.configuration_keys)
+    await context.work.include(len(configs) if wanted is None else len(wanted & configs.keys()))
+    await context.work.include_bytes(sum(len(config.value) for config in configs.values()))
+    await context.work.spend(len(configs))
     return {
         **result,
         "configs": [
             {
                 "name": name,
                 "value": config.value,
-                "read_only": asked.resource_type == BROKER,
+                "read_only": requested.resource_type == BROKER,
                 "config_source": config.source,
                 "is_sensitive": False,
-                "synonyms": _synonyms(config) if call.request.include_synonyms else (),
+                "synonyms": _synonyms(config) if context.request.include_synonyms else (),
                 "config_type": config_type(name, config.value),
                 "documentation": None,
             }
@@ -151,26 +152,26 @@ def _synonyms(config: Config) -> list[dict[str, Any]]:
     ]
 
 
-def _configs(call: RequestContext, resource_type: int, name: str) -> Mapping[str, Config]:
+def _configs(context: RequestContext, resource_type: int, name: str) -> Mapping[str, Config]:
     if resource_type == TOPIC:
-        return topic_configs(call, _topic(call, name).configs)
+        return topic_configs(context, _topic(context, name).configs)
     if resource_type == BROKER:
-        _check_broker(call, name)
-        return _broker_configs(call)
+        _check_broker(context, name)
+        return _broker_configs(context)
     raise _no_configs(resource_type)
 
 
-def _topic(call: RequestContext, name: str) -> Topic:
-    topic = call.cluster.topics.get(name)
+def _topic(context: RequestContext, name: str) -> Topic:
+    topic = context.cluster.topics.get(name)
     if topic is None:
         raise RequestError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
     return topic
 
 
-def _check_broker(call: RequestContext, name: str) -> None:
-    if name not in ("", str(call.node.node_id)):
+def _check_broker(context: RequestContext, name: str) -> None:
+    if name not in ("", str(context.node.node_id)):
         raise RequestError(
-            ErrorCode.invalid_request, f"this is broker {call.node.node_id}, not {name!r}"
+            ErrorCode.invalid_request, f"this is broker {context.node.node_id}, not {name!r}"
         )
 
 
@@ -180,30 +181,30 @@ def _no_configs(resource_type: int) -> RequestError:
     )
 
 
-def topic_configs(call: RequestContext, own: Mapping[str, str]) -> dict[str, Config]:
+def topic_configs(context: RequestContext, own: Mapping[str, str]) -> dict[str, Config]:
     """Every config of a topic that has set these itself."""
-    given = call.cluster.settings.properties
+    given = context.cluster.settings.properties
     configs: dict[str, Config] = {}
-    for name, default in sorted(call.cluster.topics.config_defaults().items()):
-        places: list[tuple[str, str, int]] = []
+    for name, default in sorted(context.cluster.topics.config_defaults().items()):
+        sources: list[tuple[str, str, int]] = []
         if name in own:
-            places.append((name, own[name], _FROM_TOPIC))
+            sources.append((name, own[name], _FROM_TOPIC))
         inherited = EFFECTIVE_CONFIGS.get(name)
         if inherited is not None:
             source = _FROM_BROKER if inherited in given else _FROM_DEFAULT
-            places.append((inherited, default, source))
-        if places:
-            _, value, source = places[0]
-            configs[name] = Config(value, source, tuple(places))
+            sources.append((inherited, default, source))
+        if sources:
+            _, value, source = sources[0]
+            configs[name] = Config(value, source, tuple(sources))
         else:
             configs[name] = Config(default, _FROM_DEFAULT)
     return configs
 
 
-def _broker_configs(call: RequestContext) -> dict[str, Config]:
-    given = call.cluster.settings.properties
+def _broker_configs(context: RequestContext) -> dict[str, Config]:
+    given = context.cluster.settings.properties
     defaults = {name: default for name, (_, _, default) in PROPERTIES.items()}
-    groups = call.cluster.settings.groups
+    groups = context.cluster.settings.groups
     for name, (field, unit, _) in GROUP_PROPERTIES.items():
         value = getattr(groups, field)
         defaults[name] = str(value if unit is None else round(value * 1000 / unit))
@@ -220,14 +221,14 @@ def _broker_config(name: str, default: str, given: str | None) -> Config:
     return Config(given, _FROM_BROKER, ((name, given, _FROM_BROKER), default_place))
 
 
-async def list_config_resources(call: RequestContext) -> Answer:
+async def list_config_resources(context: RequestContext) -> Answer:
     """Answer ListConfigResources: topics and brokers have configs; without a kind, all of them."""
-    kinds = tuple(getattr(call.request, "resource_types", _LISTED_BEFORE_KINDS)) or _KINDS
+    kinds = tuple(getattr(context.request, "resource_types", _LISTED_BEFORE_KINDS)) or _KINDS
     if not set(kinds) <= set(_KINDS):
         return {"error_code": ErrorCode.unsupported_version, "config_resources": ()}
-    brokers = [str(node_id) for node_id in call.cluster.brokers]
+    brokers = [str(node_id) for node_id in context.cluster.brokers]
     names = {
-        TOPIC: [topic.name for topic in call.cluster.topics],
+        TOPIC: [topic.name for topic in context.cluster.topics],
         BROKER: brokers,
         _LOGGER: brokers,
     }
@@ -244,54 +245,57 @@ async def list_config_resources(call: RequestContext) -> Answer:
 # Changing.
 
 
-async def alter_configs(call: RequestContext) -> Answer:
+async def alter_configs(context: RequestContext) -> Answer:
     """Answer AlterConfigs: what is named is set, and everything else is the default again."""
-    return await _alter(call, lambda before, asked: {one.name: one.value for one in asked.configs})
+    return await _alter(
+        context, lambda before, requested: {one.name: one.value for one in requested.configs}
+    )
 
 
-async def incremental_alter_configs(call: RequestContext) -> Answer:
+async def incremental_alter_configs(context: RequestContext) -> Answer:
     """Answer IncrementalAlterConfigs: what is named is changed."""
-    return await _alter(call, _changed)
+    return await _alter(context, _changed)
 
 
 async def _alter(
-    call: RequestContext, change: Callable[[Mapping[str, str], Any], dict[str, str]]
+    context: RequestContext, change: Callable[[Mapping[str, str], Any], dict[str, str]]
 ) -> Answer:
-    resources = call.request.resources
-    times = Counter((asked.resource_type, asked.resource_name) for asked in resources)
+    resources = context.request.resources
+    times = Counter((requested.resource_type, requested.resource_name) for requested in resources)
     return {
         "responses": [
-            _alter_one(call, asked, times, change) async for asked in call.work.each(resources)
+            _alter_one(context, requested, times, change)
+            async for requested in context.work.each(resources)
         ]
     }
 
 
 def _alter_one(
-    call: RequestContext,
-    asked: Any,
+    context: RequestContext,
+    requested: Any,
     times: Mapping[tuple[int, str], int],
     change: Callable[[Mapping[str, str], Any], dict[str, str]],
 ) -> dict[str, Any]:
     code, message = ErrorCode.none, None
     try:
-        if times[asked.resource_type, asked.resource_name] > 1:
+        if times[requested.resource_type, requested.resource_name] > 1:
             raise RequestError(ErrorCode.invalid_request, "Each resource must appear at most once.")
-        _check_configs(asked.configs)
-        if asked.resource_type == BROKER:
-            _refuse_to_alter_broker(call, asked)
-        if asked.resource_type != TOPIC:
-            raise _no_configs(asked.resource_type)
-        topic = _topic(call, asked.resource_name)
-        call.cluster.topics.configure(
-            topic, change(topic.configs, asked), validate_only=call.request.validate_only
+        _check_configs(requested.configs)
+        if requested.resource_type == BROKER:
+            _refuse_to_alter_broker(context, requested)
+        if requested.resource_type != TOPIC:
+            raise _no_configs(requested.resource_type)
+        topic = _topic(context, requested.resource_name)
+        context.cluster.topics.configure(
+            topic, change(topic.configs, requested), validate_only=context.request.validate_only
         )
-    except RequestError as refusal:
-        code, message = refusal.code, refusal.message
+    except RequestError as error:
+        code, message = error.code, error.message
     return {
         "error_code": code,
         "error_message": message,
-        "resource_type": asked.resource_type,
-        "resource_name": asked.resource_name,
+        "resource_type": requested.resource_type,
+        "resource_name": requested.resource_name,
     }
 
 
@@ -310,17 +314,17 @@ def _check_configs(configs: Iterable[Any]) -> None:
         )
 
 
-def _refuse_to_alter_broker(call: RequestContext, asked: Any) -> None:
-    _check_broker(call, asked.resource_name)
-    names = ", ".join(one.name for one in asked.configs)
+def _refuse_to_alter_broker(context: RequestContext, requested: Any) -> None:
+    _check_broker(context, requested.resource_name)
+    names = ", ".join(one.name for one in requested.configs)
     raise RequestError(
         ErrorCode.invalid_request, f"Cannot update these configs dynamically: [{names}]"
     )
 
 
-def _changed(before: Mapping[str, str], asked: Any) -> dict[str, str]:
+def _changed(before: Mapping[str, str], requested: Any) -> dict[str, str]:
     after = dict(before)
-    for one in asked.configs:
+    for one in requested.configs:
         if one.config_operation == _SET:
             after[one.name] = one.value
         elif one.config_operation == _DELETE:

@@ -17,7 +17,7 @@ import trio
 from kio.schema.errors import ErrorCode
 
 from kgroup.broker.handlers.grouping import seconds
-from kgroup.broker.handlers.partitions import NO_EPOCH, check_led, endpoints_told, leader_told
+from kgroup.broker.handlers.partitions import NO_EPOCH, check_leader, current_leader, node_endpoints
 from kgroup.broker.log import PartitionLog
 from kgroup.broker.replicas import PartitionReplicas
 from kgroup.broker.request_context import RequestContext
@@ -39,28 +39,28 @@ class _Wanted:
     topic: Any
     partition: Any
     log: PartitionLog | None
-    place: PartitionReplicas | None = None
+    replicas: PartitionReplicas | None = None
     epoch: int = NO_EPOCH
-    refusal: RequestError | None = None
+    error: RequestError | None = None
 
 
-async def fetch(call: RequestContext) -> Answer:
+async def fetch(context: RequestContext) -> Answer:
     """Answer Fetch when ``min_bytes`` are there, after ``max_wait``, or at once on an error."""
-    request = call.request
+    request = context.request
     session = getattr(request, "session_id", _NO_SESSION)
     if session != _NO_SESSION and request.session_epoch != _SESSION_ENDS:
         return {"error_code": ErrorCode.fetch_session_id_not_found, "responses": ()}
-    wanted = [one async for one in call.work.each(_wanted(call))]
-    await _wait_for_bytes(call, wanted)
-    topics = await _read(call, wanted)
-    told = endpoints_told(call, (part for topic in topics for part in topic["partitions"]))
+    wanted = [one async for one in context.work.each(_wanted(context))]
+    await _wait_for_bytes(context, wanted)
+    topics = await _read(context, wanted)
+    told = node_endpoints(context, (part for topic in topics for part in topic["partitions"]))
     return {"error_code": ErrorCode.none, "session_id": 0, "responses": topics, **told}
 
 
-def _wanted(call: RequestContext) -> Iterator[_Wanted]:
-    topics = call.cluster.topics
-    for topic in call.request.topics:
-        if call.version >= _IDS_FROM:
+def _wanted(context: RequestContext) -> Iterator[_Wanted]:
+    topics = context.cluster.topics
+    for topic in context.request.topics:
+        if context.version >= _IDS_FROM:
             found = topics.by_id(topic.topic_id)
             unknown = RequestError(ErrorCode.unknown_topic_id)
         else:
@@ -68,30 +68,32 @@ def _wanted(call: RequestContext) -> Iterator[_Wanted]:
             unknown = RequestError(ErrorCode.unknown_topic_or_partition)
         for part in topic.partitions:
             if found is None:
-                yield _Wanted(topic, part, None, refusal=unknown)
+                yield _Wanted(topic, part, None, error=unknown)
             elif not 0 <= part.partition < len(found.logs):
-                refusal = RequestError(ErrorCode.unknown_topic_or_partition)
-                yield _Wanted(topic, part, None, refusal=refusal)
+                error = RequestError(ErrorCode.unknown_topic_or_partition)
+                yield _Wanted(topic, part, None, error=error)
             else:
-                log, place = found.logs[part.partition], found.places[part.partition]
-                fault = _fault(call, log, place, part)
-                yield _Wanted(topic, part, log, place, place.epoch, fault)
+                log, replicas = found.logs[part.partition], found.replicas[part.partition]
+                fault = _fault(context, log, replicas, part)
+                yield _Wanted(topic, part, log, replicas, replicas.epoch, fault)
 
 
 def _fault(
-    call: RequestContext, log: PartitionLog, place: PartitionReplicas, part: Any
+    context: RequestContext, log: PartitionLog, replicas: PartitionReplicas, part: Any
 ) -> RequestError | None:
     try:
-        check_led(call.node.node_id, place, getattr(part, "current_leader_epoch", NO_EPOCH))
+        check_leader(
+            context.node.node_id, replicas, getattr(part, "current_leader_epoch", NO_EPOCH)
+        )
         log.check_offset(part.fetch_offset)
-    except RequestError as refusal:
-        return refusal
+    except RequestError as error:
+        return error
     return None
 
 
-async def _wait_for_bytes(call: RequestContext, wanted: Sequence[_Wanted]) -> None:
+async def _wait_for_bytes(context: RequestContext, wanted: Sequence[_Wanted]) -> None:
     logs = {entry.log: None for entry in wanted if entry.log is not None}
-    with trio.move_on_after(max(0.0, seconds(call.request.max_wait))):
+    with trio.move_on_after(max(0.0, seconds(context.request.max_wait))):
         enough = False
         while not enough:
             # Watched before it is counted: with many partitions, others run in between.
@@ -99,20 +101,20 @@ async def _wait_for_bytes(call: RequestContext, wanted: Sequence[_Wanted]) -> No
             for log in logs:
                 log.watch(changed)
             try:
-                enough = await _enough(call, wanted)
+                enough = await _enough(context, wanted)
                 if not enough:
-                    call.work.rest()
+                    context.work.release()
                     await changed.wait()
             finally:
                 for log in logs:
                     log.unwatch(changed)
 
 
-async def _enough(call: RequestContext, wanted: Sequence[_Wanted]) -> bool:
-    request = call.request
+async def _enough(context: RequestContext, wanted: Sequence[_Wanted]) -> bool:
+    request = context.request
     found = 0
-    async for entry in call.work.each(wanted):
-        if entry.log is None or _is_faulty(call, entry):
+    async for entry in context.work.each(wanted):
+        if entry.log is None or _is_faulty(context, entry):
             return True
         found += entry.log.available(
             entry.partition.fetch_offset,
@@ -124,77 +126,82 @@ async def _enough(call: RequestContext, wanted: Sequence[_Wanted]) -> bool:
     return not wanted
 
 
-def _is_faulty(call: RequestContext, entry: _Wanted) -> bool:
-    if entry.refusal is not None or entry.log is None:
+def _is_faulty(context: RequestContext, entry: _Wanted) -> bool:
+    if entry.error is not None or entry.log is None:
         return True
     return (
-        not _is_current(call, entry)
-        or not _is_led(call, entry)
+        not _is_current(context, entry)
+        or not _has_coordinator(context, entry)
         or entry.partition.fetch_offset < entry.log.start_offset
     )
 
 
-def _is_current(call: RequestContext, entry: _Wanted) -> bool:
+def _is_current(context: RequestContext, entry: _Wanted) -> bool:
     """Whether the log is still that of the topic asked for; it may be deleted while we wait."""
-    topics = call.cluster.topics
-    if call.version >= _IDS_FROM:
+    topics = context.cluster.topics
+    if context.version >= _IDS_FROM:
         return topics.by_id(entry.topic.topic_id) is not None
     topic = topics.get(entry.topic.topic)
     number = entry.partition.partition
     return topic is not None and number < len(topic.logs) and topic.logs[number] is entry.log
 
 
-def _is_led(call: RequestContext, entry: _Wanted) -> bool:
+def _has_coordinator(context: RequestContext, entry: _Wanted) -> bool:
     """Whether this broker leads the partition as it did; that, too, can change while we wait."""
-    place = entry.place
-    return place is not None and (place.leader, place.epoch) == (call.node.node_id, entry.epoch)
+    replicas = entry.replicas
+    return replicas is not None and (replicas.leader, replicas.epoch) == (
+        context.node.node_id,
+        entry.epoch,
+    )
 
 
-async def _read(call: RequestContext, wanted: Sequence[_Wanted]) -> list[dict[str, Any]]:
-    left = min(getattr(call.request, "max_bytes", 2**31 - 1), call.cluster.settings.fetch_max_bytes)
+async def _read(context: RequestContext, wanted: Sequence[_Wanted]) -> list[dict[str, Any]]:
+    left = min(
+        getattr(context.request, "max_bytes", 2**31 - 1), context.cluster.settings.fetch_max_bytes
+    )
     topics: list[dict[str, Any]] = []
     last: Any = None
     anything = False
-    async for entry in call.work.each(wanted):
+    async for entry in context.work.each(wanted):
         if entry.topic is not last:
             last = entry.topic
-            topics.append({**_name(call, entry.topic), "partitions": []})
-        shown, size = _read_partition(call, entry, left, first=not anything)
-        await call.work.include(1 + len(shown["aborted_transactions"] or ()))
+            topics.append({**_name(context, entry.topic), "partitions": []})
+        shown, size = _read_partition(context, entry, left, first=not anything)
+        await context.work.include(1 + len(shown["aborted_transactions"] or ()))
         anything = anything or size > 0
         left = max(0, left - size)
         topics[-1]["partitions"].append(shown)
     return topics
 
 
-def _name(call: RequestContext, topic: Any) -> dict[str, Any]:
-    return {"topic_id": topic.topic_id} if call.version >= _IDS_FROM else {"topic": topic.topic}
+def _name(context: RequestContext, topic: Any) -> dict[str, Any]:
+    return {"topic_id": topic.topic_id} if context.version >= _IDS_FROM else {"topic": topic.topic}
 
 
 def _read_partition(
-    call: RequestContext, entry: _Wanted, left: int, *, first: bool
+    context: RequestContext, entry: _Wanted, left: int, *, first: bool
 ) -> tuple[dict[str, Any], int]:
     part = entry.partition
-    committed = call.request.isolation_level == _READ_COMMITTED
+    committed = context.request.isolation_level == _READ_COMMITTED
     try:
-        if entry.refusal is not None:
-            raise entry.refusal
-        if entry.log is None or not _is_current(call, entry):
-            gone = call.version >= _IDS_FROM
+        if entry.error is not None:
+            raise entry.error
+        if entry.log is None or not _is_current(context, entry):
+            gone = context.version >= _IDS_FROM
             raise RequestError(
                 ErrorCode.unknown_topic_id if gone else ErrorCode.unknown_topic_or_partition
             )
-        if entry.place is not None:
+        if entry.replicas is not None:
             epoch = getattr(part, "current_leader_epoch", NO_EPOCH)
-            check_led(call.node.node_id, entry.place, epoch)
+            check_leader(context.node.node_id, entry.replicas, epoch)
         read = entry.log.read(
             part.fetch_offset,
             min(left, part.partition_max_bytes),
             committed=committed,
             at_least_one=first,
         )
-    except RequestError as refusal:
-        return {**no_records(part.partition, refusal.code), **leader_told(call, refusal)}, 0
+    except RequestError as error:
+        return {**no_records(part.partition, error.code), **current_leader(context, error)}, 0
     return {
         "partition_index": part.partition,
         "error_code": ErrorCode.none,

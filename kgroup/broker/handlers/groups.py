@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from kgroup.broker.groups import requests, responses
 from kgroup.broker.handlers.grouping import by_topic, seconds
-from kgroup.broker.request_context import SILENCE, NoResponse, RequestContext
+from kgroup.broker.request_context import NEVER_ANSWERED, NoResponse, RequestContext
 from kgroup.broker.request_error import RequestError
 from kgroup.broker.response_versions import Answer
 from kgroup.broker.time_slices import BYTES_OF_AN_ITEM
@@ -30,24 +30,24 @@ _ALLOWED: Final = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 describe, describe its configuration, alter that."""
 _LONGEST_NAME: Final = 2**15 - 1 - 37
 """Bytes of a client or instance id: with a dash and a UUID behind it, it still fits a text."""
-_NOT_TOLD: Final = -(1 << 31)
+_NOT_REQUESTED: Final = -(1 << 31)
 
 
-async def join_group(call: RequestContext) -> Answer | NoResponse:
+async def join_group(context: RequestContext) -> Answer | NoResponse:
     """Answer JoinGroup; it waits until the group is complete."""
-    request = call.request
-    _check_names(call)
-    await call.work.spend(len(request.protocols))
-    call.work.rest()
+    request = context.request
+    _check_names(context)
+    await context.work.spend(len(request.protocols))
+    context.work.release()
     rebalance = (
-        seconds(request.rebalance_timeout) if call.version >= _REBALANCE_TIMEOUT_FROM else None
+        seconds(request.rebalance_timeout) if context.version >= _REBALANCE_TIMEOUT_FROM else None
     )
-    answer = await call.node.groups.ask_parked(
+    answer = await context.node.groups.handle_parkable(
         requests.JoinGroup(
             group_id=request.group_id,
-            version=call.version,
-            client_id=call.client_id,
-            client_host=call.client_host,
+            version=context.version,
+            client_id=context.client_id,
+            client_host=context.client_host,
             session_timeout=seconds(request.session_timeout),
             rebalance_timeout=rebalance,
             member_id=request.member_id,
@@ -62,8 +62,8 @@ async def join_group(call: RequestContext) -> Answer | NoResponse:
         responses.JoinCompleted,
     )
     if answer is None:
-        return SILENCE
-    await call.work.include(len(answer.members))
+        return NEVER_ANSWERED
+    await context.work.include(len(answer.members))
     return {
         "error_code": answer.error,
         "generation_id": answer.generation_id,
@@ -84,24 +84,24 @@ async def join_group(call: RequestContext) -> Answer | NoResponse:
     }
 
 
-def _check_names(call: RequestContext) -> None:
+def _check_names(context: RequestContext) -> None:
     """Refuse names of which no member id can be made: it is one of them and a UUID, and a text."""
-    for name in (call.client_id, getattr(call.request, "group_instance_id", None) or ""):
+    for name in (context.client_id, getattr(context.request, "group_instance_id", None) or ""):
         if len(name.encode()) > _LONGEST_NAME:
             raise RequestError(
                 ErrorCode.invalid_request, f"a client or instance id of {len(name)} characters"
             )
 
 
-async def sync_group(call: RequestContext) -> Answer | NoResponse:
+async def sync_group(context: RequestContext) -> Answer | NoResponse:
     """Answer SyncGroup; it waits for the leader's."""
-    request = call.request
-    await call.work.spend(len(request.assignments))
-    call.work.rest()
-    answer = await call.node.groups.ask_parked(
+    request = context.request
+    await context.work.spend(len(request.assignments))
+    context.work.release()
+    answer = await context.node.groups.handle_parkable(
         requests.SyncGroup(
             group_id=request.group_id,
-            version=call.version,
+            version=context.version,
             generation_id=request.generation_id,
             member_id=request.member_id,
             group_instance_id=getattr(request, "group_instance_id", None),
@@ -115,7 +115,7 @@ async def sync_group(call: RequestContext) -> Answer | NoResponse:
         responses.SyncCompleted,
     )
     if answer is None:
-        return SILENCE
+        return NEVER_ANSWERED
     return {
         "error_code": answer.error,
         "protocol_type": answer.protocol_type,
@@ -124,10 +124,10 @@ async def sync_group(call: RequestContext) -> Answer | NoResponse:
     }
 
 
-async def heartbeat(call: RequestContext) -> Answer:
+async def heartbeat(context: RequestContext) -> Answer:
     """Answer Heartbeat."""
-    request = call.request
-    answer = await call.node.groups.ask(
+    request = context.request
+    answer = await context.node.groups.handle(
         requests.Heartbeat(
             group_id=request.group_id,
             generation_id=request.generation_id,
@@ -139,15 +139,15 @@ async def heartbeat(call: RequestContext) -> Answer:
     return {"error_code": answer.error}
 
 
-async def leave_group(call: RequestContext) -> Answer:
+async def leave_group(context: RequestContext) -> Answer:
     """Answer LeaveGroup, of one member or of several."""
-    request = call.request
-    batched = call.version >= _LEAVES_IN_BATCHES_FROM
-    await call.work.spend(len(request.members) if batched else 1)
-    answer = await call.node.groups.ask(
+    request = context.request
+    batched = context.version >= _LEAVES_IN_BATCHES_FROM
+    await context.work.spend(len(request.members) if batched else 1)
+    answer = await context.node.groups.handle(
         requests.LeaveGroup(
             group_id=request.group_id,
-            version=call.version,
+            version=context.version,
             members=tuple(
                 requests.LeavingMember(
                     member_id=member.member_id,
@@ -172,17 +172,17 @@ async def leave_group(call: RequestContext) -> Answer:
     }
 
 
-async def offset_commit(call: RequestContext) -> Answer:
+async def offset_commit(context: RequestContext) -> Answer:
     """Answer OffsetCommit."""
-    request = call.request
+    request = context.request
     retention = getattr(request, "retention_time", None)
     own = retention is None or seconds(retention) == _BROKERS_OWN
     offsets = offsets_of(request)
-    await call.work.spend(len(offsets))
-    answer = await call.node.groups.ask(
+    await context.work.spend(len(offsets))
+    answer = await context.node.groups.handle(
         requests.OffsetCommit(
             group_id=request.group_id,
-            version=call.version,
+            version=context.version,
             generation_id=request.generation_id_or_member_epoch,
             member_id=request.member_id,
             group_instance_id=getattr(request, "group_instance_id", None),
@@ -217,26 +217,28 @@ def results(partitions: tuple[responses.PartitionResult, ...]) -> list[dict[str,
     )
 
 
-async def offset_fetch(call: RequestContext) -> Answer:
+async def offset_fetch(context: RequestContext) -> Answer:
     """Answer OffsetFetch, of one group or of several."""
-    request = call.request
-    batched = call.version >= _FETCHES_IN_BATCHES_FROM
+    request = context.request
+    batched = context.version >= _FETCHES_IN_BATCHES_FROM
     groups = request.groups if batched else (request,)
     fetched: list[dict[str, Any]] = []
-    async for group in call.work.each(groups):
-        asked = requests.OffsetFetchGroup(group_id=group.group_id, partitions=_partitions(group))
-        await call.work.spend(len(asked.partitions or ()))
-        answer = await call.node.groups.ask(
+    async for group in context.work.each(groups):
+        requested = requests.OffsetFetchGroup(
+            group_id=group.group_id, partitions=_partitions(group)
+        )
+        await context.work.spend(len(requested.partitions or ()))
+        answer = await context.node.groups.handle(
             requests.OffsetFetch(
-                version=call.version,
-                groups=(asked,),
+                version=context.version,
+                groups=(requested,),
                 require_stable=getattr(request, "require_stable", False),
             ),
             responses.OffsetsFetched,
         )
         (found,) = answer.groups
-        await call.work.include(len(found.partitions))
-        await call.work.include_bytes(sum(len(one.metadata) for one in found.partitions))
+        await context.work.include(len(found.partitions))
+        await context.work.include_bytes(sum(len(one.metadata) for one in found.partitions))
         fetched.append(
             {
                 "group_id": found.group_id,
@@ -269,33 +271,33 @@ def _fetched(offset: responses.FetchedOffset) -> dict[str, Any]:
     }
 
 
-async def offset_delete(call: RequestContext) -> Answer:
+async def offset_delete(context: RequestContext) -> Answer:
     """Answer OffsetDelete."""
-    request = call.request
+    request = context.request
     partitions = tuple(
         TopicPartition(topic.name, part.partition_index)
         for topic in request.topics
         for part in topic.partitions
     )
-    await call.work.spend(len(partitions))
-    answer = await call.node.groups.ask(
+    await context.work.spend(len(partitions))
+    answer = await context.node.groups.handle(
         requests.OffsetDelete(group_id=request.group_id, partitions=partitions),
         responses.OffsetsDeleted,
     )
     return {"error_code": answer.error, "topics": results(answer.partitions)}
 
 
-async def describe_groups(call: RequestContext) -> Answer:
+async def describe_groups(context: RequestContext) -> Answer:
     """Answer DescribeGroups."""
     described: list[responses.DescribedGroup] = []
-    async for group_id in call.work.each(call.request.groups):
-        answer = await call.node.groups.ask(
-            requests.DescribeGroups(version=call.version, group_ids=(group_id,)),
+    async for group_id in context.work.each(context.request.groups):
+        answer = await context.node.groups.handle(
+            requests.DescribeGroups(version=context.version, group_ids=(group_id,)),
             responses.GroupsDescribed,
         )
         described += answer.groups
-        await call.work.include(sum(_cost(group) for group in answer.groups))
-    told = getattr(call.request, "include_authorized_operations", False)
+        await context.work.include(sum(_cost(group) for group in answer.groups))
+    told = getattr(context.request, "include_authorized_operations", False)
     return {
         "groups": [
             {
@@ -316,7 +318,7 @@ async def describe_groups(call: RequestContext) -> Answer:
                     }
                     for member in group.members
                 ],
-                "authorized_operations": _ALLOWED if told and not group.error else _NOT_TOLD,
+                "authorized_operations": _ALLOWED if told and not group.error else _NOT_REQUESTED,
             }
             for group in described
         ]
@@ -332,17 +334,17 @@ def _cost(group: responses.DescribedGroup) -> int:
     return 1 + len(group.members) + carried // BYTES_OF_AN_ITEM
 
 
-async def list_groups(call: RequestContext) -> Answer:
+async def list_groups(context: RequestContext) -> Answer:
     """Answer ListGroups."""
-    answer = await call.node.groups.ask(
+    answer = await context.node.groups.handle(
         requests.ListGroups(
-            states=tuple(getattr(call.request, "states_filter", ())),
-            types=tuple(getattr(call.request, "types_filter", ())),
+            states=tuple(getattr(context.request, "states_filter", ())),
+            types=tuple(getattr(context.request, "types_filter", ())),
         ),
         responses.GroupsListed,
     )
-    await call.work.include(len(answer.groups))
-    await call.work.include_bytes(
+    await context.work.include(len(answer.groups))
+    await context.work.include_bytes(
         sum(len(one.group_id) + len(one.protocol_type) for one in answer.groups)
     )
     return {
@@ -359,11 +361,11 @@ async def list_groups(call: RequestContext) -> Answer:
     }
 
 
-async def delete_groups(call: RequestContext) -> Answer:
+async def delete_groups(context: RequestContext) -> Answer:
     """Answer DeleteGroups."""
-    await call.work.spend(len(call.request.groups_names))
-    answer = await call.node.groups.ask(
-        requests.DeleteGroups(group_ids=tuple(call.request.groups_names)),
+    await context.work.spend(len(context.request.groups_names))
+    answer = await context.node.groups.handle(
+        requests.DeleteGroups(group_ids=tuple(context.request.groups_names)),
         responses.GroupsDeleted,
     )
     return {

@@ -20,17 +20,17 @@ _PREFERRED: Final = 0
 _UNCLEAN: Final = 1
 
 
-async def elect_leaders(call: RequestContext) -> Answer:
+async def elect_leaders(context: RequestContext) -> Answer:
     """Answer ElectLeaders; asked for all partitions, it tells of those where there was need."""
-    request = call.request
+    request = context.request
     if getattr(request, "election_type", _PREFERRED) not in (_PREFERRED, _UNCLEAN):
         return {"error_code": ErrorCode.invalid_request, "replica_election_results": ()}
     everywhere = request.topic_partitions is None
     topics: dict[str, list[dict[str, Any]]] = {}
-    async for partition in call.work.each(_asked(call)):
-        code, message = _elect(call, partition)
+    async for partition in context.work.each(_requested(context)):
+        code, message = _elect(context, partition)
         if not (everywhere and code is ErrorCode.election_not_needed):
-            await call.work.include(1)
+            await context.work.include(1)
             topics.setdefault(partition.topic, []).append(
                 {
                     "partition_id": partition.partition,
@@ -46,28 +46,30 @@ async def elect_leaders(call: RequestContext) -> Answer:
     }
 
 
-def _asked(call: RequestContext) -> Iterator[TopicPartition]:
-    if call.request.topic_partitions is None:
-        for topic in call.cluster.topics:
+def _requested(context: RequestContext) -> Iterator[TopicPartition]:
+    if context.request.topic_partitions is None:
+        for topic in context.cluster.topics:
             for number in range(len(topic.logs)):
                 yield TopicPartition(topic.name, number)
         return
-    for asked in call.request.topic_partitions:
-        for number in asked.partitions:
-            yield TopicPartition(asked.topic, number)
+    for requested in context.request.topic_partitions:
+        for number in requested.partitions:
+            yield TopicPartition(requested.topic, number)
 
 
-def _elect(call: RequestContext, partition: TopicPartition) -> tuple[ErrorCode, str | None]:
+def _elect(context: RequestContext, partition: TopicPartition) -> tuple[ErrorCode, str | None]:
     try:
-        log, place = call.cluster.topics.located(partition.topic, partition.partition)
-    except RequestError as refusal:
-        return refusal.code, refusal.message
-    unclean = getattr(call.request, "election_type", _PREFERRED) == _UNCLEAN
-    if place.leader == place.replicas[0] or (unclean and place.leader != NO_LEADER):
+        log, replicas = context.cluster.topics.log_and_replicas(
+            partition.topic, partition.partition
+        )
+    except RequestError as error:
+        return error.code, error.message
+    unclean = getattr(context.request, "election_type", _PREFERRED) == _UNCLEAN
+    if replicas.leader == replicas.node_ids[0] or (unclean and replicas.leader != NO_LEADER):
         return ErrorCode.election_not_needed, "the partition has the leader that it should have"
     if unclean:
         return ErrorCode.eligible_leaders_not_available, "no replica of the partition is up"
-    if not call.cluster.fleet.prefer(place):
+    if not context.cluster.live_brokers.elect_preferred(replicas):
         return ErrorCode.preferred_leader_not_available, "the preferred replica is not in sync"
-    log.led(place.epoch)
+    log.leader_changed(replicas.epoch)
     return ErrorCode.none, None

@@ -30,15 +30,17 @@ _BATCHED_FROM: Final = 4
 _PORTLESS: Final = {"node_id": -1, "host": "", "port": -1}
 
 
-async def metadata(call: RequestContext) -> Answer:
+async def metadata(context: RequestContext) -> Answer:
     """Answer Metadata, creating topics where asked and allowed."""
-    cluster, request = call.cluster, call.request
-    if request.topics is None or (not request.topics and call.version == _ALL_BY_EMPTY_LIST):
-        topics = [await _topic(call, topic) async for topic in call.work.each(cluster.topics)]
+    cluster, request = context.cluster, context.request
+    if request.topics is None or (not request.topics and context.version == _ALL_BY_EMPTY_LIST):
+        topics = [await _topic(context, topic) async for topic in context.work.each(cluster.topics)]
     else:
         # Named twice, a topic is answered once, as by Kafka.
-        asked = {(one.name, getattr(one, "topic_id", None)): one for one in request.topics}
-        topics = [await _asked(call, one) async for one in call.work.each(asked.values())]
+        requested = {(one.name, getattr(one, "topic_id", None)): one for one in request.topics}
+        topics = [
+            await _requested(context, one) async for one in context.work.each(requested.values())
+        ]
     return {
         "brokers": [
             {"node_id": node.node_id, "host": node.host, "port": node.port, "rack": node.rack}
@@ -51,9 +53,9 @@ async def metadata(call: RequestContext) -> Answer:
     }
 
 
-async def describe_cluster(call: RequestContext) -> Answer:
+async def describe_cluster(context: RequestContext) -> Answer:
     """Answer DescribeCluster."""
-    cluster = call.cluster
+    cluster = context.cluster
     answer: dict[str, Any] = {
         "error_code": ErrorCode.none,
         "endpoint_type": _BROKERS,
@@ -70,30 +72,30 @@ async def describe_cluster(call: RequestContext) -> Answer:
             for node in cluster.nodes
         ],
     }
-    if getattr(call.request, "endpoint_type", _BROKERS) != _BROKERS:
+    if getattr(context.request, "endpoint_type", _BROKERS) != _BROKERS:
         answer |= {"error_code": ErrorCode.mismatched_endpoint_type, "brokers": []}
     return answer
 
 
-async def describe_topic_partitions(call: RequestContext) -> Answer:
+async def describe_topic_partitions(context: RequestContext) -> Answer:
     """Answer DescribeTopicPartitions: by name, no more partitions than asked for, and where next.
 
     Without names it goes through all topics, and from a cursor's topic on only.
     """
-    request = call.request
+    request = context.request
     names = sorted({topic.name for topic in request.topics})
     if not names:
-        names = [topic.name for topic in call.cluster.topics]
+        names = [topic.name for topic in context.cluster.topics]
     first, start = "", 0
     if request.cursor is not None:
         first, start = request.cursor.topic_name, request.cursor.partition_index
         if start < 0:
             raise RequestError(ErrorCode.invalid_request, f"the cursor is at partition {start}")
-    most = call.cluster.settings.describe_max_partitions
+    most = context.cluster.settings.describe_max_partitions
     left = max(1, min(request.response_partition_limit, most))
     topics: list[dict[str, Any]] = []
-    async for name in call.work.each([name for name in names if name >= first]):
-        shown = await _topic_by_name(call, name)
+    async for name in context.work.each([name for name in names if name >= first]):
+        shown = await _topic_by_name(context, name)
         partitions = shown["partitions"][start if name == first else 0 :]
         if len(partitions) > left or (not left and partitions):
             following = partitions[left]["partition_index"]
@@ -108,35 +110,35 @@ async def describe_topic_partitions(call: RequestContext) -> Answer:
     return {"topics": topics, "next_cursor": None}
 
 
-async def _topic_by_name(call: RequestContext, name: str) -> dict[str, Any]:
-    topic = call.cluster.topics.get(name)
+async def _topic_by_name(context: RequestContext, name: str) -> dict[str, Any]:
+    topic = context.cluster.topics.get(name)
     if topic is None:
         return _no_topic(name, None, _why_absent(name))
-    shown = await _topic(call, topic)
+    shown = await _topic(context, topic)
     # Null would be allowed by the schema; Java's admin client fails on it.
     none_eligible = {"eligible_leader_replicas": (), "last_known_elr": ()}
     return {**shown, "partitions": [{**one, **none_eligible} for one in shown["partitions"]]}
 
 
-async def find_coordinator(call: RequestContext) -> Answer:
+async def find_coordinator(context: RequestContext) -> Answer:
     """Answer FindCoordinator, for one key or for several."""
-    request = call.request
-    keys = request.coordinator_keys if call.version >= _BATCHED_FROM else (request.key,)
+    request = context.request
+    keys = request.coordinator_keys if context.version >= _BATCHED_FROM else (request.key,)
     key_type = getattr(request, "key_type", 0)
-    found = [_coordinator(call, key_type, key) async for key in call.work.each(keys)]
-    if call.version >= _BATCHED_FROM:
+    found = [_coordinator(context, key_type, key) async for key in context.work.each(keys)]
+    if context.version >= _BATCHED_FROM:
         return {"coordinators": found}
     return {name: value for name, value in found[0].items() if name != "key"}
 
 
-def _coordinator(call: RequestContext, key_type: int, key: str) -> dict[str, Any]:
+def _coordinator(context: RequestContext, key_type: int, key: str) -> dict[str, Any]:
     if key_type not in _FINDERS:
         refused = {
             "error_code": ErrorCode.invalid_request,
             "error_message": f"there is no coordinator of key type {key_type}",
         }
         return {"key": key, **_PORTLESS, **refused}
-    node = _FINDERS[key_type](call.cluster, key)
+    node = _FINDERS[key_type](context.cluster, key)
     if node is None:
         refused = {
             "error_code": ErrorCode.coordinator_not_available,
@@ -161,23 +163,23 @@ _FINDERS: Final[Mapping[int, Callable[[ClusterState, str], Node | None]]] = {
 }
 
 
-async def _asked(call: RequestContext, asked: Any) -> dict[str, Any]:
-    topics = call.cluster.topics
-    name, topic_id = asked.name, getattr(asked, "topic_id", None)
+async def _requested(context: RequestContext, requested: Any) -> dict[str, Any]:
+    topics = context.cluster.topics
+    name, topic_id = requested.name, getattr(requested, "topic_id", None)
     if name is None:
         topic = topics.by_id(topic_id)
         if topic is None:
             return _no_topic(None, topic_id, ErrorCode.unknown_topic_id)
-        return await _topic(call, topic)
+        return await _topic(context, topic)
     topic = topics.get(name)
     if topic is None:
-        if not _may_create(call):
+        if not _may_create(context):
             return _no_topic(name, None, _why_absent(name))
         try:
             topic = topics.create(name)
-        except RequestError as refusal:
-            return _no_topic(name, None, refusal.code)
-    return await _topic(call, topic)
+        except RequestError as error:
+            return _no_topic(name, None, error.code)
+    return await _topic(context, topic)
 
 
 def _why_absent(name: str) -> ErrorCode:
@@ -185,15 +187,17 @@ def _why_absent(name: str) -> ErrorCode:
     return ErrorCode.invalid_topic_exception if impossible else ErrorCode.unknown_topic_or_partition
 
 
-def _may_create(call: RequestContext) -> bool:
-    wanted = call.version <= _ALWAYS_CREATES_UP_TO or call.request.allow_auto_topic_creation
-    return bool(wanted and call.cluster.settings.auto_create_topics)
+def _may_create(context: RequestContext) -> bool:
+    wanted = context.version <= _ALWAYS_CREATES_UP_TO or context.request.allow_auto_topic_creation
+    return bool(wanted and context.cluster.settings.auto_create_topics)
 
 
-async def _topic(call: RequestContext, topic: Topic) -> dict[str, Any]:
-    fleet = call.cluster.fleet
-    await call.work.include(len(topic.places))
-    partitions = [_partition(fleet, number, place) for number, place in enumerate(topic.places)]
+async def _topic(context: RequestContext, topic: Topic) -> dict[str, Any]:
+    live_brokers = context.cluster.live_brokers
+    await context.work.include(len(topic.replicas))
+    partitions = [
+        _partition(live_brokers, number, replicas) for number, replicas in enumerate(topic.replicas)
+    ]
     return {
         "error_code": ErrorCode.none,
         "name": topic.name,
@@ -203,16 +207,18 @@ async def _topic(call: RequestContext, topic: Topic) -> dict[str, Any]:
     }
 
 
-def _partition(fleet: LiveBrokers, number: int, place: PartitionReplicas) -> dict[str, Any]:
-    led = place.leader != NO_LEADER
+def _partition(
+    live_brokers: LiveBrokers, number: int, replicas: PartitionReplicas
+) -> dict[str, Any]:
+    led = replicas.leader != NO_LEADER
     return {
         "error_code": ErrorCode.none if led else ErrorCode.leader_not_available,
         "partition_index": number,
-        "leader_id": place.leader,
-        "leader_epoch": place.epoch,
-        "replica_nodes": place.replicas,
-        "isr_nodes": place.isr,
-        "offline_replicas": [one for one in place.replicas if not fleet.is_up(one)],
+        "leader_id": replicas.leader,
+        "leader_epoch": replicas.epoch,
+        "replica_nodes": replicas.node_ids,
+        "isr_nodes": replicas.isr,
+        "offline_replicas": [one for one in replicas.node_ids if not live_brokers.is_up(one)],
     }
 
 

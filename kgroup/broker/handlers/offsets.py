@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from kgroup.broker.handlers.partitions import NO_EPOCH, led_log
+from kgroup.broker.handlers.partitions import NO_EPOCH, leader_log
 from kgroup.broker.log import PartitionLog
 from kgroup.broker.request_context import RequestContext
 from kgroup.broker.request_error import RequestError
@@ -54,30 +54,30 @@ _SPECIAL: Final[dict[int, tuple[int, _Special]]] = {
 }
 
 
-async def list_offsets(call: RequestContext) -> Answer:
+async def list_offsets(context: RequestContext) -> Answer:
     """Answer ListOffsets."""
     return {
         "topics": [
             {
                 "name": topic.name,
                 "partitions": [
-                    await _offset(call, topic.name, part)
-                    async for part in call.work.each(topic.partitions)
+                    await _offset(context, topic.name, part)
+                    async for part in context.work.each(topic.partitions)
                 ],
             }
-            async for topic in call.work.each(call.request.topics)
+            async for topic in context.work.each(context.request.topics)
         ]
     }
 
 
-async def _offset(call: RequestContext, name: str, part: Any) -> dict[str, Any]:
-    committed = getattr(call.request, "isolation_level", 0) == _READ_COMMITTED
+async def _offset(context: RequestContext, name: str, part: Any) -> dict[str, Any]:
+    committed = getattr(context.request, "isolation_level", 0) == _READ_COMMITTED
     try:
         epoch = getattr(part, "current_leader_epoch", NO_EPOCH)
-        log = led_log(call, name, part.partition_index, epoch)
-        found = await _find(call, log, part.timestamp, committed=committed)
-    except RequestError as refusal:
-        return {"partition_index": part.partition_index, "error_code": refusal.code}
+        log = leader_log(context, name, part.partition_index, epoch)
+        found = await _find(context, log, part.timestamp, committed=committed)
+    except RequestError as error:
+        return {"partition_index": part.partition_index, "error_code": error.code}
     if found is None:
         return {"partition_index": part.partition_index, "error_code": ErrorCode.none}
     return {
@@ -90,17 +90,17 @@ async def _offset(call: RequestContext, name: str, part: Any) -> dict[str, Any]:
 
 
 async def _find(
-    call: RequestContext, log: PartitionLog, timestamp: int, *, committed: bool
+    context: RequestContext, log: PartitionLog, timestamp: int, *, committed: bool
 ) -> tuple[int, int] | None:
     limit = log.limit(committed=committed)
-    never: tuple[int, _Special] = (call.version + 1, _nothing)
+    never: tuple[int, _Special] = (context.version + 1, _nothing)
     since, special = (0, _nothing) if timestamp >= 0 else _SPECIAL.get(timestamp, never)
-    if call.version < since:
+    if context.version < since:
         raise RequestError(ErrorCode.unsupported_version, f"no offset is known by {timestamp}")
     if timestamp >= 0:
-        found = await log.offset_for_time(timestamp, call.work)
+        found = await log.offset_for_time(timestamp, context.work)
     elif timestamp == _NEWEST:
-        found = await log.offset_of_max_time(call.work)
+        found = await log.offset_of_max_time(context.work)
     else:
         found = special(log, limit)
     if found is None or found[0] > limit:
@@ -108,27 +108,27 @@ async def _find(
     return found
 
 
-async def offset_for_leader_epoch(call: RequestContext) -> Answer:
+async def offset_for_leader_epoch(context: RequestContext) -> Answer:
     """Answer OffsetForLeaderEpoch: up to where a log is what a client read in an epoch."""
     return {
         "topics": [
             {
                 "topic": topic.topic,
                 "partitions": [
-                    _epoch_end(call, topic.topic, part)
-                    async for part in call.work.each(topic.partitions)
+                    _epoch_end(context, topic.topic, part)
+                    async for part in context.work.each(topic.partitions)
                 ],
             }
-            async for topic in call.work.each(call.request.topics)
+            async for topic in context.work.each(context.request.topics)
         ]
     }
 
 
-def _epoch_end(call: RequestContext, name: str, part: Any) -> dict[str, Any]:
+def _epoch_end(context: RequestContext, name: str, part: Any) -> dict[str, Any]:
     try:
-        log = led_log(call, name, part.partition, part.current_leader_epoch)
-    except RequestError as refusal:
-        return {"partition": part.partition, "error_code": refusal.code}
+        log = leader_log(context, name, part.partition, part.current_leader_epoch)
+    except RequestError as error:
+        return {"partition": part.partition, "error_code": error.code}
     epoch, end = log.epochs.end_of(part.leader_epoch, log.end_offset)
     return {
         "partition": part.partition,
@@ -138,26 +138,26 @@ def _epoch_end(call: RequestContext, name: str, part: Any) -> dict[str, Any]:
     }
 
 
-async def delete_records(call: RequestContext) -> Answer:
+async def delete_records(context: RequestContext) -> Answer:
     """Answer DeleteRecords."""
     return {
         "topics": [
             {
                 "name": topic.name,
                 "partitions": [
-                    _delete(call, topic.name, part)
-                    async for part in call.work.each(topic.partitions)
+                    _delete(context, topic.name, part)
+                    async for part in context.work.each(topic.partitions)
                 ],
             }
-            async for topic in call.work.each(call.request.topics)
+            async for topic in context.work.each(context.request.topics)
         ]
     }
 
 
-def _delete(call: RequestContext, name: str, part: Any) -> dict[str, Any]:
+def _delete(context: RequestContext, name: str, part: Any) -> dict[str, Any]:
     low, code = -1, ErrorCode.none
     try:
-        low = led_log(call, name, part.partition_index).delete_before(part.offset)
-    except RequestError as refusal:
-        code = refusal.code
+        low = leader_log(context, name, part.partition_index).delete_before(part.offset)
+    except RequestError as error:
+        code = error.code
     return {"partition_index": part.partition_index, "low_watermark": low, "error_code": code}

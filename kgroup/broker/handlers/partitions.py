@@ -24,50 +24,55 @@ NO_EPOCH: Final = -1
 
 @final
 class WrongLeaderError(RequestError):
-    """Another broker leads, or this one does since; ``place`` says which, and in which epoch."""
+    """Another broker leads, or this one does since; ``replicas`` says which, and in which epoch."""
 
-    def __init__(self, code: ErrorCode, message: str, place: PartitionReplicas) -> None:
+    def __init__(self, code: ErrorCode, message: str, replicas: PartitionReplicas) -> None:
         super().__init__(code, message)
-        self.place: Final = place
+        self.replicas: Final = replicas
 
 
-def check_led(node_id: int, place: PartitionReplicas, epoch: int = NO_EPOCH) -> None:
+def check_leader(node_id: int, replicas: PartitionReplicas, epoch: int = NO_EPOCH) -> None:
     """Whether this broker leads, in the leader epoch that the client knows of, if any.
 
     Raises:
         RequestError: FENCED_LEADER_EPOCH for an epoch that is over, UNKNOWN_LEADER_EPOCH for one
             that has not begun, NOT_LEADER_OR_FOLLOWER.
     """
-    if epoch not in (NO_EPOCH, place.epoch) and node_id in place.replicas:
-        message = f"leader epoch {epoch}; it is {place.epoch}"
-        if epoch > place.epoch:
+    if epoch not in (NO_EPOCH, replicas.epoch) and node_id in replicas.node_ids:
+        message = f"leader epoch {epoch}; it is {replicas.epoch}"
+        if epoch > replicas.epoch:
             raise RequestError(ErrorCode.unknown_leader_epoch, message)
-        raise WrongLeaderError(ErrorCode.fenced_leader_epoch, message, place)
-    if place.leader != node_id:
+        raise WrongLeaderError(ErrorCode.fenced_leader_epoch, message, replicas)
+    if replicas.leader != node_id:
         raise WrongLeaderError(
             ErrorCode.not_leader_or_follower,
             f"broker {node_id} does not lead this partition",
-            place,
+            replicas,
         )
 
 
 #: API -> the first version whose refusals tell who leads (KIP-951).
-_TELLS_LEADER_FROM: Final[Mapping[str, int]] = {"produce": 10, "fetch": 16}
+_CURRENT_LEADER_FROM: Final[Mapping[str, int]] = {"produce": 10, "fetch": 16}
 
 
-def leader_told(call: RequestContext, refusal: RequestError) -> dict[str, Any]:
+def current_leader(context: RequestContext, error: RequestError) -> dict[str, Any]:
     """What the answer for a partition says of its leader: something only if that is the fault."""
-    if not isinstance(refusal, WrongLeaderError) or call.version < _TELLS_LEADER_FROM[call.api]:
+    if (
+        not isinstance(error, WrongLeaderError)
+        or context.version < _CURRENT_LEADER_FROM[context.api]
+    ):
         return {}
-    place = refusal.place
-    return {"current_leader": {"leader_id": place.leader, "leader_epoch": place.epoch}}
+    replicas = error.replicas
+    return {"current_leader": {"leader_id": replicas.leader, "leader_epoch": replicas.epoch}}
 
 
-def endpoints_told(call: RequestContext, partitions: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def node_endpoints(
+    context: RequestContext, partitions: Iterable[Mapping[str, Any]]
+) -> dict[str, Any]:
     """Where the leaders are that the answers for these partitions tell of."""
     told = [part["current_leader"]["leader_id"] for part in partitions if "current_leader" in part]
     addresses = [
-        call.cluster.brokers[node_id].address
+        context.cluster.brokers[node_id].address
         for node_id in dict.fromkeys(told)
         if node_id != NO_LEADER
     ]
@@ -81,12 +86,14 @@ def endpoints_told(call: RequestContext, partitions: Iterable[Mapping[str, Any]]
     }
 
 
-def led_log(call: RequestContext, name: str, number: int, epoch: int = NO_EPOCH) -> PartitionLog:
+def leader_log(
+    context: RequestContext, name: str, number: int, epoch: int = NO_EPOCH
+) -> PartitionLog:
     """The log of a partition, if this broker leads it.
 
     Raises:
-        RequestError: UNKNOWN_TOPIC_OR_PARTITION, and as ``check_led``.
+        RequestError: UNKNOWN_TOPIC_OR_PARTITION, and as ``check_leader``.
     """
-    log, place = call.cluster.topics.located(name, number)
-    check_led(call.node.node_id, place, epoch)
+    log, replicas = context.cluster.topics.log_and_replicas(name, number)
+    check_leader(context.node.node_id, replicas, epoch)
     return log

@@ -11,10 +11,10 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from kgroup.broker import batches
-from kgroup.broker.handlers.partitions import endpoints_told, leader_told, led_log
+from kgroup.broker.handlers.partitions import current_leader, leader_log, node_endpoints
 from kgroup.broker.handlers.verification import verification_code
-from kgroup.broker.records import checking
-from kgroup.broker.request_context import NO_ACKS, NO_ANSWER, RequestContext
+from kgroup.broker.records import check_records
+from kgroup.broker.request_context import NO_ACKS, RequestContext
 from kgroup.broker.request_error import RequestError
 from kgroup.broker.response_versions import Answer
 from kgroup.types import TopicPartition
@@ -22,60 +22,60 @@ from kgroup.types import TopicPartition
 _ACKS: Final = (-1, 0, 1)
 
 
-async def produce(call: RequestContext) -> Answer | None:
+async def produce(context: RequestContext) -> Answer | None:
     """Answer Produce; with acks=0 there is no answer, and an error closes the connection."""
-    request = call.request
+    request = context.request
     topics = [
         {
             "name": topic.name,
             "partition_responses": [
-                await _append(call, topic.name, part.index, part.records)
-                async for part in call.work.each(topic.partition_data)
+                await _append(context, topic.name, part.index, part.records)
+                async for part in context.work.each(topic.partition_data)
             ],
         }
-        async for topic in call.work.each(request.topic_data)
+        async for topic in context.work.each(request.topic_data)
     ]
     failed = [
         part for topic in topics for part in topic["partition_responses"] if part["error_code"]
     ]
     if request.acks != NO_ACKS:
-        return {"responses": topics, **endpoints_told(call, failed)}
+        return {"responses": topics, **node_endpoints(context, failed)}
     if failed:
         # The producer asked for no answer: this is the only way to be heard.
         raise ConnectionAbortedError(f"produce with acks=0: {failed[0]['error_message']}")
-    return NO_ANSWER
+    return None
 
 
 async def _append(
-    call: RequestContext, name: str, number: int, records: bytes | None
+    context: RequestContext, name: str, number: int, records: bytes | None
 ) -> dict[str, Any]:
-    cluster = call.cluster
+    cluster = context.cluster
     try:
-        if call.request.acks not in _ACKS:
-            raise RequestError(ErrorCode.invalid_required_acks, f"acks={call.request.acks}")
-        led_log(call, name, number).check_size(len(records or b""))
+        if context.request.acks not in _ACKS:
+            raise RequestError(ErrorCode.invalid_required_acks, f"acks={context.request.acks}")
+        leader_log(context, name, number).check_size(len(records or b""))
         header, data = batches.check(records)
         most = cluster.settings.max_decompressed_bytes
-        async for _ in call.work.each(checking(data, header, most)):
+        async for _ in context.work.each(check_records(data, header, most)):
             pass
-        log = led_log(call, name, number)  # others ran meanwhile: it may have moved or gone
+        log = leader_log(context, name, number)  # others ran meanwhile: it may have moved or gone
         if header.is_transactional:
-            call.node.transactions.check_partition(
-                call.request.transactional_id,
+            context.node.transactions.check_partition(
+                context.request.transactional_id,
                 header.producer_id,
                 header.producer_epoch,
                 TopicPartition(name, number),
                 is_open=log.has_open_transaction(header.producer_id, header.producer_epoch),
             )
         done = log.append(data, header, cluster.now_ms())
-    except RequestError as refusal:
+    except RequestError as error:
         return {
             "index": number,
-            "error_code": verification_code(call, refusal),
+            "error_code": verification_code(context, error),
             "base_offset": -1,
             "record_errors": (),
-            "error_message": refusal.message or None,
-            **leader_told(call, refusal),
+            "error_message": error.message or None,
+            **current_leader(context, error),
         }
     return {
         "index": number,

@@ -23,25 +23,25 @@ _BY_ID_FROM: Final = 6
 """DeleteTopics names topics by id or name from this version on."""
 
 
-async def create_topics(call: RequestContext) -> Answer:
+async def create_topics(context: RequestContext) -> Answer:
     """Answer CreateTopics; each topic is judged for itself."""
-    times = Counter(asked.name for asked in call.request.topics)
-    once = {asked.name: asked for asked in call.request.topics}
-    _refuse_excess(call, once.values())
+    times = Counter(requested.name for requested in context.request.topics)
+    once = {requested.name: requested for requested in context.request.topics}
+    _refuse_excess(context, once.values())
     return {
         "topics": [
-            await _create(call, asked, times[asked.name])
-            async for asked in call.work.each(once.values())
+            await _create(context, requested, times[requested.name])
+            async for requested in context.work.each(once.values())
         ]
     }
 
 
-def _refuse_excess(call: RequestContext, topics: Iterable[Any]) -> None:
-    default = call.cluster.settings.default_partitions
+def _refuse_excess(context: RequestContext, topics: Iterable[Any]) -> None:
+    default = context.cluster.settings.default_partitions
     total = 0
-    for asked in topics:
-        number = default if asked.num_partitions == UNSET else max(0, asked.num_partitions)
-        total += len(asked.assignments) or number
+    for requested in topics:
+        number = default if requested.num_partitions == UNSET else max(0, requested.num_partitions)
+        total += len(requested.assignments) or number
     if total > MOST_PARTITIONS:
         raise RequestError(
             ErrorCode.policy_violation,
@@ -49,28 +49,28 @@ def _refuse_excess(call: RequestContext, topics: Iterable[Any]) -> None:
         )
 
 
-async def _create(call: RequestContext, asked: Any, times: int) -> dict[str, Any]:
-    topics = call.cluster.topics
-    await call.work.include(len(topics.config_defaults()))
+async def _create(context: RequestContext, requested: Any, times: int) -> dict[str, Any]:
+    topics = context.cluster.topics
+    await context.work.include(len(topics.config_defaults()))
     try:
         if times > 1:
             raise RequestError(
-                ErrorCode.invalid_request, f"topic {asked.name!r} is named {times} times"
+                ErrorCode.invalid_request, f"topic {requested.name!r} is named {times} times"
             )
         topic = topics.create(
-            asked.name,
-            asked.num_partitions,
-            replication_factor=asked.replication_factor,
-            assignments=_assignments(asked),
-            configs={config.name: config.value for config in asked.configs},
-            validate_only=call.request.validate_only,
+            requested.name,
+            requested.num_partitions,
+            replication_factor=requested.replication_factor,
+            assignments=_assignments(requested),
+            configs={config.name: config.value for config in requested.configs},
+            validate_only=context.request.validate_only,
         )
-    except RequestError as refusal:
+    except RequestError as error:
         return {
-            "name": asked.name,
+            "name": requested.name,
             "topic_id": None,
-            "error_code": refusal.code,
-            "error_message": refusal.message,
+            "error_code": error.code,
+            "error_message": error.message,
             "configs": (),
         }
     return {
@@ -88,93 +88,96 @@ async def _create(call: RequestContext, asked: Any, times: int) -> dict[str, Any
                 "config_source": config.source,
                 "is_sensitive": False,
             }
-            for name, config in topic_configs(call, topic.configs).items()
+            for name, config in topic_configs(context, topic.configs).items()
         ],
     }
 
 
-def _assignments(asked: Any) -> list[tuple[int, ...]]:
+def _assignments(requested: Any) -> list[tuple[int, ...]]:
     """The replicas of each partition, where they are chosen by hand."""
-    if not asked.assignments:
+    if not requested.assignments:
         return []
-    if (asked.num_partitions, asked.replication_factor) != (UNSET, UNSET):
+    if (requested.num_partitions, requested.replication_factor) != (UNSET, UNSET):
         raise RequestError(
             ErrorCode.invalid_request, "both an assignment and a number of partitions"
         )
-    chosen = {one.partition_index: tuple(one.broker_ids) for one in asked.assignments}
-    if sorted(chosen) != list(range(len(asked.assignments))):
+    chosen = {one.partition_index: tuple(one.broker_ids) for one in requested.assignments}
+    if sorted(chosen) != list(range(len(requested.assignments))):
         raise RequestError(
             ErrorCode.invalid_replica_assignment, "partitions must be named once, from 0 on"
         )
     return [chosen[number] for number in range(len(chosen))]
 
 
-async def delete_topics(call: RequestContext) -> Answer:
+async def delete_topics(context: RequestContext) -> Answer:
     """Answer DeleteTopics, by name or by id."""
-    request = call.request
-    if call.version >= _BY_ID_FROM:
-        asked = [(state.name, state.topic_id) for state in request.topics]
+    request = context.request
+    if context.version >= _BY_ID_FROM:
+        requested = [(state.name, state.topic_id) for state in request.topics]
     else:
-        asked = [(name, None) for name in request.topic_names]
+        requested = [(name, None) for name in request.topic_names]
     return {
         "responses": [
-            await _delete(call, name, topic_id) async for name, topic_id in call.work.each(asked)
+            await _delete(context, name, topic_id)
+            async for name, topic_id in context.work.each(requested)
         ]
     }
 
 
-async def _delete(call: RequestContext, name: str | None, topic_id: Any) -> dict[str, Any]:
-    topics = call.cluster.topics
+async def _delete(context: RequestContext, name: str | None, topic_id: Any) -> dict[str, Any]:
+    topics = context.cluster.topics
     topic = topics.by_id(topic_id) if name is None else topics.get(name)
     try:
         if topic is None and name is None:
             raise RequestError(ErrorCode.unknown_topic_id, f"there is no topic of id {topic_id}")
         if topic is None:
             raise RequestError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
-        call.cluster.delete_topic(topic)
-        await call.work.spend(_STEPS_OF_A_DELETION)  # every group and transaction is looked through
-    except RequestError as refusal:
+        context.cluster.delete_topic(topic)
+        await context.work.spend(
+            _STEPS_OF_A_DELETION
+        )  # every group and transaction is looked through
+    except RequestError as error:
         return {
             "name": name,
             "topic_id": topic_id,
-            "error_code": refusal.code,
-            "error_message": refusal.message,
+            "error_code": error.code,
+            "error_message": error.message,
         }
     return {"name": topic.name, "topic_id": topic.topic_id, "error_code": ErrorCode.none}
 
 
-async def create_partitions(call: RequestContext) -> Answer:
+async def create_partitions(context: RequestContext) -> Answer:
     """Answer CreatePartitions; each topic is judged for itself."""
-    times = Counter(asked.name for asked in call.request.topics)
-    once = {asked.name: asked for asked in call.request.topics}
+    times = Counter(requested.name for requested in context.request.topics)
+    once = {requested.name: requested for requested in context.request.topics}
     return {
         "results": [
-            await _grow(call, asked, times[asked.name])
-            async for asked in call.work.each(once.values())
+            await _grow(context, requested, times[requested.name])
+            async for requested in context.work.each(once.values())
         ]
     }
 
 
-async def _grow(call: RequestContext, asked: Any, times: int) -> dict[str, Any]:
-    have = call.cluster.topics.partitions(asked.name) or 0
+async def _grow(context: RequestContext, requested: Any, times: int) -> dict[str, Any]:
+    have = context.cluster.topics.partitions(requested.name) or 0
     # Each partition is given a place, also where the request is only judged.
-    await call.work.spend(max(0, min(asked.count, MOST_PARTITIONS) - have))
+    await context.work.spend(max(0, min(requested.count, MOST_PARTITIONS) - have))
     try:
         if times > 1:
             raise RequestError(
-                ErrorCode.invalid_request, f"{asked.name!r} is in the request {times} times"
+                ErrorCode.invalid_request, f"{requested.name!r} is in the request {times} times"
             )
-        chosen = asked.assignments
-        call.cluster.topics.grow(
-            asked.name,
-            asked.count,
+        chosen = requested.assignments
+        context.cluster.topics.grow(
+            requested.name,
+            requested.count,
             assignments=None if chosen is None else [one.broker_ids for one in chosen],
-            validate_only=call.request.validate_only,
+            validate_only=context.request.validate_only,
         )
-    except RequestError as refusal:
+    except RequestError as error:
         return {
-            "name": asked.name,
-            "error_code": refusal.code,
-            "error_message": refusal.message,
+            "name": requested.name,
+            "error_code": error.code,
+            "error_message": error.message,
         }
-    return {"name": asked.name, "error_code": ErrorCode.none}
+    return {"name": requested.name, "error_code": ErrorCode.none}

@@ -30,48 +30,48 @@ _KNOWS_FENCED_FROM: Final = {
 }
 
 
-def _code(call: RequestContext, refusal: RequestError) -> ErrorCode:
-    fenced = refusal.code is ErrorCode.producer_fenced
-    if fenced and call.version < _KNOWS_FENCED_FROM[call.api]:
+def _code(context: RequestContext, error: RequestError) -> ErrorCode:
+    fenced = error.code is ErrorCode.producer_fenced
+    if fenced and context.version < _KNOWS_FENCED_FROM[context.api]:
         return ErrorCode.invalid_producer_epoch
-    return refusal.code
+    return error.code
 
 
-def _outcome(call: RequestContext, act: Callable[[], float | None]) -> ErrorCode:
+def _outcome(context: RequestContext, act: Callable[[], float | None]) -> ErrorCode:
     """What comes of an act that gives the time at which its transaction is aborted, or None."""
     try:
         deadline = act()
-    except RequestError as refusal:
-        return _code(call, refusal)
-    call.node.transaction_alarm.look_at(deadline)
+    except RequestError as error:
+        return _code(context, error)
+    context.node.transaction_alarm.reschedule_by(deadline)
     return ErrorCode.none
 
 
-async def init_producer_id(call: RequestContext) -> Answer:
+async def init_producer_id(context: RequestContext) -> Answer:
     """Answer InitProducerId."""
-    request = call.request
+    request = context.request
     try:
-        producer_id, epoch = call.node.transactions.init_producer(
+        producer_id, epoch = context.node.transactions.init_producer(
             request.transactional_id,
             seconds(request.transaction_timeout),
             getattr(request, "producer_id", -1),
             getattr(request, "producer_epoch", -1),
         )
-    except RequestError as refusal:
-        return {"error_code": _code(call, refusal), "producer_id": -1, "producer_epoch": -1}
+    except RequestError as error:
+        return {"error_code": _code(context, error), "producer_id": -1, "producer_epoch": -1}
     return {"error_code": ErrorCode.none, "producer_id": producer_id, "producer_epoch": epoch}
 
 
-async def add_partitions_to_txn(call: RequestContext) -> Answer:
+async def add_partitions_to_txn(context: RequestContext) -> Answer:
     """Answer AddPartitionsToTxn: all of the partitions, or none."""
-    request = call.request
+    request = context.request
     wanted = [
         TopicPartition(topic.name, number)
         for topic in request.v3_and_below_topics
         for number in topic.partitions
     ]
-    await call.work.spend(len(wanted))
-    unknown = {tp for tp in wanted if not call.cluster.topics.has(tp)}
+    await context.work.spend(len(wanted))
+    unknown = {tp for tp in wanted if not context.cluster.topics.has(tp)}
     if unknown:
         codes = {
             tp: (
@@ -83,8 +83,8 @@ async def add_partitions_to_txn(call: RequestContext) -> Answer:
         }
     else:
         code = _outcome(
-            call,
-            lambda: call.node.transactions.add_partitions(
+            context,
+            lambda: context.node.transactions.add_partitions(
                 trio.current_time(),
                 request.v3_and_below_transactional_id,
                 request.v3_and_below_producer_id,
@@ -110,12 +110,12 @@ async def add_partitions_to_txn(call: RequestContext) -> Answer:
     }
 
 
-async def add_offsets_to_txn(call: RequestContext) -> Answer:
+async def add_offsets_to_txn(context: RequestContext) -> Answer:
     """Answer AddOffsetsToTxn."""
-    request = call.request
+    request = context.request
     code = _outcome(
-        call,
-        lambda: call.node.transactions.add_group(
+        context,
+        lambda: context.node.transactions.add_group(
             trio.current_time(),
             request.transactional_id,
             request.producer_id,
@@ -126,12 +126,12 @@ async def add_offsets_to_txn(call: RequestContext) -> Answer:
     return {"error_code": code}
 
 
-async def end_txn(call: RequestContext) -> Answer:
+async def end_txn(context: RequestContext) -> Answer:
     """Answer EndTxn; when it is answered, the outcome can be seen."""
-    request = call.request
+    request = context.request
     code = _outcome(
-        call,
-        lambda: call.node.transactions.end(
+        context,
+        lambda: context.node.transactions.end(
             request.transactional_id,
             request.producer_id,
             request.producer_epoch,
@@ -141,16 +141,16 @@ async def end_txn(call: RequestContext) -> Answer:
     return {"error_code": code}
 
 
-async def txn_offset_commit(call: RequestContext) -> Answer:
+async def txn_offset_commit(context: RequestContext) -> Answer:
     """Answer TxnOffsetCommit: the transaction is judged here, the member by the coordinator."""
-    request = call.request
+    request = context.request
     offsets = offsets_of(request)
-    await call.work.spend(len(offsets))
-    if request.group_id and call.cluster.coordinator_of(request.group_id) is call.node:
-        coordinator = call.node.groups.coordinator
+    await context.work.spend(len(offsets))
+    if request.group_id and context.cluster.coordinator_of(request.group_id) is context.node:
+        coordinator = context.node.groups.coordinator
         shard = coordinator.shard_of(request.group_id)
         try:
-            call.node.transactions.check_group(
+            context.node.transactions.check_group(
                 request.transactional_id,
                 request.producer_id,
                 request.producer_epoch,
@@ -158,12 +158,12 @@ async def txn_offset_commit(call: RequestContext) -> Answer:
                 shares_log=lambda group_id: coordinator.shard_of(group_id) == shard,
                 is_open=coordinator.has_transaction(request.producer_id, shard),
             )
-        except RequestError as refusal:
-            return {"topics": _all_refused(request, verification_code(call, refusal))}
-    answer = await call.node.groups.ask(
+        except RequestError as error:
+            return {"topics": _all_refused(request, verification_code(context, error))}
+    answer = await context.node.groups.handle(
         requests.TxnOffsetCommit(
             group_id=request.group_id,
-            version=call.version,
+            version=context.version,
             producer_id=request.producer_id,
             generation_id=getattr(request, "generation_id", -1),
             member_id=getattr(request, "member_id", ""),

@@ -14,7 +14,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from kgroup.broker.error_responses import REFUSALS
+from kgroup.broker.error_responses import ERROR_RESPONSES
 from kgroup.broker.request_context import RequestContext
 from kgroup.broker.response_versions import Answer
 
@@ -23,16 +23,16 @@ _EACH: Final = {"create_acls": "results", "delete_acls": "filter_results"}
 """Where the answers are that have one entry for each thing asked."""
 
 
-async def without_authorizer(call: RequestContext) -> Answer:
+async def without_authorizer(context: RequestContext) -> Answer:
     """Refuse a call about ACLs, in Kafka's words: librdkafka takes no text for no error."""
-    refused = REFUSALS[call.api](call.request, ErrorCode.security_disabled)
+    refused = ERROR_RESPONSES[context.api](context.request, ErrorCode.security_disabled)
     told = {"error_message": _NO_AUTHORIZER}
-    entries = _EACH.get(call.api)
+    entries = _EACH.get(context.api)
     if entries is None:
         return {**refused, **told}
     return {entries: [{**one, **told} for one in refused[entries]]}
 
 
-async def without_new_groups(call: RequestContext) -> Answer:
+async def without_new_groups(context: RequestContext) -> Answer:
     """Refuse a call of the new group protocol."""
-    return REFUSALS[call.api](call.request, ErrorCode.unsupported_version)
+    return ERROR_RESPONSES[context.api](context.request, ErrorCode.unsupported_version)

@@ -22,9 +22,9 @@ _RETRIED: Final[Mapping[str, Mapping[ErrorCode, ErrorCode]]] = {
 }
 
 
-def verification_code(call: RequestContext, refusal: RequestError) -> ErrorCode:
+def verification_code(context: RequestContext, error: RequestError) -> ErrorCode:
     """What the client of a Produce or TxnOffsetCommit is answered for a refusal."""
-    if refusal.code is ErrorCode.transaction_abortable:
-        knows = call.version >= _KNOWS_ABORTABLE_FROM[call.api]
-        return refusal.code if knows else ErrorCode.invalid_txn_state
-    return _RETRIED.get(call.api, {}).get(refusal.code, refusal.code)
+    if error.code is ErrorCode.transaction_abortable:
+        knows = context.version >= _KNOWS_ABORTABLE_FROM[context.api]
+        return error.code if knows else ErrorCode.invalid_txn_state
+    return _RETRIED.get(context.api, {}).get(error.code, error.code)

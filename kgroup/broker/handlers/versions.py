@@ -19,11 +19,11 @@ _NAMES_SOFTWARE_FROM: Final = 3
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
-def api_versions(call: RequestContext, offered: Iterable[tuple[str, int, int]]) -> Answer:
+def api_versions(context: RequestContext, offered: Iterable[tuple[str, int, int]]) -> Answer:
     """Answer ApiVersions from (kio's name, lowest, highest) of what is offered."""
-    if call.version >= _NAMES_SOFTWARE_FROM and not (
-        _SOFTWARE.fullmatch(call.request.client_software_name)
-        and _SOFTWARE.fullmatch(call.request.client_software_version)
+    if context.version >= _NAMES_SOFTWARE_FROM and not (
+        _SOFTWARE.fullmatch(context.request.client_software_name)
+        and _SOFTWARE.fullmatch(context.request.client_software_version)
     ):
         return {"error_code": ErrorCode.invalid_request, "api_keys": ()}
     return {"error_code": ErrorCode.none, "api_keys": _keys(offered)}

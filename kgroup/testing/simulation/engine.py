@@ -147,7 +147,7 @@ def _connect(stage: InjectionContext) -> None:
     """Put every broker on the network, and look on at its coordinator."""
     for node_id, broker in stage.cluster.nodes.items():
         desk = stage.cluster.cluster.brokers[node_id].groups
-        desk.watch = stage.coordinators.watching(node_id, desk.coordinator)
+        desk.observer = stage.coordinators.watching(node_id, desk.coordinator)
         stage.network.listen(broker.host, broker.port, broker_name(node_id), broker.accept)
 
 

@@ -304,7 +304,7 @@ class CoordinatorWatch:
         self._node_id = node_id
         self._coordinator = coordinator
 
-    def asked(
+    def handled(
         self, request: Request, ticket: Hashable, answers: Sequence[CoordinatorResponse]
     ) -> None:
         """See ``Watch``."""

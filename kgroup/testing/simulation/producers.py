@@ -118,7 +118,7 @@ class RecordWriter:
         except RequestError:  # one that was forgotten is aborted first
             return False
         producer.sequences.clear()
-        node.transaction_alarm.look()
+        node.transaction_alarm.reschedule()
         return True
 
     async def _end(self, producer: Producer, *, committed: bool) -> None:

@@ -27,7 +27,7 @@ async def test_sizes_of_partitions_are_told(version: int) -> None:
             (None, {("t", 0): 0, ("t", 1): len(data), ("u", 0): 0}),
             ([{"topic": "t", "partitions": [1, 5]}], {("t", 1): len(data)}),
         ):
-            (folder,) = (await client.ask("describe_log_dirs", version, topics=topics)).results
+            (folder,) = (await client.request("describe_log_dirs", version, topics=topics)).results
             assert (int(folder.error_code), folder.log_dir) == (0, "memory")
             assert {
                 (topic.name, part.partition_index): part.partition_size
@@ -47,7 +47,7 @@ async def test_producers_of_a_partition_are_told() -> None:
             batch(b"c", producer_id=5, producer_epoch=0, base_sequence=0, transactional=True),
         )
         topics = [{"name": "t", "partition_indexes": [0, 1]}]
-        (topic,) = (await client.ask("describe_producers", 0, topics=topics)).topics
+        (topic,) = (await client.request("describe_producers", 0, topics=topics)).topics
         known, unknown = topic.partitions
         assert [
             (one.producer_id, one.producer_epoch, one.last_sequence, one.current_txn_start_offset)
@@ -74,7 +74,7 @@ async def listed(client: Client, version: int = 2, **filters: Any) -> list[str]:
         fields.setdefault("duration_filter", -1)
     if version >= 2:
         fields.setdefault("transactional_id_pattern", None)
-    answer = await client.ask("list_transactions", version, **fields)
+    answer = await client.request("list_transactions", version, **fields)
     assert int(answer.error_code) == 0
     return [one.transactional_id for one in answer.transaction_states]
 
@@ -103,7 +103,7 @@ async def test_transactions_are_listed(version: int) -> None:
 async def test_a_state_that_there_is_not_is_named() -> None:
     """The filters that mean nothing are told."""
     async with connected() as (_, client):
-        answer = await client.ask(
+        answer = await client.request(
             "list_transactions", 0, state_filters=["Ongoing", "x"], producer_id_filters=()
         )
         assert answer.unknown_state_filters == ("x",)
@@ -114,7 +114,7 @@ async def test_a_transaction_is_described() -> None:
     async with connected() as (broker, client):
         await broker.create_topic("t")
         producer_id = await begun(broker, client, "a")
-        answer = await client.ask("describe_transactions", 0, transactional_ids=["a", "b"])
+        answer = await client.request("describe_transactions", 0, transactional_ids=["a", "b"])
         known, unknown = answer.transaction_states
         assert (int(known.error_code), known.transaction_state) == (0, "Ongoing")
         assert (known.producer_id, known.producer_epoch) == (producer_id, 0)
@@ -134,13 +134,13 @@ async def test_a_transaction_is_described() -> None:
 async def test_what_there_is_none_of() -> None:
     """No quotas, no partitions on the move, no SCRAM users."""
     async with connected() as (_, client):
-        quotas = await client.ask("describe_client_quotas", 1, components=[], strict=False)
+        quotas = await client.request("describe_client_quotas", 1, components=[], strict=False)
         assert (int(quotas.error_code), quotas.entries) == (0, ())
-        moves = await client.ask(
+        moves = await client.request(
             "list_partition_reassignments", 0, timeout=timedelta(seconds=1), topics=None
         )
         assert (int(moves.error_code), moves.topics) == (0, ())
         api = "describe_user_scram_credentials"
-        assert (await client.ask(api, 0, users=None)).results == ()
-        (user,) = (await client.ask(api, 0, users=[{"name": "a"}])).results
+        assert (await client.request(api, 0, users=None)).results == ()
+        (user,) = (await client.request(api, 0, users=[{"name": "a"}])).results
         assert (user.user, int(user.error_code)) == ("a", 91)

@@ -18,15 +18,15 @@ async def described(
     client: Client, kind: int, name: str, *keys: str, synonyms: bool = False
 ) -> Any:
     """Describe one resource, all of its configs or some."""
-    asked = {
+    requested = {
         "resource_type": kind,
         "resource_name": name,
         "configuration_keys": keys or None,
     }
-    answer = await client.ask(
+    answer = await client.request(
         "describe_configs",
         4,
-        resources=[asked],
+        resources=[requested],
         include_synonyms=synonyms,
         include_documentation=False,
     )
@@ -110,7 +110,7 @@ async def altered(
     version: int = 1,
 ) -> Any:
     """Change some configs of one resource."""
-    asked = {
+    requested = {
         "resource_type": kind,
         "resource_name": name,
         "configs": [
@@ -118,8 +118,8 @@ async def altered(
             for config, operation, value in configs
         ],
     }
-    answer = await client.ask(
-        "incremental_alter_configs", version, resources=[asked], validate_only=validate_only
+    answer = await client.request(
+        "incremental_alter_configs", version, resources=[requested], validate_only=validate_only
     )
     (response,) = answer.responses
     assert (response.resource_type, response.resource_name) == (kind, name)
@@ -206,7 +206,7 @@ async def test_all_configs_are_replaced(version: int) -> None:
     """AlterConfigs sets what it names and resets the rest; a resource may stand in it once."""
     async with connected() as (broker, client):
         await broker.create_topic("t", configs={"retention.ms": "5"})
-        asked = {
+        requested = {
             "resource_type": TOPIC,
             "resource_name": "t",
             "configs": [{"name": "segment.ms", "value": "6"}],
@@ -214,10 +214,10 @@ async def test_all_configs_are_replaced(version: int) -> None:
         topic = broker.cluster.topics.get("t")
         assert topic is not None
         for resources, codes, after in (
-            ([asked, asked], [42, 42], {"retention.ms": "5"}),
-            ([asked], [0], {"segment.ms": "6"}),
+            ([requested, requested], [42, 42], {"retention.ms": "5"}),
+            ([requested], [0], {"segment.ms": "6"}),
         ):
-            answer = await client.ask(
+            answer = await client.request(
                 "alter_configs", version, resources=resources, validate_only=False
             )
             assert [int(one.error_code) for one in answer.responses] == codes
@@ -233,10 +233,10 @@ async def test_what_has_configs_is_listed() -> None:
             ((TOPIC, 32), {(2, "t")}),
             ((16,), set()),
         ):
-            answer = await client.ask("list_config_resources", 1, resource_types=kinds)
+            answer = await client.request("list_config_resources", 1, resource_types=kinds)
             assert int(answer.error_code) == 0
             found = {(one.resource_type, one.resource_name) for one in answer.config_resources}
             assert found == wanted
-        answer = await client.ask("list_config_resources", 1, resource_types=(99,))
+        answer = await client.request("list_config_resources", 1, resource_types=(99,))
         assert int(answer.error_code) == 35
-        assert (await client.ask("list_config_resources", 0)).config_resources == ()
+        assert (await client.request("list_config_resources", 0)).config_resources == ()

@@ -26,10 +26,10 @@ async def joined(client: Client, version: int, **details: Any) -> Any:
     fields = join(**details)
     if version == 0:
         del fields["rebalance_timeout"]
-    answer = await client.ask("join_group", version, **fields)
+    answer = await client.request("join_group", version, **fields)
     if int(answer.error_code) == 79:
         fields["member_id"] = answer.member_id
-        answer = await client.ask("join_group", version, **fields)
+        answer = await client.request("join_group", version, **fields)
     assert int(answer.error_code) == 0
     return answer
 
@@ -37,7 +37,7 @@ async def joined(client: Client, version: int, **details: Any) -> Any:
 async def synced(client: Client, version: int, member: Any) -> Any:
     """Sync as the leader, with an assignment of its own."""
     types = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
-    return await client.ask(
+    return await client.request(
         "sync_group",
         version,
         group_id="g",
@@ -83,7 +83,7 @@ async def test_syncing_and_heartbeats_in_every_version(version: int) -> None:
             "generation_id": member.generation_id,
             "member_id": member.member_id,
         }
-        answer = await client.ask("heartbeat", min(version, 4), **beat)
+        answer = await client.request("heartbeat", min(version, 4), **beat)
         assert int(answer.error_code) == 0
 
 
@@ -91,18 +91,18 @@ async def test_a_sync_sent_again_is_answered_once(autojump_clock: trio.testing.M
     """Of two copies of a parked Sync only the later is answered, as in Kafka."""
     async with connected() as (broker, leader):
         older, later = [await Client.open(broker, "follower") for _ in range(2)]
-        leads = await leader.ask("join_group", 4, **join())
-        follows = await older.ask("join_group", 4, **join())
+        leads = await leader.request("join_group", 4, **join())
+        follows = await older.request("join_group", 4, **join())
         await leader.send("join_group", 4, **join(member_id=leads.member_id))
         await trio.testing.wait_all_tasks_blocked()
-        await older.ask("join_group", 4, **join(member_id=follows.member_id))
+        await older.request("join_group", 4, **join(member_id=follows.member_id))
         await leader.answer("join_group", 4)
         sync = {"group_id": "g", "generation_id": 1, "assignments": []}
         for client in (older, later):
             await client.send("sync_group", 4, **sync, member_id=follows.member_id)
             await trio.testing.wait_all_tasks_blocked()
         sync["assignments"] = [{"member_id": follows.member_id, "assignment": b"yours"}]
-        await leader.ask("sync_group", 4, **sync, member_id=leads.member_id)
+        await leader.request("sync_group", 4, **sync, member_id=leads.member_id)
         assert (await later.answer("sync_group", 4)).assignment == b"yours"
         with trio.move_on_after(60) as scope:
             await older.frame()
@@ -117,11 +117,13 @@ async def test_leaving_in_every_version(version: int) -> None:
         if version < 3:
             codes = []
             for member_id in (member.member_id, "stranger"):
-                answer = await client.ask("leave_group", version, group_id="g", member_id=member_id)
+                answer = await client.request(
+                    "leave_group", version, group_id="g", member_id=member_id
+                )
                 codes.append(int(answer.error_code))
         else:
             leavers = [{"member_id": member.member_id}, {"member_id": "stranger"}]
-            answer = await client.ask("leave_group", version, group_id="g", members=leavers)
+            answer = await client.request("leave_group", version, group_id="g", members=leavers)
             assert int(answer.error_code) == 0
             codes = [int(one.error_code) for one in answer.members]
         assert codes == [0, 25]
@@ -150,14 +152,14 @@ async def test_a_retention_time_is_heard() -> None:
 async def fetched(client: Client, version: int, topics: Any) -> list[Any]:
     """The committed offsets of group g, flat."""
     if version >= 8:
-        answer = await client.ask(
+        answer = await client.request(
             "offset_fetch", version, groups=[{"group_id": "g", "topics": topics}]
         )
         (group,) = answer.groups
         assert (group.group_id, int(group.error_code)) == ("g", 0)
         found = group.topics
     else:
-        found = (await client.ask("offset_fetch", version, group_id="g", topics=topics)).topics
+        found = (await client.request("offset_fetch", version, group_id="g", topics=topics)).topics
     return [(topic.name, one) for topic in found for one in topic.partitions]
 
 
@@ -167,8 +169,8 @@ async def test_fetching_offsets_in_every_version(version: int) -> None:
     async with connected() as (broker, client):
         await broker.create_topic("t", 2)
         await commit(client, epoch=3)
-        asked = [{"name": "t", "partition_indexes": (0, 1)}]
-        found = await fetched(client, version, asked)
+        requested = [{"name": "t", "partition_indexes": (0, 1)}]
+        found = await fetched(client, version, requested)
         assert [(name, one.partition_index, one.committed_offset) for name, one in found] == [
             ("t", 0, 7),
             ("t", 1, -1),
@@ -187,7 +189,7 @@ async def test_offsets_are_deleted() -> None:
         await broker.create_topic("t")
         await commit(client)
         for group_id, code in (("g", 0), ("nobody", 69)):
-            answer = await client.ask(
+            answer = await client.request(
                 "offset_delete",
                 0,
                 group_id=group_id,
@@ -211,7 +213,7 @@ async def test_groups_are_described_in_every_version(version: int) -> None:
     async with connected(**AT_ONCE) as (broker, client):
         member_id = await stable(broker, client)
         plain = {"include_authorized_operations": False} if version >= 3 else {}
-        answer = await client.ask("describe_groups", version, groups=["g", "nobody"], **plain)
+        answer = await client.request("describe_groups", version, groups=["g", "nobody"], **plain)
         group, missing = answer.groups
         assert (group.group_id, group.group_state) == ("g", "Stable")
         assert (group.protocol_type, group.protocol_data) == ("consumer", "range")
@@ -228,12 +230,12 @@ async def test_who_asks_is_told_what_may_be_done_to_a_group(version: int) -> Non
     async with connected(**AT_ONCE) as (broker, client):
         await stable(broker, client)
         told = []
-        for asked in (True, False):
-            answer = await client.ask(
+        for requested in (True, False):
+            answer = await client.request(
                 "describe_groups",
                 version,
                 groups=["g", "nobody"],
-                include_authorized_operations=asked,
+                include_authorized_operations=requested,
             )
             told.append([group.authorized_operations for group in answer.groups])
         assert told == [[3400, 3400 if version < 6 else untold], [untold, untold]]
@@ -249,11 +251,11 @@ async def test_groups_are_listed_in_every_version(version: int) -> None:
             filters["states_filter"] = ("Stable",)
         if version >= 5:
             filters["types_filter"] = ("classic",)
-        (group,) = (await client.ask("list_groups", version, **filters)).groups
+        (group,) = (await client.request("list_groups", version, **filters)).groups
         assert (group.group_id, group.protocol_type) == ("g", "consumer")
         if version >= 4:
             assert group.group_state == "Stable"
-            answer = await client.ask("list_groups", 4, states_filter=("Empty",))
+            answer = await client.request("list_groups", 4, states_filter=("Empty",))
             assert answer.groups == ()
         if version >= 5:
             assert group.group_type == "classic"
@@ -265,7 +267,7 @@ async def test_groups_are_deleted_in_every_version(version: int) -> None:
     async with connected() as (broker, client):
         await broker.create_topic("t")
         await commit(client)
-        answer = await client.ask("delete_groups", version, groups_names=["g", "nobody"])
+        answer = await client.request("delete_groups", version, groups_names=["g", "nobody"])
         assert {one.group_id: int(one.error_code) for one in answer.results} == {
             "g": 0,
             "nobody": 69,

@@ -14,7 +14,7 @@ from tests.broker.wire import Client, connected
 async def elect(client: Client, *numbers: int, version: int = 2, kind: int = 0) -> Any:
     """Elect leaders of some partitions of t, of all if none is named."""
     fields: dict[str, Any] = {"election_type": kind} if version else {}
-    return await client.ask(
+    return await client.request(
         "elect_leaders",
         version,
         topic_partitions=[{"topic": "t", "partitions": numbers}] if numbers else None,
@@ -45,11 +45,11 @@ async def test_the_preferred_replica_leads_again() -> None:
     """It is elected if it is up and in sync; an unclean election needs somebody who is up."""
     async with connected() as (broker, client):
         await broker.create_topic("t", 3)
-        places = broker.cluster.topics.get("t").places  # type: ignore[union-attr]
-        places[0] = PartitionReplicas((1, 7), (1, 7), 7)
-        places[1] = PartitionReplicas((7, 1), (7, 1), 1)
-        places[2] = PartitionReplicas((7,), (7,), -1)
+        replicas = broker.cluster.topics.get("t").replicas  # type: ignore[union-attr]
+        replicas[0] = PartitionReplicas((1, 7), (1, 7), 7)
+        replicas[1] = PartitionReplicas((7, 1), (7, 1), 1)
+        replicas[2] = PartitionReplicas((7,), (7,), -1)
         assert results(await elect(client)) == [(0, 0), (1, 80), (2, 80)]
-        assert (places[0].leader, places[0].epoch) == (1, 1)
+        assert (replicas[0].leader, replicas[0].epoch) == (1, 1)
         assert results(await elect(client, 1, 2, kind=1)) == [(1, 84), (2, 83)]
         assert int((await elect(client, kind=9)).error_code) == 42

@@ -24,7 +24,7 @@ async def metadata(client: Client, version: int, *names: str, create: bool = Tru
     if version >= 10:
         for topic in fields["topics"]:
             topic["topic_id"] = None
-    return await client.ask("metadata", version, **fields)
+    return await client.request("metadata", version, **fields)
 
 
 async def test_all_topics() -> None:
@@ -32,9 +32,15 @@ async def test_all_topics() -> None:
     async with connected() as (broker, client):
         await broker.create_topic("b", 2)
         await broker.create_topic("a")
-        assert [t.name for t in (await client.ask("metadata", 0, topics=[])).topics] == ["a", "b"]
-        assert [t.name for t in (await client.ask("metadata", 1, topics=None)).topics] == ["a", "b"]
-        assert (await client.ask("metadata", 1, topics=[])).topics == ()
+        assert [t.name for t in (await client.request("metadata", 0, topics=[])).topics] == [
+            "a",
+            "b",
+        ]
+        assert [t.name for t in (await client.request("metadata", 1, topics=None)).topics] == [
+            "a",
+            "b",
+        ]
+        assert (await client.request("metadata", 1, topics=[])).topics == ()
 
 
 @pytest.mark.parametrize("version", range(14))
@@ -94,9 +100,9 @@ async def test_topics_are_found_by_id() -> None:
             (broker.log.topic_id("t"), 0, "t"),
             (UUID(int=5), 100, None),
         ):
-            asked = [{"name": None, "topic_id": topic_id}]
-            answer = await client.ask(
-                "metadata", 12, topics=asked, allow_auto_topic_creation=True, **PLAIN
+            requested = [{"name": None, "topic_id": topic_id}]
+            answer = await client.request(
+                "metadata", 12, topics=requested, allow_auto_topic_creation=True, **PLAIN
             )
             (topic,) = answer.topics
             assert (int(topic.error_code), topic.name) == (code, name)
@@ -108,14 +114,14 @@ async def test_the_coordinator_is_found_in_every_version(version: int, key_type:
     """For groups and transactional ids, one by one and from version 4 on several at once."""
     async with connected() as (broker, client):
         if version >= 4:
-            answer = await client.ask(
+            answer = await client.request(
                 "find_coordinator", version, key_type=key_type, coordinator_keys=["a", "b"]
             )
             assert [one.key for one in answer.coordinators] == ["a", "b"]
             found = answer.coordinators
         else:
             kind = {"key_type": key_type} if version else {}
-            found = [await client.ask("find_coordinator", version, key="a", **kind)]
+            found = [await client.request("find_coordinator", version, key="a", **kind)]
         for one in found:
             assert (int(one.error_code), one.node_id) == (0, 1)
             assert (one.host, one.port) == (broker.host, broker.port)
@@ -124,7 +130,7 @@ async def test_the_coordinator_is_found_in_every_version(version: int, key_type:
 async def test_other_coordinators_there_are_not() -> None:
     """A key type that is unknown here is refused."""
     async with connected() as (_, client):
-        answer = await client.ask("find_coordinator", 3, key="a", key_type=2)
+        answer = await client.request("find_coordinator", 3, key="a", key_type=2)
         assert (int(answer.error_code), answer.node_id, answer.port) == (42, -1, -1)
 
 
@@ -132,10 +138,10 @@ async def test_the_cluster_is_described() -> None:
     """Brokers and controller are told; controllers as such cannot be asked for."""
     async with connected() as (broker, client):
         plain = {"include_cluster_authorized_operations": False}
-        answer = await client.ask("describe_cluster", 0, **plain)
+        answer = await client.request("describe_cluster", 0, **plain)
         assert answer.cluster_id == broker.cluster.cluster_id
         assert [(one.broker_id, one.port) for one in answer.brokers] == [(1, broker.port)]
-        refused = await client.ask("describe_cluster", 1, endpoint_type=2, **plain)
+        refused = await client.request("describe_cluster", 1, endpoint_type=2, **plain)
         assert (int(refused.error_code), refused.brokers) == (114, ())
 
 
@@ -143,7 +149,7 @@ async def partitions_told(
     client: Client, *names: str, limit: int = 2000, cursor: tuple[str, int] | None = None
 ) -> tuple[dict[str, list[int]], tuple[str, int] | None]:
     """Partitions by topic in an answer to DescribeTopicPartitions, and where to go on."""
-    answer = await client.ask(
+    answer = await client.request(
         "describe_topic_partitions",
         0,
         topics=[{"name": name} for name in names],
@@ -175,7 +181,7 @@ async def test_partitions_are_described_page_by_page() -> None:
 async def test_topics_that_cannot_be_described() -> None:
     """An unknown name, and one that cannot be a topic's."""
     async with connected() as (_, client):
-        answer = await client.ask(
+        answer = await client.request(
             "describe_topic_partitions",
             0,
             topics=[{"name": "a/b"}, {"name": "nothing"}],

@@ -20,7 +20,7 @@ async def list_offset(
     if version >= 10:
         fields["timeout"] = timedelta(seconds=1)
     part = {"partition_index": partition, "timestamp": timestamp, **details}
-    answer = await client.ask(
+    answer = await client.request(
         "list_offsets",
         version,
         replica_id=-1,
@@ -113,7 +113,7 @@ async def test_the_one_epoch_ends_with_the_log(version: int) -> None:
             (9, -1, 0, (3, -1, -1)),
         ):
             part = {"partition": number, "current_leader_epoch": current, "leader_epoch": epoch}
-            answer = await client.ask(
+            answer = await client.request(
                 "offset_for_leader_epoch",
                 version,
                 topics=[{"topic": "t", "partitions": [part]}],
@@ -136,7 +136,7 @@ async def test_records_are_deleted_from_the_front(version: int) -> None:
             (0, -1, (0, 3)),
         ):
             part = {"partition_index": number, "offset": offset}
-            answer = await client.ask(
+            answer = await client.request(
                 "delete_records",
                 version,
                 topics=[{"name": "t", "partitions": [part]}],

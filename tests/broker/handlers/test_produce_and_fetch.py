@@ -28,7 +28,7 @@ async def produce(
 ) -> Any:
     """Produce one batch to topic t; what became of it."""
     part = {"index": partition, "records": data}
-    answer = await client.ask(
+    answer = await client.request(
         "produce",
         version,
         transactional_id=transactional_id,
@@ -66,7 +66,7 @@ def fetching(broker: EmbeddedBroker, version: int = 12, **details: Any) -> dict[
 
 async def fetch(broker: EmbeddedBroker, client: Client, version: int = 12, **details: Any) -> Any:
     """Fetch from topic t."""
-    return await client.ask("fetch", version, **fetching(broker, version, **details))
+    return await client.request("fetch", version, **fetching(broker, version, **details))
 
 
 def parts(answer: Any) -> list[Any]:
@@ -165,7 +165,7 @@ async def test_an_unknown_topic_is_told_by_name_and_by_id() -> None:
         await broker.create_topic("t")
         old = fetching(broker, 13)
         await broker.delete_topic("t")
-        (part,) = parts(await client.ask("fetch", 13, **old))
+        (part,) = parts(await client.request("fetch", 13, **old))
         assert int(part.error_code) == 100
         (part,) = parts(await fetch(broker, client, 12))
         assert int(part.error_code) == 3
@@ -177,7 +177,7 @@ async def test_a_leader_epoch_that_is_to_come_is_unknown() -> None:
         await broker.create_topic("t")
         fields = fetching(broker)
         fields["topics"][0]["partitions"][0]["current_leader_epoch"] = 1
-        (part,) = parts(await client.ask("fetch", 12, **fields))
+        (part,) = parts(await client.request("fetch", 12, **fields))
         assert int(part.error_code) == 75
 
 
@@ -292,5 +292,5 @@ async def test_a_fetch_of_nothing_is_answered_at_once(
     async with connected() as (broker, client):
         await broker.create_topic("t")
         fields = {**fetching(broker, max_wait=timedelta(seconds=60)), "topics": []}
-        assert (await client.ask("fetch", 12, **fields)).responses == ()
+        assert (await client.request("fetch", 12, **fields)).responses == ()
         assert trio.current_time() == 0

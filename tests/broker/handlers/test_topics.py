@@ -18,7 +18,7 @@ async def create(
 ) -> dict[str, Any]:
     """Create topics; what became of each by name."""
     plain = {"num_partitions": -1, "replication_factor": -1, "assignments": [], "configs": []}
-    answer = await client.ask(
+    answer = await client.request(
         "create_topics",
         version,
         topics=[{**plain, **topic} for topic in topics],
@@ -94,7 +94,7 @@ async def test_topics_are_deleted_by_name(version: int) -> None:
     """A deleted topic is gone; an unknown one is an error of its own."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
-        answer = await client.ask(
+        answer = await client.request(
             "delete_topics", version, topic_names=["t", "u"], timeout=PATIENCE
         )
         assert [(one.name, int(one.error_code)) for one in answer.responses] == [("t", 0), ("u", 3)]
@@ -107,7 +107,7 @@ async def test_topics_are_deleted_by_id() -> None:
         await broker.create_topic("t")
         await broker.create_topic("u")
         topic_id = broker.log.topic_id("t")
-        answer = await client.ask(
+        answer = await client.request(
             "delete_topics",
             6,
             topics=[
@@ -131,7 +131,7 @@ async def test_partitions_are_added() -> None:
             (4, False, 0, 4),
             (3, False, 37, 4),
         ):
-            answer = await client.ask(
+            answer = await client.request(
                 "create_partitions",
                 3,
                 topics=[{"name": "t", "count": count, "assignments": None}],

@@ -28,7 +28,7 @@ class Producer:
 
     async def init(self, version: int = 4) -> int:
         """InitProducerId; its error."""
-        answer = await self._client.ask(
+        answer = await self._client.request(
             "init_producer_id",
             version,
             transactional_id=self._id,
@@ -40,7 +40,7 @@ class Producer:
 
     async def add(self, *partitions: int, version: int = 3) -> list[int]:
         """AddPartitionsToTxn; the error of each partition."""
-        answer = await self._client.ask(
+        answer = await self._client.request(
             "add_partitions_to_txn",
             version,
             v3_and_below_transactional_id=self._id,
@@ -53,7 +53,7 @@ class Producer:
 
     async def add_group(self, group_id: str, version: int = 3) -> int:
         """AddOffsetsToTxn; its error."""
-        answer = await self._client.ask(
+        answer = await self._client.request(
             "add_offsets_to_txn", version, **self._identity(), group_id=group_id
         )
         return int(answer.error_code)
@@ -61,7 +61,7 @@ class Producer:
     async def commit_offset(self, offset: int, version: int = 3, group_id: str = "g") -> int:
         """TxnOffsetCommit of a group; its error."""
         part = {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}
-        answer = await self._client.ask(
+        answer = await self._client.request(
             "txn_offset_commit",
             version,
             **self._identity(),
@@ -72,7 +72,9 @@ class Producer:
 
     async def end(self, *, committed: bool, version: int = 3) -> int:
         """EndTxn; its error."""
-        answer = await self._client.ask("end_txn", version, **self._identity(), committed=committed)
+        answer = await self._client.request(
+            "end_txn", version, **self._identity(), committed=committed
+        )
         return int(answer.error_code)
 
     async def write(self, value: bytes, sequence: int, version: int = 9) -> int:
@@ -111,7 +113,7 @@ Scene = tuple[EmbeddedBroker, Client, Producer]
 async def test_an_idempotent_producer_needs_no_transaction(scene: Scene) -> None:
     """Without a transactional id a producer gets an id and epoch 0."""
     _, client, producer = scene
-    answer = await client.ask(
+    answer = await client.request(
         "init_producer_id", 0, transactional_id=None, transaction_timeout=timedelta(0)
     )
     assert (int(answer.error_code), answer.producer_epoch) == (0, 0)

@@ -50,7 +50,7 @@ NEW |= {"host": "*", "operation": 3, "permission_type": 3}
 async def test_it_is_refused(api: str, version: int, fields: dict[str, Any], code: int) -> None:
     """SECURITY_DISABLED and UNSUPPORTED_VERSION, for each thing that was asked."""
     async with connected() as (_, client):
-        answer = await client.ask(api, version, **fields)
+        answer = await client.request(api, version, **fields)
         assert set(errors_in(answer)) == {code}
 
 
@@ -58,8 +58,8 @@ async def test_why_acls_are_refused_is_told() -> None:
     """Kafka's words stand beside the code, for each thing that was asked."""
     words = "No Authorizer is configured on the broker"
     async with connected() as (_, client):
-        assert (await client.ask("describe_acls", 3, **ACL)).error_message == words
-        answer = await client.ask("create_acls", 3, creations=[NEW, NEW])
+        assert (await client.request("describe_acls", 3, **ACL)).error_message == words
+        answer = await client.request("create_acls", 3, creations=[NEW, NEW])
         assert [one.error_message for one in answer.results] == [words, words]
-        answer = await client.ask("delete_acls", 3, filters=[ACL])
+        answer = await client.request("delete_acls", 3, filters=[ACL])
         assert [one.error_message for one in answer.filter_results] == [words]

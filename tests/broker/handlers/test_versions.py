@@ -14,7 +14,7 @@ async def test_the_offer_is_told_in_every_version(version: int) -> None:
     """What is in the table is what clients are told, sorted by number."""
     async with connected() as (_, client):
         names = {"client_software_name": "a.b-c", "client_software_version": "1"}
-        answer = await client.ask("api_versions", version, **(names if version >= 3 else {}))
+        answer = await client.request("api_versions", version, **(names if version >= 3 else {}))
         assert int(answer.error_code) == 0
         assert [(one.api_key, one.min_version, one.max_version) for one in answer.api_keys] == (
             sorted((API_KEYS[name], api.lowest, api.highest) for name, api in APIS.items())
@@ -25,7 +25,7 @@ async def test_the_offer_is_told_in_every_version(version: int) -> None:
 async def test_software_has_to_name_itself_properly(name: str, version: str) -> None:
     """From version 3 on a name or version that Kafka would not take is INVALID_REQUEST."""
     async with connected() as (_, client):
-        answer = await client.ask(
+        answer = await client.request(
             "api_versions", 3, client_software_name=name, client_software_version=version
         )
         assert (int(answer.error_code), answer.api_keys) == (42, ())
