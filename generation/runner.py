@@ -13,8 +13,7 @@ from typing import Final, TypeVar, final
 import attrs
 import trio
 
-from kgroup.assignors import resolve
-from kgroup.assignors.optional_methods import cooperate, tell_of_assignment
+from kgroup.assignors import cooperate, resolve, tell_of_assignment
 from kgroup.client.backoff import Backoff
 from kgroup.client.cluster import Cluster
 from kgroup.client.error_policy import Request, decide, row_of

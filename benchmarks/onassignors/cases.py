@@ -15,8 +15,7 @@ from typing import Final, final
 
 import attrs
 
-from kgroup.assignors import BUILTIN
-from kgroup.assignors.optional_methods import user_data_of
+from kgroup.assignors import BUILTIN, user_data_of
 from kgroup.types import Claim, MemberSubscription, TopicInfo, TopicPartition
 from kgroup.wire.consumer_protocol import decode_subscription, encode_subscription
 

@@ -5,19 +5,46 @@ subscriber that has least: first within racks, then regardless. Then partitions 
 members that have more to members that have less, as long as a move makes a difference.
 
 Source: Kafka's ``AbstractStickyAssignor.GeneralAssignmentBuilder``.
+
+
+Balances an assignment: partitions go from members that have more to members that have less.
+
+Kafka asks before every step whether the plan is balanced, and rebuilds a map of all partitions to
+find out. That no partition can be moved is the same statement, and is what a walk over them finds
+anyway, so here nothing asks: a walk costs O(partitions + subscriptions), a move O(subscribers).
+
+What a member claims from an earlier generation it gets back before others do. Kafka gives it back
+even where the member does not subscribe to it any more: mostly a later move mends that, and the
+plan comes out valid but different. Balancing can follow Kafka there, and tells when it went astray.
+
+Source: Kafka's ``AbstractStickyAssignor.GeneralAssignmentBuilder.performReassignments``.
+
+
+An assignment in the making, where members subscribe to different topics.
+
+Members are ints in the order of their ids, topics places in a layout; who has least is the
+smallest of ``count * members + member``.
+
+
+Which partitions an assignment in the making has moved, so that it takes none to and fro.
+
+When a partition is to go from one member to another, and one of the same topic has gone the other
+way before, that one goes back instead.
+
+Source: Kafka's ``AbstractStickyAssignor.PartitionMovements``; where it takes what its hash set
+gives first, the lowest index is taken.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping, Sequence
 from heapq import heapify, heapreplace
+from typing import Final, final
 
-from kgroup.assignors.balancing import AstrayError, Balancing
-from kgroup.assignors.draft import DraftAssignment, Topics
-from kgroup.assignors.ownership import MemberClaim, Ownership
-from kgroup.assignors.partition_index import MemberPartitions, PartitionIndex
+from kgroup.assignors.ownership import NO_GENERATION, MemberClaim, Ownership
+from kgroup.assignors.partition_index import MemberPartitions, PartitionIndex, subscribers
 from kgroup.assignors.racks import Racks
-from kgroup.assignors.user_data import NO_GENERATION
 
 
 def general(
@@ -130,3 +157,195 @@ def _previous(claims: Sequence[MemberClaim]) -> dict[int, int]:
                 if index not in previous or claim.weight > previous[index][0]:
                     previous[index] = claim.weight, member
     return {index: member for index, (_, member) in previous.items()}
+
+
+class AstrayError(Exception):
+    """A previous owner takes no part; Kafka has no answer here."""
+
+
+@final
+class Balancing:
+    """Moves partitions until none can be moved.
+
+    A move to and fro (`Movements`) can take a partition from a member that has no more than the
+    one that it goes to. Kafka can so go on for ever; here such moves are bounded.
+    """
+
+    def __init__(self, table: DraftAssignment, previous: Mapping[int, int]) -> None:
+        self._table = table
+        self._previous = previous
+        self._movements = Movements()
+        self._patience = len(table.layout)
+
+    def run(self, topics: Topics) -> bool:
+        """Walk over the partitions until none can be moved; returns whether one was.
+
+        Raises:
+            AstrayError: a partition's previous owner takes no part.
+        """
+        shared = [one for one in topics if len(self._table.subscribers[one[0]]) > 1]
+        moved = False
+        while sum(self._walk(topic, indexes) for topic, indexes in shared):
+            moved = True
+        return moved
+
+    def _walk(self, topic: int, indexes: Sequence[int]) -> int:
+        """Walk over some of a topic's partitions once; returns how many were moved."""
+        table, previous = self._table, self._previous
+        owner, counts = table.owner, table.counts
+        least = table.least(topic)
+        moved = 0
+        for index in indexes:
+            has = counts[owner[index]]
+            if index in previous and self._may_return(topic, index, has):
+                to = previous[index]
+            elif has > counts[least] + 1:
+                to = least
+            else:
+                continue
+            self._move(topic, index, to)
+            moved += 1
+            least = table.least(topic)
+        return moved
+
+    def _may_return(self, topic: int, index: int, has: int) -> bool:
+        """Whether a partition is to go back to its previous owner."""
+        table, to = self._table, self._previous[index]
+        if topic in table.subscribed[to]:
+            return has > table.counts[to] + 1
+        if table.balanced():
+            return False
+        if to not in table.sharing:
+            raise AstrayError
+        return has > table.counts[to] + 1
+
+    def _move(self, topic: int, index: int, to: int) -> None:
+        owner, counts = self._table.owner, self._table.counts
+        instead = self._movements.instead(topic, index, owner[index], to)
+        if counts[owner[instead]] <= counts[to] + 1:
+            if self._patience:
+                self._patience -= 1
+            else:
+                instead = index
+        was = owner[instead]
+        self._movements.move(topic, instead, was, to)
+        counts[was] -= 1
+        counts[to] += 1
+        owner[instead] = to
+
+
+NOBODY: Final = -1
+"""The owner of a partition that nobody has."""
+
+Topics = Sequence[tuple[int, Sequence[int]]]
+"""Partitions to walk over: topics in the order of the walk, and of each its indexes."""
+
+
+@final
+class DraftAssignment:
+    """Who subscribes to what, and who has what so far."""
+
+    def __init__(self, layout: PartitionIndex, wanted: Sequence[frozenset[str]]) -> None:
+        self.layout = layout
+        self.members = len(wanted)
+        places = {
+            topics: frozenset(map(layout.places.__getitem__, topics & layout.places.keys()))
+            for topics in set(wanted)
+        }
+        self.subscribed = [places[topics] for topics in wanted]
+        self.subscribers = subscribers(layout, wanted)
+        self.sharing = {
+            member for members in self.subscribers if len(members) > 1 for member in members
+        }
+        self.order = sorted(
+            range(len(layout.names)), key=lambda topic: (len(self.subscribers[topic]), topic)
+        )
+        self.owner = [NOBODY] * len(layout)
+        self.counts = [0] * self.members
+
+    def give(self, index: int, member: int) -> None:
+        """Give a partition that nobody has."""
+        self.owner[index] = member
+        self.counts[member] += 1
+
+    def unassigned(self) -> Topics:
+        """What nobody has."""
+        free = []
+        for topic in self.order:
+            span = self.layout.span(topic)
+            owners = self.owner[span.start : span.stop]
+            if NOBODY in owners:
+                free.append(
+                    (topic, [i for i, owner in zip(span, owners, strict=True) if owner < 0])
+                )
+        return free
+
+    def key(self, member: int) -> int:
+        """Sorts members by how many partitions they have, then by their ids."""
+        return self.counts[member] * self.members + member
+
+    def least(self, topic: int) -> int:
+        """The subscriber of a topic that has least."""
+        return min(map(self.key, self.subscribers[topic])) % self.members
+
+    def imbalance(self, counts: Sequence[int]) -> int:
+        """The sum of the differences between any two members that share a topic with others."""
+        rising = sorted(counts[member] for member in self.sharing)
+        return sum(count * (2 * at - len(rising) + 1) for at, count in enumerate(rising))
+
+    def balanced(self) -> bool:
+        """Whether no subscriber has two less than somebody who has a partition of the topic.
+
+        A member that has as many partitions as its topics have does not count as one who lacks.
+        """
+        has = [self.counts[member] for member in self.sharing]
+        if not has or max(has) - min(has) <= 1:
+            return True
+        spans = map(self.layout.span, range(len(self.layout.names)))
+        most = [max(self.counts[owner] for owner in self.owner[s.start : s.stop]) for s in spans]
+        return all(
+            self.counts[member] == sum(len(self.layout.span(topic)) for topic in topics)
+            or all(most[topic] <= self.counts[member] + 1 for topic in topics)
+            for member, topics in enumerate(self.subscribed)
+            if member in self.sharing
+        )
+
+    def valid(self) -> bool:
+        """Whether every partition is with a subscriber of its topic."""
+        return all(
+            topic in self.subscribed[member]
+            for topic in range(len(self.layout.names))
+            for member in set(self.owner[self.layout.starts[topic] : self.layout.starts[topic + 1]])
+        )
+
+    def shares(self) -> list[MemberPartitions]:
+        """For each member its partitions."""
+        shares: list[list[int]] = [[] for _ in range(self.members)]
+        for index, member in enumerate(self.owner):
+            shares[member].append(index)
+        return [MemberPartitions(self.layout, array("i", indexes)) for indexes in shares]
+
+
+@final
+class Movements:
+    """The moves so far: of each moved partition its first owner and its present one."""
+
+    def __init__(self) -> None:
+        self._moved: dict[int, tuple[int, int]] = {}
+        self._between: dict[tuple[int, int, int], set[int]] = {}
+
+    def instead(self, topic: int, index: int, owner: int, to: int) -> int:
+        """The partition to move where this one of the topic is to go from its owner to another."""
+        origin = self._moved[index][0] if index in self._moved else owner
+        back = self._between.get((topic, to, origin))
+        return min(back) if back else index
+
+    def move(self, topic: int, index: int, owner: int, to: int) -> None:
+        """Note a move."""
+        origin = owner
+        if index in self._moved:
+            origin, _ = pair = self._moved.pop(index)
+            self._between[topic, *pair].discard(index)
+        if origin != to:
+            self._moved[index] = (origin, to)
+            self._between.setdefault((topic, origin, to), set()).add(index)

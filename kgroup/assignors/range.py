@@ -24,8 +24,14 @@ from typing import Final, final
 
 import attrs
 
-from kgroup.assignors.order import in_order, lay_out, subscribers, subscriptions
-from kgroup.assignors.partition_index import MemberPartitions, PartitionIndex
+from kgroup.assignors.partition_index import (
+    MemberPartitions,
+    PartitionIndex,
+    in_order,
+    lay_out,
+    subscribers,
+    subscriptions,
+)
 from kgroup.types import MemberSubscription, TopicInfo
 
 _ANY: Final = None

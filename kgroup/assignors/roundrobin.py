@@ -16,8 +16,14 @@ from typing import final
 
 import attrs
 
-from kgroup.assignors.order import in_order, lay_out, subscribers, subscriptions
-from kgroup.assignors.partition_index import MemberPartitions, PartitionIndex
+from kgroup.assignors.partition_index import (
+    MemberPartitions,
+    PartitionIndex,
+    in_order,
+    lay_out,
+    subscribers,
+    subscriptions,
+)
 from kgroup.types import MemberSubscription, TopicInfo
 
 

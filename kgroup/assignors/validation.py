@@ -10,8 +10,13 @@ from typing import Any, Final, final
 
 import attrs
 
-from kgroup.assignors.order import lay_out, subscriptions
-from kgroup.assignors.partition_index import MemberPartitions, mark, unmarked
+from kgroup.assignors.partition_index import (
+    MemberPartitions,
+    lay_out,
+    mark,
+    subscriptions,
+    unmarked,
+)
 from kgroup.errors import InvalidAssignmentError
 from kgroup.types import MemberAssignments, MemberSubscription, TopicInfo, TopicPartition
 

@@ -19,8 +19,7 @@ from typing import Any, Final, TypeVar, final
 
 import trio
 
-from kgroup.assignors import resolve
-from kgroup.assignors.optional_methods import cooperate, user_data_of
+from kgroup.assignors import cooperate, resolve, user_data_of
 from kgroup.client import responses
 from kgroup.client.cluster import Cluster
 from kgroup.client.error_policy import Request, broker_error

@@ -22,8 +22,8 @@ import trio
 
 from kgroup.errors import FetchError, NotOwnedError, StaleGenerationError, UsageError
 from kgroup.interfaces import Batch
-from kgroup.records.buffer_limits import BufferLimits
-from kgroup.records.fetched import (
+from kgroup.records.buffer import BufferLimits, PartitionQueue
+from kgroup.records.fetcher import (
     Broken,
     FetchedRun,
     Fetcher,
@@ -33,7 +33,6 @@ from kgroup.records.fetched import (
     OutOfRange,
     Unreadable,
 )
-from kgroup.records.partition_queue import PartitionQueue
 from kgroup.types import TopicPartition, partition_fault
 
 QUIET: Final = 60.0

@@ -25,9 +25,8 @@ import trio
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from kgroup.interfaces import Message as Record
-from kgroup.records.buffer_limits import BufferLimits
-from kgroup.records.demultiplex import has_errors, runs
-from kgroup.records.fetched import (
+from kgroup.records.buffer import BufferLimits
+from kgroup.records.fetcher import (
     Broken,
     FetchedRun,
     FetchFailure,
@@ -36,8 +35,15 @@ from kgroup.records.fetched import (
     OutOfRange,
     Unreadable,
 )
-from kgroup.records.librdkafka_errors import ErrorAction, action_for, in_words, subject_of
-from kgroup.records.librdkafka_log import LOG
+from kgroup.records.librdkafka_messages import (
+    ErrorAction,
+    action_for,
+    has_errors,
+    in_words,
+    runs,
+    subject_of,
+)
+from kgroup.records.librdkafka_settings import LOG
 from kgroup.types import TopicPartition
 
 POLL: Final = 0.02

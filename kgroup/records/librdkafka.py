@@ -19,10 +19,10 @@ import trio
 
 from kgroup.config import GroupConfig
 from kgroup.errors import FetchError
-from kgroup.records.buffer_limits import BufferLimits
+from kgroup.records.buffer import BufferLimits
 from kgroup.records.buffered_source import BufferedSource, OnFault
 from kgroup.records.consumer_thread import ConsumerThread, OpenConsumer
-from kgroup.records.fetched import Item
+from kgroup.records.fetcher import Item
 from kgroup.records.librdkafka_settings import settings
 
 

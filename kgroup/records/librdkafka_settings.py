@@ -2,17 +2,24 @@
 
 ``settings(config)`` is what the Consumer gets. Names and meanings are those of librdkafka's
 CONFIGURATION.md (2.16).
+
+
+Where librdkafka's own log lines go: to the logger ``kgroup.librdkafka``, each one seldom.
+
+While brokers are away its clients may say so twenty times a second.
 """
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Callable
 from typing import Final, final
 
 import attrs
 
 from kgroup.config import GroupConfig
-from kgroup.records.buffer_limits import LIBRDKAFKA_PART
+from kgroup.records.buffer import LIBRDKAFKA_PART
 
 LARGEST_QUEUE_KILOBYTES: Final = 2_097_151
 """The largest ``queued.max.messages.kbytes`` that librdkafka takes."""
@@ -148,3 +155,33 @@ def settings(config: GroupConfig) -> dict[str, Value]:
     """What a member's Consumer is made with."""
     values = ((setting.name, setting.value(config)) for setting in SETTINGS)
     return {name: value for name, value in values if value is not None}
+
+
+SELDOM: Final = 30.0
+"""Seconds within which the same line is written once."""
+MOST_REMEMBERED: Final = 1000
+_DETAILS: Final = re.compile(r" \(after \d+ms .*")
+"""In what the same line differs: how long it took, and how often it was left out before."""
+
+
+@final
+class Seldom(logging.Filter):
+    """Lets a line through if the same one has not gone through within ``SELDOM``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._written: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether it is written."""
+        said = _DETAILS.sub("", record.getMessage())
+        if record.created - self._written.get(said, -SELDOM) < SELDOM:
+            return False
+        if len(self._written) >= MOST_REMEMBERED:
+            self._written.clear()
+        self._written[said] = record.created
+        return True
+
+
+LOG: Final = logging.getLogger("kgroup.librdkafka")
+LOG.addFilter(Seldom())

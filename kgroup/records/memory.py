@@ -19,9 +19,9 @@ import trio
 
 from kgroup.config import GroupConfig
 from kgroup.errors import FetchError, OffsetOutOfRangeError
-from kgroup.records.buffer_limits import BufferLimits
+from kgroup.records.buffer import BufferLimits
 from kgroup.records.buffered_source import BufferedSource, OnFault
-from kgroup.records.fetched import (
+from kgroup.records.fetcher import (
     FetchedRun,
     FetchFailure,
     FetchStart,

@@ -26,8 +26,8 @@ import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from kgroup.errors import FetchError
-from kgroup.records.librdkafka_errors import ErrorAction, action_for, in_words
-from kgroup.records.librdkafka_log import LOG
+from kgroup.records.librdkafka_messages import ErrorAction, action_for, in_words
+from kgroup.records.librdkafka_settings import LOG
 from kgroup.spark.offset_ranges import OffsetRange
 from kgroup.spark.reader_settings import ReaderSettings
 from kgroup.spark.size_estimates import LEAST_UNKNOWN, Seen, Sizes

@@ -28,8 +28,7 @@ import pyarrow
 from confluent_kafka import KafkaError, Message
 
 from kgroup.errors import FetchError, OffsetOutOfRangeError
-from kgroup.records.demultiplex import has_errors, runs
-from kgroup.records.librdkafka_errors import ErrorAction, action_for, in_words
+from kgroup.records.librdkafka_messages import ErrorAction, action_for, has_errors, in_words, runs
 from kgroup.spark.columns import DEFAULT, MessageRun, arrow_schema, checked, record_batch
 from kgroup.spark.consumer_pool import POOL, Pool, PooledConsumer
 from kgroup.spark.offset_ranges import OffsetRange, merged

@@ -17,7 +17,7 @@ import trio
 from kgroup.errors import ConnectionLostError, ProtocolError, RequestTimeoutError
 from kgroup.interfaces import Compute, StreamOpener
 from kgroup.wire.connection import Connection, Fields
-from kgroup.wire.frames import MAX_FRAME
+from kgroup.wire.streams import MAX_FRAME
 from kgroup.wire.versions import spelled
 from kgroup.worker_thread import compute_inline
 

@@ -37,7 +37,7 @@ from kgroup.errors import (
 from kgroup.interfaces import Compute, StreamOpener
 from kgroup.wire.codec import decode_response, encode_request
 from kgroup.wire.entities import LostFieldError, error_code
-from kgroup.wire.frames import MAX_FRAME, Frames
+from kgroup.wire.streams import MAX_FRAME, Frames
 from kgroup.wire.versions import API_KEYS, LONGEST, SPOKEN, choose, spelled
 from kgroup.worker_thread import compute_inline
 

@@ -6,8 +6,8 @@ import attrs
 import pytest
 from hypothesis import given
 
-from kgroup.assignors.cooperative import CooperativeStickyAssignor
-from kgroup.assignors.user_data import encode_generation
+from kgroup.assignors.ownership import encode_generation
+from kgroup.assignors.sticky import CooperativeStickyAssignor
 from kgroup.assignors.validation import check_assignments
 from kgroup.types import MemberSubscription, TopicInfo, TopicPartition
 from tests.assignors.golden import Line, golden

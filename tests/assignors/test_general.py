@@ -1,10 +1,13 @@
-"""Unequal subscriptions: what is kept, filled up and moved."""
+"""Unequal subscriptions: what is kept, filled up and moved.
+
+Partitions that an assignment in the making has moved.
+"""
 
 from __future__ import annotations
 
 import pytest
 
-from kgroup.assignors.general import general
+from kgroup.assignors.general import Movements, general
 from kgroup.assignors.ownership import MemberClaim, settle
 from kgroup.assignors.partition_index import PartitionIndex
 from kgroup.assignors.racks import Racks
@@ -53,3 +56,32 @@ def test_racks_come_first() -> None:
     racks = Racks(["x", "y", None], [0, 0, 1, 1, 1, 1], [a, b])
     assert shares(["ab", "ab", "b"], [([], 1)] * 3, racks) == [[A0, A1], [B0, B2], [B1, B3]]
     assert shares(["ab", "ab", "b"], [([B0], 1), ([], 1), ([], 1)], racks)[0] == [A0, A1]
+
+
+def test_one_that_came_goes_back_instead() -> None:
+    """Of those that went the other way the lowest goes back, and then no more."""
+    movements = Movements()
+    movements.move(0, 8, 1, 2)
+    movements.move(0, 7, 1, 2)
+    assert movements.instead(0, 9, 2, 1) == 7
+    movements.move(0, 7, 2, 1)
+    assert movements.instead(0, 9, 2, 1) == 8
+    movements.move(0, 8, 2, 1)
+    assert movements.instead(0, 9, 2, 1) == 9
+
+
+def test_only_of_the_same_topic() -> None:
+    """What another topic's partitions did makes no difference."""
+    movements = Movements()
+    movements.move(0, 7, 1, 2)
+    assert movements.instead(1, 9, 2, 1) == 9
+
+
+def test_a_second_move_is_one_from_the_first_owner() -> None:
+    """A partition that went from 1 to 2 to 3 counts as one from 1 to 3."""
+    movements = Movements()
+    movements.move(0, 7, 1, 2)
+    movements.move(0, 7, 2, 3)
+    assert movements.instead(0, 9, 3, 1) == 7
+    assert movements.instead(0, 9, 2, 1) == 9
+    assert movements.instead(0, 7, 3, 3) == 7

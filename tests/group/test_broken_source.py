@@ -14,7 +14,7 @@ from kgroup.events import SourceFault
 from kgroup.group import ConsumerGroup
 from kgroup.interfaces import RecordSource
 from kgroup.records.buffered_source import BufferedSource
-from kgroup.records.fetched import Broken
+from kgroup.records.fetcher import Broken
 from kgroup.testing.memory import memory_runtime
 from kgroup.types import TopicPartition
 from tests.group.world import P0, P1, values, world

@@ -10,8 +10,7 @@ import attrs
 import pytest
 import trio
 
-from kgroup.assignors import resolve
-from kgroup.assignors.optional_methods import user_data_of
+from kgroup.assignors import resolve, user_data_of
 from kgroup.broker import in_memory
 from kgroup.config import GroupConfig
 from kgroup.errors import ArgumentError, ConfigError, UsageError

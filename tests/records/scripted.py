@@ -8,9 +8,9 @@ from typing import cast
 from confluent_kafka import KafkaError, Message
 
 from kgroup.interfaces import Message as Record
-from kgroup.records.buffer_limits import BufferLimits
+from kgroup.records.buffer import BufferLimits
 from kgroup.records.buffered_source import BufferedSource
-from kgroup.records.fetched import FetchedRun, FetchStart
+from kgroup.records.fetcher import FetchedRun, FetchStart
 from kgroup.types import TopicPartition
 
 

@@ -10,7 +10,7 @@ import trio.testing
 
 from kgroup.errors import FetchError, NotOwnedError, StaleGenerationError, UsageError
 from kgroup.records.buffered_source import QUIET
-from kgroup.records.fetched import Broken, FetchFailure
+from kgroup.records.fetcher import Broken, FetchFailure
 from kgroup.types import TopicPartition
 from tests.records.scripted import run_of, scripted
 

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, Message
 
 from kgroup.config import GroupConfig
 from kgroup.errors import FetchError, OffsetOutOfRangeError, StaleGenerationError
-from kgroup.records.fetched import Broken
+from kgroup.records.fetcher import Broken
 from kgroup.records.librdkafka import LibrdkafkaSource
 from kgroup.types import TopicPartition
 from tests.records.scripted import failure, record, run_of

@@ -1,14 +1,25 @@
-"""What librdkafka is told."""
+"""What librdkafka is told.
+
+librdkafka's log lines: the same one is written once in a while.
+"""
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import confluent_kafka
 import pytest
 
 from kgroup.config import GroupConfig
-from kgroup.records.librdkafka_settings import SETTINGS, settings
+from kgroup.records.librdkafka_settings import (
+    LOG,
+    MOST_REMEMBERED,
+    SELDOM,
+    SETTINGS,
+    Seldom,
+    settings,
+)
 
 
 def config(**more: Any) -> GroupConfig:
@@ -54,3 +65,45 @@ def test_every_setting_says_why() -> None:
     """The table has a reason for each, and each once."""
     assert all(setting.reason for setting in SETTINGS)
     assert len({setting.name for setting in SETTINGS}) == len(SETTINGS)
+
+
+REFUSED = "Connect to ipv4#127.0.0.1:9092 failed: Connection refused"
+
+
+def written(lines: list[tuple[float, str]]) -> list[float]:
+    """When lines were let through, of those that came at these times."""
+    seldom, through = Seldom(), []
+    for time, text in lines:
+        record = logging.LogRecord("x", logging.ERROR, "", 0, "%s [c] %s", ("FAIL", text), None)
+        record.created = time
+        if seldom.filter(record):
+            through.append(time)
+    return through
+
+
+def test_a_line_that_is_repeated_is_written_seldom() -> None:
+    """Its details do not make it another one; another broker does."""
+    lines = [
+        (0.0, f"{REFUSED} (after 0ms in state CONNECT)"),
+        (0.1, f"{REFUSED} (after 7ms in state CONNECT, 5 identical error(s) suppressed)"),
+        (0.2, f"{REFUSED.replace('9092', '9093')} (after 0ms in state CONNECT)"),
+        (SELDOM - 1, REFUSED),
+        (SELDOM, REFUSED),
+    ]
+    assert written(lines) == [0.0, 0.2, SELDOM]
+
+
+def test_what_is_remembered_has_a_bound() -> None:
+    """Lines that are all different are all written, and not remembered for ever."""
+    lines = [(0.0, f"line {number}") for number in range(3 * MOST_REMEMBERED)]
+    assert len(written(lines)) == len(lines)
+    again = [(1.0, "line 0"), (2.0, "line 0")]
+    assert len(written([*lines[:MOST_REMEMBERED], *again])) == MOST_REMEMBERED
+    assert len(written([*lines[: MOST_REMEMBERED + 1], *again])) == MOST_REMEMBERED + 2
+
+
+def test_the_logger_has_it(caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever is logged there goes through it."""
+    for _ in range(5):
+        LOG.error("%s of this test", REFUSED)
+    assert len([one for one in caplog.messages if "of this test" in one]) == 1

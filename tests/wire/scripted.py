@@ -11,7 +11,7 @@ import trio.testing
 
 from kgroup.errors import ConnectionLostError
 from kgroup.wire.codec import RequestFrame, decode_request, encode_response
-from kgroup.wire.frames import Frames
+from kgroup.wire.streams import Frames
 from kgroup.wire.versions import API_KEYS, SPOKEN
 
 NO_TIME: Mapping[str, Any] = {"throttle_time": timedelta(0)}

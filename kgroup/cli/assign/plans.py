@@ -12,7 +12,7 @@ from typing import Final, Self, final
 
 import attrs
 
-from kgroup.assignors.optional_methods import cooperate, user_data_of
+from kgroup.assignors import cooperate, user_data_of
 from kgroup.cli.assign.fields import GroupInput
 from kgroup.cli.assign.lines import answer, subscribed
 from kgroup.interfaces import Assignor

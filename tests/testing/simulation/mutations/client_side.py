@@ -113,7 +113,7 @@ CLIENT: Final = (
     Mutation(
         breaks=7,
         says="A batch that is cut out of a longer run takes one record too many from it.",
-        module="kgroup.records.partition_queue",
+        module="kgroup.records.buffer",
         old="run.start += room",
         new="run.start += room + (left > room + 1)",
         seed=3,

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 
 from kgroup.errors import OffsetOutOfRangeError, StaleGenerationError
 from kgroup.interfaces import Batch
-from kgroup.records.fetched import OutOfRange
+from kgroup.records.fetcher import OutOfRange
 from kgroup.types import TopicPartition
 from tests.records.scripted import run_of, scripted
 

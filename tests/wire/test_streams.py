@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kgroup.errors import ConnectionLostError, ProtocolError
-from kgroup.wire.frames import Frames
+from kgroup.wire.streams import Frames
 
 
 def in_pieces(data: bytes, cuts: list[int]) -> list[bytes]:

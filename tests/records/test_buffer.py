@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kgroup.records.buffer_limits import FULL, LIBRDKAFKA_PART, BufferLimits
+from kgroup.records.buffer import FULL, LIBRDKAFKA_PART, BufferLimits
 
 
 @pytest.mark.parametrize(("records", "size"), [(120, 10**9), (10**9, 120)])
