@@ -5,7 +5,7 @@
 
 Starts a real Kafka (or takes the one given), writes records of 100 B and of 1 KB, and reads them
 in turns: a loop over ``Consumer.poll`` and ``consume``, the fastest that confluent-kafka has, and
-``LibrdkafkaSource``. Every reading is a process of its own, both kinds take turns within a round,
+``LibrdkafkaSource``. Every reader is a process of its own, both kinds take turns within a round,
 and librdkafka's settings are the same. CPU is that of the whole process, librdkafka's threads
 included, from the first record on. Medians are printed with their spread, the lowest and the
 highest round; on a machine that does other things at the time, look at the spread first.
@@ -32,7 +32,7 @@ import trio
 from kgroup.config import GroupConfig
 from kgroup.records.consumer_thread import CHUNK
 from kgroup.records.librdkafka import LibrdkafkaSource
-from kgroup.records.librdkafka_settings import settings
+from kgroup.records.librdkafka_settings import consumer_settings
 from kgroup.testing.admin import create_topic
 from kgroup.testing.kafka import RealKafka
 from kgroup.types import TopicPartition
@@ -65,7 +65,7 @@ class Meter:
 
 def read_raw(config: GroupConfig, topic: str, partitions: int, meter: Meter) -> None:
     """confluent-kafka's loop."""
-    consumer = confluent_kafka.Consumer(settings(config))
+    consumer = confluent_kafka.Consumer(consumer_settings(config))
     consumer.assign(
         [confluent_kafka.TopicPartition(topic, number, 0) for number in range(partitions)]
     )
@@ -101,7 +101,7 @@ READERS: Final[dict[str, Callable[[GroupConfig, str, int, Meter], None]]] = {
 
 
 def read(arguments: argparse.Namespace) -> None:
-    """One reading, in a process of its own: prints its result as JSON."""
+    """One reader, in a process of its own: prints its result as JSON."""
     config = GroupConfig(
         group_id=f"benchmark-{uuid4().hex}",
         bootstrap_servers=arguments.bootstrap_servers,

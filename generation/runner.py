@@ -13,7 +13,7 @@ from typing import Final, TypeVar, final
 import attrs
 import trio
 
-from kgroup.assignors import cooperate, resolve, tell_of_assignment
+from kgroup.assignors import all_cooperative, call_on_assignment, resolve
 from kgroup.client.backoff import Backoff
 from kgroup.client.cluster import Cluster
 from kgroup.client.error_policy import Request, decide, row_of
@@ -280,7 +280,7 @@ class GenerationRunner:
         """Check and sort it, beside the event loop where it is long: another member wrote it."""
         before = self.claim
         owned: Collection[TopicPartition] = ()
-        if before is not None and not before.lost and cooperate(self._assignors.values()):
+        if before is not None and not before.lost and all_cooperative(self._assignors.values()):
             owned = before.owned
         work = partial(take_over, assigned, self._topics, self._previous, owned)
         if max(len(assigned), len(owned)) < MANY:
@@ -300,7 +300,7 @@ class GenerationRunner:
         mine = self.assignment.partitions
         self.claim = Claim(mine, membership.generation_id)
         if (assignor := self._assignors.get(membership.assignor)) is not None:
-            tell_of_assignment(assignor, mine, membership.generation_id)
+            call_on_assignment(assignor, mine, membership.generation_id)
         if given_up:
             raise _PartitionsRevokedError(f"gave up {', '.join(map(str, given_up))}")
 

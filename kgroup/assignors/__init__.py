@@ -1,14 +1,12 @@
-"""How a leader divides the partitions of the group's topics among its members.
+"""How a group's leader divides the partitions of the group's topics among the members.
 
-``range``, ``roundrobin``, ``sticky`` and ``cooperative-sticky`` give, member by member, what
-Kafka's Java assignors of these names give, so that in a mixed group it makes no difference who
-leads. A custom one is any object with a
-``name`` and an ``assign`` (``kgroup.interfaces.Assignor``); ``check`` looks at what it answers.
+``range``, ``roundrobin``, ``sticky`` and ``cooperative-sticky`` give each member exactly what
+Kafka's Java assignors of the same names give it, so that in a mixed group it makes no difference
+which client leads. A custom assignor is any object with a ``name`` and an ``assign``
+(``kgroup.interfaces.Assignor``); ``kgroup.assignors.validation`` checks its result.
 
-
-What an assignor may have beside ``assign``: user data, a hook, and cooperation.
-
-They are looked for by name, so that a custom assignor has only what it needs.
+An assignor may also have ``user_data``, ``on_assignment`` and ``cooperative``. They are optional
+and found by name, so that a custom assignor defines only what it needs.
 
 Source: Kafka's ``ConsumerPartitionAssignor`` (``subscriptionUserData``, ``onAssignment``,
 ``supportedProtocols``) and ``ConsumerCoordinator`` (which protocol a member follows).
@@ -68,7 +66,7 @@ def resolve(assignors: Iterable[str | Assignor]) -> dict[str, Assignor]:
     return resolved
 
 
-def cooperate(assignors: Iterable[Any]) -> bool:
+def all_cooperative(assignors: Iterable[Any]) -> bool:
     """Whether a member that offers these keeps what it owns while the group rebalances.
 
     It does if all of them are cooperative; one eager among them makes it eager, whichever the
@@ -103,7 +101,7 @@ def user_data_of(assignor: Any, claim: Claim | None) -> bytes | None:
     return bytes(data)
 
 
-def tell_of_assignment(
+def call_on_assignment(
     assignor: Any, partitions: Sequence[TopicPartition], generation_id: int
 ) -> None:
     """Call the assignor's ``on_assignment``, if it has one."""

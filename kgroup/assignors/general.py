@@ -1,38 +1,28 @@
-"""Sticky assignment where members subscribe to different topics: fill up, then balance.
+"""Sticky assignment for members with different subscriptions: fill up, then balance.
 
-Members keep what they own. What is left goes, topics with the fewest subscribers first, to the
-subscriber that has least: first within racks, then regardless. Then partitions are moved from
-members that have more to members that have less, as long as a move makes a difference.
+1. Members keep the partitions that they own.
+2. Each remaining partition goes to the subscriber that has the fewest partitions, topics with the
+   fewest subscribers first: at first only within racks, then regardless of racks.
+3. ``Balancing`` moves partitions from members that have more to members that have fewer, until no
+   move makes a difference.
 
-Source: Kafka's ``AbstractStickyAssignor.GeneralAssignmentBuilder``.
+Members are ints in the order of their ids, and topics are places in a ``PartitionIndex``. The
+member with the fewest partitions is the one with the smallest ``count * members + member``.
 
+Where this differs from Kafka's code, and why the result is the same:
 
-Balances an assignment: partitions go from members that have more to members that have less.
+- Kafka checks before every step whether the plan is balanced, and rebuilds a map of all partitions
+  for that. A plan is balanced exactly when no partition can be moved, which a walk over them finds
+  anyway. A walk here costs O(partitions + subscriptions), a move O(subscribers).
+- Kafka returns a partition to the member that claims it from an earlier generation before any
+  other move, even if that member no longer subscribes to the topic. Mostly a later move corrects
+  this, and the plan is valid but not the same as without the detour. ``_divide`` is therefore
+  first tried as Kafka does it. If the result is invalid, it runs again with only those claims that
+  are possible.
+- Where Kafka takes what a hash set yields first, the lowest index is taken.
 
-Kafka asks before every step whether the plan is balanced, and rebuilds a map of all partitions to
-find out. That no partition can be moved is the same statement, and is what a walk over them finds
-anyway, so here nothing asks: a walk costs O(partitions + subscriptions), a move O(subscribers).
-
-What a member claims from an earlier generation it gets back before others do. Kafka gives it back
-even where the member does not subscribe to it any more: mostly a later move mends that, and the
-plan comes out valid but different. Balancing can follow Kafka there, and tells when it went astray.
-
-Source: Kafka's ``AbstractStickyAssignor.GeneralAssignmentBuilder.performReassignments``.
-
-
-An assignment in the making, where members subscribe to different topics.
-
-Members are ints in the order of their ids, topics places in a layout; who has least is the
-smallest of ``count * members + member``.
-
-
-Which partitions an assignment in the making has moved, so that it takes none to and fro.
-
-When a partition is to go from one member to another, and one of the same topic has gone the other
-way before, that one goes back instead.
-
-Source: Kafka's ``AbstractStickyAssignor.PartitionMovements``; where it takes what its hash set
-gives first, the lowest index is taken.
+Source: Kafka's ``AbstractStickyAssignor.GeneralAssignmentBuilder`` (``performReassignments``) and
+``PartitionMovements``.
 """
 
 from __future__ import annotations
@@ -43,7 +33,7 @@ from heapq import heapify, heapreplace
 from typing import Final, final
 
 from kgroup.assignors.ownership import NO_GENERATION, MemberClaim, Ownership
-from kgroup.assignors.partition_index import MemberPartitions, PartitionIndex, subscribers
+from kgroup.assignors.partition_index import MemberPartitions, PartitionIndex
 from kgroup.assignors.racks import Racks
 
 
@@ -73,7 +63,7 @@ def general(
     if returning != previous:
         try:
             _divide(table, ownership, racks, previous)
-        except AstrayError:
+        except LostOwnerError:
             pass
         else:
             if table.valid():
@@ -116,7 +106,7 @@ def _keep(table: DraftAssignment, ownership: Ownership, racks: Racks | None) -> 
     return given_up
 
 
-def _fill_within_racks(table: DraftAssignment, free: Topics, racks: Racks) -> None:
+def _fill_within_racks(table: DraftAssignment, free: TopicIndexes, racks: Racks) -> None:
     """Give each partition to the one that has least of those that it suits, if any."""
     for topic, indexes in free:
         heaps: dict[str | None, list[int]] = {}
@@ -132,7 +122,7 @@ def _fill_within_racks(table: DraftAssignment, free: Topics, racks: Racks) -> No
                 heapreplace(heap, heap[0] + table.members)
 
 
-def _fill(table: DraftAssignment, free: Topics) -> None:
+def _fill(table: DraftAssignment, free: TopicIndexes) -> None:
     """Give each partition that nobody has yet to the subscriber that has least."""
     owner, counts, members = table.owner, table.counts, table.members
     for topic, indexes in free:
@@ -159,7 +149,7 @@ def _previous(claims: Sequence[MemberClaim]) -> dict[int, int]:
     return {index: member for index, (_, member) in previous.items()}
 
 
-class AstrayError(Exception):
+class LostOwnerError(Exception):
     """A previous owner takes no part; Kafka has no answer here."""
 
 
@@ -177,11 +167,11 @@ class Balancing:
         self._movements = Movements()
         self._patience = len(table.layout)
 
-    def run(self, topics: Topics) -> bool:
+    def run(self, topics: TopicIndexes) -> bool:
         """Walk over the partitions until none can be moved; returns whether one was.
 
         Raises:
-            AstrayError: a partition's previous owner takes no part.
+            LostOwnerError: a partition's previous owner takes no part.
         """
         shared = [one for one in topics if len(self._table.subscribers[one[0]]) > 1]
         moved = False
@@ -216,7 +206,7 @@ class Balancing:
         if table.balanced():
             return False
         if to not in table.sharing:
-            raise AstrayError
+            raise LostOwnerError
         return has > table.counts[to] + 1
 
     def _move(self, topic: int, index: int, to: int) -> None:
@@ -234,10 +224,10 @@ class Balancing:
         owner[instead] = to
 
 
-NOBODY: Final = -1
+UNASSIGNED: Final = -1
 """The owner of a partition that nobody has."""
 
-Topics = Sequence[tuple[int, Sequence[int]]]
+TopicIndexes = Sequence[tuple[int, Sequence[int]]]
 """Partitions to walk over: topics in the order of the walk, and of each its indexes."""
 
 
@@ -253,14 +243,14 @@ class DraftAssignment:
             for topics in set(wanted)
         }
         self.subscribed = [places[topics] for topics in wanted]
-        self.subscribers = subscribers(layout, wanted)
+        self.subscribers = layout.subscribers(wanted)
         self.sharing = {
             member for members in self.subscribers if len(members) > 1 for member in members
         }
         self.order = sorted(
             range(len(layout.names)), key=lambda topic: (len(self.subscribers[topic]), topic)
         )
-        self.owner = [NOBODY] * len(layout)
+        self.owner = [UNASSIGNED] * len(layout)
         self.counts = [0] * self.members
 
     def give(self, index: int, member: int) -> None:
@@ -268,13 +258,13 @@ class DraftAssignment:
         self.owner[index] = member
         self.counts[member] += 1
 
-    def unassigned(self) -> Topics:
+    def unassigned(self) -> TopicIndexes:
         """What nobody has."""
         free = []
         for topic in self.order:
             span = self.layout.span(topic)
             owners = self.owner[span.start : span.stop]
-            if NOBODY in owners:
+            if UNASSIGNED in owners:
                 free.append(
                     (topic, [i for i, owner in zip(span, owners, strict=True) if owner < 0])
                 )

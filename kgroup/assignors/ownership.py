@@ -1,25 +1,19 @@
-"""Who owns what before an assignment: members' claims, and who keeps a contested partition.
+"""Which member owns which partition before an assignment: claims, and which of them count.
 
-A claim that nobody contests counts, however old it is. Of several the one of the highest
-generation counts; if two are of that generation, none does, and the partition is in dispute.
+A member of ``sticky`` claims partitions in its user data, together with the generation in which it
+owned them (the oldest clients send no generation). A member of ``cooperative-sticky`` claims them
+in its subscription and sends only the generation as user data.
 
-Kafka weighs a new claim's generation against a field of the first claimant's subscription that
-sticky members need not fill, so that its verdict can depend on whom it reads first. Here the
-claims' own generations are weighed.
+A claim without a rival counts, however old it is. Of several claims to one partition the claim of
+the highest generation counts. If two claims have that generation, neither counts and the partition
+is disputed. (Kafka compares a new claim's generation with a field of the first claimant's
+subscription that sticky members need not fill, so that its result can depend on which member it
+reads first. Here the claims' own generations are compared.)
 
-Source: Kafka's ``AbstractStickyAssignor.allSubscriptionsEqual``; KIP-792.
+INVARIANT: decoding never fails. Bytes that cannot be read mean that the member owned nothing.
 
-
-What the sticky assignors' members send along with their subscriptions, and read from others.
-
-``sticky`` sends what the member owned and in which generation, because an eager member owns
-nothing any more when it joins; the oldest clients send no generation. ``cooperative-sticky`` sends
-only the generation; what is owned is in the subscription itself.
-
-INVARIANT: reading never fails. Bytes that mean nothing are a member that owned nothing.
-
-Source: Kafka's ``StickyAssignor`` (``STICKY_ASSIGNOR_USER_DATA_V0``, ``V1``) and
-``CooperativeStickyAssignor``.
+Source: Kafka's ``AbstractStickyAssignor.allSubscriptionsEqual``, ``StickyAssignor``
+(``STICKY_ASSIGNOR_USER_DATA_V0``, ``V1``) and ``CooperativeStickyAssignor``; KIP-792.
 """
 
 from __future__ import annotations
@@ -32,7 +26,12 @@ from typing import Final, final
 
 import attrs
 
-from kgroup.assignors.partition_codec import Heads, Listed, indexes, pack
+from kgroup.assignors.partition_codec import (
+    PartitionList,
+    TopicSpans,
+    decode_indexes,
+    encode_partitions,
+)
 from kgroup.assignors.partition_index import PartitionIndex, mark
 from kgroup.types import MemberSubscription, TopicPartition
 
@@ -84,8 +83,8 @@ def indexes_of(
     for member in members:
         found = []
         owned = member.owned
-        if not isinstance(owned, Listed):
-            owned = Listed([one.topic for one in owned], [one.partition for one in owned])
+        if not isinstance(owned, PartitionList):
+            owned = PartitionList([one.topic for one in owned], [one.partition for one in owned])
         for topic, number in zip(owned.topics, owned.numbers, strict=True):
             start, count = spots.get(topic, nowhere)
             if 0 <= number < count:
@@ -93,7 +92,7 @@ def indexes_of(
         yield found
 
 
-def settle(layout: PartitionIndex, claims: Sequence[MemberClaim]) -> Ownership:
+def settle_claims(layout: PartitionIndex, claims: Sequence[MemberClaim]) -> Ownership:
     """Decide whose claims count."""
     held = bytearray(len(layout))
     for claim in claims:
@@ -101,11 +100,11 @@ def settle(layout: PartitionIndex, claims: Sequence[MemberClaim]) -> Ownership:
     owned = [claim.indexes for claim in claims]
     if held.count(1) == sum(map(len, owned)):
         return Ownership(owned, held, frozenset())
-    owned = [list(dict.fromkeys(indexes)) for indexes in owned]
+    owned = [list(dict.fromkeys(claimed)) for claimed in owned]
     times = Counter(chain.from_iterable(owned))
     claimants: dict[int, list[int]] = defaultdict(list)
-    for member, indexes in enumerate(owned):
-        for index in indexes:
+    for member, claimed in enumerate(owned):
+        for index in claimed:
             if times[index] > 1:
                 claimants[index].append(member)
     winners: dict[int, int | None] = {}
@@ -119,8 +118,8 @@ def settle(layout: PartitionIndex, claims: Sequence[MemberClaim]) -> Ownership:
         held[index] = 0
     return Ownership(
         [
-            [index for index in indexes if winners.get(index, member) == member]
-            for member, indexes in enumerate(owned)
+            [index for index in claimed if winners.get(index, member) == member]
+            for member, claimed in enumerate(owned)
         ],
         held,
         disputed,
@@ -135,10 +134,10 @@ _INT: Final = struct.Struct(">i")
 
 def encode_sticky(owned: Iterable[TopicPartition], generation_id: int) -> bytes:
     """What ``sticky`` sends: version 1, partitions by topic and the generation."""
-    return pack(owned) + _INT.pack(generation_id)
+    return encode_partitions(owned) + _INT.pack(generation_id)
 
 
-def decode_sticky(data: bytes | None, known: Heads) -> tuple[list[int], int | None]:
+def decode_sticky(data: bytes | None, known: TopicSpans) -> tuple[list[int], int | None]:
     """The indexes of what a member says it owned, and the generation, None where it tells none.
 
     Partitions that do not exist are left out.
@@ -146,7 +145,7 @@ def decode_sticky(data: bytes | None, known: Heads) -> tuple[list[int], int | No
     if not data:
         return [], None
     try:
-        owned, at = indexes(data, 0, known)
+        owned, at = decode_indexes(data, 0, known)
     except (IndexError, struct.error, ValueError):
         return [], NO_GENERATION
     return owned, _INT.unpack_from(data, at)[0] if len(data) - at >= _INT.size else None

@@ -34,32 +34,32 @@ _MANY_NAMES: Final = 20_000
 """So many names are kept at most, and none that is longer than a topic's: other members send them,
 and the memory is the process's."""
 
-Heads = Mapping[bytes, tuple[int, int]]
+TopicSpans = Mapping[bytes, tuple[int, int]]
 """For each topic's name, with its length before it, where it starts and how many it has."""
 
 
-def head(topic: str) -> bytes:
+def encode_string(topic: str) -> bytes:
     """A topic's name as a STRING."""
     name = topic.encode()
     return _LENGTH.pack(len(name)) + name
 
 
-def heads(layout: PartitionIndex) -> Heads:
+def topic_spans(layout: PartitionIndex) -> TopicSpans:
     """By what to know the topics of a layout."""
     return {
-        head(name): (layout.starts[place], len(layout.span(place)))
+        encode_string(name): (layout.starts[place], len(layout.span(place)))
         for name, place in layout.places.items()
     }
 
 
-def pack(partitions: Iterable[TopicPartition]) -> bytes:
+def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
     """The partitions by topic, topics and numbers rising."""
     if isinstance(partitions, MemberPartitions):
         return _pack_share(partitions)
     topics = by_topic(partitions)
     pieces = [_INT.pack(len(topics))]
     for topic, numbers in topics.items():
-        pieces += head(topic), _INT.pack(len(numbers)), _ints(numbers)
+        pieces += encode_string(topic), _INT.pack(len(numbers)), _ints(numbers)
     return b"".join(pieces)
 
 
@@ -86,7 +86,7 @@ def _pieces(layout: PartitionIndex, counts: Mapping[int, int], numbers: bytes) -
         if count == 1:
             yield alone[topic]
         else:
-            yield head(names[topic])
+            yield encode_string(names[topic])
             yield _INT.pack(count)
         yield numbers[at:after]
         at = after
@@ -95,11 +95,11 @@ def _pieces(layout: PartitionIndex, counts: Mapping[int, int], numbers: bytes) -
 def _alone(layout: PartitionIndex) -> list[bytes]:
     """For each topic what stands before the number of a partition that is alone in it."""
     if layout not in _BEFORE:
-        _BEFORE[layout] = [head(name) + _INT.pack(1) for name in layout.names]
+        _BEFORE[layout] = [encode_string(name) + _INT.pack(1) for name in layout.names]
     return _BEFORE[layout]
 
 
-def indexes(data: bytes, at: int, known: Heads) -> tuple[list[int], int]:
+def decode_indexes(data: bytes, at: int, known: TopicSpans) -> tuple[list[int], int]:
     """The indexes of those partitions in a blob that exist, and where the blob goes on.
 
     Raises:
@@ -142,7 +142,7 @@ def indexes(data: bytes, at: int, known: Heads) -> tuple[list[int], int]:
 
 
 @final
-class Listed(Sequence[TopicPartition]):
+class PartitionList(Sequence[TopicPartition]):
     """Partitions as a member told them; each is made only for who looks at it.
 
     It compares with any sequence of partitions, by what is in it.
@@ -169,7 +169,7 @@ class Listed(Sequence[TopicPartition]):
 
     def __getitem__(self, at: int | slice) -> TopicPartition | Sequence[TopicPartition]:
         if isinstance(at, slice):
-            return Listed(self.topics[at], self.numbers[at])
+            return PartitionList(self.topics[at], self.numbers[at])
         return TopicPartition(self.topics[at], self.numbers[at])
 
     def __iter__(self) -> Iterator[TopicPartition]:
@@ -185,7 +185,7 @@ class Listed(Sequence[TopicPartition]):
         return repr(tuple(self))
 
 
-def listed(data: bytes, at: int) -> tuple[Listed, int]:
+def decode_partitions(data: bytes, at: int) -> tuple[PartitionList, int]:
     """The partitions of a blob, and where the blob goes on.
 
     Raises:
@@ -199,11 +199,11 @@ def listed(data: bytes, at: int) -> tuple[Listed, int]:
     if len(_NAMES) >= _MANY_NAMES:
         _NAMES.clear()
     width = 0
-    for _ in range(counted(count, data)):
+    for _ in range(checked_count(count, data)):
         # Most names are as long as the one before, and other members have told them as well.
         name = _NAMES.get(data[at : at + width])
         if name is None:
-            name, after = text(data, at)
+            name, after = decode_string(data, at)
             width = after - at
             if len(name) <= LONGEST_TOPIC and len(_NAMES) < _MANY_NAMES:
                 _NAMES[data[at:after]] = name
@@ -213,15 +213,15 @@ def listed(data: bytes, at: int) -> tuple[Listed, int]:
             topics.append(name)
             numbers.append(number)
         else:
-            topics += [name] * counted(count, data)
+            topics += [name] * checked_count(count, data)
             numbers += _from_ints(data[at : at + count * _INT.size])
         at += count * _INT.size
     if at > len(data):
         raise ValueError("the bytes end too early")
-    return Listed(topics, numbers), at
+    return PartitionList(topics, numbers), at
 
 
-def text(data: bytes, at: int) -> tuple[str, int]:
+def decode_string(data: bytes, at: int) -> tuple[str, int]:
     """A STRING, and where the blob goes on; equal ones are one object, as long as one is used.
 
     Raises:
@@ -234,7 +234,7 @@ def text(data: bytes, at: int) -> tuple[str, int]:
     return sys.intern(str(data[at : at + length], "utf-8")), at + length
 
 
-def counted(count: int, data: bytes) -> int:
+def checked_count(count: int, data: bytes) -> int:
     """The number of an array's items, if the bytes can hold them.
 
     Raises:

@@ -1,16 +1,15 @@
-"""Partitions of several topics as numbers on one line, and a member's share of that line.
+"""A group's topics and members in Kafka's order, and its partitions as integers.
 
-A million partitions as objects take longer to make than to divide. A ``PartitionIndex`` lines the
-topics up, so that a partition is one int (its index); a ``MemberPartitions`` is a sequence of
-``TopicPartition`` to whoever reads it, and makes each of them only then.
+A million ``TopicPartition`` objects take longer to make than to divide among members. The
+built-in assignors therefore work on integers: a ``PartitionIndex`` places the partitions of all
+topics one after the other, so that each partition is one int (its *index*), and members are their
+places in a sorted list. A ``MemberPartitions`` is the result for one member. It is a sequence of
+``TopicPartition`` and makes each item only when a caller reads it.
 
-INVARIANT: the indexes of a share rise.
-
-
-The orders that Kafka's assignors go by, and who subscribes to what.
-
-INVARIANT: strings sort by UTF-16 code unit, as Java's ``String.compareTo`` has it. Python sorts by
-code point, which differs for characters beyond the basic plane.
+INVARIANTS
+    Strings sort by UTF-16 code unit, as Java's ``String.compareTo`` does. Python sorts by code
+    point, which differs for characters outside the basic plane.
+    The indexes of a ``MemberPartitions`` rise.
 """
 
 from __future__ import annotations
@@ -25,6 +24,48 @@ from kgroup.types import MemberSubscription, TopicInfo, TopicPartition
 
 _UNMARKED: Final = bytes([1, 0]) + bytes(254)
 """Turns each mark into its opposite."""
+
+
+def java_sort_key(text: str) -> bytes:
+    """Make the key that sorts strings as Java does."""
+    return text.encode("utf-16-be", "surrogatepass")
+
+
+def static_members_first(members: Iterable[MemberSubscription]) -> list[MemberSubscription]:
+    """Sort members: static ones first, by instance id, then dynamic ones by member id.
+
+    Source: Kafka's ``AbstractPartitionAssignor.MemberInfo``.
+    """
+
+    def key(member: MemberSubscription) -> tuple[bool, bytes]:
+        instance = member.group_instance_id
+        dynamic = instance is None
+        return dynamic, java_sort_key(member.member_id if instance is None else instance)
+
+    return sorted(members, key=key)
+
+
+def by_member_id(members: Iterable[MemberSubscription]) -> list[MemberSubscription]:
+    """Sort members by member id alone."""
+    return sorted(members, key=lambda member: java_sort_key(member.member_id))
+
+
+def topic_sets(members: Iterable[MemberSubscription]) -> list[frozenset[str]]:
+    """Return the topics of each member; members with equal subscriptions share one object.
+
+    In most groups all members subscribe to the same topics, in the same order.
+    """
+    known: dict[frozenset[str], frozenset[str]] = {}
+    found: list[frozenset[str]] = []
+    before: tuple[str, ...] | None = None
+    topics = frozenset[str]()
+    for member in members:
+        if member.topics != before:
+            before = member.topics
+            topics = frozenset(before)
+            topics = known.setdefault(topics, topics)
+        found.append(topics)
+    return found
 
 
 def mark(marks: bytearray, indexes: Sequence[int]) -> None:
@@ -43,11 +84,12 @@ def unmarked(marks: bytearray) -> list[int]:
 
 @final
 class PartitionIndex:
-    """Topics side by side, in the order given; immutable.
+    """The partitions of several topics, numbered through in the order of the topics; immutable.
 
     Attributes:
         names: the topics.
-        starts: for each topic the index of its partition 0, and at the end the number of all.
+        starts: for each topic the index of its partition 0; the last item is the number of all
+            partitions.
         places: for each topic its place among the names.
     """
 
@@ -60,15 +102,46 @@ class PartitionIndex:
         self._numbers: array[int] | None = None
         self._topics: array[int] | None = None
 
+    @classmethod
+    def of_subscribed(
+        cls, topics: Mapping[str, TopicInfo], wanted: Iterable[frozenset[str]]
+    ) -> Self:
+        """Index the topics that have partitions and subscribers, in Java's order."""
+        subscribed = frozenset[str]().union(*set(wanted))
+        present = [name for name in subscribed & topics.keys() if topics[name].partitions > 0]
+        return cls({name: topics[name].partitions for name in sorted(present, key=java_sort_key)})
+
     def __len__(self) -> int:
         return self.starts[-1]
+
+    def subscribers(self, wanted: Sequence[frozenset[str]]) -> list[Sequence[int]]:
+        """For each topic the places of its subscribers, rising.
+
+        Topics with exactly the same subscribers share one object.
+        """
+        groups: dict[frozenset[str], list[int]] = {}
+        for place, topics in enumerate(wanted):
+            groups.setdefault(topics, []).append(place)
+        groups_of_topic: list[list[int]] = [[] for _ in self.names]
+        for number, topics in enumerate(groups):
+            for topic in topics:
+                if topic in self.places:
+                    groups_of_topic[self.places[topic]].append(number)
+        members = list(groups.values())
+        known: dict[tuple[int, ...], Sequence[int]] = {}
+        found = []
+        for numbers in map(tuple, groups_of_topic):
+            if numbers not in known:
+                known[numbers] = sorted(place for number in numbers for place in members[number])
+            found.append(known[numbers])
+        return found
 
     def span(self, place: int) -> range:
         """The indexes of a topic's partitions."""
         return range(self.starts[place], self.starts[place + 1])
 
     def place_of(self, index: int) -> int:
-        """The topic that an index belongs to."""
+        """The place of the topic that an index belongs to."""
         return bisect_right(self.starts, index) - 1
 
     def partition(self, index: int) -> TopicPartition:
@@ -78,7 +151,7 @@ class PartitionIndex:
 
     @property
     def number_of(self) -> Sequence[int]:
-        """For each index the partition's number; made when it is first asked for."""
+        """For each index the partition's number; computed at the first use."""
         if self._numbers is None:
             spans = (range(after - start) for start, after in pairwise(self.starts))
             self._numbers = array("i", chain.from_iterable(spans))
@@ -86,7 +159,7 @@ class PartitionIndex:
 
     @property
     def topic_of(self) -> Sequence[int]:
-        """For each index the place of its topic; made when it is first asked for."""
+        """For each index the place of its topic; computed at the first use."""
         if self._topics is None:
             topics = array("i")
             for place in range(len(self.names)):
@@ -102,10 +175,10 @@ class PartitionIndex:
 
 @final
 class MemberPartitions(Sequence[TopicPartition]):
-    """A member's partitions; compares with any sequence of partitions, by what is in it.
+    """A member's partitions; equal to any sequence of the same partitions in the same order.
 
     Attributes:
-        layout: what the indexes mean.
+        layout: the index that the integers belong to.
         indexes: a range, or an array of ints, that rises.
     """
 
@@ -116,15 +189,15 @@ class MemberPartitions(Sequence[TopicPartition]):
         self.indexes = indexes
 
     @classmethod
-    def of(cls, layout: PartitionIndex, hands: Sequence[Sequence[int]]) -> Self:
-        """The share that these hands make up, none of which has what another has."""
-        some = [hand for hand in hands if hand]
+    def of(cls, layout: PartitionIndex, parts: Sequence[Sequence[int]]) -> Self:
+        """Join disjoint parts."""
+        some = [part for part in parts if part]
         if len(some) == 1 and isinstance(some[0], range | array):
             return cls(layout, some[0])
         return cls(layout, array("i", sorted(chain.from_iterable(some))))
 
     def runs(self) -> Iterator[tuple[int, Sequence[int]]]:
-        """For each topic of which there is a partition its place, and the indexes in it."""
+        """For each topic with a partition in it: the topic's place and its indexes."""
         starts, indexes = self.layout.starts, self.indexes
         at, end = 0, len(indexes)
         while at < end:
@@ -171,75 +244,3 @@ class MemberPartitions(Sequence[TopicPartition]):
     def __repr__(self) -> str:
         shown = ", ".join(map(str, self[:5] if len(self) > 5 else self))
         return f"<MemberPartitions of {len(self)}: {shown}{', ...' if len(self) > 5 else ''}>"
-
-
-def java_order(text: str) -> bytes:
-    """The key by which Java sorts a string."""
-    return text.encode("utf-16-be", "surrogatepass")
-
-
-def in_order(members: Iterable[MemberSubscription]) -> list[MemberSubscription]:
-    """Static members first, by instance id, then dynamic ones by member id.
-
-    Source: Kafka's ``AbstractPartitionAssignor.MemberInfo``.
-    """
-
-    def key(member: MemberSubscription) -> tuple[bool, bytes]:
-        instance = member.group_instance_id
-        dynamic = instance is None
-        return dynamic, java_order(member.member_id if instance is None else instance)
-
-    return sorted(members, key=key)
-
-
-def by_id(members: Iterable[MemberSubscription]) -> list[MemberSubscription]:
-    """Members by their ids alone."""
-    return sorted(members, key=lambda member: java_order(member.member_id))
-
-
-def subscriptions(members: Iterable[MemberSubscription]) -> list[frozenset[str]]:
-    """What each member subscribes to; members that subscribe to the same have the same object.
-
-    In most groups all members do, and most often they list it in one order.
-    """
-    known: dict[frozenset[str], frozenset[str]] = {}
-    found: list[frozenset[str]] = []
-    before: tuple[str, ...] | None = None
-    topics = frozenset[str]()
-    for member in members:
-        if member.topics != before:
-            before = member.topics
-            topics = frozenset(before)
-            topics = known.setdefault(topics, topics)
-        found.append(topics)
-    return found
-
-
-def lay_out(topics: Mapping[str, TopicInfo], wanted: Iterable[frozenset[str]]) -> PartitionIndex:
-    """The topics that have partitions and subscribers, in Java's order."""
-    subscribed = frozenset[str]().union(*set(wanted))
-    there = [name for name in subscribed & topics.keys() if topics[name].partitions > 0]
-    return PartitionIndex({name: topics[name].partitions for name in sorted(there, key=java_order)})
-
-
-def subscribers(layout: PartitionIndex, wanted: Sequence[frozenset[str]]) -> list[Sequence[int]]:
-    """For each topic the places of its subscribers, rising.
-
-    Topics that the very same members subscribe to have the same object.
-    """
-    groups: dict[frozenset[str], list[int]] = {}
-    for place, topics in enumerate(wanted):
-        groups.setdefault(topics, []).append(place)
-    of_topic: list[list[int]] = [[] for _ in layout.names]
-    for number, topics in enumerate(groups):
-        for topic in topics:
-            if topic in layout.places:
-                of_topic[layout.places[topic]].append(number)
-    members = list(groups.values())
-    known: dict[tuple[int, ...], Sequence[int]] = {}
-    found = []
-    for numbers in map(tuple, of_topic):
-        if numbers not in known:
-            known[numbers] = sorted(place for number in numbers for place in members[number])
-        found.append(known[numbers])
-    return found

@@ -27,10 +27,8 @@ import attrs
 from kgroup.assignors.partition_index import (
     MemberPartitions,
     PartitionIndex,
-    in_order,
-    lay_out,
-    subscribers,
-    subscriptions,
+    static_members_first,
+    topic_sets,
 )
 from kgroup.types import MemberSubscription, TopicInfo
 
@@ -49,10 +47,10 @@ class RangeAssignor:
         self, topics: Mapping[str, TopicInfo], members: Sequence[MemberSubscription]
     ) -> dict[str, MemberPartitions]:
         """See ``Assignor.assign``."""
-        ordered = in_order(members)
-        wanted = subscriptions(ordered)
-        layout = lay_out(topics, wanted)
-        places = subscribers(layout, wanted)
+        ordered = static_members_first(members)
+        wanted = topic_sets(ordered)
+        layout = PartitionIndex.of_subscribed(topics, wanted)
+        places = layout.subscribers(wanted)
         racks = [member.rack_id or _ANY for member in ordered]
         pieces: list[list[Sequence[int]]] = [[] for _ in ordered]
         # Making the cuts looks at every partition; most groups have no racks.

@@ -19,10 +19,8 @@ import attrs
 from kgroup.assignors.partition_index import (
     MemberPartitions,
     PartitionIndex,
-    in_order,
-    lay_out,
-    subscribers,
-    subscriptions,
+    static_members_first,
+    topic_sets,
 )
 from kgroup.types import MemberSubscription, TopicInfo
 
@@ -38,12 +36,12 @@ class RoundRobinAssignor:
         self, topics: Mapping[str, TopicInfo], members: Sequence[MemberSubscription]
     ) -> dict[str, MemberPartitions]:
         """See ``Assignor.assign``."""
-        ordered = in_order(members)
-        wanted = subscriptions(ordered)
-        layout = lay_out(topics, wanted)
+        ordered = static_members_first(members)
+        wanted = topic_sets(ordered)
+        layout = PartitionIndex.of_subscribed(topics, wanted)
         hands: list[list[Sequence[int]]] = [[] for _ in ordered]
         turn = 0
-        for span, places in _stretches(layout, subscribers(layout, wanted)):
+        for span, places in _stretches(layout, layout.subscribers(wanted)):
             first = bisect_left(places, turn)
             for step in range(min(len(span), len(places))):
                 place = places[(first + step) % len(places)]

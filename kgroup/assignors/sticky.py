@@ -1,17 +1,15 @@
-"""The sticky assignor: as even as can be, and of what members owned as little moved as can be.
+"""The two sticky assignors: as even as possible, and with as few moved partitions as that allows.
 
-An eager member owns nothing any more when it joins, so what it owned travels in its user data.
+``sticky`` is for eager members. Such a member owns nothing when it joins, so it reports in its
+user data what it owned.
 
-Source: Kafka's ``StickyAssignor``; KIP-54, KIP-341 (generations), KIP-881 (racks).
+``cooperative-sticky`` is the same in two steps (KIP-429). A cooperative member reads on while the
+group rebalances. A partition that changes owners is therefore given to no member at first: its
+owner sees that it is missing, revokes it and joins again, and the next assignment gives it to the
+new owner.
 
-
-The cooperative sticky assignor: sticky, in two steps (KIP-429).
-
-A member keeps reading what it owns while the group rebalances. A partition that is to change
-owners is therefore first given to nobody: its owner sees it missing, gives it up and joins again,
-and the assignment after that hands it out.
-
-Source: Kafka's ``CooperativeStickyAssignor``.
+Source: Kafka's ``StickyAssignor`` and ``CooperativeStickyAssignor``; KIP-54, KIP-341
+(generations), KIP-881 (racks).
 """
 
 from __future__ import annotations
@@ -32,15 +30,14 @@ from kgroup.assignors.ownership import (
     encode_generation,
     encode_sticky,
     indexes_of,
-    settle,
+    settle_claims,
 )
-from kgroup.assignors.partition_codec import heads
+from kgroup.assignors.partition_codec import topic_spans
 from kgroup.assignors.partition_index import (
     MemberPartitions,
     PartitionIndex,
-    by_id,
-    lay_out,
-    subscriptions,
+    by_member_id,
+    topic_sets,
 )
 from kgroup.assignors.racks import Racks
 from kgroup.types import MemberSubscription, TopicInfo, TopicPartition
@@ -58,7 +55,7 @@ class StickyAssignor:
     ) -> dict[str, MemberPartitions]:
         """See ``Assignor.assign``."""
         group = StickyGroup.of(topics, members)
-        known = heads(group.layout)
+        known = topic_spans(group.layout)
         claims = [MemberClaim(*decode_sticky(member.user_data, known)) for member in group.members]
         return group.named(group.divide(claims).shares)
 
@@ -92,9 +89,9 @@ class StickyGroup:
     @classmethod
     def of(cls, topics: Mapping[str, TopicInfo], members: Iterable[MemberSubscription]) -> Self:
         """Put what an assignor was given in order."""
-        ordered = by_id(members)
-        wanted = subscriptions(ordered)
-        return cls(topics, ordered, wanted, lay_out(topics, wanted))
+        ordered = by_member_id(members)
+        wanted = topic_sets(ordered)
+        return cls(topics, ordered, wanted, PartitionIndex.of_subscribed(topics, wanted))
 
     @property
     def equal(self) -> bool:
@@ -106,7 +103,7 @@ class StickyGroup:
 
         In a plan for unequal subscriptions nothing is moving: the claims tell what moves.
         """
-        ownership = settle(self.layout, claims)
+        ownership = settle_claims(self.layout, claims)
         racks = Racks.of(self.layout, self.topics, self.members)
         if self.equal:
             return constrained(self.layout, ownership, racks)

@@ -12,9 +12,9 @@ import attrs
 
 from kgroup.assignors.partition_index import (
     MemberPartitions,
-    lay_out,
+    PartitionIndex,
     mark,
-    subscriptions,
+    topic_sets,
     unmarked,
 )
 from kgroup.errors import InvalidAssignmentError
@@ -60,7 +60,7 @@ def check_assignments(
         InvalidAssignmentError: it names the first faults and counts them all.
     """
     known = list(members)
-    wanted = dict(zip((m.member_id for m in known), subscriptions(known), strict=True))
+    wanted = dict(zip((m.member_id for m in known), topic_sets(known), strict=True))
     free = _free(topics, wanted, assignments)
     if free is not None:
         return CheckedAssignments(
@@ -102,7 +102,7 @@ def _free(
     layout = next((share.layout for share in shares.values()), None)
     if layout is None or not shares.keys() <= wanted.keys():
         return None
-    of_all = lay_out(topics, wanted.values())
+    of_all = PartitionIndex.of_subscribed(topics, wanted.values())
     if (layout.names, layout.starts) != (of_all.names, of_all.starts):
         return None
     everything = {topics for topics in set(wanted.values()) if topics.issuperset(layout.names)}

@@ -245,7 +245,7 @@ class Cluster:
             if isinstance(failure, RequestTimeoutError) and left <= 0:
                 break
             try:
-                answer = await self._link(host, port).ask_for(
+                answer = await self._link(host, port).request_value(
                     read, api, fields, timeout=min(longest, max(left, 0.0))
                 )
             except (TransportError, UnsupportedVersionError) as error:
@@ -285,7 +285,7 @@ class Cluster:
                 for topic, numbers in by_topic(partitions).items()
             ],
         }
-        found = await self._link(leader.host, leader.port).ask_for(
+        found = await self._link(leader.host, leader.port).request_value(
             partial(responses.listed_offsets, wanted=partitions, may_lack=timestamp >= 0),
             "list_offsets",
             lambda version: _list_offsets_fields(fields, version, self._config.request_timeout),

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar, final
 
 import trio
 
-from kgroup.assignors import cooperate, resolve, user_data_of
+from kgroup.assignors import all_cooperative, resolve, user_data_of
 from kgroup.client import responses
 from kgroup.client.cluster import Cluster
 from kgroup.client.error_policy import Request, broker_error
@@ -42,10 +42,10 @@ from kgroup.types import (
     TopicPartition,
     by_topic,
 )
-from kgroup.wire.broker_connection import BrokerConnection, WrongAnswerError
+from kgroup.wire.broker_connection import BrokerConnection, InvalidResponseError
 from kgroup.wire.codec import milliseconds
 from kgroup.wire.consumer_protocol import (
-    HIGHEST,
+    LATEST_VERSION,
     decode_assignment,
     decode_subscription,
     encode_assignment,
@@ -81,7 +81,7 @@ class GroupCoordinator:
         self._compute = compute
         self._config = config
         self._assignors = resolve(config.assignors)
-        self._cooperates = cooperate(self._assignors.values())
+        self._cooperates = all_cooperative(self._assignors.values())
         self._broker: BrokerAddress | None = None
         self._membership: BrokerConnection | None = None
         self._offsets: BrokerConnection | None = None
@@ -238,7 +238,7 @@ class GroupCoordinator:
             return {"group_id": self._config.group_id, "members": [member]}
 
         try:
-            answer = await link.ask("leave_group", fields, timeout=self._config.request_timeout)
+            answer = await link.request("leave_group", fields, timeout=self._config.request_timeout)
         finally:
             with trio.CancelScope(shield=True, deadline=trio.current_time() + 1.0):
                 await link.aclose()
@@ -333,7 +333,7 @@ class GroupCoordinator:
             raise ConnectionLostError(
                 f"the coordinator of group {self._config.group_id!r} is not known"
             )
-        return await link.ask_for(
+        return await link.request_value(
             read,
             api,
             fields,
@@ -368,7 +368,7 @@ class GroupCoordinator:
             owned=claim.owned if claim is not None and owns else (),
             generation_id=claim.generation_id if claim is not None and owns else -1,
             rack_id=rack,
-            version=HIGHEST if self._cooperates or rack is not None else 0,
+            version=LATEST_VERSION if self._cooperates or rack is not None else 0,
         )
 
     def _read_group(self, group: Any) -> DescribeResult:
@@ -437,7 +437,7 @@ def _read_sync(answer: Any) -> tuple[Any, Sequence[TopicPartition]]:
     try:
         return answer, decode_assignment(answer.assignment)
     except ProtocolError as error:  # the leader's bytes
-        raise WrongAnswerError(f"carries an assignment that cannot be read: {error}") from error
+        raise InvalidResponseError(f"carries an assignment that cannot be read: {error}") from error
 
 
 def _encoded(assignments: MemberAssignments) -> list[Mapping[str, Any]]:

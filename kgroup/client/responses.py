@@ -3,7 +3,7 @@
 The bytes have been read, and every field has its type; this module checks whether the values can be
 true. A broker is other people's software, and an impossible answer of it must not surface as an
 ``IndexError`` in the layers above. INVARIANT: a function here returns a value that everything above
-can rely on, or raises `WrongAnswerError` in words, or the `BrokerError` that the answer says.
+can rely on, or raises `InvalidResponseError` in words, or the `BrokerError` that the answer says.
 
 Left to others: what to do about it (the recovery table), and what other members said, whose bytes
 are inside some answers (``kgroup.wire.consumer_protocol``,
@@ -25,7 +25,7 @@ from kgroup.types import (
     text_fault,
     topic_fault,
 )
-from kgroup.wire.broker_connection import WrongAnswerError
+from kgroup.wire.broker_connection import InvalidResponseError
 
 _NO_OFFSET: Final = -1
 _SHOWN: Final = 5
@@ -35,7 +35,7 @@ def coordinator(group_id: str, answer: Any) -> BrokerAddress:
     """The coordinator that FindCoordinator names.
 
     Raises:
-        WrongAnswerError: it names none, or one that cannot be connected to.
+        InvalidResponseError: it names none, or one that cannot be connected to.
         BrokerError: it is an error.
 
     Source: KIP-699 for the form with several keys.
@@ -44,17 +44,17 @@ def coordinator(group_id: str, answer: Any) -> BrokerAddress:
     if hasattr(answer, "coordinators"):
         ours = [item for item in answer.coordinators if item.key == group_id]
         if len(ours) != 1:
-            raise WrongAnswerError(f"names {len(ours)} coordinators of group {group_id!r}")
+            raise InvalidResponseError(f"names {len(ours)} coordinators of group {group_id!r}")
         found = ours[0]
     if found.error_code:
         raise broker_error(Request.FIND_COORDINATOR, int(found.error_code), f"group {group_id!r}")
     host, port, node_id = str(found.host), int(found.port), int(found.node_id)
     if fault := host_fault(host):
-        raise WrongAnswerError(f"names a coordinator whose host {host!r:.80} {fault}")
+        raise InvalidResponseError(f"names a coordinator whose host {host!r:.80} {fault}")
     if fault := port_fault(port):
-        raise WrongAnswerError(f"names a coordinator whose port {port} {fault}")
+        raise InvalidResponseError(f"names a coordinator whose port {port} {fault}")
     if node_id < 0:
-        raise WrongAnswerError(f"names a coordinator with the node id {node_id}")
+        raise InvalidResponseError(f"names a coordinator with the node id {node_id}")
     return BrokerAddress(node_id, host, port)
 
 
@@ -62,38 +62,38 @@ def check_join(answer: Any, assignors: Collection[str], protocol_type: str) -> N
     """Refuse a JoinGroup answer that has no error and yet cannot make this client a member.
 
     Raises:
-        WrongAnswerError: it names no member, no generation, an assignor that was not offered, or
-            makes a leader of a member that it does not list once.
+        InvalidResponseError: it names no member, no generation, an assignor that was not
+            offered, or makes a leader of a member that it does not list once.
     """
     if not answer.member_id:
-        raise WrongAnswerError("gives an empty member id")
+        raise InvalidResponseError("gives an empty member id")
     if not 0 <= answer.generation_id <= INT32_MAX:
-        raise WrongAnswerError(f"gives the generation id {answer.generation_id}")
+        raise InvalidResponseError(f"gives the generation id {answer.generation_id}")
     if answer.protocol_name not in assignors:
-        raise WrongAnswerError(
+        raise InvalidResponseError(
             f"chooses the assignor {answer.protocol_name!r:.80}, which was not offered"
         )
     if getattr(answer, "protocol_type", None) not in (None, protocol_type):
-        raise WrongAnswerError(f"has the protocol type {answer.protocol_type!r:.80}")
+        raise InvalidResponseError(f"has the protocol type {answer.protocol_type!r:.80}")
     leads = answer.leader == answer.member_id and not getattr(answer, "skip_assignment", False)
     if not leads and not answer.members:
         return
     listed = [member.member_id for member in answer.members]
     if answer.member_id not in listed:
-        raise WrongAnswerError("makes a leader of a member that it does not list")
+        raise InvalidResponseError("makes a leader of a member that it does not list")
     if len(set(listed)) != len(listed):
-        raise WrongAnswerError("lists a member twice")
+        raise InvalidResponseError("lists a member twice")
 
 
 def group_of(group_id: str, answer: Any) -> Any:
     """The one group of a DescribeGroups answer, whatever its error code.
 
     Raises:
-        WrongAnswerError: it is about other groups.
+        InvalidResponseError: it is about other groups.
     """
     groups = [group for group in answer.groups if group.group_id == group_id]
     if len(groups) != 1:
-        raise WrongAnswerError(f"describes group {group_id!r} {len(groups)} times")
+        raise InvalidResponseError(f"describes group {group_id!r} {len(groups)} times")
     return groups[0]
 
 
@@ -101,7 +101,7 @@ def described(group_id: str, answer: Any) -> Any:
     """The group of a DescribeGroups answer.
 
     Raises:
-        WrongAnswerError: it is about other groups, or lists a member twice.
+        InvalidResponseError: it is about other groups, or lists a member twice.
         BrokerError: it is an error.
     """
     group = group_of(group_id, answer)
@@ -109,7 +109,7 @@ def described(group_id: str, answer: Any) -> Any:
         raise broker_error(Request.DESCRIBE, int(group.error_code), f"group {group_id!r}")
     listed = [member.member_id for member in group.members]
     if len(set(listed)) != len(listed):
-        raise WrongAnswerError("lists a member twice")
+        raise InvalidResponseError("lists a member twice")
     return group
 
 
@@ -117,7 +117,7 @@ def commit_codes(answer: Any, wanted: Collection[TopicPartition]) -> dict[TopicP
     """For each partition of an OffsetCommit its error code, 0 where it was applied.
 
     Raises:
-        WrongAnswerError: it is about other partitions than the request.
+        InvalidResponseError: it is about other partitions than the request.
     """
     codes = [
         (TopicPartition(topic.name, item.partition_index), int(item.error_code))
@@ -134,14 +134,14 @@ def committed_offsets(
     """For each partition of an OffsetFetch what is committed, None where nothing is.
 
     Raises:
-        WrongAnswerError: it is about other partitions or groups, or an offset can be none.
+        InvalidResponseError: it is about other partitions or groups, or an offset can be none.
         BrokerError: it is an error, of the group or of a partition.
     """
     group = answer
     if hasattr(answer, "groups"):
         if [item.group_id for item in answer.groups] != [group_id]:
             named = _listed(item.group_id for item in answer.groups)
-            raise WrongAnswerError(f"is about {named}, not about group {group_id!r}")
+            raise InvalidResponseError(f"is about {named}, not about group {group_id!r}")
         group = answer.groups[0]
     if group.error_code:
         raise broker_error(Request.FETCH_OFFSETS, int(group.error_code), who)
@@ -168,7 +168,7 @@ def listed_offsets(
         may_lack: whether -1 (there is none) is an offset, as it is for a moment in time.
 
     Raises:
-        WrongAnswerError: it is about other partitions, or an offset can be none.
+        InvalidResponseError: it is about other partitions, or an offset can be none.
     """
     found = {}
     items = [
@@ -180,7 +180,7 @@ def listed_offsets(
     least = _NO_OFFSET if may_lack else 0
     for name, item in items:
         if not item.error_code and item.offset < least:
-            raise WrongAnswerError(f"gives {name} the offset {item.offset}")
+            raise InvalidResponseError(f"gives {name} the offset {item.offset}")
         found[name] = int(item.error_code), int(item.offset)
     return found
 
@@ -196,34 +196,34 @@ def check_metadata(answer: Any, wanted: Collection[str] | None) -> None:
         wanted: the topics that were asked for, None for all.
 
     Raises:
-        WrongAnswerError: it is about other topics, names one twice or not by a topic's name, or
+        InvalidResponseError: it is about other topics, names one twice or not by a topic's name, or
             numbers brokers or partitions as none are.
     """
     if any(broker.node_id < 0 for broker in answer.brokers):
-        raise WrongAnswerError("names a broker with a negative node id")
+        raise InvalidResponseError("names a broker with a negative node id")
     seen: set[str] = set()
     for topic in answer.topics:
         if topic.name is None or topic.name in seen:
-            raise WrongAnswerError(f"names topic {topic.name!r:.80} twice, or not at all")
+            raise InvalidResponseError(f"names topic {topic.name!r:.80} twice, or not at all")
         seen.add(topic.name)
         if wanted is not None and topic.name not in wanted:
-            raise WrongAnswerError(f"names topic {topic.name!r:.80}, which was not asked for")
+            raise InvalidResponseError(f"names topic {topic.name!r:.80}, which was not asked for")
         if topic.error_code:
             continue
         if fault := topic_fault(topic.name):
-            raise WrongAnswerError(f"names a topic {topic.name!r:.80}, which {fault}")
+            raise InvalidResponseError(f"names a topic {topic.name!r:.80}, which {fault}")
         numbers = [part.partition_index for part in topic.partitions]
         if len(set(numbers)) != len(numbers) or min(numbers, default=0) < 0:
-            raise WrongAnswerError(f"numbers the partitions of {topic.name!r} as none are")
+            raise InvalidResponseError(f"numbers the partitions of {topic.name!r} as none are")
 
 
 def _position(name: TopicPartition, item: Any) -> OffsetAndMetadata | None:
     if item.committed_offset == _NO_OFFSET:
         return None
     if item.committed_offset < 0:
-        raise WrongAnswerError(f"gives {name} the committed offset {item.committed_offset}")
+        raise InvalidResponseError(f"gives {name} the committed offset {item.committed_offset}")
     if fault := text_fault(item.metadata or ""):
-        raise WrongAnswerError(f"gives {name} metadata that {fault}")
+        raise InvalidResponseError(f"gives {name} metadata that {fault}")
     return OffsetAndMetadata(
         int(item.committed_offset), max(int(item.committed_leader_epoch), -1), item.metadata or ""
     )
@@ -235,10 +235,10 @@ def _check_names(answered: list[TopicPartition], wanted: Collection[TopicPartiti
         return
     told, asked = set(answered), set(wanted)
     if missing := sorted(asked - told):
-        raise WrongAnswerError(f"leaves out {_listed(missing)}")
+        raise InvalidResponseError(f"leaves out {_listed(missing)}")
     if foreign := sorted(told - asked):
-        raise WrongAnswerError(f"names {_listed(foreign)}, which the request did not")
-    raise WrongAnswerError("names a partition twice")
+        raise InvalidResponseError(f"names {_listed(foreign)}, which the request did not")
+    raise InvalidResponseError("names a partition twice")
 
 
 def _listed(names: Iterable[object]) -> str:

@@ -1,24 +1,24 @@
-"""The records of one partition that were fetched and not handed out yet.
+"""The fetched records that have not been handed out: a queue for each partition, and the limits.
 
-INVARIANT: what is queued continues ``position`` without a gap that a reader could see: the first
-queued record is the log's first one at or after ``position``.
+A ``PartitionQueue`` holds the records of one partition. ``BufferLimits`` counts records and bytes
+of all partitions together and decides when fetching stops.
 
+INVARIANT: what is queued continues ``position`` without a gap that a reader could see. The first
+queued record is the log's first record at or after ``position``.
 
-How much is fetched and not handed out, and when fetching has to stop.
+**Counting without a lock.** Each counter only rises and has one writer, so that the fetcher's
+thread and the event loop can share them: the fetcher counts the records that it delivers, the
+source counts those that leave its queues. ``stopped`` is a handshake. Only the fetcher sets it,
+and then it fetches nothing until ``Fetcher.resume_fetching`` clears it.
 
-Counters only rise and each has one writer, so that a fetcher's thread and the event loop's can
-share a ledger without a lock: the fetcher counts what it handed over, the queues what left
-them. ``stopped`` is a handshake: only the fetcher sets it, and then does nothing until the
-queues clear it by ``Fetcher.go``.
-
-The bounds: librdkafka keeps half of what may be buffered in its own queue, where a record costs
-least: a Python object that waits is gone through by the garbage collector and falls out of the
-processor's cache. Fetching stops at a quarter here (``FULL``), and goes on when the half of that
-is gone. When a partition
-starves while others fill the ledger, those that hold more than their equal part of ``FULL`` are
-held back and fetching goes on; since the rest hold less than ``FULL`` together, at most twice
-``FULL`` is ever here, and with librdkafka's half that is all of it. Each of them can be overshot
-by one hand-over.
+**How much is where.** librdkafka's own queue may hold half of the buffer (``LIBRDKAFKA_PART``),
+because a record costs least there: a Python object that waits is visited by the garbage collector
+and drops out of the processor's cache. The queues here may hold the other half. Fetching stops
+when they hold a quarter of the whole (``FULL``), and goes on when half of that has left
+(``RESUME``). If a reader waits for a partition while others fill the queues, those that hold more
+than their equal part of ``FULL`` are held back and fetching goes on. All others together hold less
+than ``FULL``, so the queues never hold more than twice ``FULL``. One delivery can exceed each of
+these bounds.
 """
 
 from __future__ import annotations
@@ -29,67 +29,63 @@ from fractions import Fraction
 from itertools import chain
 from typing import Final, final
 
+import attrs
 import trio
 
 from kgroup.interfaces import Message
 from kgroup.records.fetcher import FetchedRun, OutOfRange, Unreadable
 from kgroup.types import TopicPartition
 
-
-@final
-class _Queued:
-    """A run, and how many of its records have left."""
-
-    __slots__ = ("messages", "size", "start")
-
-    def __init__(self, run: FetchedRun) -> None:
-        self.messages = run.messages
-        self.size = run.size
-        self.start = 0
+LIBRDKAFKA_PART: Final = Fraction(1, 2)
+"""The part of the buffer that librdkafka's own queue may hold."""
+FULL: Final = Fraction(1, 4)
+"""The part of the buffer that the queues hold when fetching stops."""
+RESUME: Final = Fraction(1, 2)
+"""Fetching goes on when no more than this part of ``FULL`` is left."""
+RELEASE: Final = Fraction(1, 4)
+"""A held partition is released when it has no more than this part of its share."""
 
 
 @final
+@attrs.define(eq=False)
+class _QueuedRun:
+    """The rest of a run: its messages from ``start`` on, and their bytes."""
+
+    messages: Sequence[Message]
+    size: int
+    start: int = 0
+
+
+@final
+@attrs.define(eq=False)
 class PartitionQueue:
     """One partition of a generation: its queue, its position and its switches.
 
     Attributes:
-        position: the next offset to hand out; nothing before it is.
-        ticket: the fetch whose records belong here, 0 for none.
+        partition: the partition.
+        position: the offset of the next record to hand out. This is the only place that knows
+            it; a fetch has its own offset, which is further on.
+        fetch_id: the fetch whose records belong here, 0 for none.
         opened: whether a stream reads it.
-        paused: whether the stream is paused by its reader.
+        paused: whether its reader has paused it.
         held: whether its fetch is held back, because it has far more than its share.
         fault: why nothing follows what is queued, or None.
         waiter: the ``receive`` that waits for it, or None.
-        records: how many are queued.
+        records: how many records are queued.
         size: their bytes.
     """
 
-    __slots__ = (
-        "_runs",
-        "fault",
-        "held",
-        "opened",
-        "partition",
-        "paused",
-        "position",
-        "records",
-        "size",
-        "ticket",
-        "waiter",
-    )
-
-    def __init__(self, partition: TopicPartition, position: int) -> None:
-        self.partition = partition
-        self.position = position
-        self.ticket = 0
-        self.opened = False
-        self.paused = False
-        self.held = False
-        self.fault: OutOfRange | Unreadable | None = None
-        self.waiter: trio.Event | None = None
-        self.records = 0
-        self.size = 0
-        self._runs: deque[_Queued] = deque()
+    partition: TopicPartition
+    position: int
+    fetch_id: int = 0
+    opened: bool = False
+    paused: bool = False
+    held: bool = False
+    fault: OutOfRange | Unreadable | None = None
+    waiter: trio.Event | None = None
+    records: int = 0
+    size: int = 0
+    _runs: deque[_QueuedRun] = attrs.field(factory=deque, init=False)
 
     @property
     def ready(self) -> bool:
@@ -100,9 +96,9 @@ class PartitionQueue:
         """Whether a reader at this offset would go on with exactly what is queued or under way.
 
         Between the position and the first queued record the log has nothing to read (markers of
-        transactions, records compacted away), so any offset between them continues here.
+        transactions, records compacted away), so every offset in between continues here.
         """
-        if not self.ticket or self.fault is not None:
+        if not self.fetch_id or self.fault is not None:
             return False
         if self._runs:
             first = self._runs[0]
@@ -111,12 +107,16 @@ class PartitionQueue:
 
     def put(self, run: FetchedRun) -> None:
         """Queue records that follow those queued before."""
-        self._runs.append(_Queued(run))
+        self._runs.append(_QueuedRun(run.messages, run.size))
         self.records += len(run.messages)
         self.size += run.size
 
     def take(self, limit: int) -> tuple[Sequence[Message], int]:
-        """The next records, at most ``limit``, and their bytes; the position moves past them."""
+        """Remove the next records, at most ``limit``, and move the position past them.
+
+        Returns:
+            The records and their bytes.
+        """
         parts: list[Sequence[Message]] = []
         room, taken_size = limit, 0
         while self._runs and room:
@@ -141,32 +141,17 @@ class PartitionQueue:
         return messages, taken_size
 
     def clear(self) -> tuple[int, int]:
-        """Drop what is queued; returns how many records and bytes that was."""
+        """Drop what is queued; return how many records and bytes that was."""
         dropped = self.records, self.size
         self._runs.clear()
         self.records = self.size = 0
         self.fault = None
         return dropped
 
-    def wake(self) -> None:
-        """Wake the ``receive`` that waits for it, if there is one."""
-        if self.waiter is not None:
-            self.waiter.set()
-
-
-LIBRDKAFKA_PART: Final = Fraction(1, 2)
-"""What librdkafka's own queue may hold of the buffer."""
-FULL: Final = Fraction(1, 4)
-"""What the queues hold when fetching stops."""
-RESUME: Final = Fraction(1, 2)
-"""Fetching goes on when no more than this part of ``FULL`` is left."""
-RELEASE: Final = Fraction(1, 4)
-"""A held partition is released when it has no more than this part of its share."""
-
 
 @final
 class BufferLimits:
-    """Counts records and bytes on their way from a fetcher to ``receive``."""
+    """Counts the records and bytes between a fetcher and ``receive``, and says when to stop."""
 
     def __init__(self, max_records: int, max_bytes: int) -> None:
         self._full_records = max(1, int(max_records * FULL))
@@ -174,28 +159,28 @@ class BufferLimits:
         self._low_records = int(self._full_records * RESUME)
         self._low_bytes = int(self._full_bytes * RESUME)
         self.stopped = False
-        self._in_records = self._in_bytes = 0
-        self._out_records = self._out_bytes = 0
+        self._delivered_records = self._delivered_bytes = 0
+        self._removed_records = self._removed_bytes = 0
 
-    def handed_over(self, records: int, size: int) -> None:
-        """The fetcher: count what it is about to hand over."""
-        self._in_records += records
-        self._in_bytes += size
+    def count_delivered(self, records: int, size: int) -> None:
+        """Count what is about to be delivered. Only the fetcher calls this."""
+        self._delivered_records += records
+        self._delivered_bytes += size
 
-    def gone(self, records: int, size: int) -> None:
-        """The queues: count what was handed out or dropped."""
-        self._out_records += records
-        self._out_bytes += size
+    def count_removed(self, records: int, size: int) -> None:
+        """Count what was handed out or dropped. Only the source calls this."""
+        self._removed_records += records
+        self._removed_bytes += size
 
     @property
     def records(self) -> int:
-        """Records on their way."""
-        return self._in_records - self._out_records
+        """The records between fetcher and ``receive``."""
+        return self._delivered_records - self._removed_records
 
     @property
     def bytes(self) -> int:
-        """Bytes on their way."""
-        return self._in_bytes - self._out_bytes
+        """Their bytes."""
+        return self._delivered_bytes - self._removed_bytes
 
     def is_full(self) -> bool:
         """Whether fetching has to stop."""
@@ -206,7 +191,7 @@ class BufferLimits:
         return self.records <= self._low_records and self.bytes <= self._low_bytes
 
     def over_share(self, records: int, size: int, partitions: int) -> bool:
-        """Whether one of so many partitions holds more than its equal part."""
+        """Whether a partition with so many records holds more than its equal part."""
         return records * partitions >= self._full_records or size * partitions >= self._full_bytes
 
     def far_below_share(self, records: int, size: int, partitions: int) -> bool:

@@ -8,7 +8,7 @@ INVARIANTS
     Records are handed out in the order of their offsets, each once, unless ``seek`` or a start
     position goes back.
     Nothing leaves after ``revoke``; records leave only as ``receive`` returns.
-    A record under an old ticket is dropped, and counted as gone, wherever it turns up.
+    A record under an old fetch_id is dropped, and counted as gone, wherever it turns up.
     Waking costs one step for each partition that got something, however many tasks wait.
 """
 
@@ -24,18 +24,18 @@ from kgroup.errors import FetchError, NotOwnedError, StaleGenerationError, Usage
 from kgroup.interfaces import Batch
 from kgroup.records.buffer import BufferLimits, PartitionQueue
 from kgroup.records.fetcher import (
-    Broken,
+    FetchedItem,
     FetchedRun,
     Fetcher,
+    FetcherBroken,
     FetchFailure,
     FetchStart,
-    Item,
     OutOfRange,
     Unreadable,
 )
 from kgroup.types import TopicPartition, partition_fault
 
-QUIET: Final = 60.0
+FAULT_REPEAT_INTERVAL: Final = 60.0
 """Seconds for which a fault is not told again, even if reading went on meanwhile."""
 OnFault = Callable[[TopicPartition | None, str], None]
 """Is told, in the event loop's thread, of a fault that is waited out: whose, and in words."""
@@ -46,28 +46,28 @@ class BufferedSource:
 
     Args:
         fetcher: what is told to fetch.
-        ledger: what it counts in.
+        limits: what it counts in.
         on_fault: is told of faults that are waited out, each once until reading has gone on.
     """
 
-    def __init__(self, fetcher: Fetcher, ledger: BufferLimits, on_fault: OnFault) -> None:
+    def __init__(self, fetcher: Fetcher, limits: BufferLimits, on_fault: OnFault) -> None:
         self._fetcher = fetcher
-        self._ledger = ledger
+        self._limits = limits
         self._on_fault = on_fault
         self._epoch: int | None = None
         self._latest_epoch: int | None = None
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._ready: dict[TopicPartition, PartitionQueue] = {}
-        self._sharing = 1
+        self._fetched_partitions = 1
         self._waiting: dict[trio.Event, None] = {}
-        self._tickets = count(1)
-        self._told: dict[tuple[TopicPartition | None, str], float] = {}
-        self._broken: Broken | None = None
+        self._fetch_ids = count(1)
+        self._reported_at: dict[tuple[TopicPartition | None, str], float] = {}
+        self._broken: FetcherBroken | None = None
         self._closed = False
 
     def __repr__(self) -> str:
         epoch = "closed" if self._closed else f"epoch {self._epoch}"
-        return f"<{type(self).__name__} {epoch}: {len(self._queues)} partitions, {self._ledger!r}>"
+        return f"<{type(self).__name__} {epoch}: {len(self._queues)} partitions, {self._limits!r}>"
 
     # The generation.
 
@@ -110,9 +110,9 @@ class BufferedSource:
             self._queues[partition] = queue
         self._drop(before.values())
         self._epoch = self._latest_epoch = epoch
-        self._told.clear()
-        self._fetcher.work()
-        self._review()
+        self._reported_at.clear()
+        self._fetcher.activate()
+        self._resume_if_possible()
 
     def revoke(self, epoch: int) -> None:
         """End a generation; see ``RecordSource``. One that is not current: nothing."""
@@ -120,7 +120,7 @@ class BufferedSource:
             return
         self._epoch = None
         self._ready.clear()
-        self._fetcher.rest()
+        self._fetcher.deactivate()
         for event in self._waiting:
             event.set()
 
@@ -137,7 +137,7 @@ class BufferedSource:
             if queue.opened:
                 continue
             queue.opened = True
-            if not queue.ticket and queue.fault is None:
+            if not queue.fetch_id and queue.fault is None:
                 starts[queue.partition] = self._new_fetch(queue)
             self._refresh(queue)
         if starts:
@@ -201,33 +201,33 @@ class BufferedSource:
         (queue,) = self._owned((partition,))
         if type(offset) is not int or offset < 0:
             raise UsageError(f"{partition} cannot go on at {offset!r}; nothing has changed")
-        self._ledger.gone(*queue.clear())
+        self._limits.count_removed(*queue.clear())
         queue.position = offset
         if queue.opened:
             self._fetcher.start({partition: self._new_fetch(queue)})
-        elif queue.ticket:
-            queue.ticket = 0
+        elif queue.fetch_id:
+            queue.fetch_id = 0
             self._fetcher.stop((partition,))
         self._refresh(queue)
-        self._review()
+        self._resume_if_possible()
 
     # What a fetcher does.
 
-    def deliver(self, items: Iterable[Item]) -> None:
+    def deliver(self, items: Iterable[FetchedItem]) -> None:
         """Take what was fetched, in the order in which it was. In the event loop's thread."""
         for item in items:
             match item:
                 case FetchedRun():
-                    self._take_in(item)
+                    self._queue_run(item)
                 case OutOfRange() | Unreadable():
                     self._fail(item)
                 case FetchFailure():
-                    self._tell(item)
-                case Broken():
+                    self._report(item)
+                case FetcherBroken():
                     self._broken = item
                     for event in self._waiting:
                         event.set()
-        self._review()
+        self._resume_if_possible()
 
     def close_queues(self) -> None:
         """End the generation and drop everything; nothing can be assigned any more."""
@@ -240,12 +240,12 @@ class BufferedSource:
     # Within.
 
     def _replace_fetcher(self) -> None:
-        """Put another fetcher and ledger in the place of the ones that broke; nothing is fetched.
+        """Put another fetcher and limits in the place of the ones that broke; nothing is fetched.
 
         One that tests break, and that has no thread that could have died, goes on as it is.
         """
 
-    def _renew(self, broken: Broken, epoch: int) -> None:
+    def _renew(self, broken: FetcherBroken, epoch: int) -> None:
         # What was fetched is dropped: the fetcher may have broken in the middle of a hand-over.
         self._drop(self._queues.values())
         self._queues = {}
@@ -294,15 +294,17 @@ class BufferedSource:
 
     def _hand_out(self, queue: PartitionQueue, epoch: int, limit: int) -> Batch:
         if not queue.records and queue.fault is not None:
-            self._turn(queue)
+            self._end_turn(queue)
             raise queue.fault.error()
         messages, size = queue.take(limit)
-        self._turn(queue)
-        if queue.held and self._ledger.far_below_share(queue.records, queue.size, self._sharing):
+        self._end_turn(queue)
+        if queue.held and self._limits.far_below_share(
+            queue.records, queue.size, self._fetched_partitions
+        ):
             queue.held = False
             self._fetcher.release((queue.partition,))
-        self._ledger.gone(len(messages), size)
-        self._review()
+        self._limits.count_removed(len(messages), size)
+        self._resume_if_possible()
         return Batch(
             partition=queue.partition,
             messages=messages,
@@ -310,7 +312,7 @@ class BufferedSource:
             epoch=epoch,
         )
 
-    def _turn(self, queue: PartitionQueue) -> None:
+    def _end_turn(self, queue: PartitionQueue) -> None:
         """The partition had its turn: it goes behind all others that are ready."""
         self._ready.pop(queue.partition, None)
         self._refresh(queue)
@@ -329,7 +331,7 @@ class BufferedSource:
         for queue in queues:
             queue.waiter = event
         self._waiting[event] = None
-        self._review()
+        self._resume_if_possible()
         try:
             await event.wait()
         finally:
@@ -354,73 +356,74 @@ class BufferedSource:
             queue.waiter.set()
 
     def _new_fetch(self, queue: PartitionQueue) -> FetchStart:
-        queue.ticket = next(self._tickets)
+        queue.fetch_id = next(self._fetch_ids)
         queue.held = False
-        return FetchStart(queue.ticket, queue.position)
+        return FetchStart(queue.fetch_id, queue.position)
 
-    def _take_in(self, run: FetchedRun) -> None:
+    def _queue_run(self, run: FetchedRun) -> None:
         queue = self._queues.get(run.partition)
-        if queue is None or queue.ticket != run.ticket:
-            self._ledger.gone(len(run.messages), run.size)
+        if queue is None or queue.fetch_id != run.fetch_id:
+            self._limits.count_removed(len(run.messages), run.size)
             return
         queue.put(run)
         self._refresh(queue)
-        if self._told:
-            self._forget_told(run.partition)
+        if self._reported_at:
+            self._forget_reports(run.partition)
 
     def _fail(self, fault: OutOfRange | Unreadable) -> None:
         queue = self._queues.get(fault.partition)
-        if queue is not None and queue.ticket == fault.ticket:
-            queue.ticket = 0
+        if queue is not None and queue.fetch_id == fault.fetch_id:
+            queue.fetch_id = 0
             queue.fault = fault
             self._fetcher.stop((fault.partition,))
             self._refresh(queue)
 
-    def _tell(self, trouble: FetchFailure) -> None:
+    def _report(self, trouble: FetchFailure) -> None:
         key = (trouble.partition, trouble.kind)
-        if key not in self._told:
-            self._told[key] = trio.current_time()
+        if key not in self._reported_at:
+            self._reported_at[key] = trio.current_time()
             self._on_fault(trouble.partition, trouble.reason)
 
-    def _forget_told(self, reading: TopicPartition) -> None:
-        """A partition is being read: faults of it, and of the connection, are news again.
+    def _forget_reports(self, reader: TopicPartition) -> None:
+        """Let faults of this partition and of the connection be reported again: it is being read.
 
-        Not sooner than ``QUIET`` after they were told, because other brokers' records prove
-        nothing about the one that is away.
+        A fault is forgotten no sooner than ``FAULT_REPEAT_INTERVAL`` after its report, because
+        records of other brokers prove nothing about the broker that is unavailable.
         """
-        old = trio.current_time() - QUIET
-        for key, told in list(self._told.items()):
-            if key[0] in (None, reading) and told <= old:
-                del self._told[key]
+        old = trio.current_time() - FAULT_REPEAT_INTERVAL
+        for key, told in list(self._reported_at.items()):
+            if key[0] in (None, reader) and told <= old:
+                del self._reported_at[key]
 
     def _drop(self, queues: Iterable[PartitionQueue]) -> None:
         stopped = []
         for queue in queues:
-            self._ledger.gone(*queue.clear())
-            if queue.ticket:
+            self._limits.count_removed(*queue.clear())
+            if queue.fetch_id:
                 stopped.append(queue.partition)
-                queue.ticket = 0
+                queue.fetch_id = 0
         if stopped:
             self._fetcher.stop(stopped)
 
-    def _review(self) -> None:
+    def _resume_if_possible(self) -> None:
         """Let a stopped fetcher go on if there is room again, or somebody starves."""
-        if not self._ledger.stopped or self._epoch is None:
+        if not self._limits.stopped or self._epoch is None:
             return
-        if self._ledger.is_low():
-            self._fetcher.go()
+        if self._limits.is_low():
+            self._fetcher.resume_fetching()
         elif self._waiting:
-            if self._ledger.is_full():
-                self._hold_the_greedy()
-            self._fetcher.go()
+            if self._limits.is_full():
+                self._hold_over_share()
+            self._fetcher.resume_fetching()
 
-    def _hold_the_greedy(self) -> None:
-        fetched = [queue for queue in self._queues.values() if queue.ticket]
-        self._sharing = max(1, len(fetched))
+    def _hold_over_share(self) -> None:
+        fetched = [queue for queue in self._queues.values() if queue.fetch_id]
+        self._fetched_partitions = max(1, len(fetched))
         greedy = [
             queue
             for queue in fetched
-            if not queue.held and self._ledger.over_share(queue.records, queue.size, self._sharing)
+            if not queue.held
+            and self._limits.over_share(queue.records, queue.size, self._fetched_partitions)
         ]
         for queue in greedy:
             queue.held = True

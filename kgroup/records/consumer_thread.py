@@ -6,7 +6,7 @@ commands into a queue, the thread hands over lists of items through the loop's t
 each chunk that it consumed and not once for each record.
 
 The thread waits in its command queue while nothing is to be read (no generation, no partition
-open, or the ledger is full), and in short polls otherwise; a command then waits for at most one
+open, or the limits is full), and in short polls otherwise; a command then waits for at most one
 poll (``POLL``).
 
 Source: confluent-kafka 2.16's ``Consumer.c``; KIP-345 and the group protocol are not used here.
@@ -27,23 +27,23 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from kgroup.interfaces import Message as Record
 from kgroup.records.buffer import BufferLimits
 from kgroup.records.fetcher import (
-    Broken,
+    FetchedItem,
     FetchedRun,
+    FetcherBroken,
     FetchFailure,
     FetchStart,
-    Item,
     OutOfRange,
     Unreadable,
 )
 from kgroup.records.librdkafka_messages import (
     ErrorAction,
     action_for,
+    describe_error,
     has_errors,
-    in_words,
+    partition_in_text,
     runs,
-    subject_of,
 )
-from kgroup.records.librdkafka_settings import LOG
+from kgroup.records.librdkafka_settings import LOGGER
 from kgroup.types import TopicPartition
 
 POLL: Final = 0.02
@@ -93,9 +93,9 @@ OpenConsumer = Callable[[dict[str, Any]], ConsumerLike]
 @final
 @attrs.define
 class _Fetch:
-    """A partition that is being fetched: its ticket and the next offset to arrive."""
+    """A partition that is being fetched: its fetch_id and the next offset to arrive."""
 
-    ticket: int
+    fetch_id: int
     next_offset: int
     verifying: bool = False
 
@@ -106,8 +106,8 @@ class ConsumerThread:
 
     Args:
         name: the thread's name.
-        settings: what the Consumer is made with; the owner adds its callbacks.
-        ledger: counts what is on its way.
+        settings: what the Consumer is made with; the thread adds its callbacks.
+        limits: counts what is on its way.
         open_consumer: makes the Consumer.
     """
 
@@ -115,12 +115,12 @@ class ConsumerThread:
         self,
         name: str,
         settings: Mapping[str, Any],
-        ledger: BufferLimits,
+        limits: BufferLimits,
         open_consumer: OpenConsumer,
     ) -> None:
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._settings = dict(settings)
-        self._ledger = ledger
+        self._limits = limits
         self._open_consumer = open_consumer
         self._commands: SimpleQueue[Callable[[], None]] = SimpleQueue()
         # Of the thread alone, from here on:
@@ -129,15 +129,15 @@ class ConsumerThread:
         self._stops: dict[TopicPartition, None] = {}
         self._starts: dict[TopicPartition, FetchStart] = {}
         self._topics = 0
-        self._working = False
+        self._active = False
         self._closing = False
-        self._reported: list[Item] = []
+        self._callback_items: list[FetchedItem] = []
 
     # From the event loop's thread.
 
     def launch(
         self,
-        deliver: Callable[[Sequence[Item]], None],
+        deliver: Callable[[Sequence[FetchedItem]], None],
         started: Callable[[], None],
         ended: Callable[[], None],
     ) -> None:
@@ -152,21 +152,21 @@ class ConsumerThread:
         """Close the Consumer and end the thread."""
         self._commands.put(self._close)
 
-    def work(self) -> None:
+    def activate(self) -> None:
         """See ``Fetcher``."""
-        self._commands.put(lambda: self._set_working(working=True))
+        self._commands.put(lambda: self._set_active(active=True))
 
-    def rest(self) -> None:
+    def deactivate(self) -> None:
         """See ``Fetcher``."""
-        self._commands.put(lambda: self._set_working(working=False))
+        self._commands.put(lambda: self._set_active(active=False))
 
     def start(self, starts: Mapping[TopicPartition, FetchStart]) -> None:
         """See ``Fetcher``."""
-        self._commands.put(lambda: self._plan_starts(starts))
+        self._commands.put(lambda: self._queue_starts(starts))
 
     def stop(self, partitions: Collection[TopicPartition]) -> None:
         """See ``Fetcher``."""
-        self._commands.put(lambda: self._plan_stops(partitions))
+        self._commands.put(lambda: self._queue_stops(partitions))
 
     def hold(self, partitions: Collection[TopicPartition]) -> None:
         """See ``Fetcher``."""
@@ -176,10 +176,10 @@ class ConsumerThread:
         """See ``Fetcher``."""
         self._commands.put(lambda: self._release(partitions))
 
-    def go(self) -> None:
+    def resume_fetching(self) -> None:
         """See ``Fetcher``."""
-        self._ledger.stopped = False
-        self._commands.put(_nothing)
+        self._limits.stopped = False
+        self._commands.put(_only_wake)
 
     # The thread.
 
@@ -187,19 +187,19 @@ class ConsumerThread:
         try:
             self._serve()
         except BaseException as error:  # noqa: BLE001 - told to every receive()
-            self._hand_over([Broken(f"{self.thread.name} failed: {error!r}", error)])
+            self._deliver_items([FetcherBroken(f"{self.thread.name} failed: {error!r}", error)])
         finally:
             self._call(self._ended)
 
     def _serve(self) -> None:
         consumer = self._open_consumer(
-            {**self._settings, "error_cb": self._on_error, "logger": LOG}
+            {**self._settings, "error_cb": self._on_error, "logger": LOGGER}
         )
         try:
             self._consumer = consumer
             self._call(self._started)
             while True:
-                self._obey()
+                self._run_commands()
                 if self._closing:
                     return
                 if self._may_poll():
@@ -208,9 +208,9 @@ class ConsumerThread:
             consumer.close()
 
     def _may_poll(self) -> bool:
-        return self._working and bool(self._fetches) and not self._ledger.stopped
+        return self._active and bool(self._fetches) and not self._limits.stopped
 
-    def _obey(self) -> None:
+    def _run_commands(self) -> None:
         """Carry out all commands that are there; wait for one if there is nothing else to do."""
         try:
             command = self._commands.get(block=not self._may_poll())
@@ -218,20 +218,20 @@ class ConsumerThread:
                 command()
                 command = self._commands.get(block=False)
         except Empty:
-            self._carry_out()
+            self._apply_assignment()
 
-    def _set_working(self, *, working: bool) -> None:
-        self._working = working
+    def _set_active(self, *, active: bool) -> None:
+        self._active = active
 
     def _close(self) -> None:
         self._closing = True
 
-    def _plan_starts(self, starts: Mapping[TopicPartition, FetchStart]) -> None:
+    def _queue_starts(self, starts: Mapping[TopicPartition, FetchStart]) -> None:
         for partition, start in starts.items():
             self._forget(partition)
             self._starts[partition] = start
 
-    def _plan_stops(self, partitions: Collection[TopicPartition]) -> None:
+    def _queue_stops(self, partitions: Collection[TopicPartition]) -> None:
         for partition in partitions:
             self._forget(partition)
 
@@ -240,12 +240,12 @@ class ConsumerThread:
         if self._fetches.pop(partition, None) is not None:
             self._stops[partition] = None
 
-    def _carry_out(self) -> None:
+    def _apply_assignment(self) -> None:
         """One call each for all stops and starts that were asked for."""
         if self._stops:
             stops, self._stops = list(self._stops), {}
             self._release(stops)
-            self._consumer.incremental_unassign([_named(partition) for partition in stops])
+            self._consumer.incremental_unassign([_to_confluent(partition) for partition in stops])
         if self._starts:
             starts, self._starts = self._starts, {}
             self._consumer.incremental_assign(
@@ -255,46 +255,46 @@ class ConsumerThread:
                 ]
             )
             for partition, at in starts.items():
-                self._fetches[partition] = _Fetch(at.ticket, at.offset)
+                self._fetches[partition] = _Fetch(at.fetch_id, at.offset)
         self._topics = len({partition.topic for partition in self._fetches})
 
     def _hold(self, partitions: Collection[TopicPartition]) -> None:
         fetched = [partition for partition in partitions if partition in self._fetches]
         if fetched:
             self._held.update(fetched)
-            self._consumer.pause([_named(partition) for partition in fetched])
+            self._consumer.pause([_to_confluent(partition) for partition in fetched])
 
     def _release(self, partitions: Collection[TopicPartition]) -> None:
         held = [partition for partition in partitions if partition in self._held]
         if held:
             self._held.difference_update(held)
-            self._consumer.resume([_named(partition) for partition in held])
+            self._consumer.resume([_to_confluent(partition) for partition in held])
 
     def _fetch(self) -> None:
         """Poll for a first message, take what is there behind it, and hand all of it over."""
         first = self._consumer.poll(POLL)
-        items: list[Item] = []
+        items: list[FetchedItem] = []
         if first is not None:
             chunk = [first]
             chunk += self._consumer.consume(CHUNK - 1, 0)
             items = self._items(chunk)
-        if self._reported:
-            items += self._reported
-            self._reported.clear()
+        if self._callback_items:
+            items += self._callback_items
+            self._callback_items.clear()
         if items:
-            self._hand_over(items)
+            self._deliver_items(items)
 
-    def _hand_over(self, items: Sequence[Item]) -> None:
+    def _deliver_items(self, items: Sequence[FetchedItem]) -> None:
         records = size = 0
         for item in items:
             if isinstance(item, FetchedRun):
                 records += len(item.messages)
                 size += item.size
-        self._ledger.handed_over(records, size)
-        if self._ledger.is_full():
+        self._limits.count_delivered(records, size)
+        if self._limits.is_full():
             # Before the items go: the loop looks at it when it has taken them in, so a change
             # of its mind cannot be missed.
-            self._ledger.stopped = True
+            self._limits.stopped = True
         self._call(self._deliver, items)
 
     def _call(self, function: Callable[..., None], *args: object) -> None:
@@ -305,10 +305,10 @@ class ConsumerThread:
 
     # From messages to items.
 
-    def _items(self, chunk: list[Message]) -> list[Item]:
+    def _items(self, chunk: list[Message]) -> list[FetchedItem]:
         if not has_errors(chunk):
             return self._runs(chunk)
-        items: list[Item] = []
+        items: list[FetchedItem] = []
         records: list[Message] = []
         for message in chunk:
             error = message.error()
@@ -323,8 +323,8 @@ class ConsumerThread:
             items += self._runs(records)
         return items
 
-    def _runs(self, chunk: list[Message]) -> list[Item]:
-        items: list[Item] = []
+    def _runs(self, chunk: list[Message]) -> list[FetchedItem]:
+        items: list[FetchedItem] = []
         for start, end in runs(chunk, topics=self._topics):
             messages = chunk[start:end]
             partition = _partition_of(messages[0])
@@ -335,10 +335,10 @@ class ConsumerThread:
             fetch.verifying = False
             # The stubs say None for what only a message that is yet to be sent lacks.
             records = cast("Sequence[Record]", messages)
-            items.append(FetchedRun(partition, fetch.ticket, records, _size_of(messages)))
+            items.append(FetchedRun(partition, fetch.fetch_id, records, _size_of(messages)))
         return items
 
-    def _fault(self, message: Message, error: KafkaError) -> list[Item]:
+    def _fault(self, message: Message, error: KafkaError) -> list[FetchedItem]:
         partition = _partition_of(message)
         fetch = self._fetches.get(partition) if partition else None
         if partition is not None and fetch is None:
@@ -349,41 +349,41 @@ class ConsumerThread:
                 # a moment long ago. Asked once more for the offset that is wanted, it answers
                 # for that and for now.
                 fetch.verifying = True
-                named = _named(partition)
+                named = _to_confluent(partition)
                 self._consumer.incremental_unassign([named])
                 named.offset = fetch.next_offset
                 self._consumer.incremental_assign([named])
                 return []
-            return [OutOfRange(partition, fetch.ticket, fetch.next_offset, in_words(error))]
-        return [self._judged(error, partition, fetch)]
+            return [OutOfRange(partition, fetch.fetch_id, fetch.next_offset, describe_error(error))]
+        return [self._item_for_error(error, partition, fetch)]
 
     def _on_error(self, error: KafkaError) -> None:
         """librdkafka's error callback; called within ``poll`` and ``consume``."""
-        partition = subject_of(error)
+        partition = partition_in_text(error)
         fetch = self._fetches.get(partition) if partition else None
-        self._reported.append(self._judged(error, partition, fetch))
+        self._callback_items.append(self._item_for_error(error, partition, fetch))
 
-    def _judged(
+    def _item_for_error(
         self,
         error: KafkaError,
         partition: TopicPartition | None,
         fetch: _Fetch | None,
-    ) -> Item:
-        reason = in_words(error)
+    ) -> FetchedItem:
+        reason = describe_error(error)
         match action_for(error):
             case ErrorAction.FAIL if partition is not None and fetch is not None:
-                return Unreadable(partition, fetch.ticket, reason)
+                return Unreadable(partition, fetch.fetch_id, reason)
             case ErrorAction.FAIL if partition is None:
-                return Broken(reason, KafkaException(error))
+                return FetcherBroken(reason, KafkaException(error))
             case _:
                 return FetchFailure(partition, error.name(), reason)
 
 
-def _nothing() -> None:
+def _only_wake() -> None:
     """The command that only wakes the thread."""
 
 
-def _named(partition: TopicPartition) -> confluent_kafka.TopicPartition:
+def _to_confluent(partition: TopicPartition) -> confluent_kafka.TopicPartition:
     return confluent_kafka.TopicPartition(partition.topic, partition.partition)
 
 

@@ -1,9 +1,13 @@
-"""What passes between a fetcher and the queues, and what the queues ask of a fetcher.
+"""What a fetcher and a ``BufferedSource`` say to each other.
 
-A fetcher (librdkafka's owner thread, or the reader of a log in memory) hands over lists of
-items; it is told by method calls what to fetch. Each fetch of a partition has a *ticket*, a
-number that is never used twice: what arrives under a ticket that is not the partition's current
-one was fetched for a position that no longer counts, and is dropped.
+A fetcher gets records from somewhere: ``ConsumerThread`` from librdkafka, the one of
+``MemorySource`` from a log in memory. The source calls the methods of ``Fetcher`` to say what to
+fetch. The fetcher delivers lists of items: runs of records, and faults.
+
+Every fetch of a partition has a *fetch id*, a number that is never used twice. The source starts
+a new fetch whenever a partition's position jumps. An item whose fetch id is not the partition's
+current one was fetched for a position that no longer counts, and the source drops it. So the two
+sides can work in different threads without ever waiting for each other.
 """
 
 from __future__ import annotations
@@ -20,18 +24,27 @@ from kgroup.types import TopicPartition
 
 @final
 @attrs.frozen
+class FetchStart:
+    """The id of a partition's fetch, and the offset at which it begins."""
+
+    fetch_id: int
+    offset: int
+
+
+@final
+@attrs.frozen
 class FetchedRun:
     """Records of one partition with rising offsets; at least one.
 
     Attributes:
-        partition: whose they are.
-        ticket: the fetch that they belong to.
+        partition: the partition.
+        fetch_id: the fetch that returned them.
         messages: the records.
         size: their bytes.
     """
 
     partition: TopicPartition
-    ticket: int
+    fetch_id: int
     messages: Sequence[Message] = attrs.field(repr=lambda messages: f"<{len(messages)} messages>")
     size: int
 
@@ -39,22 +52,18 @@ class FetchedRun:
 @final
 @attrs.frozen
 class OutOfRange:
-    """The position is outside of the partition's log; its fetch has stopped.
-
-    Attributes:
-        offset: the position, or -1 where the fetcher cannot tell.
-    """
+    """The position is not in the partition's log; the fetch has stopped."""
 
     partition: TopicPartition
-    ticket: int
+    fetch_id: int
     offset: int
     reason: str
 
     def error(self) -> KgroupError:
-        """What ``receive`` raises."""
+        """Make the error that ``receive`` raises."""
         return OffsetOutOfRangeError(
-            f"{self.partition}: offset {_known(self.offset)} is outside of the log ({self.reason});"
-            " reading it is paused until seek() names another offset",
+            f"{self.partition}: offset {self.offset} is outside of the log ({self.reason});"
+            " the partition is paused until seek() names another offset",
             self.partition,
             self.offset,
         )
@@ -63,17 +72,17 @@ class OutOfRange:
 @final
 @attrs.frozen
 class Unreadable:
-    """The partition cannot be read, and waiting will not help; its fetch has stopped."""
+    """The partition cannot be read and waiting will not help; the fetch has stopped."""
 
     partition: TopicPartition
-    ticket: int
+    fetch_id: int
     reason: str
 
     def error(self) -> KgroupError:
-        """What ``receive`` raises."""
+        """Make the error that ``receive`` raises."""
         return FetchError(
-            f"{self.partition} cannot be read: {self.reason}; nothing more of it is handed out"
-            " until seek() or the next generation",
+            f"{self.partition} cannot be read: {self.reason}; no more of its records are handed"
+            " out until seek() or the next generation",
             self.partition,
         )
 
@@ -81,11 +90,12 @@ class Unreadable:
 @final
 @attrs.frozen
 class FetchFailure:
-    """Something that is waited out, to be told as an event.
+    """A fault that passes, or may, and that the fetcher retries; it is reported as an event.
 
     Attributes:
-        partition: what it is about, or None for the connection as a whole.
-        kind: what it is; the same kind is told again only after reading has gone on.
+        partition: the partition, or None for the connection as a whole.
+        kind: the fault's name; one kind is reported again only after reading has gone on.
+        reason: what happened, for the event.
     """
 
     partition: TopicPartition | None
@@ -95,56 +105,46 @@ class FetchFailure:
 
 @final
 @attrs.frozen
-class Broken:
-    """The fetcher itself cannot go on; every ``receive`` fails until the next generation."""
+class FetcherBroken:
+    """The fetcher cannot go on; every ``receive`` fails until the next generation."""
 
     reason: str
     cause: BaseException | None = None
 
 
-Item = FetchedRun | OutOfRange | Unreadable | FetchFailure | Broken
-
-
-@final
-@attrs.frozen
-class FetchStart:
-    """Where a partition's fetch begins, and its ticket."""
-
-    ticket: int
-    offset: int
+FetchedItem = FetchedRun | OutOfRange | Unreadable | FetchFailure | FetcherBroken
 
 
 class Fetcher(Protocol):
-    """What the queues ask for; every call returns at once and is carried out in order."""
+    """What a source calls; each call returns at once, and calls take effect in their order."""
 
-    def work(self) -> None:
-        """A generation begins: fetch what ``start`` names."""
+    def activate(self) -> None:
+        """Fetch what ``start`` names, because a generation begins."""
         ...
 
-    def rest(self) -> None:
-        """A generation ended: hand over nothing until ``work``; what is fetched may be kept."""
+    def deactivate(self) -> None:
+        """Deliver nothing until ``activate``, because a generation has ended.
+
+        What was fetched may be kept: the next generation may own the same partitions.
+        """
         ...
 
     def start(self, starts: Mapping[TopicPartition, FetchStart]) -> None:
-        """Fetch these partitions from these offsets, instead of any earlier fetch of them."""
+        """Fetch these partitions from these offsets, in place of any earlier fetch of them."""
         ...
 
     def stop(self, partitions: Collection[TopicPartition]) -> None:
-        """Fetch these partitions no more."""
+        """Stop to fetch these partitions."""
         ...
 
     def hold(self, partitions: Collection[TopicPartition]) -> None:
-        """Hand over nothing of these until ``release``; they go on where they were."""
+        """Deliver nothing of these until ``release``; they then go on where they were."""
         ...
 
     def release(self, partitions: Collection[TopicPartition]) -> None:
-        """Go on with these."""
+        """Go on with partitions that were held."""
         ...
 
-    def go(self) -> None:
-        """Hand over at least once more, though the ledger was full (``ledger.stopped``)."""
+    def resume_fetching(self) -> None:
+        """Clear ``BufferLimits.stopped`` and deliver at least once more."""
         ...
-
-
-def _known(offset: int) -> str:
-    return str(offset) if offset >= 0 else "(not told)"

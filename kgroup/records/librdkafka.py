@@ -22,8 +22,8 @@ from kgroup.errors import FetchError
 from kgroup.records.buffer import BufferLimits
 from kgroup.records.buffered_source import BufferedSource, OnFault
 from kgroup.records.consumer_thread import ConsumerThread, OpenConsumer
-from kgroup.records.fetcher import Item
-from kgroup.records.librdkafka_settings import settings
+from kgroup.records.fetcher import FetchedItem
+from kgroup.records.librdkafka_settings import consumer_settings
 
 
 @final
@@ -38,7 +38,7 @@ class LibrdkafkaSource(BufferedSource):
     position on if its new log has that, else the position is out of range.
 
     Args:
-        config: the member's settings.
+        config: the member's consumer_settings.
         on_fault: is told of faults that are waited out.
         open_consumer: makes the Consumer; for tests.
     """
@@ -55,20 +55,20 @@ class LibrdkafkaSource(BufferedSource):
         self._close_timeout = config.close_timeout
         self._started = trio.Event()
         self._ended: dict[ConsumerThread, trio.Event] = {}
-        owner, ledger = self._new_owner()
-        self._owner = owner
-        super().__init__(owner, ledger, on_fault)
+        thread, limits = self._new_thread()
+        self._thread = thread
+        super().__init__(thread, limits, on_fault)
 
     async def __aenter__(self) -> LibrdkafkaSource:
-        """Start the owner thread; no partition is read yet.
+        """Start the thread thread; no partition is read yet.
 
         Raises:
-            FetchError: librdkafka could not be started with these settings.
+            FetchError: librdkafka could not be started with these consumer_settings.
 
         Cancellation: the thread has been told to end, and was waited for up to
             ``close_timeout``.
         """
-        self._launch(self._owner)
+        self._launch(self._thread)
         try:
             await self._started.wait()
         except trio.Cancelled:
@@ -94,8 +94,8 @@ class LibrdkafkaSource(BufferedSource):
 
     async def _close(self) -> None:
         self.close_queues()
-        for owner in self._ended:
-            owner.end()
+        for thread in self._ended:
+            thread.end()
         began = trio.current_time()
         deadline, around = began + self._close_timeout, trio.current_effective_deadline()
         if began < around < deadline:  # it is minus infinity in a scope that was cancelled
@@ -104,10 +104,10 @@ class LibrdkafkaSource(BufferedSource):
             for ended in self._ended.values():
                 await ended.wait()
         self._join_ended()
-        for owner in self._ended:
-            self._tell_left_behind(owner.thread, deadline - began)
+        for thread in self._ended:
+            self._report_left_behind(thread.thread, deadline - began)
 
-    def _tell_left_behind(self, thread: threading.Thread, seconds: float) -> None:
+    def _report_left_behind(self, thread: threading.Thread, seconds: float) -> None:
         frame = sys._current_frames().get(thread.ident or 0)  # noqa: SLF001 - the only way to it
         stack = "".join(traceback.format_stack(frame)) if frame else "(nowhere)"
         self._on_fault(
@@ -116,38 +116,38 @@ class LibrdkafkaSource(BufferedSource):
             f" it is left behind, at:\n{stack}",
         )
 
-    def _new_owner(self) -> tuple[ConsumerThread, BufferLimits]:
-        """A thread that is yet to be started, and its ledger."""
+    def _new_thread(self) -> tuple[ConsumerThread, BufferLimits]:
+        """A thread that is yet to be started, and its limits."""
         config = self._config
-        ledger = BufferLimits(config.max_buffered_records, config.max_buffered_bytes)
+        limits = BufferLimits(config.max_buffered_records, config.max_buffered_bytes)
         name = f"kgroup-records-{config.group_id}"
-        return ConsumerThread(name, settings(config), ledger, self._open_consumer), ledger
+        return ConsumerThread(name, consumer_settings(config), limits, self._open_consumer), limits
 
-    def _launch(self, owner: ConsumerThread) -> None:
-        ended = self._ended[owner] = trio.Event()
+    def _launch(self, thread: ConsumerThread) -> None:
+        ended = self._ended[thread] = trio.Event()
 
         def on_ended() -> None:
             self._started.set()
             ended.set()
 
-        def deliver(items: Sequence[Item]) -> None:
+        def deliver(items: Sequence[FetchedItem]) -> None:
             # INVARIANT: of a thread that was replaced nothing is taken. Its records are counted
-            # in a ledger of its own.
-            if owner is self._owner:
+            # in a limits of its own.
+            if thread is self._thread:
                 self.deliver(items)
 
-        owner.launch(deliver, self._started.set, on_ended)
+        thread.launch(deliver, self._started.set, on_ended)
 
     def _replace_fetcher(self) -> None:
         """Let the thread end, if it lives, and start another one."""
-        self._owner.end()
+        self._thread.end()
         self._join_ended()
-        self._owner, self._ledger = self._new_owner()
-        self._fetcher = self._owner
-        self._launch(self._owner)
+        self._thread, self._limits = self._new_thread()
+        self._fetcher = self._thread
+        self._launch(self._thread)
 
     def _join_ended(self) -> None:
         """Join and forget the threads that have ended: what said so was their last step."""
-        for owner in [owner for owner, ended in self._ended.items() if ended.is_set()]:
-            owner.thread.join()
-            del self._ended[owner]
+        for thread in [thread for thread, ended in self._ended.items() if ended.is_set()]:
+            thread.thread.join()
+            del self._ended[thread]

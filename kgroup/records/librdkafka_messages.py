@@ -1,24 +1,21 @@
-"""What follows an error that librdkafka reports: one table, code by code.
+"""What librdkafka's Consumer returns: errors, with the action for each, and runs of records.
 
-Three outcomes: ``WAIT`` (librdkafka goes on trying; it is told as an event), ``RESET`` (the
-position is not in the log; whoever reads has to ``seek``) and ``FAIL`` (waiting will not help).
-A code that is not in the table is waited out: a newer broker's transient error must not end a
-group, and the event names it.
+Errors. One table names the action for each code: ``WAIT`` (librdkafka retries by itself; the
+error is reported as an event), ``RESET`` (the position is not in the log; the reader has to
+``seek``) and ``FAIL`` (waiting will not help). A code that is not in the table is waited out: a
+newer broker's transient error must not end a group, and the event names the error. An error
+arrives in one of two ways: as a message without a record, which has its partition, or through the
+error callback, where only the text names a partition.
 
-Errors arrive in two ways: as a message without a record, with its partition, or through the
-error callback, where a partition is told in words only.
+Runs. confluent-kafka has no queues per partition, so its caller has to split what it consumed,
+and that must cost little for each record. ``runs`` reads the partition numbers in one pass at the
+speed of C. It then finds the end of each run by galloping over the numbers, and proves every
+stretch that it skips by counting. (Offsets alone would be no proof: "as far apart in the log as in
+the list" is also true where a transaction's marker leaves a gap that is exactly as long as another
+partition's records in between.)
 
 Source: librdkafka's ``rd_kafka_fetch_reply_handle_partition_error``, ``rd_kafka_offset_reset``,
 ``rdkafka_msgset_reader.c``; Kafka's ``FetchCollector.handleInitializeErrors``.
-
-
-Splits what ``Consumer.consume`` returned into runs of one partition.
-
-There are no queues per partition in Python, so the owner thread splits, and it must cost little
-for each record. Partition numbers are read in one pass at C speed; then the end of a run is found
-by galloping over the numbers, and every stretch jumped over is proven by counting. (A proof by
-offsets alone, "as far apart in the log as in the list", would be wrong: a gap that a
-transaction's marker left can be exactly as long as another partition's records in between.)
 """
 
 from __future__ import annotations
@@ -43,7 +40,7 @@ class ErrorAction(enum.Enum):
     FAIL = "fail"
 
 
-OUTCOMES: Final = {
+ERROR_ACTIONS: Final = {
     # Not in the log.
     KafkaError._AUTO_OFFSET_RESET: ErrorAction.RESET,  # how out of range arrives under "error"
     KafkaError.OFFSET_OUT_OF_RANGE: ErrorAction.RESET,
@@ -92,16 +89,16 @@ def action_for(error: KafkaError) -> ErrorAction:
     """What is done about an error."""
     if error.fatal():
         return ErrorAction.FAIL
-    return OUTCOMES.get(error.code(), ErrorAction.WAIT)
+    return ERROR_ACTIONS.get(error.code(), ErrorAction.WAIT)
 
 
-def subject_of(error: KafkaError) -> TopicPartition | None:
+def partition_in_text(error: KafkaError) -> TopicPartition | None:
     """The partition that an error from the callback names in its words, or None."""
     match = _SUBJECT.match(error.str())
     return TopicPartition(match["topic"], int(match["partition"])) if match else None
 
 
-def in_words(error: KafkaError) -> str:
+def describe_error(error: KafkaError) -> str:
     """The error's name and what librdkafka says about it."""
     return f"{error.name()}: {error.str()}"
 

@@ -1,12 +1,9 @@
-"""librdkafka's settings, each with its reason: what kgroup's data plane asks of it.
+"""How kgroup sets librdkafka up: each setting with its reason, and the logger for its log lines.
 
-``settings(config)`` is what the Consumer gets. Names and meanings are those of librdkafka's
-CONFIGURATION.md (2.16).
-
-
-Where librdkafka's own log lines go: to the logger ``kgroup.librdkafka``, each one seldom.
-
-While brokers are away its clients may say so twenty times a second.
+``consumer_settings(config)`` is what the Consumer of a member is made with. Names and meanings are
+those of librdkafka's CONFIGURATION.md (2.16). librdkafka's log lines go to the logger
+``kgroup.librdkafka``, with repetitions left out: while brokers are unavailable, its clients can
+log the same line twenty times a second.
 """
 
 from __future__ import annotations
@@ -36,7 +33,7 @@ Value = str | int | float | bool
 @final
 @attrs.frozen
 class ConsumerSetting:
-    """One of librdkafka's settings.
+    """One of librdkafka's consumer_settings.
 
     Attributes:
         name: librdkafka's name.
@@ -151,13 +148,13 @@ SETTINGS: Final = (
 )
 
 
-def settings(config: GroupConfig) -> dict[str, Value]:
+def consumer_settings(config: GroupConfig) -> dict[str, Value]:
     """What a member's Consumer is made with."""
     values = ((setting.name, setting.value(config)) for setting in SETTINGS)
     return {name: value for name, value in values if value is not None}
 
 
-SELDOM: Final = 30.0
+REPEAT_INTERVAL: Final = 30.0
 """Seconds within which the same line is written once."""
 MOST_REMEMBERED: Final = 1000
 _DETAILS: Final = re.compile(r" \(after \d+ms .*")
@@ -165,8 +162,8 @@ _DETAILS: Final = re.compile(r" \(after \d+ms .*")
 
 
 @final
-class Seldom(logging.Filter):
-    """Lets a line through if the same one has not gone through within ``SELDOM``."""
+class RepeatFilter(logging.Filter):
+    """Lets a line through if the same one has not gone through within ``REPEAT_INTERVAL``."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -175,7 +172,7 @@ class Seldom(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether it is written."""
         said = _DETAILS.sub("", record.getMessage())
-        if record.created - self._written.get(said, -SELDOM) < SELDOM:
+        if record.created - self._written.get(said, -REPEAT_INTERVAL) < REPEAT_INTERVAL:
             return False
         if len(self._written) >= MOST_REMEMBERED:
             self._written.clear()
@@ -183,5 +180,5 @@ class Seldom(logging.Filter):
         return True
 
 
-LOG: Final = logging.getLogger("kgroup.librdkafka")
-LOG.addFilter(Seldom())
+LOGGER: Final = logging.getLogger("kgroup.librdkafka")
+LOGGER.addFilter(RepeatFilter())

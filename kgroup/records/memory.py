@@ -1,11 +1,11 @@
-"""``MemorySource``: records read out of a log in this process, without librdkafka or a thread.
+"""``MemorySource``: reads records from a log in this process, without librdkafka and threads.
 
-For tests and simulations in virtual time: nothing but trio's clock is used. The queues and
-their rules are those of every source (``kgroup.records.buffered_source``); here is only how
-records get there: one task for each partition that is fetched reads ahead and waits for appends.
+It is for tests and simulations in virtual time: it uses no clock but trio's. Queues and rules are
+those of every source (``kgroup.records.buffered_source``). This module adds the fetcher: one task
+for each fetched partition, which reads ahead and waits for appends.
 
-The log is behind a protocol, so that this file needs no broker; the embedded broker's
-``LogReader`` conforms.
+The log is a protocol, so that this module needs no broker; the embedded broker's ``LogReader``
+conforms to it.
 """
 
 from __future__ import annotations
@@ -19,32 +19,33 @@ import trio
 
 from kgroup.config import GroupConfig
 from kgroup.errors import FetchError, OffsetOutOfRangeError
+from kgroup.notifier import Notifier
 from kgroup.records.buffer import BufferLimits
 from kgroup.records.buffered_source import BufferedSource, OnFault
 from kgroup.records.fetcher import (
+    FetchedItem,
     FetchedRun,
     FetchFailure,
     FetchStart,
-    Item,
     OutOfRange,
     Unreadable,
 )
 from kgroup.types import IsolationLevel, TopicPartition
 
 RETRY: Final = 0.1
-"""Seconds after which a partition that does not exist is looked for again."""
+"""Seconds after which a read of a partition that does not exist is tried again."""
 CHUNK: Final = 500
-"""The most records of one read."""
+"""The largest number of records in one read."""
 _CREATE_TIME: Final = 1
 _LOG_APPEND_TIME: Final = 2
 
 
 class LogRecord(Protocol):
-    """A record as a log gives it."""
+    """A record of a log."""
 
     @property
     def offset(self) -> int:
-        """Its offset."""
+        """The offset."""
         ...
 
     @property
@@ -54,7 +55,7 @@ class LogRecord(Protocol):
 
     @property
     def append_time(self) -> bool:
-        """Whether the timestamp is the broker's."""
+        """Whether the broker set the timestamp."""
         ...
 
     @property
@@ -73,8 +74,8 @@ class LogRecord(Protocol):
         ...
 
 
-class LogRecords(Protocol):
-    """What a read gives."""
+class LogRead(Protocol):
+    """The result of a read."""
 
     @property
     def records(self) -> Sequence[LogRecord]:
@@ -83,12 +84,12 @@ class LogRecords(Protocol):
 
     @property
     def next_offset(self) -> int:
-        """Where to go on, past markers and aborted records."""
+        """The offset of the next read, past markers and aborted records."""
         ...
 
 
-class Log(Protocol):
-    """The logs of a broker in this process, to read."""
+class ReadableLog(Protocol):
+    """The logs of a broker in this process, for reading."""
 
     def end_offset(self, partition: TopicPartition, isolation: IsolationLevel = ..., /) -> int:
         """The offset up to which records can be read.
@@ -105,8 +106,8 @@ class Log(Protocol):
         max_records: int,
         isolation: IsolationLevel = ...,
         /,
-    ) -> LogRecords:
-        """Records from an offset on; does not wait.
+    ) -> LogRead:
+        """Read records from an offset on, without waiting.
 
         Raises:
             OffsetOutOfRangeError: the offset is outside of the log.
@@ -117,7 +118,7 @@ class Log(Protocol):
     async def wait_for(
         self, partition: TopicPartition, offset: int, isolation: IsolationLevel = ..., /
     ) -> None:
-        """Wait until a read at this offset may give something else than nothing.
+        """Wait until a read at this offset may return records or fail.
 
         Raises:
             FetchError: there is no such partition.
@@ -129,7 +130,7 @@ class Log(Protocol):
 
 @final
 class LogMessage:
-    """A record out of a log in memory; a ``Message``."""
+    """A record of a log in memory; a ``Message``."""
 
     __slots__ = ("_partition", "_record")
 
@@ -172,57 +173,57 @@ class LogMessage:
 
 @final
 @attrs.define(eq=False)
-class _Reading:
-    """One fetch of a partition: where it is, and what ends its task."""
+class _PartitionReader:
+    """One fetch of a partition: its next offset, and the scope that ends its task."""
 
     partition: TopicPartition
-    ticket: int
+    fetch_id: int
     offset: int
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
 
 
 @final
 class _LogFetcher:
-    """A ``Fetcher`` of tasks that read a log."""
+    """A ``Fetcher`` that reads a log with one task for each partition."""
 
-    def __init__(self, log: Log, isolation: IsolationLevel, ledger: BufferLimits) -> None:
+    def __init__(self, log: ReadableLog, isolation: IsolationLevel, limits: BufferLimits) -> None:
         self._log = log
         self._isolation = isolation
-        self._ledger = ledger
-        self._readings: dict[TopicPartition, _Reading] = {}
+        self._limits = limits
+        self._readers: dict[TopicPartition, _PartitionReader] = {}
         self._held: set[TopicPartition] = set()
-        self._working = False
-        self._changed = trio.Event()
+        self._active = False
+        self._changed = Notifier()
 
     def launch(self, source: BufferedSource, nursery: trio.Nursery) -> None:
-        """Be told where records go and where tasks run."""
+        """Set the source that gets the records and the nursery that runs the tasks."""
         self._source = source
         self._nursery = nursery
 
-    def work(self) -> None:
+    def activate(self) -> None:
         """See ``Fetcher``."""
-        self._working = True
-        self._wake()
+        self._active = True
+        self._changed.notify()
 
-    def rest(self) -> None:
+    def deactivate(self) -> None:
         """See ``Fetcher``."""
-        self._working = False
+        self._active = False
 
     def start(self, starts: Mapping[TopicPartition, FetchStart]) -> None:
         """See ``Fetcher``."""
         self.stop(starts)
         for partition, start in starts.items():
-            reading = _Reading(partition, start.ticket, start.offset)
-            self._readings[partition] = reading
-            self._nursery.start_soon(self._read, reading)
+            reader = _PartitionReader(partition, start.fetch_id, start.offset)
+            self._readers[partition] = reader
+            self._nursery.start_soon(self._read, reader)
 
     def stop(self, partitions: Collection[TopicPartition]) -> None:
         """See ``Fetcher``."""
         for partition in partitions:
             self._held.discard(partition)
-            reading = self._readings.pop(partition, None)
-            if reading is not None:
-                reading.scope.cancel()
+            reader = self._readers.pop(partition, None)
+            if reader is not None:
+                reader.scope.cancel()
 
     def hold(self, partitions: Collection[TopicPartition]) -> None:
         """See ``Fetcher``."""
@@ -231,56 +232,50 @@ class _LogFetcher:
     def release(self, partitions: Collection[TopicPartition]) -> None:
         """See ``Fetcher``."""
         self._held.difference_update(partitions)
-        self._wake()
+        self._changed.notify()
 
-    def go(self) -> None:
+    def resume_fetching(self) -> None:
         """See ``Fetcher``."""
-        self._ledger.stopped = False
-        self._wake()
-
-    def _wake(self) -> None:
-        self._changed.set()
-        self._changed = trio.Event()
+        self._limits.stopped = False
+        self._changed.notify()
 
     def _may_read(self, partition: TopicPartition) -> bool:
-        return self._working and not self._ledger.stopped and partition not in self._held
+        return self._active and not self._limits.stopped and partition not in self._held
 
-    async def _read(self, reading: _Reading) -> None:
-        with reading.scope:
+    async def _read(self, reader: _PartitionReader) -> None:
+        with reader.scope:
             while True:
                 await trio.lowlevel.checkpoint()
-                while not self._may_read(reading.partition):
+                while not self._may_read(reader.partition):
                     await self._changed.wait()
                 try:
-                    await self._read_once(reading)
+                    await self._read_once(reader)
                 except OffsetOutOfRangeError as error:
                     self._fault(
-                        OutOfRange(reading.partition, reading.ticket, error.offset, str(error))
+                        OutOfRange(reader.partition, reader.fetch_id, error.offset, str(error))
                     )
                     return
                 except FetchError as error:
-                    if self._exists(reading.partition):
-                        self._fault(Unreadable(reading.partition, reading.ticket, str(error)))
+                    if self._exists(reader.partition):
+                        self._fault(Unreadable(reader.partition, reader.fetch_id, str(error)))
                         return
-                    self._fault(
-                        FetchFailure(reading.partition, "UNKNOWN_TOPIC_OR_PART", str(error))
-                    )
+                    self._fault(FetchFailure(reader.partition, "UNKNOWN_TOPIC_OR_PART", str(error)))
                     await trio.sleep(RETRY)
 
-    async def _read_once(self, reading: _Reading) -> None:
-        found = self._log.read(reading.partition, reading.offset, CHUNK, self._isolation)
-        reading.offset = found.next_offset
+    async def _read_once(self, reader: _PartitionReader) -> None:
+        found = self._log.read(reader.partition, reader.offset, CHUNK, self._isolation)
+        reader.offset = found.next_offset
         if not found.records:
-            await self._log.wait_for(reading.partition, reading.offset, self._isolation)
+            await self._log.wait_for(reader.partition, reader.offset, self._isolation)
             return
-        messages = [LogMessage(reading.partition, record) for record in found.records]
+        messages = [LogMessage(reader.partition, record) for record in found.records]
         size = sum(_size_of(record) for record in found.records)
-        self._ledger.handed_over(len(messages), size)
-        if self._ledger.is_full():
-            self._ledger.stopped = True
-        self._source.deliver([FetchedRun(reading.partition, reading.ticket, messages, size)])
+        self._limits.count_delivered(len(messages), size)
+        if self._limits.is_full():
+            self._limits.stopped = True
+        self._source.deliver([FetchedRun(reader.partition, reader.fetch_id, messages, size)])
 
-    def _fault(self, item: Item) -> None:
+    def _fault(self, item: FetchedItem) -> None:
         self._source.deliver([item])
 
     def _exists(self, partition: TopicPartition) -> bool:
@@ -295,27 +290,27 @@ class _LogFetcher:
 class MemorySource(BufferedSource):
     """Reads partitions of a log in this process; a ``RecordSource`` for one member.
 
-    It behaves as ``LibrdkafkaSource`` does: the same queues, bounds and errors, and the same
-    outcomes for a deleted and a re-created topic.
+    It behaves as ``LibrdkafkaSource`` does: with the same queues, limits and errors, and in the
+    same way when a topic is deleted and created again.
 
     Args:
         config: the member's settings.
-        on_fault: is told of faults that are waited out.
-        log: what is read; ``kgroup.broker.Broker.log`` is one.
+        on_fault: reports faults that are retried.
+        log: the log to read, such as ``kgroup.broker.EmbeddedBroker.log``.
     """
 
-    def __init__(self, config: GroupConfig, on_fault: OnFault, log: Log) -> None:
-        ledger = BufferLimits(config.max_buffered_records, config.max_buffered_bytes)
-        self._log_fetcher = _LogFetcher(log, config.isolation_level, ledger)
-        super().__init__(self._log_fetcher, ledger, on_fault)
+    def __init__(self, config: GroupConfig, on_fault: OnFault, log: ReadableLog) -> None:
+        limits = BufferLimits(config.max_buffered_records, config.max_buffered_bytes)
+        self._log_fetcher = _LogFetcher(log, config.isolation_level, limits)
+        super().__init__(self._log_fetcher, limits, on_fault)
         self._scope = AsyncExitStack()
 
     async def __aenter__(self) -> MemorySource:
-        """Make it ready; no partition is read yet.
+        """Open the nursery of the reading tasks; no partition is read yet.
 
         Cancellation: nothing has begun.
         """
-        # Before the nursery is open: who is cancelled here does not close it.
+        # Before the nursery opens, because a caller that is cancelled here never closes it.
         await trio.lowlevel.checkpoint()
         self._nursery = await self._scope.enter_async_context(trio.open_nursery())
         self._log_fetcher.launch(self, self._nursery)
@@ -324,7 +319,7 @@ class MemorySource(BufferedSource):
     async def __aexit__(self, *details: object) -> None:
         """End every reading task.
 
-        Cancellation: waits all the same; the tasks wait for nothing that could fail to end.
+        Cancellation: it still waits for the tasks, which end at once.
         """
         self.close_queues()
         self._nursery.cancel_scope.cancel()

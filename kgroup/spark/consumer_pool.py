@@ -26,8 +26,8 @@ import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from kgroup.errors import FetchError
-from kgroup.records.librdkafka_messages import ErrorAction, action_for, in_words
-from kgroup.records.librdkafka_settings import LOG
+from kgroup.records.librdkafka_messages import ErrorAction, action_for, describe_error
+from kgroup.records.librdkafka_settings import LOGGER
 from kgroup.spark.offset_ranges import OffsetRange
 from kgroup.spark.reader_settings import ReaderSettings
 from kgroup.spark.size_estimates import LEAST_UNKNOWN, Seen, Sizes
@@ -127,12 +127,12 @@ class PooledConsumer:
         self._fatal: KafkaError | None = None
         self._statistics = "{}"
         self._assigned: set[TopicPartition] = set()
-        callbacks = {"error_cb": self._on_error, "stats_cb": self._on_statistics, "logger": LOG}
+        callbacks = {"error_cb": self._on_error, "stats_cb": self._on_statistics, "logger": LOGGER}
         try:
             self._consumer = open_consumer({**consumer_settings(settings, portion), **callbacks})
         except KafkaException as error:
             raise FetchError(
-                f"librdkafka could not be started: {in_words(error.args[0])}"
+                f"librdkafka could not be started: {describe_error(error.args[0])}"
             ) from error
 
     def start(self, positions: Mapping[TopicPartition, int]) -> None:
@@ -168,9 +168,9 @@ class PooledConsumer:
             if chunk and most > 1:
                 chunk += self._consumer.consume(most - 1, 0)
         except KafkaException as error:
-            raise FetchError(f"librdkafka failed: {in_words(error.args[0])}") from error
+            raise FetchError(f"librdkafka failed: {describe_error(error.args[0])}") from error
         if self._fatal is not None:
-            raise FetchError(f"librdkafka failed: {in_words(self._fatal)}")
+            raise FetchError(f"librdkafka failed: {describe_error(self._fatal)}")
         return chunk
 
     def positions(self) -> dict[TopicPartition, int]:
@@ -221,7 +221,7 @@ class PooledConsumer:
     def _on_error(self, error: KafkaError) -> None:
         if action_for(error) is ErrorAction.FAIL and error.fatal():
             self._fatal = error
-        self.trouble = in_words(error)
+        self.trouble = describe_error(error)
 
     def _on_statistics(self, told: str) -> None:
         self._statistics = told

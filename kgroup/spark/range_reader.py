@@ -28,7 +28,13 @@ import pyarrow
 from confluent_kafka import KafkaError, Message
 
 from kgroup.errors import FetchError, OffsetOutOfRangeError
-from kgroup.records.librdkafka_messages import ErrorAction, action_for, has_errors, in_words, runs
+from kgroup.records.librdkafka_messages import (
+    ErrorAction,
+    action_for,
+    describe_error,
+    has_errors,
+    runs,
+)
 from kgroup.spark.columns import DEFAULT, MessageRun, arrow_schema, checked, record_batch
 from kgroup.spark.consumer_pool import POOL, Pool, PooledConsumer
 from kgroup.spark.offset_ranges import OffsetRange, merged
@@ -242,7 +248,7 @@ class _Task:
         part = self.parts.get(_partition_of(message))
         if part is None or part.left <= 0:
             if action_for(error) is ErrorAction.FAIL and message.topic() is None:
-                raise FetchError(f"nothing can be read: {in_words(error)}")
+                raise FetchError(f"nothing can be read: {describe_error(error)}")
             return
         if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - a public name
             part.position = max(part.position, _offset_of(message))
@@ -252,11 +258,11 @@ class _Task:
             self._out_of_range(part, error, consumer)
         elif action_for(error) is ErrorAction.FAIL:
             raise FetchError(
-                f"{part.range} cannot be read at offset {part.position}: {in_words(error)}",
+                f"{part.range} cannot be read at offset {part.position}: {describe_error(error)}",
                 part.name,
             )
         else:
-            consumer.trouble = in_words(error)
+            consumer.trouble = describe_error(error)
 
     def _refuse_absent(self, consumer: PooledConsumer) -> None:
         """librdkafka waits for a partition that is not there, often without a word."""
@@ -281,7 +287,7 @@ class _Task:
         raise OffsetOutOfRangeError(
             f"{part.range} cannot be read: its log has no offset {part.position} ({log}). Retention"
             " or DeleteRecords removed it, or the log was cut; nothing was skipped. Plan from an"
-            f" offset that the log has, or keep records for longer ({in_words(error)})",
+            f" offset that the log has, or keep records for longer ({describe_error(error)})",
             part.name,
             part.position,
         )

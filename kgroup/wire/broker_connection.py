@@ -18,14 +18,14 @@ from kgroup.errors import ConnectionLostError, ProtocolError, RequestTimeoutErro
 from kgroup.interfaces import Compute, StreamOpener
 from kgroup.wire.connection import Connection, Fields
 from kgroup.wire.streams import MAX_FRAME
-from kgroup.wire.versions import spelled
+from kgroup.wire.versions import kafka_name
 from kgroup.worker_thread import compute_inline
 
 T = TypeVar("T")
 
 
 @final
-class WrongAnswerError(Exception):
+class InvalidResponseError(Exception):
     """What is wrong with an answer that could be read, as the rest of a sentence about it."""
 
 
@@ -40,7 +40,7 @@ class BrokerConnection:
         client_id: what the broker's quotas and logs call this client, or None.
         broker: how errors name the broker; its address by default.
         max_frame: the longest answer that is read, in bytes.
-        compute: reads large answers, as in `Connection.open`, and long ones, as in `ask_for`.
+        compute: reads large answers, as in `Connection.open`, and long ones, as in `request_value`.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class BrokerConnection:
         self._connection: Connection | None = None
         self._closed = False
 
-    async def ask(
+    async def request(
         self,
         api: str,
         fields: Fields,
@@ -73,23 +73,23 @@ class BrokerConnection:
         max_version: int | None = None,
         on_sent: Callable[[], None] | None = None,
     ) -> Any:
-        """Send a request and wait for its answer, as `Connection.ask` does.
+        """Send a request and wait for its answer, as `Connection.request` does.
 
         `timeout` includes opening the connection. `on_sent` is called again if the request is
         sent once more on a connection that replaces one found closed.
 
         Raises:
-            TransportError: as `Connection.ask` and `Connection.open`.
+            TransportError: as `Connection.request` and `Connection.open`.
             UnsupportedVersionError: as there.
             BrokerError: as `Connection.open`.
-            ValueError: as `Connection.ask`.
+            ValueError: as `Connection.request`.
 
         Cancellation: a request that was sent breaks the connection; the next one opens another.
         """
         deadline = trio.current_time() + timeout
         connection, reused = await self._usable(api, deadline)
         try:
-            return await connection.ask(
+            return await connection.request(
                 api,
                 fields,
                 timeout=_until(deadline),
@@ -100,26 +100,26 @@ class BrokerConnection:
             if error.sent and (error.answer_begun or not reused):
                 raise
         connection, _ = await self._usable(api, deadline)
-        return await connection.ask(
+        return await connection.request(
             api, fields, timeout=_until(deadline), max_version=max_version, on_sent=on_sent
         )
 
-    async def ask_for(
+    async def request_value(
         self,
         read: Callable[[Any], T],
         api: str,
         fields: Fields,
         *,
-        timeout: float,  # noqa: ASYNC109 # as in `ask`
+        timeout: float,  # noqa: ASYNC109 # as in `request`
         max_version: int | None = None,
         on_sent: Callable[[], None] | None = None,
         long: Callable[[Any], bool] | None = None,
     ) -> T:
-        """Send a request, as `ask` does, and make a value of its answer.
+        """Send a request, as `request` does, and make a value of its answer.
 
         Args:
-            read: makes it; raises `WrongAnswerError` where the answer cannot be true.
-            api: as in `ask`, and so are the others.
+            read: makes it; raises `InvalidResponseError` where the answer cannot be true.
+            api: as in `request`, and so are the others.
             fields: see there.
             timeout: see there.
             max_version: see there.
@@ -129,21 +129,21 @@ class BrokerConnection:
         Raises:
             ProtocolError: the answer cannot be read, or cannot be true; it names the broker, the
                 request and its version, and the connection is closed.
-            KgroupError: as in `ask`, and what `read` raises.
+            KgroupError: as in `request`, and what `read` raises.
 
-        Cancellation: as in `ask`.
+        Cancellation: as in `request`.
         """
-        answer = await self.ask(
+        answer = await self.request(
             api, fields, timeout=timeout, max_version=max_version, on_sent=on_sent
         )
         try:
             if long is None or not long(answer):
                 return read(answer)
-            return await self._compute(partial(read, answer), f"kgroup-read {spelled(api)}")
-        except WrongAnswerError as error:
+            return await self._compute(partial(read, answer), f"kgroup-read {kafka_name(api)}")
+        except InvalidResponseError as error:
             await self.discard()
             raise ProtocolError(
-                f"the answer of {self._broker} to {spelled(api)} v{answer.__version__} {error}",
+                f"the answer of {self._broker} to {kafka_name(api)} v{answer.__version__} {error}",
                 sent=True,
             ) from error
 
@@ -175,7 +175,8 @@ class BrokerConnection:
             await self._opening.acquire()
         if waiting.cancelled_caught:
             raise RequestTimeoutError(
-                f"{self._broker} was being connected to all the time; {spelled(api)} was not sent"
+                f"{kafka_name(api)} was not sent: the connection to {self._broker}, which another"
+                " request was opening, did not open in time"
             )
         try:
             self._refuse_if_closed(api)
@@ -211,7 +212,7 @@ class BrokerConnection:
 
     def _refuse_if_closed(self, api: str) -> None:
         if self._closed:
-            raise ConnectionLostError(f"{self!r}; {spelled(api)} was not sent")
+            raise ConnectionLostError(f"{self!r}; {kafka_name(api)} was not sent")
 
 
 def _until(deadline: float) -> float:

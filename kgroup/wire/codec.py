@@ -28,9 +28,9 @@ from kio.schema.index import api_key_map
 
 from kgroup.errors import ProtocolError
 from kgroup.wire.entities import build, label, wrong_field
-from kgroup.wire.entity_reader import FAULTS, Reader, at_most, entity_reader
+from kgroup.wire.entity_reader import DECODE_ERRORS, Reader, entity_reader, limit_items
 from kgroup.wire.entity_writer import Writer, entity_writer
-from kgroup.wire.versions import API_KEYS, spelled
+from kgroup.wire.versions import API_KEYS, kafka_name
 
 _PREFIX: Final = struct.Struct(">hhi")
 _CORRELATION_ID: Final = struct.Struct(">i")
@@ -138,7 +138,7 @@ def decode_response(
             version and `broker`.
     """
     codec = _response_codec(API_KEYS[api], version)
-    what = f"the answer of {broker} to {spelled(api)} v{version}"
+    what = f"the answer of {broker} to {kafka_name(api)} v{version}"
     _, entity, end = _message(codec, body, 0, 0, what, longest=_LONG)
     if end != len(body):
         # A version's fields are fixed (new ones are tagged): more bytes mean that this is
@@ -169,11 +169,11 @@ def decode_request(data: bytes, offset: int = 0, *, max_items: int | None = None
     except KioIndexError as error:
         raise UnknownRequestError(api_key, version, correlation_id) from error
     api = api_key_map[api_key]
-    what = f"a {spelled(api)} v{version} request"
+    what = f"a {kafka_name(api)} v{version} request"
     if max_items is None or len(data) - offset <= max_items:  # no item takes less than a byte
         header, entity, _ = _message(codec, data, offset, offset + _ID_IN_REQUEST, what)
     else:
-        with at_most(max_items):
+        with limit_items(max_items):
             header, entity, _ = _message(codec, data, offset, offset + _ID_IN_REQUEST, what)
     return RequestFrame(
         api=api,
@@ -215,7 +215,7 @@ def decode_data(entity_type: Any, body: bytes, offset: int) -> Any:
     """
     try:
         return entity_reader(entity_type)(body, offset)[0]
-    except FAULTS as error:
+    except DECODE_ERRORS as error:
         raise _unreadable(label(entity_type), error) from error
 
 
@@ -277,7 +277,7 @@ def _message(
             return _both(codec, data, offset)
         key = data[offset:id_at] + _NO_ID + data[id_at + _CORRELATION_ID.size :]
         return (_both_of_short if size <= _SHORT else _both_of_long)(codec, key)
-    except FAULTS as error:
+    except DECODE_ERRORS as error:
         raise _unreadable(what, error) from error
 
 

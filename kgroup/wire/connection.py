@@ -37,14 +37,20 @@ from kgroup.errors import (
 from kgroup.interfaces import Compute, StreamOpener
 from kgroup.wire.codec import decode_response, encode_request
 from kgroup.wire.entities import LostFieldError, error_code
-from kgroup.wire.streams import MAX_FRAME, Frames
-from kgroup.wire.versions import API_KEYS, LONGEST, SPOKEN, choose, spelled
+from kgroup.wire.streams import MAX_FRAME, FrameStream
+from kgroup.wire.versions import (
+    API_KEYS,
+    MAX_RESPONSE_BYTES,
+    SUPPORTED_VERSIONS,
+    choose_version,
+    kafka_name,
+)
 from kgroup.worker_thread import compute_inline
 
 Fields = Mapping[str, Any] | Callable[[int], Mapping[str, Any]]
 """A request's fields, or a function that gives them for the version that was chosen."""
 
-LARGE: Final = 256 * 1024
+LARGE_RESPONSE: Final = 256 * 1024
 """Answers of so many bytes are read beside the event loop: 8 MB of them take seconds."""
 _NEGOTIATION: Final = "api_versions"
 _CLOSING: Final = 1.0
@@ -68,7 +74,7 @@ class Connection:
         compute: Compute,
     ) -> None:
         self._stream = stream
-        self._frames = Frames(stream, broker, max_frame)
+        self._frames = FrameStream(stream, broker, max_frame)
         self._compute = compute
         self._client_id = client_id
         self._broker = broker
@@ -101,7 +107,7 @@ class Connection:
             timeout: seconds for all of it.
             broker: how errors name the broker; its address by default.
             max_frame: the longest answer that is read, in bytes.
-            compute: reads answers of `LARGE` bytes and more.
+            compute: reads answers of `LARGE_RESPONSE` bytes and more.
 
         Raises:
             ConnectionLostError: there is no connection, or it ended.
@@ -114,7 +120,7 @@ class Connection:
         """
         name = broker or f"{host}:{port}"
         step = "no connection to"
-        asked = SPOKEN[_NEGOTIATION].highest
+        asked = SUPPORTED_VERSIONS[_NEGOTIATION].highest
         with trio.move_on_after(timeout):
             while True:
                 try:
@@ -134,10 +140,10 @@ class Connection:
                     return connection
                 except BaseException as error:
                     await connection.aclose()
-                    if not _hung_up(error) or asked == SPOKEN[_NEGOTIATION].lowest:
+                    if not _hung_up(error) or asked == SUPPORTED_VERSIONS[_NEGOTIATION].lowest:
                         raise
                 # Some brokers end the connection on a version that they do not know.
-                asked = SPOKEN[_NEGOTIATION].lowest
+                asked = SUPPORTED_VERSIONS[_NEGOTIATION].lowest
         raise RequestTimeoutError(f"{step} {name} within {timeout:.3g} s")
 
     @property
@@ -156,9 +162,9 @@ class Connection:
         Raises:
             UnsupportedVersionError: there is no common one.
         """
-        return choose(api, self._offered, self._broker, max_version)
+        return choose_version(api, self._offered, self._broker, max_version)
 
-    async def ask(
+    async def request(
         self,
         api: str,
         fields: Fields,
@@ -213,7 +219,7 @@ class Connection:
                 self._lock.release()
         where = "it was sent and may have been acted on" if sent else "nothing was sent"
         raise RequestTimeoutError(
-            f"no answer from {self._broker} to {spelled(api)} within {timeout:.3g} s; {where}",
+            f"no answer from {self._broker} to {kafka_name(api)} within {timeout:.3g} s; {where}",
             sent=sent,
         )
 
@@ -251,10 +257,10 @@ class Connection:
                 client_id=self._client_id,
             )
         except LostFieldError as error:
-            if chosen == SPOKEN[api].highest:
+            if chosen == SUPPORTED_VERSIONS[api].highest:
                 raise
             raise UnsupportedVersionError(
-                f"{self._broker} and this request share {spelled(api)} up to v{chosen}: {error}"
+                f"{self._broker} and this request share {kafka_name(api)} up to v{chosen}: {error}"
             ) from error
         return self._correlation_id, body
 
@@ -263,37 +269,39 @@ class Connection:
     ) -> bytes:
         await trio.lowlevel.checkpoint_if_cancelled()
         if self._broken is not None or self._closed:
-            raise ConnectionLostError(f"{self!r} cannot be used; {spelled(api)} was not sent")
+            raise ConnectionLostError(f"{self!r} cannot be used; {kafka_name(api)} was not sent")
         on_sent()
         # INVARIANT: from here to the whole answer every way out breaks the connection.
         try:
             await self._frames.send(body)
-            answer = await self._frames.receive(LONGEST[api])
+            answer = await self._frames.receive(MAX_RESPONSE_BYTES[api])
             (answered,) = _CORRELATION_ID.unpack_from(answer)
             if answered != correlation_id:
                 raise ProtocolError(
-                    f"{self._broker} answered {spelled(api)} (correlation id {correlation_id})"
+                    f"{self._broker} answered {kafka_name(api)} (correlation id {correlation_id})"
                     f" with correlation id {answered}",
                     sent=True,
                 )
         except trio.Cancelled:
-            await self._break(f"{spelled(api)} was cancelled or timed out before its answer")
+            await self._break(f"{kafka_name(api)} was cancelled or timed out before its answer")
             raise
         except BaseException as error:
-            await self._break(f"{spelled(api)}: {error}")
+            await self._break(f"{kafka_name(api)}: {error}")
             raise
         if self._frames.unread:
             # The answer itself is whole; what follows it was not asked for.
-            await self._break(f"{self._frames.unread} bytes followed the answer to {spelled(api)}")
+            await self._break(
+                f"{self._frames.unread} bytes followed the answer to {kafka_name(api)}"
+            )
         return answer
 
     async def _decode(self, api: str, chosen: int, answer: bytes) -> Any:
         try:
             read = partial(decode_response, api, chosen, answer, broker=self._broker)
-            if len(answer) < LARGE:
+            if len(answer) < LARGE_RESPONSE:
                 _, entity = read()
             else:
-                _, entity = await self._compute(read, f"kgroup-decode {spelled(api)}")
+                _, entity = await self._compute(read, f"kgroup-decode {kafka_name(api)}")
         except ProtocolError as error:
             await self._break(str(error))
             raise
@@ -316,12 +324,12 @@ class Connection:
         entity = await self._decode(_NEGOTIATION, asked, answer)
         if entity.error_code:
             code = error_code(entity.error_code)
-            raise BrokerError(code.value, code.name.upper(), spelled(_NEGOTIATION))
+            raise BrokerError(code.value, code.name.upper(), kafka_name(_NEGOTIATION))
         self._offered = {key.api_key: (key.min_version, key.max_version) for key in entity.api_keys}
 
     def _lower_version(self, refused: int, answer: bytes) -> int:
         """The version to ask in after UNSUPPORTED_VERSION, whose answer has the form of v0."""
-        lowest = SPOKEN[_NEGOTIATION].lowest
+        lowest = SUPPORTED_VERSIONS[_NEGOTIATION].lowest
         if refused == lowest:
             raise UnsupportedVersionError(f"{self._broker} refuses ApiVersions in every version")
         try:

@@ -18,15 +18,20 @@ import attrs
 from kio.index import load_entity_schema
 from kio.static.constants import EntityType
 
-from kgroup.assignors.partition_codec import counted, listed, pack, text
+from kgroup.assignors.partition_codec import (
+    checked_count,
+    decode_partitions,
+    decode_string,
+    encode_partitions,
+)
 from kgroup.errors import ProtocolError
 from kgroup.types import MemberSubscription, TopicPartition, by_topic
 from kgroup.wire.codec import decode_data, encode_data
 
-HIGHEST: Final = 3
+LATEST_VERSION: Final = 3
 """The newest version of both blobs."""
 
-LONGEST_ASSIGNMENT: Final = 1024 * 1024
+MAX_ASSIGNMENT_BYTES: Final = 1024 * 1024
 """The most bytes of one member's assignment: 250,000 partitions of few topics.
 
 A coordinator writes the assignments of all members into one record, which by its default
@@ -37,7 +42,7 @@ _VERSION: Final = struct.Struct(">h")
 _LENGTH: Final = struct.Struct(">i")
 _SUBSCRIPTION: Final[tuple[Any, ...]] = tuple(
     load_entity_schema("consumer_protocol_subscription", version, EntityType.data)
-    for version in range(HIGHEST + 1)
+    for version in range(LATEST_VERSION + 1)
 )
 
 
@@ -48,7 +53,7 @@ def encode_subscription(
     owned: Iterable[TopicPartition] = (),
     generation_id: int = -1,
     rack_id: str | None = None,
-    version: int = HIGHEST,
+    version: int = LATEST_VERSION,
 ) -> bytes:
     """What a member tells the group's leader about itself.
 
@@ -118,7 +123,7 @@ def encode_assignment(
     All versions have the same fields. Version 0 is what every client of whatever age can read.
     """
     data = _LENGTH.pack(-1) if user_data is None else _LENGTH.pack(len(user_data)) + user_data
-    return _VERSION.pack(version) + pack(partitions) + data
+    return _VERSION.pack(version) + encode_partitions(partitions) + data
 
 
 def decode_assignment(data: bytes) -> Sequence[TopicPartition]:
@@ -131,13 +136,13 @@ def decode_assignment(data: bytes) -> Sequence[TopicPartition]:
     """
     if not data:
         return ()
-    if len(data) > LONGEST_ASSIGNMENT:
+    if len(data) > MAX_ASSIGNMENT_BYTES:
         raise ProtocolError(
-            f"the assignment has {len(data)} bytes, more than {LONGEST_ASSIGNMENT}", sent=True
+            f"the assignment has {len(data)} bytes, more than {MAX_ASSIGNMENT_BYTES}", sent=True
         )
     announced = _announced(data, "the assignment")
     try:
-        partitions, at = listed(data, _VERSION.size)
+        partitions, at = decode_partitions(data, _VERSION.size)
         _read_bytes(data, at, _LENGTH)
     except (IndexError, ValueError, struct.error) as error:
         raise ProtocolError(
@@ -157,7 +162,7 @@ def _read(data: bytes) -> _Told:
         IndexError | ValueError | struct.error: kio is to have a look.
     """
     (announced,) = _VERSION.unpack_from(data)
-    version = min(announced, HIGHEST)
+    version = min(announced, LATEST_VERSION)
     if version < 0:
         raise ValueError(f"version {announced}")
     topics, at = _read_topics(data)
@@ -165,7 +170,7 @@ def _read(data: bytes) -> _Told:
     owned: Sequence[TopicPartition] = ()
     generation_id, rack = -1, None
     if version >= 1:
-        owned, at = listed(data, at)
+        owned, at = decode_partitions(data, at)
     if version >= 2:
         (generation_id,) = _LENGTH.unpack_from(data, at)
         at += _LENGTH.size
@@ -196,8 +201,8 @@ def _read_topics(data: bytes) -> tuple[tuple[str, ...], int]:
     (count,) = _LENGTH.unpack_from(data, at)
     at += _LENGTH.size
     found: list[str] = []
-    for _ in range(counted(count, data)):
-        topic, at = text(data, at)
+    for _ in range(checked_count(count, data)):
+        topic, at = decode_string(data, at)
         found.append(topic)
     if at <= _LONGEST_KEPT:
         _LATEST.topics = data[_VERSION.size : at], tuple(found)
@@ -217,7 +222,7 @@ def _read_bytes(data: bytes, at: int, length: struct.Struct) -> tuple[bytes | No
 
 def _decode(schemas: tuple[Any, ...], data: bytes, what: str) -> tuple[int, Any]:
     announced = _announced(data, what)
-    version = min(announced, HIGHEST)
+    version = min(announced, LATEST_VERSION)
     try:
         return version, decode_data(schemas[version], data, _VERSION.size)
     except ProtocolError as error:

@@ -7,7 +7,7 @@ which ends the whole process on a few bytes of garbage. This one reads the same 
 their annotations, skips unknown tagged fields and keeps unknown error numbers.
 
 Invariants: nothing is allocated for an array that cannot be in the bytes left; reading takes time
-and memory in proportion to the bytes, and `at_most` bounds the items besides; an array that is
+and memory in proportion to the bytes, and `limit_items` bounds the items besides; an array that is
 declared not null is a tuple; an error code is an int whatever its number.
 
 To be quick, neighbouring fields of fixed size are read as one struct, and so is an array of them.
@@ -35,7 +35,7 @@ from kgroup.wire.entities import error_code, field_shape, field_steps
 Reader = Callable[[bytes, int], tuple[Any, int]]
 """Takes the bytes and an offset, gives the value and the offset behind it."""
 
-FAULTS: Final = (ValueError, LookupError, OverflowError, struct.error, SerialError)
+DECODE_ERRORS: Final = (ValueError, LookupError, OverflowError, struct.error, SerialError)
 """What a reader raises on bytes that are something else."""
 
 _VARINT_MOST: Final = 5
@@ -88,7 +88,7 @@ _ALLOWANCE: Final = _Allowance()
 
 
 @contextmanager
-def at_most(items: int) -> Iterator[None]:
+def limit_items(items: int) -> Iterator[None]:
     """Let what is read inside have at most so many array items in all, nested ones included.
 
     An item of one byte becomes an object of a hundred: the length of a message does not bound
@@ -121,7 +121,7 @@ _SIZED: Final[Mapping[tuple[str, bool, bool], Reader]] = {
 def entity_reader(entity_type: Any) -> Reader:
     """The reader of one kio dataclass.
 
-    Called with bytes that are no such entity it raises one of `FAULTS`.
+    Called with bytes that are no such entity it raises one of `DECODE_ERRORS`.
     """
     fields = dataclasses.fields(entity_type)
     steps = field_steps(

@@ -1,12 +1,11 @@
-"""Ways to open a byte stream to a broker. PLAINTEXT is here; TLS wraps what it opens.
+"""Byte streams to a broker: how one is opened, and how it is cut into frames.
 
-Everything above takes a `kgroup.interfaces.StreamOpener` and never asks which one it is.
+A frame is four bytes of length, then that many bytes; `kgroup.wire.codec` knows what is in it.
+``open_tcp`` opens a PLAINTEXT stream, and TLS wraps it. Everything above takes a
+`kgroup.interfaces.StreamOpener` and does not distinguish the two.
 
-
-Frames over a byte stream: four bytes of length, then that many bytes.
-
-What is in a frame is for others to say. Invariant: memory grows with the bytes that have arrived,
-never with a length that was only announced.
+Invariant: memory grows with the bytes that have arrived, never with a length that was only
+announced.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ _CHUNK: Final = 64 * 1024
 
 
 @final
-class Frames:
+class FrameStream:
     """The frames of one stream, in both directions; one task may send and one receive at a time.
 
     Args:

@@ -13,8 +13,7 @@ from functools import cache
 from typing import Final, final
 
 import attrs
-from kio.schema.index import api_key_map, schema_name_map
-from kio.static.constants import EntityType
+from kio.schema.index import api_key_map
 
 from kgroup.errors import UnsupportedVersionError
 
@@ -24,7 +23,7 @@ API_KEYS: Final[Mapping[str, int]] = {name: key for key, name in api_key_map.ite
 
 @final
 @attrs.frozen
-class Spoken:
+class SupportedVersions:
     """The versions of one API that kgroup's client speaks.
 
     Attributes:
@@ -40,20 +39,36 @@ class Spoken:
 
 
 #: Every request of the client. A broker of Kafka 2.5 or later speaks one of each.
-SPOKEN: Final[Mapping[str, Spoken]] = {
-    "api_versions": Spoken(0, 4, "the fallback that every broker knows", "KIP-1022"),
-    "metadata": Spoken(4, 13, "auto-creation can be switched off", "KIP-1102, top-level error"),
-    "find_coordinator": Spoken(0, 6, "a group by its name", "v4 and up: by list (KIP-699)"),
-    "join_group": Spoken(2, 9, "rebalance time-out and throttle time", "skip_assignment, KIP-814"),
-    "sync_group": Spoken(0, 5, "all fields of a dynamic member", "protocol name, KIP-559"),
-    "heartbeat": Spoken(1, 4, "throttle time, KIP-124", "flexible, KIP-482"),
-    "leave_group": Spoken(0, 5, "one member", "a reason, KIP-800"),
-    "offset_commit": Spoken(2, 9, "the first by group coordinators", "v10 names topics by id only"),
-    "offset_fetch": Spoken(7, 9, "require_stable, KIP-447", "v10 names topics by id only"),
-    "list_offsets": Spoken(1, 10, "one offset a partition", "a time-out, KIP-1075"),
-    "describe_groups": Spoken(0, 6, "state and members", "an error where none is, KIP-1043"),
-    "sasl_handshake": Spoken(1, 1, "authentication in framed requests", "there is no later one"),
-    "sasl_authenticate": Spoken(0, 2, "the first", "flexible, KIP-482"),
+SUPPORTED_VERSIONS: Final[Mapping[str, SupportedVersions]] = {
+    "api_versions": SupportedVersions(0, 4, "the fallback that every broker knows", "KIP-1022"),
+    "metadata": SupportedVersions(
+        4, 13, "auto-creation can be switched off", "KIP-1102, top-level error"
+    ),
+    "find_coordinator": SupportedVersions(
+        0, 6, "a group by its name", "v4 and up: by list (KIP-699)"
+    ),
+    "join_group": SupportedVersions(
+        2, 9, "rebalance time-out and throttle time", "skip_assignment, KIP-814"
+    ),
+    "sync_group": SupportedVersions(
+        0, 5, "all fields of a dynamic member", "protocol name, KIP-559"
+    ),
+    "heartbeat": SupportedVersions(1, 4, "throttle time, KIP-124", "flexible, KIP-482"),
+    "leave_group": SupportedVersions(0, 5, "one member", "a reason, KIP-800"),
+    "offset_commit": SupportedVersions(
+        2, 9, "the first by group coordinators", "v10 names topics by id only"
+    ),
+    "offset_fetch": SupportedVersions(
+        7, 9, "require_stable, KIP-447", "v10 names topics by id only"
+    ),
+    "list_offsets": SupportedVersions(1, 10, "one offset a partition", "a time-out, KIP-1075"),
+    "describe_groups": SupportedVersions(
+        0, 6, "state and members", "an error where none is, KIP-1043"
+    ),
+    "sasl_handshake": SupportedVersions(
+        1, 1, "authentication in framed requests", "there is no later one"
+    ),
+    "sasl_authenticate": SupportedVersions(0, 2, "the first", "flexible, KIP-482"),
 }
 
 
@@ -62,7 +77,7 @@ _MIB: Final = 1024 * _KIB
 #: The longest answer that is read, in bytes. What is in one takes up to twenty times its bytes as
 #: objects, so an answer that is short by nature gets no room for more. Answers about partitions
 #: have some 50 bytes for each, with their metadata up to 4 KiB.
-LONGEST: Final[Mapping[str, int]] = {
+MAX_RESPONSE_BYTES: Final[Mapping[str, int]] = {
     "api_versions": 64 * _KIB,
     "metadata": 64 * _MIB,
     "find_coordinator": 64 * _KIB,
@@ -80,20 +95,12 @@ LONGEST: Final[Mapping[str, int]] = {
 
 
 @cache
-def spelled(api: str) -> str:
+def kafka_name(api: str) -> str:
     """An API's name as Kafka spells it: ``JoinGroup`` for ``join_group``."""
     return "".join(word.capitalize() for word in api.split("_"))
 
 
-def known_versions(api: str) -> tuple[int, int]:
-    """The lowest and the highest version of an API that kio can encode and decode."""
-    known = [
-        version for version, kinds in schema_name_map[api].items() if EntityType.request in kinds
-    ]
-    return min(known), max(known)
-
-
-def choose(
+def choose_version(
     api: str,
     offered: Mapping[int, tuple[int, int]],
     broker: str,
@@ -110,9 +117,9 @@ def choose(
     Raises:
         UnsupportedVersionError: there is none; the text names both ranges.
     """
-    spoken = SPOKEN[api]
+    spoken = SUPPORTED_VERSIONS[api]
     highest = spoken.highest if max_version is None else min(spoken.highest, max_version)
-    ours = f"kgroup speaks {spelled(api)} v{spoken.lowest} to v{highest}"
+    ours = f"kgroup speaks {kafka_name(api)} v{spoken.lowest} to v{highest}"
     if (theirs := offered.get(API_KEYS[api])) is None:
         raise UnsupportedVersionError(f"{ours}; {broker} does not offer it at all")
     version = min(highest, theirs[1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kgroup.assignors.constrained import QuotaPlan, constrained
-from kgroup.assignors.ownership import MemberClaim, settle
+from kgroup.assignors.ownership import MemberClaim, settle_claims
 from kgroup.assignors.partition_index import PartitionIndex
 from kgroup.assignors.racks import Racks
 
@@ -13,7 +13,9 @@ from kgroup.assignors.racks import Racks
 def plan(count: int, *owned: list[int], racks: Racks | None = None) -> QuotaPlan:
     """The plan for one topic and these members."""
     layout = PartitionIndex({"t": count})
-    return constrained(layout, settle(layout, [MemberClaim(list(one), 1) for one in owned]), racks)
+    return constrained(
+        layout, settle_claims(layout, [MemberClaim(list(one), 1) for one in owned]), racks
+    )
 
 
 def dealt(count: int, *owned: list[int], racks: Racks | None = None) -> list[list[int]]:

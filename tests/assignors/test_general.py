@@ -1,14 +1,11 @@
-"""Unequal subscriptions: what is kept, filled up and moved.
-
-Partitions that an assignment in the making has moved.
-"""
+"""Sticky assignment of unequal subscriptions, and the movements of its balancing."""
 
 from __future__ import annotations
 
 import pytest
 
 from kgroup.assignors.general import Movements, general
-from kgroup.assignors.ownership import MemberClaim, settle
+from kgroup.assignors.ownership import MemberClaim, settle_claims
 from kgroup.assignors.partition_index import PartitionIndex
 from kgroup.assignors.racks import Racks
 
@@ -21,7 +18,7 @@ def shares(
 ) -> list[list[int]]:
     """Who has what, with topics of one letter each."""
     listed = [MemberClaim(owned, generation) for owned, generation in claims]
-    ownership = settle(LAYOUT, listed)
+    ownership = settle_claims(LAYOUT, listed)
     plan = general(LAYOUT, [frozenset(of) for of in wanted], listed, ownership, racks)
     return [list(share.indexes) for share in plan]
 

@@ -1,7 +1,4 @@
-"""Claims, and which of them count.
-
-What sticky members send along.
-"""
+"""Members' claims: how they travel as user data, and which of them count."""
 
 from __future__ import annotations
 
@@ -16,9 +13,9 @@ from kgroup.assignors.ownership import (
     encode_generation,
     encode_sticky,
     indexes_of,
-    settle,
+    settle_claims,
 )
-from kgroup.assignors.partition_codec import heads
+from kgroup.assignors.partition_codec import topic_spans
 from kgroup.assignors.partition_index import MemberPartitions, PartitionIndex
 from kgroup.assignors.sticky import StickyAssignor
 from kgroup.types import MemberSubscription, TopicPartition
@@ -43,7 +40,7 @@ LAYOUT = PartitionIndex({"t": 4})
 def test_the_latest_claim_counts(generations: tuple[int | None, ...], owner: int | None) -> None:
     """Of several claims the highest generation wins, if it is one member's alone."""
     claims = [MemberClaim([1], generation) for generation in generations]
-    ownership = settle(LAYOUT, claims)
+    ownership = settle_claims(LAYOUT, claims)
     assert ownership.owned == [[1] if at == owner else [] for at in range(len(claims))]
     assert ownership.disputed == (frozenset({1}) if owner is None else frozenset())
     assert list(ownership.held) == [0, owner is not None, 0, 0]
@@ -51,14 +48,14 @@ def test_the_latest_claim_counts(generations: tuple[int | None, ...], owner: int
 
 def test_an_uncontested_claim_counts_however_old() -> None:
     """A member that is behind keeps what nobody else claims."""
-    ownership = settle(LAYOUT, [MemberClaim([0, 2], -1), MemberClaim([3], 9)])
+    ownership = settle_claims(LAYOUT, [MemberClaim([0, 2], -1), MemberClaim([3], 9)])
     assert ownership.owned == [[0, 2], [3]]
     assert list(ownership.held) == [1, 0, 1, 1]
 
 
 def test_nobody_contests_oneself() -> None:
     """A partition that a member lists twice is its own once."""
-    ownership = settle(LAYOUT, [MemberClaim([2, 2, 1], 3), MemberClaim([0], 3)])
+    ownership = settle_claims(LAYOUT, [MemberClaim([2, 2, 1], 3), MemberClaim([0], 3)])
     assert ownership.owned == [[2, 1], [0]]
     assert not ownership.disputed
 
@@ -70,14 +67,14 @@ def test_what_does_not_exist_is_not_owned() -> None:
     assert list(indexes_of(members, LAYOUT)) == [[0, 3]]
 
 
-LAYOUT = PartitionIndex({"a": 4, "b": 2})
-KNOWN = heads(LAYOUT)
+TWO_TOPICS = PartitionIndex({"a": 4, "b": 2})
+KNOWN = topic_spans(TWO_TOPICS)
 
 
 @given(st.sets(st.integers(0, 5)).map(sorted), st.integers(-1, 2**31 - 1))
 def test_sticky_comes_back(rising: list[int], generation_id: int) -> None:
     """What a member sends is what the leader reads."""
-    data = encode_sticky(MemberPartitions(LAYOUT, rising), generation_id)
+    data = encode_sticky(MemberPartitions(TWO_TOPICS, rising), generation_id)
     assert decode_sticky(data, KNOWN) == (rising, generation_id)
     assert decode_sticky(data[:-4], KNOWN) == (rising, None)
 
@@ -93,7 +90,7 @@ def test_no_bytes_tell_nothing(data: bytes | None) -> None:
 def test_any_bytes_can_be_read(data: bytes) -> None:
     """Broken user data is never an error."""
     owned, generation = decode_sticky(data, KNOWN)
-    assert all(0 <= index < len(LAYOUT) for index in owned)
+    assert all(0 <= index < len(TWO_TOPICS) for index in owned)
     assert generation is None or -(2**31) <= generation < 2**31
 
 
@@ -119,9 +116,9 @@ def test_writes_what_kafkas_members_write() -> None:
     for line in golden("sticky"):
         layout = PartitionIndex(dict.fromkeys(sorted(line.topics), 100))
         for member in line.members:
-            owned, known = decode_sticky(member.user_data, heads(layout))
+            owned, known = decode_sticky(member.user_data, topic_spans(layout))
             if member.user_data and known is not None and owned:
                 again = encode_sticky(MemberPartitions(layout, sorted(owned)), known)
-                assert decode_sticky(again, heads(layout)) == (sorted(owned), known)
+                assert decode_sticky(again, topic_spans(layout)) == (sorted(owned), known)
                 seen += 1
     assert seen > 100

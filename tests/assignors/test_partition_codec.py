@@ -11,7 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kgroup.assignors import partition_codec
-from kgroup.assignors.partition_codec import heads, indexes, listed, pack
+from kgroup.assignors.partition_codec import (
+    decode_indexes,
+    decode_partitions,
+    encode_partitions,
+    topic_spans,
+)
 from kgroup.assignors.partition_index import MemberPartitions, PartitionIndex
 from kgroup.types import TopicPartition
 
@@ -27,22 +32,28 @@ def share(rising: list[int]) -> MemberPartitions:
 def test_is_kafkas_bytes() -> None:
     """An ARRAY of topics, each a STRING and an ARRAY of INT32."""
     two = [TopicPartition("t", 5), TopicPartition("t", 258)]
-    assert pack(two) == b"\0\0\0\x01" + b"\0\x01t" + b"\0\0\0\x02" + b"\0\0\0\x05\0\0\x01\x02"
-    assert pack([]) == b"\0\0\0\0"
+    assert (
+        encode_partitions(two)
+        == b"\0\0\0\x01" + b"\0\x01t" + b"\0\0\0\x02" + b"\0\0\0\x05\0\0\x01\x02"
+    )
+    assert encode_partitions([]) == b"\0\0\0\0"
 
 
 @given(PARTITIONS)
 def test_a_share_packs_like_a_list(rising: list[int]) -> None:
     """What is alone in its topic and what is not comes out as it does partition by partition."""
-    assert pack(share(rising)) == pack(list(share(rising)))
+    assert encode_partitions(share(rising)) == encode_partitions(list(share(rising)))
 
 
 @given(PARTITIONS, st.binary(max_size=9), st.binary(max_size=3))
 def test_comes_back(rising: list[int], after: bytes, before: bytes) -> None:
-    """Reading gives the indexes, and where it stopped."""
-    packed = pack(share(rising))
+    """Reading gives the decode_indexes, and where it stopped."""
+    packed = encode_partitions(share(rising))
     data = before + packed + after
-    assert indexes(data, len(before), heads(LAYOUT)) == (rising, len(data) - len(after))
+    assert decode_indexes(data, len(before), topic_spans(LAYOUT)) == (
+        rising,
+        len(data) - len(after),
+    )
 
 
 def test_what_is_not_there_is_left_out() -> None:
@@ -51,16 +62,16 @@ def test_what_is_not_there_is_left_out() -> None:
         struct.pack(f">h{len(name)}si{len(numbers)}i", len(name), name, len(numbers), *numbers)
         for name, numbers in ((b"a", [3]), (b"bc", []), (b"zz", [0, 1]), (b"d.e", [-1, 2, 4]))
     )
-    assert indexes(packed, 0, heads(LAYOUT)) == ([6], len(packed))
+    assert decode_indexes(packed, 0, topic_spans(LAYOUT)) == ([6], len(packed))
 
 
 @given(PARTITIONS.filter(bool), st.data())
 def test_bytes_that_end_early_are_refused(rising: list[int], data: st.DataObject) -> None:
     """No prefix of packed partitions is taken for partitions."""
-    packed = pack(share(rising))
+    packed = encode_partitions(share(rising))
     cut = data.draw(st.integers(0, len(packed) - 1))
     with pytest.raises((ValueError, IndexError, struct.error)):
-        indexes(packed[:cut], 0, heads(LAYOUT))
+        decode_indexes(packed[:cut], 0, topic_spans(LAYOUT))
 
 
 @pytest.mark.parametrize(
@@ -76,14 +87,14 @@ def test_bytes_that_end_early_are_refused(rising: list[int], data: st.DataObject
 def test_nulls_and_lengths_beyond_the_end_are_refused(data: bytes) -> None:
     """A null array, topic or list, or more items than there are bytes, is no partitions."""
     with pytest.raises((ValueError, IndexError, struct.error)):
-        indexes(data, 0, heads(LAYOUT))
+        decode_indexes(data, 0, topic_spans(LAYOUT))
 
 
 @given(st.binary())
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     """Nothing else is raised, and nothing that does not exist is found."""
     try:
-        found, at = indexes(data, 0, heads(LAYOUT))
+        found, at = decode_indexes(data, 0, topic_spans(LAYOUT))
     except (ValueError, IndexError, struct.error):
         return
     assert at <= len(data)
@@ -93,8 +104,8 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
 @given(PARTITIONS, st.binary(min_size=4, max_size=9), st.binary(max_size=3))
 def test_a_list_comes_back(rising: list[int], after: bytes, before: bytes) -> None:
     """As a sequence of partitions, equal to any other with the same in it."""
-    blob = pack(share(rising))
-    found, at = listed(before + blob + after, len(before))
+    blob = encode_partitions(share(rising))
+    found, at = decode_partitions(before + blob + after, len(before))
     wanted = list(share(rising))
     assert at == len(before) + len(blob)
     assert found == wanted == list(found)
@@ -109,19 +120,19 @@ def test_a_list_comes_back(rising: list[int], after: bytes, before: bytes) -> No
 def test_a_name_that_is_cut_off_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is read after it is read as it is; nor does the memory grow for ever."""
     monkeypatch.setattr(partition_codec, "_MANY_NAMES", 3)
-    blob = pack([TopicPartition("orders", 7)]) + b"more"
+    blob = encode_partitions([TopicPartition("orders", 7)]) + b"more"
     for missing in range(len(blob), 0, -1):
         with contextlib.suppress(ValueError, IndexError, struct.error):
-            listed(blob[: len(blob) - missing], 0)
-        assert listed(blob, 0)[0] == [TopicPartition("orders", 7)]
+            decode_partitions(blob[: len(blob) - missing], 0)
+        assert decode_partitions(blob, 0)[0] == [TopicPartition("orders", 7)]
     for number in range(9):
-        listed(pack([TopicPartition(f"t{number}", 0)]) + b"more", 0)
+        decode_partitions(encode_partitions([TopicPartition(f"t{number}", 0)]) + b"more", 0)
         assert len(partition_codec._NAMES) <= 5
 
 
 def test_what_other_members_send_is_not_kept_for_ever() -> None:
     """Neither many names nor long ones stay when what was read of them is dropped."""
     names = [TopicPartition(f"{number:05}{'x' * 240}", 0) for number in range(30_000)]
-    listed(pack([*names, TopicPartition("y" * 30_000, 0)]) + b"more", 0)
+    decode_partitions(encode_partitions([*names, TopicPartition("y" * 30_000, 0)]) + b"more", 0)
     assert len(partition_codec._NAMES) <= 20_000
     assert max(map(len, partition_codec._NAMES)) <= 251

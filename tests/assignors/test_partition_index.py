@@ -1,7 +1,4 @@
-"""Partitions on one line, and shares of it.
-
-The orders of Kafka's assignors.
-"""
+"""Partitions as integers, and the order of members and topics."""
 
 from __future__ import annotations
 
@@ -14,12 +11,10 @@ from hypothesis import strategies as st
 from kgroup.assignors.partition_index import (
     MemberPartitions,
     PartitionIndex,
-    in_order,
-    java_order,
-    lay_out,
+    java_sort_key,
     mark,
-    subscribers,
-    subscriptions,
+    static_members_first,
+    topic_sets,
     unmarked,
 )
 from kgroup.types import MemberSubscription, TopicInfo, TopicPartition
@@ -88,7 +83,7 @@ def test_marks(indexes: range | list[int]) -> None:
 
 def test_strings_sort_by_code_unit() -> None:
     """A character beyond the basic plane sorts before U+E000 and after U+D7FF, as in Java."""
-    assert sorted(["\ue000", "\U0001f600", "\ud7ff"], key=java_order) == [
+    assert sorted(["\ue000", "\U0001f600", "\ud7ff"], key=java_sort_key) == [
         "\ud7ff",
         "\U0001f600",
         "\ue000",
@@ -97,7 +92,7 @@ def test_strings_sort_by_code_unit() -> None:
 
 def test_a_lone_surrogate_sorts_too() -> None:
     """An id that is no text cannot break the leader."""
-    assert java_order("\ud800") < java_order("\ue000")
+    assert java_sort_key("\ud800") < java_sort_key("\ue000")
 
 
 def test_static_members_come_first() -> None:
@@ -107,7 +102,7 @@ def test_static_members_come_first() -> None:
         MemberSubscription(member_id="c", group_instance_id="1"),
         MemberSubscription(member_id="b", group_instance_id="2"),
     ]
-    assert [member.member_id for member in in_order(members)] == ["c", "b", "a"]
+    assert [member.member_id for member in static_members_first(members)] == ["c", "b", "a"]
 
 
 def test_subscribers_counts_each_member_once() -> None:
@@ -118,20 +113,22 @@ def test_subscribers_counts_each_member_once() -> None:
         "alone": TopicInfo(name="alone", partitions=1),
     }
     members = [MemberSubscription(member_id="m", topics=("t", "t", "empty", "unknown"))]
-    wanted = subscriptions(members)
-    layout = lay_out(topics, wanted)
+    wanted = topic_sets(members)
+    layout = PartitionIndex.of_subscribed(topics, wanted)
     assert layout.names == ("t",)
-    assert subscribers(layout, wanted) == [[0]]
+    assert layout.subscribers(wanted) == [[0]]
 
 
 def test_equal_subscriptions_are_one_object() -> None:
     """In whatever order members list their topics, equal subscriptions are compared only once."""
     listed = (("a", "b"), ("b", "a"), ("b", "a"), ("c",), ("a", "b"))
     members = [MemberSubscription(member_id=str(at), topics=of) for at, of in enumerate(listed)]
-    wanted = subscriptions(members)
+    wanted = topic_sets(members)
     assert len({id(topics) for topics in wanted}) == 2
-    layout = lay_out({n: TopicInfo(name=n, partitions=1) for n in "cba"}, wanted)
+    layout = PartitionIndex.of_subscribed(
+        {n: TopicInfo(name=n, partitions=1) for n in "cba"}, wanted
+    )
     assert layout.names == ("a", "b", "c")
-    found = subscribers(layout, wanted)
+    found = layout.subscribers(wanted)
     assert found == [[0, 1, 2, 4], [0, 1, 2, 4], [3]]
     assert found[0] is found[1]

@@ -107,7 +107,7 @@ async def test_a_slow_handler_stops_the_fetching(kafka: Kafka) -> None:
             most = 0
             for _ in range(20):
                 await trio.sleep(0.05)
-                most = max(most, source._ledger.records)
+                most = max(most, source._limits.records)
             assert 0 < most <= limit + CHUNK
             found += await read(stream, count - len(found))
         assert found == list(range(count))
@@ -134,8 +134,8 @@ async def test_a_thread_that_died_is_replaced_with_the_next_generation(kafka: Ka
             stream = first.records(max_records=2)
             assert await read(stream, 2) == [0, 1]
             await first.commit({here.partition(0): 2})
-            thread = sources[0]._owner.thread
-            sources[0]._owner._commands.put(broken)
+            thread = sources[0]._thread.thread
+            sources[0]._thread._commands.put(broken)
             with pytest.raises(FetchError, match="as scripted"), trio.fail_after(SOON):
                 while True:
                     await anext(stream)

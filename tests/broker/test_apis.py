@@ -15,7 +15,8 @@ from kgroup.broker.error_responses import ERROR_RESPONSES
 from kgroup.broker.response_versions import fit
 from kgroup.wire.codec import encode_response
 from kgroup.wire.entities import build, field_shape
-from kgroup.wire.versions import API_KEYS, known_versions
+from kgroup.wire.versions import API_KEYS
+from tests.wire.entities import known_versions
 
 EVERY_VERSION = [
     (api, version)

@@ -22,7 +22,7 @@ from kgroup.errors import (
 )
 from kgroup.types import BrokerAddress, IsolationLevel, TopicInfo, TopicPartition
 from kgroup.wire.codec import RequestFrame
-from kgroup.wire.versions import SPOKEN
+from kgroup.wire.versions import SUPPORTED_VERSIONS
 from tests.nodes import SILENCE, Nodes, metadata
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
@@ -31,7 +31,7 @@ ALONE = {1: "a:1"}
 
 def versions_of(api: str) -> range:
     """All that kgroup speaks."""
-    return range(SPOKEN[api].lowest, SPOKEN[api].highest + 1)
+    return range(SUPPORTED_VERSIONS[api].lowest, SUPPORTED_VERSIONS[api].highest + 1)
 
 
 @pytest.mark.parametrize("version", versions_of("metadata"))

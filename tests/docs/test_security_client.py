@@ -12,9 +12,9 @@ from kgroup.client.coordinator import JOIN_GRACE
 from kgroup.generation.leader_assignment import MANY_TOPICS
 from kgroup.member import JOINS_AT_ONCE, JOINS_PER_SECOND
 from kgroup.watchers.heartbeat import THROTTLED_PART
-from kgroup.wire.connection import LARGE
-from kgroup.wire.consumer_protocol import LONGEST_ASSIGNMENT
-from kgroup.wire.versions import LONGEST, spelled
+from kgroup.wire.connection import LARGE_RESPONSE
+from kgroup.wire.consumer_protocol import MAX_ASSIGNMENT_BYTES
+from kgroup.wire.versions import MAX_RESPONSE_BYTES, kafka_name
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "security.md"
 MIB = 1024 * 1024
@@ -25,11 +25,13 @@ def rows() -> list[str]:
     return [line for line in PAGE.read_text().splitlines() if line.startswith("| ")]
 
 
-@pytest.mark.parametrize("api", sorted(api for api in LONGEST if not api.startswith("sasl")))
+@pytest.mark.parametrize(
+    "api", sorted(api for api in MAX_RESPONSE_BYTES if not api.startswith("sasl"))
+)
 def test_the_longest_answer_of_each_request_is_there(api: str) -> None:
     """In one row, with the code's number."""
-    (row,) = [row for row in rows() if "an answer to" in row and spelled(api) in row]
-    size = LONGEST[api]
+    (row,) = [row for row in rows() if "an answer to" in row and kafka_name(api) in row]
+    size = MAX_RESPONSE_BYTES[api]
     assert f"{size // MIB} MiB" in row if size >= MIB else f"{size // 1024} KiB" in row
 
 
@@ -39,8 +41,8 @@ def test_the_longest_answer_of_each_request_is_there(api: str) -> None:
         f"`rebalance_timeout` + {JOIN_GRACE:g} s",
         f"| {PATIENCE} x `request_timeout`",
         f"{JOINS_AT_ONCE} in a row, then {JOINS_PER_SECOND:g} in a second",
-        f"assignment {LONGEST_ASSIGNMENT // MIB} MiB",
-        f"from {LARGE // 1024} KiB on",
+        f"assignment {MAX_ASSIGNMENT_BYTES // MIB} MiB",
+        f"from {LARGE_RESPONSE // 1024} KiB on",
         f"| {_MANY_NAMES:,}, none longer",
         f"| {MANY_TOPICS:,}; beyond",
     ],

@@ -14,7 +14,7 @@ from kgroup.events import SourceFault
 from kgroup.group import ConsumerGroup
 from kgroup.interfaces import RecordSource
 from kgroup.records.buffered_source import BufferedSource
-from kgroup.records.fetcher import Broken
+from kgroup.records.fetcher import FetcherBroken
 from kgroup.testing.memory import memory_runtime
 from kgroup.types import TopicPartition
 from tests.group.world import P0, P1, values, world
@@ -45,7 +45,7 @@ async def test_the_next_generation_reads_on(autojump_clock: MockClock) -> None:
             begun = first.records(P0, max_records=1)
             batch = await anext(begun)
             await first.commit({P0: batch.next_offset})
-            made[0].deliver([Broken("as scripted")])
+            made[0].deliver([FetcherBroken("as scripted")])
             for stream in (first.records(P1), begun):
                 with pytest.raises(FetchError, match="as scripted; the next generation"):
                     await anext(stream)

@@ -47,7 +47,7 @@ from kgroup.wire.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from kgroup.wire.versions import API_KEYS, SPOKEN
+from kgroup.wire.versions import API_KEYS, SUPPORTED_VERSIONS
 from tests.hostile.extremes import Change, body, draw, message, sample
 from tests.hostile.group import play_group
 from tests.hostile.wire import AnsweringStream, negotiated
@@ -141,8 +141,8 @@ def _played(seed: int, numbers: Iterable[int]) -> Iterator[tuple[int, str]]:
 async def play_call(random: Random) -> tuple[str, str | None]:
     """One answer at an extreme; the case in words, and what was wrong with how it ended."""
     api = random.choice(list(CALLS))
-    lowest = SPOKEN[api].lowest
-    version = random.randint(lowest, SPOKEN[api].highest)
+    lowest = SUPPORTED_VERSIONS[api].lowest
+    version = random.randint(lowest, SUPPORTED_VERSIONS[api].highest)
     kind: Any = load_response_schema(API_KEYS[api], version)
     known = {**KNOWN, "metadata": ""} if api == "offset_fetch" else KNOWN
     change = draw(random, sample(kind, known))

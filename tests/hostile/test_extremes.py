@@ -9,13 +9,22 @@ import pytest
 from kio.index import load_request_schema, load_response_schema
 
 from kgroup.wire.entity_writer import entity_writer
-from kgroup.wire.versions import API_KEYS, SPOKEN
+from kgroup.wire.versions import API_KEYS, SUPPORTED_VERSIONS
 from tests.hostile.extremes import body, changes, draw, sample
 
 NEWEST = [
-    *(load_request_schema(API_KEYS[api], spoken.highest) for api, spoken in SPOKEN.items()),
-    *(load_response_schema(API_KEYS[api], spoken.highest) for api, spoken in SPOKEN.items()),
-    *(load_response_schema(API_KEYS[api], spoken.lowest) for api, spoken in SPOKEN.items()),
+    *(
+        load_request_schema(API_KEYS[api], spoken.highest)
+        for api, spoken in SUPPORTED_VERSIONS.items()
+    ),
+    *(
+        load_response_schema(API_KEYS[api], spoken.highest)
+        for api, spoken in SUPPORTED_VERSIONS.items()
+    ),
+    *(
+        load_response_schema(API_KEYS[api], spoken.lowest)
+        for api, spoken in SUPPORTED_VERSIONS.items()
+    ),
 ]
 
 

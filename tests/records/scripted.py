@@ -34,29 +34,29 @@ def failure(partition: TopicPartition | None, code: int, offset: int = -1) -> Me
     return message
 
 
-def run_of(partition: TopicPartition, ticket: int, offsets: Sequence[int]) -> FetchedRun:
+def run_of(partition: TopicPartition, fetch_id: int, offsets: Sequence[int]) -> FetchedRun:
     """A run of records of one byte each."""
     messages = cast("Sequence[Record]", [record(partition, at) for at in offsets])
-    return FetchedRun(partition, ticket, messages, len(offsets))
+    return FetchedRun(partition, fetch_id, messages, len(offsets))
 
 
 class ScriptedFetcher:
     """Remembers; a test hands over in its name."""
 
-    def __init__(self, ledger: BufferLimits) -> None:
-        self.ledger = ledger
+    def __init__(self, limits: BufferLimits) -> None:
+        self.limits = limits
         self.fetches: dict[TopicPartition, FetchStart] = {}
         self.held: set[TopicPartition] = set()
-        self.working = False
+        self.active = False
         self.went = 0
 
-    def work(self) -> None:
+    def activate(self) -> None:
         """A generation begins."""
-        self.working = True
+        self.active = True
 
-    def rest(self) -> None:
+    def deactivate(self) -> None:
         """A generation ended."""
-        self.working = False
+        self.active = False
 
     def start(self, starts: Mapping[TopicPartition, FetchStart]) -> None:
         """Remember where."""
@@ -79,18 +79,18 @@ class ScriptedFetcher:
         assert set(partitions) <= self.held
         self.held.difference_update(partitions)
 
-    def go(self) -> None:
+    def resume_fetching(self) -> None:
         """Count."""
         self.went += 1
-        self.ledger.stopped = False
+        self.limits.stopped = False
 
     def hand_over(self, source: BufferedSource, *runs: FetchedRun) -> None:
         """As a real one: count, stop if it is full, deliver."""
-        self.ledger.handed_over(
+        self.limits.count_delivered(
             sum(len(run.messages) for run in runs), sum(run.size for run in runs)
         )
-        if self.ledger.is_full():
-            self.ledger.stopped = True
+        if self.limits.is_full():
+            self.limits.stopped = True
         source.deliver(runs)
 
 
@@ -100,6 +100,6 @@ def scripted(
     on_fault: Callable[[TopicPartition | None, str], None] = lambda _partition, _reason: None,
 ) -> tuple[BufferedSource, ScriptedFetcher]:
     """A source over such a fetcher."""
-    ledger = BufferLimits(max_records, max_bytes)
-    fetcher = ScriptedFetcher(ledger)
-    return BufferedSource(fetcher, ledger, on_fault), fetcher
+    limits = BufferLimits(max_records, max_bytes)
+    fetcher = ScriptedFetcher(limits)
+    return BufferedSource(fetcher, limits, on_fault), fetcher

@@ -10,17 +10,17 @@ from kgroup.records.buffer import FULL, LIBRDKAFKA_PART, BufferLimits
 @pytest.mark.parametrize(("records", "size"), [(120, 10**9), (10**9, 120)])
 def test_either_bound_stops_and_both_must_be_low_again(records: int, size: int) -> None:
     """Fetching stops at a quarter of either bound, and goes on when half of that is gone."""
-    ledger = BufferLimits(records, size)
-    ledger.handed_over(29, 29)
-    assert not ledger.is_full()
-    ledger.handed_over(1, 1)
-    assert ledger.is_full()
-    ledger.gone(14, 14)
-    assert not ledger.is_full()
-    assert not ledger.is_low()
-    ledger.gone(1, 1)
-    assert ledger.is_low()
-    assert (ledger.records, ledger.bytes) == (15, 15)
+    limits = BufferLimits(records, size)
+    limits.count_delivered(29, 29)
+    assert not limits.is_full()
+    limits.count_delivered(1, 1)
+    assert limits.is_full()
+    limits.count_removed(14, 14)
+    assert not limits.is_full()
+    assert not limits.is_low()
+    limits.count_removed(1, 1)
+    assert limits.is_low()
+    assert (limits.records, limits.bytes) == (15, 15)
 
 
 def test_the_parts_add_up_to_the_buffer() -> None:
@@ -30,21 +30,21 @@ def test_the_parts_add_up_to_the_buffer() -> None:
 
 def test_shares() -> None:
     """A share is an equal part of the bound; a quarter of it is far below."""
-    ledger = BufferLimits(120, 120)  # fetching stops at 30
-    assert ledger.over_share(15, 0, 2)
-    assert ledger.over_share(0, 15, 2)
-    assert not ledger.over_share(14, 14, 2)
-    assert ledger.far_below_share(3, 3, 2)
-    assert not ledger.far_below_share(4, 0, 2)
-    assert "30" not in repr(ledger)
+    limits = BufferLimits(120, 120)  # fetching stops at 30
+    assert limits.over_share(15, 0, 2)
+    assert limits.over_share(0, 15, 2)
+    assert not limits.over_share(14, 14, 2)
+    assert limits.far_below_share(3, 3, 2)
+    assert not limits.far_below_share(4, 0, 2)
+    assert "30" not in repr(limits)
 
 
 def test_the_smallest_buffer_takes_one_record() -> None:
     """With room for a single record, one may come."""
-    ledger = BufferLimits(1, 1024)
-    assert not ledger.is_full()
-    ledger.handed_over(1, 10)
-    assert ledger.is_full()
-    assert not ledger.is_low()
-    ledger.gone(1, 10)
-    assert ledger.is_low()
+    limits = BufferLimits(1, 1024)
+    assert not limits.is_full()
+    limits.count_delivered(1, 10)
+    assert limits.is_full()
+    assert not limits.is_low()
+    limits.count_removed(1, 10)
+    assert limits.is_low()

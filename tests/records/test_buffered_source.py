@@ -9,8 +9,8 @@ import trio
 import trio.testing
 
 from kgroup.errors import FetchError, NotOwnedError, StaleGenerationError, UsageError
-from kgroup.records.buffered_source import QUIET
-from kgroup.records.fetcher import Broken, FetchFailure
+from kgroup.records.buffered_source import FAULT_REPEAT_INTERVAL
+from kgroup.records.fetcher import FetcherBroken, FetchFailure
 from kgroup.types import TopicPartition
 from tests.records.scripted import run_of, scripted
 
@@ -22,9 +22,11 @@ async def test_ready_partitions_take_turns() -> None:
     source, fetcher = scripted()
     source.assign(1, {A: 0, B: 0, C: 0})
     source.open(1, [A, B, C])
-    tickets = {partition: start.ticket for partition, start in fetcher.fetches.items()}
-    fetcher.hand_over(source, run_of(A, tickets[A], range(100)))
-    fetcher.hand_over(source, run_of(B, tickets[B], range(20)), run_of(C, tickets[C], range(20)))
+    fetch_ids = {partition: start.fetch_id for partition, start in fetcher.fetches.items()}
+    fetcher.hand_over(source, run_of(A, fetch_ids[A], range(100)))
+    fetcher.hand_over(
+        source, run_of(B, fetch_ids[B], range(20)), run_of(C, fetch_ids[C], range(20))
+    )
     order = [(await source.receive(1, [A, B, C], 10)).partition for _ in range(6)]
     assert order == [A, B, C, A, B, C]
 
@@ -34,8 +36,8 @@ async def test_small_runs_make_one_batch() -> None:
     source, fetcher = scripted()
     source.assign(1, {A: 0})
     source.open(1, [A])
-    ticket = fetcher.fetches[A].ticket
-    fetcher.hand_over(source, *(run_of(A, ticket, [at, at + 1]) for at in range(0, 10, 2)))
+    fetch_id = fetcher.fetches[A].fetch_id
+    fetcher.hand_over(source, *(run_of(A, fetch_id, [at, at + 1]) for at in range(0, 10, 2)))
     batches = [await source.receive(1, [A], 5) for _ in range(2)]
     assert [[m.offset() for m in batch.messages] for batch in batches] == [
         [0, 1, 2, 3, 4],
@@ -53,7 +55,7 @@ async def test_a_partition_has_one_waiting_reader() -> None:
         await trio.testing.wait_all_tasks_blocked()
         with pytest.raises(UsageError, match="one reader"):
             await source.receive(1, [B], 1)
-        fetcher.hand_over(source, run_of(B, fetcher.fetches[B].ticket, [0]))
+        fetcher.hand_over(source, run_of(B, fetcher.fetches[B].fetch_id, [0]))
 
 
 async def test_a_cancelled_receive_leaves_its_partition_to_the_next() -> None:
@@ -65,7 +67,7 @@ async def test_a_cancelled_receive_leaves_its_partition_to_the_next() -> None:
         nursery.start_soon(source.receive, 1, [A], 1)
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
-        fetcher.hand_over(source, run_of(A, fetcher.fetches[A].ticket, [0]))
+        fetcher.hand_over(source, run_of(A, fetcher.fetches[A].fetch_id, [0]))
     got = [message.offset() for message in (await source.receive(1, [A], 1)).messages]
     assert got == [0]
 
@@ -84,7 +86,7 @@ async def test_calls_of_another_epoch_do_nothing() -> None:
     with pytest.raises(StaleGenerationError, match=r"epoch 1 .*current: epoch 2"):
         await source.receive(1, [A], 1)
     source.open(2, [A])
-    fetcher.hand_over(source, run_of(A, fetcher.fetches[A].ticket, [7]))
+    fetcher.hand_over(source, run_of(A, fetcher.fetches[A].fetch_id, [7]))
     assert (await source.receive(2, [A], 1)).next_offset == 8
 
 
@@ -131,11 +133,11 @@ async def test_nothing_is_assigned_to_a_closed_source() -> None:
     source, fetcher = scripted()
     source.assign(1, {A: 0})
     source.open(1, [A])
-    fetcher.hand_over(source, run_of(A, fetcher.fetches[A].ticket, [0]))
+    fetcher.hand_over(source, run_of(A, fetcher.fetches[A].fetch_id, [0]))
     source.close_queues()
     source.close_queues()
     source.revoke(1)
-    assert source._ledger.records == 0
+    assert source._limits.records == 0
     assert "closed" in repr(source)
     with pytest.raises(UsageError, match="closed"):
         source.assign(2, {A: 0})
@@ -154,7 +156,7 @@ async def test_a_broken_fetcher_wakes_and_fails_every_receive() -> None:
 
         nursery.start_soon(fails)
         await trio.testing.wait_all_tasks_blocked()
-        source.deliver([Broken("as scripted")])
+        source.deliver([FetcherBroken("as scripted")])
     await fails()
 
 
@@ -164,13 +166,13 @@ async def test_after_a_broken_fetcher_the_next_generation_reads_on() -> None:
     source, fetcher = scripted(on_fault=lambda _, reason: faults.append(reason))
     source.assign(1, {A: 0})
     source.open(1, [A])
-    fetcher.hand_over(source, run_of(A, fetcher.fetches[A].ticket, [0, 1]))
-    source.deliver([Broken("as scripted")])
+    fetcher.hand_over(source, run_of(A, fetcher.fetches[A].fetch_id, [0, 1]))
+    source.deliver([FetcherBroken("as scripted")])
     source.assign(2, {A: 0})
     assert ["as scripted" in reason for reason in faults] == [True]
-    assert source._ledger.records == 0
+    assert source._limits.records == 0
     source.open(2, [A])
-    fetcher.hand_over(source, run_of(A, fetcher.fetches[A].ticket, [0]))
+    fetcher.hand_over(source, run_of(A, fetcher.fetches[A].fetch_id, [0]))
     assert (await source.receive(2, [A], 5)).next_offset == 1
 
 
@@ -182,16 +184,16 @@ async def test_a_fault_is_told_again_only_after_reading_went_on(
     source, fetcher = scripted(on_fault=lambda *fault: told.append(fault))
     source.assign(1, {A: 0})
     source.open(1, [A])
-    ticket = fetcher.fetches[A].ticket
+    fetch_id = fetcher.fetches[A].fetch_id
     trouble = FetchFailure(A, "AWAY", "gone")
     source.deliver([trouble, trouble])
-    fetcher.hand_over(source, run_of(A, ticket, [0]))
+    fetcher.hand_over(source, run_of(A, fetch_id, [0]))
     source.deliver([trouble])
     assert told == [(A, "gone")]
-    mock_clock.jump(QUIET)
+    mock_clock.jump(FAULT_REPEAT_INTERVAL)
     source.deliver([trouble])
     assert told == [(A, "gone")]
-    fetcher.hand_over(source, run_of(A, ticket, [1]))
+    fetcher.hand_over(source, run_of(A, fetch_id, [1]))
     source.deliver([trouble])
     assert told == [(A, "gone")] * 2
 
@@ -201,14 +203,14 @@ async def test_a_partition_far_over_its_share_is_held_only_while_another_starves
     source, fetcher = scripted(max_records=120)  # fetching stops at 30
     source.assign(1, {A: 0, B: 0})
     source.open(1, [A, B])
-    fetcher.hand_over(source, run_of(A, fetcher.fetches[A].ticket, range(30)))
-    assert (fetcher.ledger.stopped, fetcher.held) == (True, set())
+    fetcher.hand_over(source, run_of(A, fetcher.fetches[A].fetch_id, range(30)))
+    assert (fetcher.limits.stopped, fetcher.held) == (True, set())
     async with trio.open_nursery() as nursery:
         nursery.start_soon(source.receive, 1, [B], 5)
         await trio.testing.wait_all_tasks_blocked()
-        assert (fetcher.ledger.stopped, fetcher.held) == (False, {A})
-        fetcher.hand_over(source, run_of(B, fetcher.fetches[B].ticket, range(5)))
+        assert (fetcher.limits.stopped, fetcher.held) == (False, {A})
+        fetcher.hand_over(source, run_of(B, fetcher.fetches[B].fetch_id, range(5)))
     await source.receive(1, [A], 20)
     assert fetcher.held == {A}
     await source.receive(1, [A], 7)
-    assert (fetcher.ledger.stopped, fetcher.held) == (False, set())
+    assert (fetcher.limits.stopped, fetcher.held) == (False, set())

@@ -57,13 +57,13 @@ class QueuedMachine(RuleBasedStateMachine):
         self.epoch = 0
         self.current = False
         self.expected: dict[TopicPartition, Expected] = {}
-        #: By ticket: the next offset that its fetch will hand over.
+        #: By fetch_id: the next offset that its fetch will hand over.
         self.cursors: dict[int, int] = {}
 
     def cursor(self, partition: TopicPartition) -> int:
         """Where the current fetch of a partition is."""
         start = self.fetcher.fetches[partition]
-        return self.cursors.setdefault(start.ticket, start.offset)
+        return self.cursors.setdefault(start.fetch_id, start.offset)
 
     @rule(wanted=mostly_all, moves=st.lists(moves, min_size=3, max_size=3), opened=mostly_all)
     def next_generation(
@@ -101,7 +101,7 @@ class QueuedMachine(RuleBasedStateMachine):
             self.expected[partition].opened = True
             assert partition in self.fetcher.fetches or self.expected[partition].fault
 
-    @precondition(lambda self: self.fetcher.fetches and not self.fetcher.ledger.stopped)
+    @precondition(lambda self: self.fetcher.fetches and not self.fetcher.limits.stopped)
     @rule(order=st.permutations(PARTITIONS), count=st.integers(1, 30))
     def hand_over(self, order: list[TopicPartition], count: int) -> None:
         """The fetcher hands over what comes next; also between generations."""
@@ -109,19 +109,19 @@ class QueuedMachine(RuleBasedStateMachine):
         if not free:
             return
         partition = free[0]
-        ticket = self.fetcher.fetches[partition].ticket
+        fetch_id = self.fetcher.fetches[partition].fetch_id
         first = bisect_left(LOG, self.cursor(partition))
         found = LOG[first : first + count]
         if found:
-            self.cursors[ticket] = found[-1] + 1
-            self.fetcher.hand_over(self.source, run_of(partition, ticket, found))
+            self.cursors[fetch_id] = found[-1] + 1
+            self.fetcher.hand_over(self.source, run_of(partition, fetch_id, found))
 
     @rule(partition=partitions, which=st.integers(0, 100))
     def hand_over_stale(self, partition: TopicPartition, which: int) -> None:
         """Records of an earlier fetch turn up late; they must not be seen."""
         now = self.fetcher.fetches.get(partition)
-        stale = [ticket for ticket in self.cursors if now is None or ticket != now.ticket]
-        if stale and not self.fetcher.ledger.stopped:
+        stale = [fetch_id for fetch_id in self.cursors if now is None or fetch_id != now.fetch_id]
+        if stale and not self.fetcher.limits.stopped:
             run = run_of(partition, stale[which % len(stale)], [0, 1, 2])
             self.fetcher.hand_over(self.source, run)
 
@@ -132,7 +132,7 @@ class QueuedMachine(RuleBasedStateMachine):
         start = self.fetcher.fetches.get(partition)
         if start is not None and rarely == 0:
             at = self.cursor(partition)
-            self.source.deliver([OutOfRange(partition, start.ticket, at, "as scripted")])
+            self.source.deliver([OutOfRange(partition, start.fetch_id, at, "as scripted")])
             self.expected[partition].fault = True
             self.cursors[-1 - partition.partition] = at
 
@@ -170,14 +170,14 @@ class QueuedMachine(RuleBasedStateMachine):
         limit=st.integers(1, 25),
         stale=st.booleans(),
     )
-    def work(
+    def activate(
         self, order: list[TopicPartition], counts: list[int], limit: int, *, stale: bool
     ) -> None:
         """Hand over and receive in turns, as a live group does all the time."""
         for count in counts:
-            if self.fetcher.fetches and not self.fetcher.ledger.stopped:
+            if self.fetcher.fetches and not self.fetcher.limits.stopped:
                 self.hand_over(order, count)
-            if stale and not self.fetcher.ledger.stopped:
+            if stale and not self.fetcher.limits.stopped:
                 self.hand_over_stale(order[0], 0)
             self.receive(PARTITIONS, limit, 1)
             order = [*order[1:], order[0]]
@@ -245,18 +245,18 @@ class QueuedMachine(RuleBasedStateMachine):
     def the_ledger_balances(self) -> None:
         """What is on its way is what the queues hold, in records and bytes."""
         queues = self.source._queues.values()
-        assert self.fetcher.ledger.records == sum(queue.records for queue in queues)
-        assert self.fetcher.ledger.bytes == sum(queue.size for queue in queues)
+        assert self.fetcher.limits.records == sum(queue.records for queue in queues)
+        assert self.fetcher.limits.bytes == sum(queue.size for queue in queues)
 
     @invariant()
     def the_buffer_is_bounded(self) -> None:
         """Never more than twice where fetching stops, and one hand-over."""
-        assert self.fetcher.ledger.records <= 2 * 15 + 30
+        assert self.fetcher.limits.records <= 2 * 15 + 30
 
     @invariant()
     def the_fetcher_works_in_a_generation(self) -> None:
         """Between generations it rests."""
-        assert self.fetcher.working == self.current
+        assert self.fetcher.active == self.current
 
 
 QueuedMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)

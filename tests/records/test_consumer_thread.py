@@ -1,4 +1,4 @@
-"""The owner thread over a scripted Consumer: what it is told, what it does, what it hands over."""
+"""The thread thread over a scripted Consumer: what it is told, what it does, what it hands over."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, Message
 
 from kgroup.config import GroupConfig
 from kgroup.errors import FetchError, OffsetOutOfRangeError, StaleGenerationError
-from kgroup.records.fetcher import Broken
+from kgroup.records.fetcher import FetcherBroken
 from kgroup.records.librdkafka import LibrdkafkaSource
 from kgroup.types import TopicPartition
 from tests.records.scripted import failure, record, run_of
@@ -106,10 +106,10 @@ class ScriptedConsumer:
 
 
 async def obeyed(source: LibrdkafkaSource) -> None:
-    """Wait until the owner has carried out all commands, and has had its next turn."""
+    """Wait until the thread has carried out all commands, and has had its next turn."""
     for _ in range(2):
         done = threading.Event()
-        source._owner._commands.put(done.set)
+        source._thread._commands.put(done.set)
         assert await trio.to_thread.run_sync(done.wait, PATIENCE)
 
 
@@ -136,7 +136,7 @@ async def test_only_the_owner_thread_touches_the_consumer() -> None:
     """Every call comes from one thread, which is named, is not trio's, and is joined at exit."""
     consumer = ScriptedConsumer()
     async with running(consumer) as source:
-        thread = source._owner.thread
+        thread = source._thread.thread
         assert thread.name == "kgroup-records-g"
         source.assign(1, {A: 0, B: 5})
         source.open(1, [A, B])
@@ -248,7 +248,7 @@ async def test_a_fault_that_passes_is_told_once_and_raises_nothing() -> None:
 
 
 async def test_a_thread_that_fails_fails_every_receive() -> None:
-    """An error in the owner thread is no silence: receive raises it."""
+    """An error in the thread thread is no silence: receive raises it."""
     consumer = ScriptedConsumer()
     async with running(consumer) as source:
         source.assign(1, {A: 0})
@@ -267,7 +267,7 @@ async def test_a_source_that_broke_is_replaced_in_the_next_generation(*, thread_
     consumer: Any = SimpleNamespace(open=lambda settings: opened.pop(0).open(settings))
     faults: list[tuple[TopicPartition | None, str]] = []
     async with running(consumer, faults) as source:
-        before = source._owner.thread
+        before = source._thread.thread
         source.assign(1, {A: 0, B: 0})
         source.open(1, [A])
         if thread_dies:
@@ -291,7 +291,7 @@ async def test_a_source_that_broke_is_replaced_in_the_next_generation(*, thread_
         assert len(faults) == 1
     assert second.calls[-1][0] == "close"
     assert not before.is_alive()
-    assert source._ledger.records == 0
+    assert source._limits.records == 0
 
 
 async def test_what_a_replaced_thread_still_hands_over_is_dropped() -> None:
@@ -305,9 +305,9 @@ async def test_what_a_replaced_thread_still_hands_over_is_dropped() -> None:
         first.feed(failure(None, KafkaError._FATAL))
         with pytest.raises(FetchError):
             await source.receive(1, [A], 1)
-        old = source._owner
+        old = source._thread
         source.assign(2, {A: 0})
-        old._deliver([Broken("again"), run_of(A, 1, [0])])
+        old._deliver([FetcherBroken("again"), run_of(A, 1, [0])])
         source.open(2, [A])
         second.feed(record(A, 0))
         assert (await source.receive(2, [A], 1)).next_offset == 1
@@ -323,7 +323,7 @@ async def test_refused_settings_surface_at_entry() -> None:
     source = LibrdkafkaSource(config, lambda *_: None, open_consumer=refuse)
     with pytest.raises(FetchError, match="as scripted"):
         await source.__aenter__()
-    assert not source._owner.thread.is_alive()
+    assert not source._thread.thread.is_alive()
 
 
 async def test_a_thread_that_does_not_end_is_named() -> None:
@@ -338,7 +338,7 @@ async def test_a_thread_that_does_not_end_is_named() -> None:
     assert "kgroup-records-g did not end within 0.05 s" in reason
     assert "in close" in reason
     consumer.let_close.set()
-    await trio.to_thread.run_sync(source._owner.thread.join, PATIENCE)
+    await trio.to_thread.run_sync(source._thread.thread.join, PATIENCE)
 
 
 async def test_a_thread_is_waited_for_up_to_the_deadline_around_it() -> None:
@@ -348,7 +348,7 @@ async def test_a_thread_is_waited_for_up_to_the_deadline_around_it() -> None:
     faults: list[tuple[TopicPartition | None, str]] = []
     with trio.CancelScope() as around:
         async with running(consumer, faults, close_timeout=PATIENCE) as source:
-            thread = source._owner.thread
+            thread = source._thread.thread
             around.deadline = trio.current_time() + 0.1
         consumer.let_close.set()
         with trio.CancelScope(shield=True, deadline=trio.current_time() + PATIENCE):
@@ -380,8 +380,8 @@ async def test_a_hand_over_wakes_the_loop_once_and_only_whom_it_concerns() -> No
     partitions = [TopicPartition("t", number) for number in range(100)]
     async with running(consumer) as source, trio.open_nursery() as nursery:
         delivered: list[int] = []
-        deliver = source._owner._deliver
-        source._owner._deliver = lambda items: (delivered.append(len(items)), deliver(items))  # type: ignore[func-returns-value, assignment]
+        deliver = source._thread._deliver
+        source._thread._deliver = lambda items: (delivered.append(len(items)), deliver(items))  # type: ignore[func-returns-value, assignment]
         source.assign(1, dict.fromkeys(partitions, 0))
         source.open(1, partitions)
         woken: list[int] = []

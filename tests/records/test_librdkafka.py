@@ -27,7 +27,7 @@ async def test_a_broker_that_is_away_is_told_once_and_waited_for() -> None:
             source.open(1, [partition])
             assert await receive_values(source, 1, [partition], 1) == {partition: ["before"]}
             await running.stop()
-            await world.fault_told.wait()
+            await world.fault_reported.wait()
             await running.start()
             await running.append(partition.topic, 0, [b"after"])
             assert await receive_values(source, 1, [partition], 1) == {partition: ["after"]}

@@ -1,7 +1,4 @@
-"""What follows an error of librdkafka's, code by code.
-
-Splitting what was consumed into runs of one partition.
-"""
+"""The action for each of librdkafka's errors, and the split of messages into runs."""
 
 from __future__ import annotations
 
@@ -13,19 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kgroup.records.librdkafka_messages import (
-    OUTCOMES,
+    ERROR_ACTIONS,
     ErrorAction,
     action_for,
     has_errors,
+    partition_in_text,
     run_end,
     runs,
-    subject_of,
 )
 from kgroup.types import TopicPartition
 from tests.records.scripted import failure, record
 
 
-@pytest.mark.parametrize(("code", "expected"), OUTCOMES.items())
+@pytest.mark.parametrize(("code", "expected"), ERROR_ACTIONS.items())
 def test_the_table_is_followed(code: int, expected: ErrorAction) -> None:
     """Every code of the table has its outcome."""
     assert action_for(KafkaError(code)) is expected
@@ -44,8 +41,11 @@ def test_a_fatal_error_fails_whatever_its_code() -> None:
 def test_the_partition_is_read_from_the_words() -> None:
     """The error callback tells a partition in words only."""
     named = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, "my.topic-1 [12]: topic does not exist")
-    assert subject_of(named) == TopicPartition("my.topic-1", 12)
-    assert subject_of(KafkaError(KafkaError._TRANSPORT, "localhost:1/bootstrap: refused")) is None
+    assert partition_in_text(named) == TopicPartition("my.topic-1", 12)
+    assert (
+        partition_in_text(KafkaError(KafkaError._TRANSPORT, "localhost:1/bootstrap: refused"))
+        is None
+    )
 
 
 names = st.tuples(st.sampled_from("ab"), st.integers(0, 2))

@@ -1,7 +1,4 @@
-"""What librdkafka is told.
-
-librdkafka's log lines: the same one is written once in a while.
-"""
+"""librdkafka's settings, and the filter of its log lines."""
 
 from __future__ import annotations
 
@@ -13,17 +10,17 @@ import pytest
 
 from kgroup.config import GroupConfig
 from kgroup.records.librdkafka_settings import (
-    LOG,
+    LOGGER,
     MOST_REMEMBERED,
-    SELDOM,
+    REPEAT_INTERVAL,
     SETTINGS,
-    Seldom,
-    settings,
+    RepeatFilter,
+    consumer_settings,
 )
 
 
 def config(**more: Any) -> GroupConfig:
-    """A member's settings."""
+    """A member's consumer_settings."""
     return GroupConfig(group_id="g", bootstrap_servers="localhost:1", topics=["t"], **more)
 
 
@@ -31,31 +28,33 @@ def config(**more: Any) -> GroupConfig:
 @pytest.mark.parametrize("records", [1, 10_000_000])
 def test_librdkafka_takes_them(size: int, records: int) -> None:
     """A Consumer can be made with the smallest and the largest buffers."""
-    made = settings(config(max_buffered_bytes=size, max_buffered_records=records, rack_id="r"))
+    made = consumer_settings(
+        config(max_buffered_bytes=size, max_buffered_records=records, rack_id="r")
+    )
     confluent_kafka.Consumer({**made, "log_level": 0}).close()
 
 
 def test_half_of_the_buffer_is_librdkafkas() -> None:
     """Its queue is bounded by its part in records and in kilobytes."""
-    made = settings(config(max_buffered_bytes=8 * 1024 * 1024, max_buffered_records=400))
+    made = consumer_settings(config(max_buffered_bytes=8 * 1024 * 1024, max_buffered_records=400))
     assert made["queued.max.messages.kbytes"] == 4096
     assert made["queued.min.messages"] == 200
 
 
 def test_what_the_member_chose_reaches_the_data_plane() -> None:
     """Isolation, client id and rack are passed on; no rack is left out."""
-    made = settings(config(isolation_level="read_committed", client_id="c", rack_id="r1"))
+    made = consumer_settings(config(isolation_level="read_committed", client_id="c", rack_id="r1"))
     assert (made["isolation.level"], made["client.id"], made["client.rack"]) == (
         "read_committed",
         "c",
         "r1",
     )
-    assert "client.rack" not in settings(config())
+    assert "client.rack" not in consumer_settings(config())
 
 
 def test_nothing_is_committed_or_reset_behind_the_groups_back() -> None:
     """librdkafka neither commits nor decides where to read."""
-    made = settings(config())
+    made = consumer_settings(config())
     assert made["enable.auto.commit"] is False
     assert made["enable.auto.offset.store"] is False
     assert made["auto.offset.reset"] == "error"
@@ -72,7 +71,7 @@ REFUSED = "Connect to ipv4#127.0.0.1:9092 failed: Connection refused"
 
 def written(lines: list[tuple[float, str]]) -> list[float]:
     """When lines were let through, of those that came at these times."""
-    seldom, through = Seldom(), []
+    seldom, through = RepeatFilter(), []
     for time, text in lines:
         record = logging.LogRecord("x", logging.ERROR, "", 0, "%s [c] %s", ("FAIL", text), None)
         record.created = time
@@ -87,10 +86,10 @@ def test_a_line_that_is_repeated_is_written_seldom() -> None:
         (0.0, f"{REFUSED} (after 0ms in state CONNECT)"),
         (0.1, f"{REFUSED} (after 7ms in state CONNECT, 5 identical error(s) suppressed)"),
         (0.2, f"{REFUSED.replace('9092', '9093')} (after 0ms in state CONNECT)"),
-        (SELDOM - 1, REFUSED),
-        (SELDOM, REFUSED),
+        (REPEAT_INTERVAL - 1, REFUSED),
+        (REPEAT_INTERVAL, REFUSED),
     ]
-    assert written(lines) == [0.0, 0.2, SELDOM]
+    assert written(lines) == [0.0, 0.2, REPEAT_INTERVAL]
 
 
 def test_what_is_remembered_has_a_bound() -> None:
@@ -105,5 +104,5 @@ def test_what_is_remembered_has_a_bound() -> None:
 def test_the_logger_has_it(caplog: pytest.LogCaptureFixture) -> None:
     """Whatever is logged there goes through it."""
     for _ in range(5):
-        LOG.error("%s of this test", REFUSED)
+        LOGGER.error("%s of this test", REFUSED)
     assert len([one for one in caplog.messages if "of this test" in one]) == 1

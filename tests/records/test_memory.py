@@ -99,7 +99,7 @@ async def test_reading_ahead_is_bounded(autojump_clock: trio.testing.MockClock) 
         source.assign(1, {P: 0})
         source.open(1, [P])
         await trio.testing.wait_all_tasks_blocked()
-        assert 750 <= source._ledger.records <= 750 + CHUNK
+        assert 750 <= source._limits.records <= 750 + CHUNK
         following = 0
         while following < 10_000:
             batch = await source.receive(1, [P], 300)

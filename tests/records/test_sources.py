@@ -231,7 +231,7 @@ async def test_a_deleted_topic_is_told_and_waited_for(world: World) -> None:
         source.open(1, [doomed, other])
         assert (await receive_values(source, 1, [doomed], 1))[doomed] == ["x"]
         await world.delete(doomed.topic)
-        await world.fault_told.wait()
+        await world.fault_reported.wait()
         assert world.faults[0][0] == doomed
         await world.produce(other, ["y"])
         assert (await receive_values(source, 1, [doomed, other], 1))[other] == ["y"]
@@ -247,7 +247,7 @@ async def test_a_topic_made_again_and_shorter_is_out_of_range(world: World) -> N
         source.open(1, [partition])
         await receive_values(source, 1, [partition], 10)
         await world.delete(partition.topic)
-        await world.fault_told.wait()
+        await world.fault_reported.wait()
         await world.topic(1, partition.topic)
         await world.produce(partition, numbered(3, "new"))
         with pytest.raises(OffsetOutOfRangeError) as caught:

@@ -46,7 +46,7 @@ class World:
     bootstrap_servers: str
     make_source: MakeSource
     faults: list[tuple[TopicPartition | None, str]] = attrs.field(factory=list)
-    fault_told: trio.Event = attrs.field(factory=trio.Event)
+    fault_reported: trio.Event = attrs.field(factory=trio.Event)
 
     async def topic(self, partitions: int = 1, name: str | None = None) -> str:
         """Create a topic of a name of its own."""
@@ -128,7 +128,7 @@ class World:
 
     def _on_fault(self, partition: TopicPartition | None, reason: str) -> None:
         self.faults.append((partition, reason))
-        self.fault_told.set()
+        self.fault_reported.set()
 
 
 def embedded(broker: EmbeddedBroker) -> World:

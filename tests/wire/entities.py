@@ -10,9 +10,11 @@ from typing import Any, Final
 from hypothesis import strategies as st
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
+from kio.schema.index import schema_name_map
+from kio.static.constants import EntityType
 
 from kgroup.wire.entities import field_shape
-from kgroup.wire.versions import API_KEYS, SPOKEN, known_versions
+from kgroup.wire.versions import API_KEYS, SUPPORTED_VERSIONS
 
 #: What an embedded broker reads and writes besides what the client speaks.
 BROKERS = (
@@ -35,6 +37,14 @@ BROKERS = (
     "describe_cluster",
     "consumer_group_heartbeat",
 )
+
+
+def known_versions(api: str) -> tuple[int, int]:
+    """The lowest and the highest version of an API that kio can encode and decode."""
+    known = [
+        version for version, kinds in schema_name_map[api].items() if EntityType.request in kinds
+    ]
+    return min(known), max(known)
 
 
 def _int(bits: int) -> st.SearchStrategy[int]:
@@ -91,7 +101,7 @@ def _values(field: dataclasses.Field[Any]) -> st.SearchStrategy[Any]:
 
 def _message_types() -> list[Any]:
     found: list[Any] = []
-    for api in (*SPOKEN, *BROKERS):
+    for api in (*SUPPORTED_VERSIONS, *BROKERS):
         lowest, highest = known_versions(api)
         for version in range(lowest, highest + 1):
             found.append(load_request_schema(API_KEYS[api], version))

@@ -11,12 +11,12 @@ import trio.testing
 
 from kgroup.errors import ConnectionLostError
 from kgroup.wire.codec import RequestFrame, decode_request, encode_response
-from kgroup.wire.streams import Frames
-from kgroup.wire.versions import API_KEYS, SPOKEN
+from kgroup.wire.streams import FrameStream
+from kgroup.wire.versions import API_KEYS, SUPPORTED_VERSIONS
 
 NO_TIME: Mapping[str, Any] = {"throttle_time": timedelta(0)}
 RANGES: Mapping[str, tuple[int, int]] = {
-    api: (spoken.lowest, spoken.highest) for api, spoken in SPOKEN.items()
+    api: (spoken.lowest, spoken.highest) for api, spoken in SUPPORTED_VERSIONS.items()
 }
 
 
@@ -26,7 +26,7 @@ class Peer:
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         self.stream = stream
-        self.frames = Frames(stream, "the client")
+        self.frames = FrameStream(stream, "the client")
 
     async def request(self) -> RequestFrame:
         """Wait for a request."""

@@ -26,7 +26,7 @@ def link_to(broker: ScriptedBroker) -> BrokerConnection:
 
 async def beat(link: BrokerConnection, **options: Any) -> Any:
     """A heartbeat over it."""
-    return await link.ask("heartbeat", HEARTBEAT, **{"timeout": 10, **options})
+    return await link.request("heartbeat", HEARTBEAT, **{"timeout": 10, **options})
 
 
 async def one_beat(peer: Peer) -> None:

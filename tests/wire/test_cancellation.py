@@ -39,7 +39,7 @@ async def opened(broker: ScriptedBroker) -> Connection:
 
 async def ask(connection: Connection, timeout: float = 60) -> None:  # noqa: ASYNC109 # passed on
     """A heartbeat."""
-    await connection.ask("heartbeat", HEARTBEAT, timeout=timeout)
+    await connection.request("heartbeat", HEARTBEAT, timeout=timeout)
 
 
 async def test_cancelled_before_anything_was_sent_leaves_the_connection_usable(
@@ -50,7 +50,7 @@ async def test_cancelled_before_anything_was_sent_leaves_the_connection_usable(
     connection = await opened(ScriptedBroker(nursery, Peer.heartbeats))
     with trio.CancelScope() as scope:
         scope.cancel()
-        await connection.ask(
+        await connection.request(
             "heartbeat", HEARTBEAT, timeout=9, on_sent=lambda: sent.append(trio.current_time())
         )
     assert scope.cancelled_caught
@@ -149,7 +149,7 @@ async def test_on_sent_is_called_once_just_before_the_first_byte(
         def on_sent() -> None:
             times.append(trio.current_time() - started)
 
-        await connection.ask("heartbeat", HEARTBEAT, timeout=60, on_sent=on_sent)
+        await connection.request("heartbeat", HEARTBEAT, timeout=60, on_sent=on_sent)
 
     async with trio.open_nursery() as askers:
         askers.start_soon(note)
@@ -167,7 +167,7 @@ async def test_on_sent_may_shield_the_request(
         def on_sent() -> None:
             inner.shield = True
 
-        answer = await connection.ask("heartbeat", HEARTBEAT, timeout=60, on_sent=on_sent)
+        answer = await connection.request("heartbeat", HEARTBEAT, timeout=60, on_sent=on_sent)
         assert answer.error_code == 0
     assert outer.cancel_called
     assert not connection.broken
@@ -183,7 +183,7 @@ async def test_on_sent_that_raises_sends_nothing(
 
     connection = await opened(ScriptedBroker(nursery, Peer.heartbeats))
     with pytest.raises(ZeroDivisionError):
-        await connection.ask("heartbeat", HEARTBEAT, timeout=60, on_sent=on_sent)
+        await connection.request("heartbeat", HEARTBEAT, timeout=60, on_sent=on_sent)
     await ask(connection)
 
 
@@ -207,7 +207,7 @@ async def test_cancellation_takes_the_place_of_no_answer(
         def on_sent() -> None:
             inner.shield = True
 
-        answer = await connection.ask("heartbeat", HEARTBEAT, timeout=60, on_sent=on_sent)
+        answer = await connection.request("heartbeat", HEARTBEAT, timeout=60, on_sent=on_sent)
         inner.shield = False
         assert answer.error_code == 27
     assert connection.broken

@@ -20,8 +20,8 @@ from kgroup.wire.codec import (
     milliseconds,
 )
 from kgroup.wire.entities import UnknownErrorCode
-from kgroup.wire.versions import API_KEYS, SPOKEN, known_versions
-from tests.wire.entities import MESSAGE_TYPES, entities
+from kgroup.wire.versions import API_KEYS, SUPPORTED_VERSIONS
+from tests.wire.entities import MESSAGE_TYPES, entities, known_versions
 
 HEARTBEAT = {"group_id": "g", "generation_id": 1, "member_id": "m"}
 COMMIT: dict[str, Any] = {
@@ -256,7 +256,7 @@ def test_an_unreadable_answer_names_request_version_and_broker() -> None:
 @settings(max_examples=300, deadline=None)
 @given(
     data=st.binary(max_size=60),
-    what=st.sampled_from(sorted(SPOKEN)),
+    what=st.sampled_from(sorted(SUPPORTED_VERSIONS)),
 )
 def test_any_answer_is_an_entity_or_a_protocol_error(data: bytes, what: str) -> None:
     """Bytes of anything are an answer or a ProtocolError, in the oldest and the newest version."""
@@ -269,7 +269,8 @@ def test_any_answer_is_an_entity_or_a_protocol_error(data: bytes, what: str) -> 
 
 @settings(max_examples=300, deadline=None)
 @given(
-    key=st.sampled_from([API_KEYS[api] for api in sorted(SPOKEN)]) | st.integers(-1, 99),
+    key=st.sampled_from([API_KEYS[api] for api in sorted(SUPPORTED_VERSIONS)])
+    | st.integers(-1, 99),
     version=st.integers(-1, 15),
     data=st.binary(max_size=60),
 )

@@ -24,9 +24,9 @@ from kgroup.errors import (
 )
 from kgroup.wire import connection as connection_module
 from kgroup.wire.codec import encode_response
-from kgroup.wire.connection import LARGE, Connection
+from kgroup.wire.connection import LARGE_RESPONSE, Connection
 from kgroup.wire.streams import open_tcp
-from kgroup.wire.versions import LONGEST
+from kgroup.wire.versions import MAX_RESPONSE_BYTES
 from kgroup.worker_thread import compute_inline
 from tests.wire.scripted import NO_TIME, RANGES, Peer, ScriptedBroker, api_keys
 
@@ -42,7 +42,7 @@ async def opened(broker: ScriptedBroker, **options: Any) -> Connection:
 
 async def beat(connection: Connection, **options: Any) -> Any:
     """A heartbeat on it."""
-    return await connection.ask("heartbeat", HEARTBEAT, **{"timeout": 10, **options})
+    return await connection.request("heartbeat", HEARTBEAT, **{"timeout": 10, **options})
 
 
 async def raw_answer(peer: Peer, answer: Callable[[int], bytes]) -> None:
@@ -91,7 +91,7 @@ async def test_fields_may_depend_on_the_version(nursery: trio.Nursery) -> None:
         return HEARTBEAT
 
     connection = await opened(ScriptedBroker(nursery, Peer.heartbeats))
-    await connection.ask("heartbeat", fields, timeout=10, max_version=2)
+    await connection.request("heartbeat", fields, timeout=10, max_version=2)
     assert asked == [2]
 
 
@@ -261,13 +261,13 @@ async def test_a_request_that_cannot_be_made_is_refused_before_it_is_sent(
 
     connection = await opened(ScriptedBroker(nursery, script))
     with pytest.raises(UnsupportedVersionError, match=r"JoinGroup v2 to v9.*offers v0 to v1"):
-        await connection.ask("join_group", {}, timeout=10)
+        await connection.request("join_group", {}, timeout=10)
     with pytest.raises(UnsupportedVersionError, match=r"Heartbeat up to v2.*group_instance_id"):
-        await connection.ask("heartbeat", {**HEARTBEAT, "group_instance_id": "i"}, timeout=10)
+        await connection.request("heartbeat", {**HEARTBEAT, "group_instance_id": "i"}, timeout=10)
     with pytest.raises(ValueError, match="OffsetFetchRequest v9 has no field topics"):
-        await connection.ask("offset_fetch", {"groups": [], "topics": [{}]}, timeout=10)
+        await connection.request("offset_fetch", {"groups": [], "topics": [{}]}, timeout=10)
     with pytest.raises(ValueError, match=r"SyncGroupRequest v5 needs .*group_id"):
-        await connection.ask("sync_group", {}, timeout=10)
+        await connection.request("sync_group", {}, timeout=10)
     assert not connection.broken
     await connection.aclose()
 
@@ -288,7 +288,7 @@ async def test_requests_take_turns_in_the_order_of_asking(nursery: trio.Nursery)
     connection = await opened(ScriptedBroker(nursery, script))
 
     async def ask(number: int) -> None:
-        await connection.ask("heartbeat", {**HEARTBEAT, "generation_id": number}, timeout=10)
+        await connection.request("heartbeat", {**HEARTBEAT, "generation_id": number}, timeout=10)
 
     async with trio.open_nursery() as askers:
         for number in range(5):
@@ -458,9 +458,9 @@ async def test_a_missing_field_is_the_callers_mistake(nursery: trio.Nursery) -> 
 
     connection = await opened(ScriptedBroker(nursery, script))
     with pytest.raises(ValueError, match="HeartbeatRequest v2 needs generation_id, group_id"):
-        await connection.ask("heartbeat", {"member_id": "m"}, timeout=10)
+        await connection.request("heartbeat", {"member_id": "m"}, timeout=10)
     with pytest.raises(ValueError, match="no version of HeartbeatRequest has a field typo"):
-        await connection.ask("heartbeat", {**HEARTBEAT, "typo": 1}, timeout=10)
+        await connection.request("heartbeat", {**HEARTBEAT, "typo": 1}, timeout=10)
     await connection.aclose()
 
 
@@ -484,7 +484,7 @@ async def test_an_answer_that_is_longer_than_its_kind_is_not_read(nursery: trio.
     async def script(peer: Peer) -> None:
         await peer.negotiate()
         await peer.request()
-        await peer.stream.send_all(struct.pack(">i", LONGEST["heartbeat"] + 1))
+        await peer.stream.send_all(struct.pack(">i", MAX_RESPONSE_BYTES["heartbeat"] + 1))
         await peer.rest()
 
     connection = await opened(ScriptedBroker(nursery, script))
@@ -504,7 +504,7 @@ async def test_a_large_answer_is_read_beside_the_event_loop(nursery: trio.Nurser
     async def script(peer: Peer) -> None:
         await peer.negotiate()
         request = await peer.request()
-        member = {"member_id": "m", "group_instance_id": None, "metadata": bytes(LARGE)}
+        member = {"member_id": "m", "group_instance_id": None, "metadata": bytes(LARGE_RESPONSE)}
         fields = {"generation_id": 1, "protocol_type": "consumer", "protocol_name": "range"}
         more = {"leader": "m", "member_id": "m", "skip_assignment": False, "members": [member]}
         await peer.answer(request, error_code=0, **NO_TIME, **fields, **more)
@@ -520,6 +520,6 @@ async def test_a_large_answer_is_read_beside_the_event_loop(nursery: trio.Nurser
         "protocols": [],
         "reason": None,
     }
-    answer = await connection.ask("join_group", asked, timeout=5)
-    assert len(answer.members[0].metadata) == LARGE
+    answer = await connection.request("join_group", asked, timeout=5)
+    assert len(answer.members[0].metadata) == LARGE_RESPONSE
     assert named == ["kgroup-decode JoinGroup"]

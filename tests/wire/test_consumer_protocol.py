@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kio.index import load_entity_schema
 from kio.static.constants import EntityType
 
-from kgroup.assignors.partition_codec import Listed
+from kgroup.assignors.partition_codec import PartitionList
 from kgroup.errors import ProtocolError
 from kgroup.types import MemberSubscription, TopicPartition
 from kgroup.wire import consumer_protocol
@@ -132,7 +132,7 @@ def test_an_assignment_s_partitions_are_made_when_they_are_looked_at() -> None:
     """The event loop waits for the reading: no object is made, however many there are."""
     blob = encode_assignment(TopicPartition("t", number) for number in range(1000))
     decoded = decode_assignment(blob)
-    assert isinstance(decoded, Listed)
+    assert isinstance(decoded, PartitionList)
     assert len(decoded) == 1000
     assert decoded[999] == TopicPartition("t", 999)
 

@@ -15,7 +15,7 @@ from kio.serial import entity_reader as kios_reader
 from kio.serial import entity_writer
 
 from kgroup.wire.entities import UnknownErrorCode
-from kgroup.wire.entity_reader import FAULTS, at_most, entity_reader
+from kgroup.wire.entity_reader import DECODE_ERRORS, entity_reader, limit_items
 from tests.wire.entities import MESSAGE_TYPES, entities
 
 METADATA_V4: Any = load_response_schema(3, 4)
@@ -60,7 +60,7 @@ def test_any_bytes_are_an_entity_or_a_fault(entity_type: Any, data: bytes) -> No
     """Bytes of anything give an entity or one of the declared faults, never another error."""
     try:
         entity, end = entity_reader(entity_type)(data, 0)
-    except FAULTS:
+    except DECODE_ERRORS:
         return
     assert isinstance(entity, entity_type)
     assert end <= len(data)
@@ -78,7 +78,7 @@ def test_damaged_bytes_are_an_entity_or_a_fault(data: st.DataObject, entity: Any
     damaged = bytes(good[: data.draw(st.integers(0, len(good)))])
     try:
         entity_reader(entity_type)(damaged, 0)
-    except FAULTS:
+    except DECODE_ERRORS:
         return
 
 
@@ -170,7 +170,7 @@ def test_a_number_without_an_end_is_refused_at_once() -> None:
     for entity_type in [one for one in MESSAGE_TYPES if one.__flexible__]:
         tracemalloc.start()
         try:
-            with pytest.raises(FAULTS):
+            with pytest.raises(DECODE_ERRORS):
                 entity_reader(entity_type)(data, 8)
             assert tracemalloc.get_traced_memory()[1] < 1 << 20
         finally:
@@ -181,8 +181,8 @@ def test_the_items_of_a_message_can_be_limited() -> None:
     """All arrays count together, and the limit ends with the block."""
     request: Any = load_request_schema(3, 1)
     data = b"\0\0\0\4" + b"\0\1t" * 4
-    with at_most(4):
+    with limit_items(4):
         assert len(entity_reader(request)(data, 0)[0].topics) == 4
-    with at_most(3), pytest.raises(ValueError, match="4 items, 3 more are allowed"):
+    with limit_items(3), pytest.raises(ValueError, match="4 items, 3 more are allowed"):
         entity_reader(request)(data, 0)
     assert len(entity_reader(request)(data, 0)[0].topics) == 4

@@ -14,7 +14,7 @@ from kgroup.testing.kafka import KafkaAddress
 from kgroup.wire.connection import Connection
 from kgroup.wire.consumer_protocol import encode_assignment, encode_subscription
 from kgroup.wire.streams import open_tcp
-from kgroup.wire.versions import SPOKEN
+from kgroup.wire.versions import SUPPORTED_VERSIONS
 
 SECONDS = timedelta(seconds=10)
 GROUP = "wire-smoke"
@@ -79,20 +79,22 @@ def fields_of(api: str, version: int) -> dict[str, Any]:
     return requests[api]
 
 
-@pytest.mark.parametrize("api", sorted(SPOKEN.keys() - {"sasl_authenticate"}))
+@pytest.mark.parametrize("api", sorted(SUPPORTED_VERSIONS.keys() - {"sasl_authenticate"}))
 async def test_every_version_is_answered(api: str, connection: Connection) -> None:
     """Each version that both speak is answered in that version, and nothing breaks.
 
     SaslAuthenticate is left out: a PLAINTEXT broker ends the connection on it.
     """
-    spoken = SPOKEN[api]
+    spoken = SUPPORTED_VERSIONS[api]
     answered = set()
     for highest in range(spoken.lowest, spoken.highest + 1):
         try:
             version = connection.version(api, highest)
         except UnsupportedVersionError:
             continue  # Kafka has dropped this old version
-        answer = await connection.ask(api, partial(fields_of, api), timeout=30, max_version=version)
+        answer = await connection.request(
+            api, partial(fields_of, api), timeout=30, max_version=version
+        )
         assert answer.__version__ == version
         answered.add(version)
     assert max(answered) == spoken.highest
@@ -101,5 +103,5 @@ async def test_every_version_is_answered(api: str, connection: Connection) -> No
 
 async def test_an_error_of_the_coordinator_is_a_number(connection: Connection) -> None:
     """A heartbeat of a member that nobody knows is answered with UNKNOWN_MEMBER_ID."""
-    answer = await connection.ask("heartbeat", fields_of("heartbeat", 4), timeout=30)
+    answer = await connection.request("heartbeat", fields_of("heartbeat", 4), timeout=30)
     assert int(answer.error_code) == 25

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kgroup.errors import ConnectionLostError, ProtocolError
-from kgroup.wire.streams import Frames
+from kgroup.wire.streams import FrameStream
 
 
 def in_pieces(data: bytes, cuts: list[int]) -> list[bytes]:
@@ -37,7 +37,7 @@ def test_frames_are_found_in_any_pieces(bodies: list[bytes], cuts: list[int]) ->
                 await trio.testing.wait_all_tasks_blocked()
             await theirs.aclose()
 
-        frames = Frames(ours, "peer")
+        frames = FrameStream(ours, "peer")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(send)
             assert [await frames.receive() for _ in bodies] == bodies
@@ -51,7 +51,7 @@ def test_frames_are_found_in_any_pieces(bodies: list[bytes], cuts: list[int]) ->
 async def test_a_cancelled_receive_keeps_what_has_arrived() -> None:
     """A server may stop waiting for a frame and go on later."""
     ours, theirs = trio.testing.memory_stream_pair()
-    frames = Frames(ours, "peer")
+    frames = FrameStream(ours, "peer")
     await theirs.send_all(b"\0\0\0\x04ab")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(frames.receive)
@@ -67,15 +67,15 @@ async def test_sending_into_a_closed_stream_is_a_lost_connection() -> None:
     ours, theirs = trio.testing.memory_stream_pair()
     await theirs.aclose()
     with pytest.raises(ConnectionLostError, match="lost the connection to peer"):
-        await Frames(ours, "peer").send(b"body")
+        await FrameStream(ours, "peer").send(b"body")
     with pytest.raises(ConnectionLostError, match="lost the connection to me"):
-        await Frames(theirs, "me").send(b"body")
+        await FrameStream(theirs, "me").send(b"body")
 
 
 async def test_the_limit_is_the_longest_frame_that_is_read() -> None:
     """A frame of exactly the limit is read, one byte more is refused before it has arrived."""
     ours, theirs = trio.testing.memory_stream_pair()
-    frames = Frames(ours, "peer", max_frame=4)
+    frames = FrameStream(ours, "peer", max_frame=4)
     await theirs.send_all(b"\0\0\0\x04abcd\0\0\0\x05")
     assert await frames.receive() == b"abcd"
     with pytest.raises(ProtocolError, match="peer announced a frame of 5 bytes, the limit is 4"):

@@ -5,28 +5,35 @@ from __future__ import annotations
 import pytest
 
 from kgroup.errors import UnsupportedVersionError
-from kgroup.wire.versions import API_KEYS, LONGEST, SPOKEN, choose, known_versions, spelled
+from kgroup.wire.versions import (
+    API_KEYS,
+    MAX_RESPONSE_BYTES,
+    SUPPORTED_VERSIONS,
+    choose_version,
+    kafka_name,
+)
+from tests.wire.entities import known_versions
 
 BROKER = "broker 1 at b:9092"
 
 
 def test_kio_has_every_version_that_is_spoken() -> None:
     """A range of the table is within kio's, and no wider than its own ends."""
-    for api, spoken in SPOKEN.items():
+    for api, spoken in SUPPORTED_VERSIONS.items():
         lowest, highest = known_versions(api)
         assert lowest <= spoken.lowest <= spoken.highest <= highest, api
 
 
 def test_every_answer_has_a_longest() -> None:
     """What is spoken is bounded, and what is bounded is spoken."""
-    assert LONGEST.keys() == SPOKEN.keys()
+    assert MAX_RESPONSE_BYTES.keys() == SUPPORTED_VERSIONS.keys()
 
 
 @pytest.mark.parametrize("api", ["offset_commit", "offset_fetch"])
 def test_offsets_are_asked_for_by_the_topics_name(api: str) -> None:
     """Version 10 has topic ids only, so the client stops at 9."""
-    assert SPOKEN[api].highest == 9
-    assert choose(api, {API_KEYS[api]: (0, 10)}, BROKER) == 9
+    assert SUPPORTED_VERSIONS[api].highest == 9
+    assert choose_version(api, {API_KEYS[api]: (0, 10)}, BROKER) == 9
 
 
 @pytest.mark.parametrize(
@@ -37,7 +44,7 @@ def test_the_highest_common_version_is_chosen(
     offered: tuple[int, int], max_version: int | None, chosen: int
 ) -> None:
     """Of the versions that both know the highest is used, up to the caller's bound."""
-    assert choose("heartbeat", {12: offered}, BROKER, max_version) == chosen
+    assert choose_version("heartbeat", {12: offered}, BROKER, max_version) == chosen
 
 
 @pytest.mark.parametrize(
@@ -59,9 +66,9 @@ def test_without_a_common_version_the_error_names_both_ranges(
 ) -> None:
     """The error says what each side speaks, who the broker is, and which side is behind."""
     with pytest.raises(UnsupportedVersionError, match=text):
-        choose(api, offered, BROKER, max_version)
+        choose_version(api, offered, BROKER, max_version)
 
 
 def test_names_are_spelled_as_kafka_does() -> None:
     """Errors name an API as Kafka's documentation does."""
-    assert [spelled("api_versions"), spelled("join_group")] == ["ApiVersions", "JoinGroup"]
+    assert [kafka_name("api_versions"), kafka_name("join_group")] == ["ApiVersions", "JoinGroup"]

@@ -69,7 +69,7 @@ async def _describe(cluster: Cluster, config: GroupConfig) -> Any:
         return asked
 
     try:
-        return await link.ask_for(
+        return await link.request_value(
             partial(group_of, config.group_id),
             "describe_groups",
             fields,

@@ -12,7 +12,7 @@ from typing import Final, Self, final
 
 import attrs
 
-from kgroup.assignors import cooperate, user_data_of
+from kgroup.assignors import all_cooperative, user_data_of
 from kgroup.cli.assign.fields import GroupInput
 from kgroup.cli.assign.lines import answer, subscribed
 from kgroup.interfaces import Assignor
@@ -105,7 +105,7 @@ def plan(assignor: Assignor, group: GroupInput) -> AssignorResult:
     given = answer(assignor, joining(assignor, group))
     of_first, rounds = given, 1
     now = group
-    while cooperate([assignor]) and rounds < MOST_ROUNDS and _misses_something(now, given):
+    while all_cooperative([assignor]) and rounds < MOST_ROUNDS and _misses_something(now, given):
         now = attrs.evolve(now, claims=_claims(now, given))
         given = answer(assignor, joining(assignor, now))
         rounds += 1
@@ -123,7 +123,7 @@ def joining(assignor: Assignor, group: GroupInput) -> GroupInput:
         claim = group.claims.get(member.member_id)
         if hasattr(assignor, "user_data"):
             member = attrs.evolve(member, user_data=user_data_of(assignor, claim))
-        if claim is None or not cooperate([assignor]):
+        if claim is None or not all_cooperative([assignor]):
             return attrs.evolve(member, owned=(), generation_id=-1)
         return attrs.evolve(member, owned=claim.owned, generation_id=claim.generation_id)
 

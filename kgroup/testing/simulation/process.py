@@ -10,7 +10,7 @@ import trio
 
 from kgroup.config import GroupConfig
 from kgroup.interfaces import Message
-from kgroup.records.memory import Log
+from kgroup.records.memory import ReadableLog
 from kgroup.testing.simulation.observer import MemberObserver
 from kgroup.testing.simulation.plan import Plan
 from kgroup.types import TopicPartition
@@ -42,7 +42,7 @@ class Process:
         group_instance_id: str | None,
         random: Random,
         observer: MemberObserver,
-        log: Log,
+        log: ReadableLog,
         store: dict[TopicPartition, int],
     ) -> None:
         self.name: Final = name

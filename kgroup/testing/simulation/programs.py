@@ -19,7 +19,7 @@ import trio
 from kgroup.clocks import TrioClock
 from kgroup.config import GroupConfig
 from kgroup.interfaces import RecordSource
-from kgroup.records.memory import Log, MemorySource
+from kgroup.records.memory import MemorySource, ReadableLog
 from kgroup.runtime import Runtime, default_runtime_factory
 from kgroup.testing.simulation import history
 from kgroup.testing.simulation.freezing import Freezer, owned_by
@@ -87,7 +87,7 @@ class RunningPrograms:
         worker: Worker,
         recorder: Recorder,
         network: Network,
-        log: Log,
+        log: ReadableLog,
         topics: SimulatedTopics,
         servers: str,
         nursery: trio.Nursery,

@@ -16,7 +16,7 @@ from kgroup.cli.assign.live import look, read_members
 from kgroup.errors import ProtocolError, TransportError, UsageError
 from kgroup.testing.memory import memory_runtime
 from kgroup.types import Claim, TopicPartition
-from kgroup.wire.versions import SPOKEN
+from kgroup.wire.versions import SUPPORTED_VERSIONS
 from tests.group.world import World, world
 
 ALL = tuple(TopicPartition("topic", number) for number in range(4))
@@ -27,7 +27,7 @@ async def looked_at(here: World, group_id: str = "group") -> GroupInput:
     return await look(here.broker.bootstrap_servers, group_id, memory_runtime(here.broker, seed=99))
 
 
-@pytest.mark.parametrize("version", range(SPOKEN["describe_groups"].highest + 1))
+@pytest.mark.parametrize("version", range(SUPPORTED_VERSIONS["describe_groups"].highest + 1))
 async def test_a_group_is_seen_as_it_is(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
