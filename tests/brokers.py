@@ -27,8 +27,8 @@ STOP_TIMEOUT: Final = 60.0
 #: ``kgroup broker``, and it ends with the process that started it, also if that is killed.
 BROKER: Final = """
 from kgroup.cli import main
-from kgroup.cli.demo import parent_watch
-parent_watch.hold(0.0)
+from kgroup.cli.demo.processes import exit_after_parent
+exit_after_parent(0.0)
 main()
 """
 SHARED: Final = (

@@ -30,7 +30,7 @@ LONGEST_OUTPUT: Final = 3000
 WORK: Final = {
     "assign": ("kgroup.cli.assign.command.look", "kgroup.cli.assign.command.plan"),
     "broker": ("kgroup.cli.broker.serve_cluster",),
-    "demo": ("kgroup.cli.demo.command._perform", "kgroup.cli.demo.command.look_for_spark"),
+    "demo": ("kgroup.cli.demo.command._run_until_signal", "kgroup.cli.demo.command.require_spark"),
     "simulate": ("kgroup.cli.simulate.check", "kgroup.cli.simulate.run"),
 }
 #: What a command is given besides the option that is tested, where it needs something.

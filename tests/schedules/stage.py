@@ -17,7 +17,7 @@ from typing import Final, final
 import attrs
 import trio
 
-from kgroup.cli.demo.cluster import DemoCluster
+from kgroup.cli.demo.cluster import DemoCluster, LineProducer
 from kgroup.cli.demo.journal import (
     CommitDone,
     Ended,
@@ -27,7 +27,6 @@ from kgroup.cli.demo.journal import (
     Started,
 )
 from kgroup.cli.demo.processes import Child, Children
-from kgroup.cli.demo.producer import LineProducer
 from kgroup.cli.demo.progress import Condition, Worker, WorkerProgress
 from kgroup.cli.demo.worker import Task
 from kgroup.types import Cause
@@ -178,7 +177,7 @@ class Run:
         worker.condition = Condition.STOPPED
         worker.child.terminate()
         await _ended(worker.child)
-        assert worker.child.status == 0, worker.child.last_words()
+        assert worker.child.status == 0, worker.child.last_error_line()
 
     async def _grow(self) -> None:
         self._partitions += 2
@@ -211,7 +210,7 @@ class Run:
         """What was missed, what had happened, and what each worker was at."""
         workers = (
             f"{one.name} ({one.condition.value}) had {sorted(one.owned)} in generation"
-            f" {one.generation} and said last: {one.child.last_words()}"
+            f" {one.generation} and said last: {one.child.last_error_line()}"
             for one in self._watch.workers
         )
         return "\n".join([f"{missed}: {', '.join(self.story)}", *workers])
@@ -221,7 +220,7 @@ class Run:
         while not holds():
             self._watch.read()
             for worker in self._watch.running:
-                assert worker.child.status is None, worker.child.last_words()
+                assert worker.child.status is None, worker.child.last_error_line()
             now = trio.current_time()
             if now >= self._next_beat:
                 self._next_beat = now + BEAT

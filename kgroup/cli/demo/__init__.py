@@ -1,4 +1,12 @@
-"""``kgroup demo``: a group at work, all that can happen to it, and an account of every line.
+"""``kgroup demo``: a group at work through every kind of rebalance, and an audit of every line.
 
-Empty on purpose: workers are started from modules of this package, and need little of it.
+Only the package's error is defined here: workers are started from modules of this package, and
+importing it has to be cheap.
 """
+
+from typing import final
+
+
+@final
+class DemoError(Exception):
+    """The demo cannot go on; the text says what did not happen, and to whom."""

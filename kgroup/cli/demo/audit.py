@@ -1,20 +1,20 @@
-"""From the journals to the account: what they say, held against what was produced.
+"""The audit: compares the workers' journals with what was produced.
 
-Without I/O, and without asking kgroup. A record that was processed twice is excused where a worker
-that was killed or frozen had processed it in the generation in which that befell it, and had not
-committed it. Every other repetition is counted as one of planned rebalances, of which there must
-be none.
+It does no I/O and uses nothing of kgroup's own bookkeeping.
+
+A record may be processed twice only because of a disturbance: a worker was killed or frozen in the
+generation in which it had processed the record, and had not committed it. Every other repetition
+counts against the planned rebalances, which must repeat nothing.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import final
+from typing import Final, final
 
 import attrs
 
-from kgroup.cli.demo.audit_report import AuditReport
 from kgroup.cli.demo.journal import (
     CommitDone,
     Committing,
@@ -33,12 +33,12 @@ Record = tuple[int, int]
 @final
 @attrs.frozen(kw_only=True)
 class Disturbance:
-    """What the conductor did to a worker without telling it; times of the monotonic clock.
+    """A worker was killed or frozen; times are those of the monotonic clock.
 
     Attributes:
-        worker: its name.
+        worker: the worker's name.
         time: when it was killed or frozen.
-        woken: when it was woken, if it was.
+        woken: when it was woken; infinity if it never was.
     """
 
     worker: str
@@ -49,18 +49,18 @@ class Disturbance:
 @final
 @attrs.frozen(kw_only=True)
 class Evidence:
-    """What the account is made from.
+    """The input of the audit.
 
     Attributes:
         lines: the text.
-        placed: partition and offset of every acknowledged line -> its number in ``lines``.
-        journals: by worker.
-        kill: who was killed.
-        freeze: who was frozen.
-        committed: by partition, what the group has committed in the end, as the cluster says;
-            None if it was not asked.
-        problems: what kept the demo from its course.
-        seconds: how long it took.
+        placed: for each acknowledged line, its partition and offset -> its index in ``lines``.
+        journals: each worker's entries, by the worker's name.
+        kill: the worker that was killed, if any.
+        freeze: the worker that was frozen, if any.
+        committed: the group's final committed offset of each partition, fetched from the cluster;
+            None if it was not fetched.
+        problems: why the demo did not run as planned.
+        seconds: how long the demo took.
     """
 
     lines: Sequence[str]
@@ -74,9 +74,79 @@ class Evidence:
 
 
 @final
+@attrs.frozen(kw_only=True)
+class AuditReport:
+    """The result of the audit.
+
+    Attributes:
+        produced: lines that the cluster acknowledged.
+        processed: lines that were processed, each counted once.
+        lost: lines that were produced and never processed.
+        never_produced: records that were processed but do not belong to any line.
+        repeated_planned: repetitions that neither the kill nor the freeze explains.
+        repeated_after_kill: repetitions of what the killed worker had not committed.
+        repeated_by_frozen: repetitions of what the frozen worker had not committed.
+        uncommitted_at_kill: records that the killed worker had processed and not committed.
+        processed_after_waking: records of its old generation that the frozen worker processed
+            after it woke.
+        beyond_batch_in_hand: how many of these were not in the batch that it already held.
+        out_of_order: records that were first processed after a later record of their partition.
+        generations: the number of generations.
+        stale_commits_refused: commits that were refused because their generation had ended.
+        stale_commits_accepted: commits that the woken worker began in its old generation and that
+            were accepted.
+        offsets_wrong: partitions whose committed offset is not the end of what was produced.
+        counts_equal: whether the workers' word counts equal a direct count of the lines.
+        words: the number of words.
+        seconds: how long the demo took.
+        problems: why the demo did not run as planned.
+    """
+
+    produced: int
+    processed: int
+    lost: int
+    never_produced: int
+    repeated_planned: int
+    repeated_after_kill: int
+    repeated_by_frozen: int
+    uncommitted_at_kill: int
+    processed_after_waking: int
+    beyond_batch_in_hand: int
+    out_of_order: int
+    generations: int
+    stale_commits_refused: int
+    stale_commits_accepted: int
+    offsets_wrong: int
+    counts_equal: bool
+    words: int
+    seconds: float
+    problems: tuple[str, ...]
+
+    @property
+    def faults(self) -> list[str]:
+        """Everything that is wrong, one sentence each; empty if the group behaved correctly."""
+        wrong = [text.format(getattr(self, name)) for name, text in FAULTS if getattr(self, name)]
+        if not self.counts_equal:
+            wrong.append("the workers' word counts differ from a direct count of the lines")
+        return [*self.problems, *wrong]
+
+
+FAULTS: Final = (
+    ("lost", "{} lines were produced and never processed"),
+    ("never_produced", "{} records were processed that were never produced"),
+    ("repeated_planned", "{} lines were processed again although no kill or freeze explains it"),
+    ("beyond_batch_in_hand", "the woken worker processed {} lines beyond the batches it held"),
+    ("out_of_order", "{} lines were processed before an earlier line of their partition"),
+    ("stale_commits_accepted", "{} commits of the woken worker's old generation were accepted"),
+    ("offsets_wrong", "{} partitions are not committed up to the end of what was produced"),
+)
+"""The figures that must be 0, and the sentence to print when one is not."""
+
+
+@final
 @attrs.frozen(kw_only=True, eq=False)
 class _Processing:
-    """One processing of a record, and the blow that excuses that there is another one."""
+    """One processing of a record, and the disturbance that explains why another may follow."""
 
     record: Record
     entry: RecordProcessed
@@ -86,8 +156,8 @@ class _Processing:
 
 @final
 @attrs.frozen(kw_only=True)
-class _Waking:
-    """What the woken worker did in its old generation."""
+class _AfterWaking:
+    """What the frozen worker did in its old generation after it woke."""
 
     processed: int = 0
     beyond: int = 0
@@ -95,13 +165,17 @@ class _Waking:
 
 
 def audit(evidence: Evidence) -> AuditReport:
-    """Count."""
+    """Compare what was processed and committed with what was produced.
+
+    Args:
+        evidence: the lines, where they were placed, and what the workers wrote down.
+    """
     processings = sorted(_processings(evidence), key=lambda one: one.entry.time)
     first: dict[Record, _Processing] = {}
     for one in processings:
         first.setdefault(one.record, one)
     repeated = _repeated(processings)
-    woken = _waking(evidence)
+    woken = _after_waking(evidence)
     counted = _total(one.entry.words for one in first.values())
     direct = _total(words_of(evidence.lines[number]) for number in evidence.placed.values())
     entries = [entry for journal in evidence.journals.values() for entry in journal]
@@ -111,9 +185,9 @@ def audit(evidence: Evidence) -> AuditReport:
         lost=len(evidence.placed.keys() - first.keys()),
         never_produced=len(first.keys() - evidence.placed.keys()),
         repeated_planned=repeated[None],
-        repeated_after_kill=_of(evidence.kill, repeated),
-        repeated_by_frozen=_of(evidence.freeze, repeated),
-        uncommitted_at_kill=_of(evidence.kill, Counter(one.excuse for one in processings)),
+        repeated_after_kill=_count_of(evidence.kill, repeated),
+        repeated_by_frozen=_count_of(evidence.freeze, repeated),
+        uncommitted_at_kill=_count_of(evidence.kill, Counter(one.excuse for one in processings)),
         processed_after_waking=woken.processed,
         beyond_batch_in_hand=woken.beyond,
         out_of_order=_out_of_order(processings, evidence.freeze),
@@ -135,44 +209,49 @@ def _total(counts: Iterable[Mapping[str, int]]) -> Counter[str]:
     return total
 
 
-def _of(blow: Disturbance | None, counts: Mapping[Disturbance | None, int]) -> int:
-    return 0 if blow is None else counts[blow]
+def _count_of(disturbance: Disturbance | None, counts: Mapping[Disturbance | None, int]) -> int:
+    return 0 if disturbance is None else counts[disturbance]
 
 
 def _processings(evidence: Evidence) -> Iterator[_Processing]:
-    blows = {blow.worker: blow for blow in (evidence.kill, evidence.freeze) if blow is not None}
+    disturbances = {
+        disturbance.worker: disturbance
+        for disturbance in (evidence.kill, evidence.freeze)
+        if disturbance is not None
+    }
     for worker, journal in evidence.journals.items():
-        blow = blows.get(worker)
-        struck = _epoch_at(blow.time, journal) if blow is not None else None
-        safe: dict[int, int] = defaultdict(int)
+        disturbance = disturbances.get(worker)
+        epoch = _epoch_at(disturbance.time, journal) if disturbance is not None else None
+        committed: dict[int, int] = defaultdict(int)
         for entry in journal:
-            if isinstance(entry, CommitDone) and entry.epoch == struck:
-                safe[entry.partition] = entry.next
+            if isinstance(entry, CommitDone) and entry.epoch == epoch:
+                committed[entry.partition] = entry.next
         for entry in journal:
             if isinstance(entry, RecordProcessed):
-                excused = entry.epoch == struck and entry.offset >= safe[entry.partition]
+                excused = entry.epoch == epoch and entry.offset >= committed[entry.partition]
                 yield _Processing(
                     record=(entry.partition, entry.offset),
                     entry=entry,
                     by=(worker, entry.epoch),
-                    excuse=blow if excused else None,
+                    excuse=disturbance if excused else None,
                 )
 
 
 def _epoch_at(time: float, journal: Iterable[Entry]) -> int | None:
-    """The generation that a worker had then, by its own number."""
+    """The epoch of the generation that a worker was in at a time; None before its first."""
     epochs = [e.epoch for e in journal if isinstance(e, Started) and e.time <= time]
     return epochs[-1] if epochs else None
 
 
 def _repeated(processings: Iterable[_Processing]) -> Counter[Disturbance | None]:
-    """How many processings were one too many, by what excuses them."""
+    """Count the repeated processings by the disturbance that explains them; None: nothing does."""
     by_record: defaultdict[Record, list[_Processing]] = defaultdict(list)
     for one in processings:
         by_record[one.record].append(one)
     repeated: Counter[Disturbance | None] = Counter()
     for several in by_record.values():
-        # A generation that processes a record twice has no excuse for the second time.
+        # The disturbance explains one repetition: a generation that processes the same record
+        # twice has no explanation for the second time.
         excuses: list[Disturbance | None] = list(
             {one.by: one.excuse for one in several if one.excuse is not None}.values()
         )
@@ -186,9 +265,11 @@ def _repeated(processings: Iterable[_Processing]) -> Counter[Disturbance | None]
 
 
 def _out_of_order(processings: Iterable[_Processing], freeze: Disturbance | None) -> int:
-    """Records that came after a later one, by first processings and within each generation.
+    """Count the records that were processed after a later record of their partition.
 
-    What the frozen worker had in hand when it woke may come at any time.
+    This is checked for the first processing of each record over all workers, and for every
+    processing within a generation. The batch that the frozen worker held when it woke is exempt
+    from the first rule: its partitions have moved on meanwhile.
     """
     wrong: set[Record] = set()
     seen: set[Record] = set()
@@ -210,31 +291,32 @@ def _out_of_order(processings: Iterable[_Processing], freeze: Disturbance | None
     return len(wrong)
 
 
-def _waking(evidence: Evidence) -> _Waking:
+def _after_waking(evidence: Evidence) -> _AfterWaking:
     freeze = evidence.freeze
     if freeze is None:
-        return _Waking()
+        return _AfterWaking()
     journal = evidence.journals[freeze.worker]
-    struck = _epoch_at(freeze.time, journal)
+    epoch = _epoch_at(freeze.time, journal)
     processed = accepted = 0
-    number: Counter[int] = Counter()
+    batch_numbers: Counter[int] = Counter()
     batches: defaultdict[int, Counter[int]] = defaultdict(Counter)
-    begun: dict[int, float] = {}
+    commit_began: dict[int, float] = {}
     for entry in journal:
-        if entry.epoch != struck:
+        if entry.epoch != epoch:
             continue
         match entry:
             case Received():
-                number[entry.partition] += 1
+                batch_numbers[entry.partition] += 1
             case RecordProcessed() if entry.time >= freeze.woken:
                 processed += 1
-                batches[entry.partition][number[entry.partition]] += 1
+                batches[entry.partition][batch_numbers[entry.partition]] += 1
             case Committing():
-                begun[entry.partition] = entry.time
-            case CommitDone() if begun[entry.partition] >= freeze.woken:
+                commit_began[entry.partition] = entry.time
+            case CommitDone() if commit_began[entry.partition] >= freeze.woken:
                 accepted += 1
+    # The first batch of each partition after waking is the one that the worker already held.
     in_hand = sum(batch[min(batch)] for batch in batches.values())
-    return _Waking(processed=processed, beyond=processed - in_hand, accepted=accepted)
+    return _AfterWaking(processed=processed, beyond=processed - in_hand, accepted=accepted)
 
 
 def _offsets_wrong(evidence: Evidence) -> int:

@@ -1,7 +1,7 @@
-"""The demo's own broker, in a process of its own, so that nobody's work delays it.
+"""The demo's own broker, in a separate process so that no other work delays it.
 
 Run as ``python -m kgroup.cli.demo.broker``: it writes its address as one line on standard output,
-and ends when its standard input is closed.
+and exits when its standard input is closed.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from typing import Final
 import trio
 
 from kgroup.broker import serve
-from kgroup.cli.demo import parent_watch
+from kgroup.cli.demo.processes import exit_after_parent
 
 SETTINGS: Final[Mapping[str, str]] = {
     "auto.create.topics.enable": "false",
-    # The workers that begin together should be one generation; three seconds are not needed.
+    # The first workers should form one generation; Kafka's default of 3 s is longer than needed.
     "group.initial.rebalance.delay.ms": "500",
 }
 
 
 GRACE: Final = 10.0
-"""Seconds that it gets to end by itself."""
+"""Seconds that the broker may take to exit by itself."""
 
 
 async def main() -> None:
     """Serve until standard input ends."""
-    parent_watch.hold(GRACE)
+    exit_after_parent(GRACE)
     async with serve(settings=SETTINGS) as broker:
         print(broker.bootstrap_servers, flush=True)
         async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as stdin:

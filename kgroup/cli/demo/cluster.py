@@ -1,24 +1,41 @@
-"""What the demo does to a cluster: its topic, its committed offsets, its removal. All calls block.
+"""What the demo does on a Kafka cluster: its topic, its lines, its committed offsets, its removal.
 
-Thin over confluent-kafka. Everything has a name that nobody else uses, so that a cluster with
-other tenants is left as it was.
+A thin layer over confluent-kafka. `DemoCluster` blocks, `LineProducer` does not. The topic and the
+group have unique names, so that the demo can run on a shared cluster and leave it as it was.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar, final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+import trio
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from kgroup.cli.demo.errors import DemoError
+from kgroup.cli.demo import DemoError
 
 TIMEOUT: Final = 15.0
-"""Seconds that a cluster gets for what is asked of it."""
+"""Seconds that a cluster may take to answer a request."""
 _PAUSE: Final = 0.05
+SEND_INTERVAL: Final = 1.0
+"""Seconds between two calls of `LineProducer.send`: long enough that workers receive batches."""
+LINES_PER_PARTITION: Final = 10
+"""Consecutive lines that go to one partition before the next one gets some."""
+FLUSH_TIMEOUT: Final = 20.0
+"""Seconds that a cluster may take to acknowledge what was sent."""
+_METADATA_PAUSE: Final = 0.2
+_MAX_QUEUED: Final = 50_000
+"""Half of what librdkafka's queue holds by default."""
 
 T = TypeVar("T")
 
@@ -50,7 +67,7 @@ class DemoCluster:
         self._wait_for_leaders(partitions)
 
     def add_partitions(self, total: int) -> None:
-        """Let the topic have so many partitions.
+        """Raise the topic's number of partitions to ``total``.
 
         Raises:
             DemoError: the cluster refused, or cannot be reached.
@@ -62,36 +79,36 @@ class DemoCluster:
         self._wait_for_leaders(total)
 
     def committed(self, partitions: int) -> dict[int, int]:
-        """What the group has committed, by partition; 0 where nothing.
+        """The group's committed offset of each partition; 0 where it committed none.
 
         Raises:
-            DemoError: the cluster did not say.
+            DemoError: the offsets cannot be fetched.
         """
-        asked = [TopicPartition(self.topic, number) for number in range(partitions)]
+        names = [TopicPartition(self.topic, number) for number in range(partitions)]
         consumer = Consumer({**self._settings, "group.id": self.group_id})
         try:
-            answers = _result(
-                lambda timeout: consumer.committed(asked, timeout=timeout),
-                f"the offsets of group {self.group_id} cannot be had",
+            offsets = _result(
+                lambda timeout: consumer.committed(names, timeout=timeout),
+                f"the committed offsets of group {self.group_id} cannot be fetched",
             )
         finally:
             consumer.close()
-        return {answer.partition: max(answer.offset, 0) for answer in answers}
+        return {one.partition: max(one.offset, 0) for one in offsets}
 
     def remove(self) -> None:
-        """Delete the topic and the group, which its members have left.
+        """Delete the topic, and the group, once its members have left.
 
         Raises:
-            DemoError: something was left behind; it says what.
+            DemoError: the topic or the group could not be deleted.
         """
         deleted = self._admin.delete_topics([self.topic], operation_timeout=TIMEOUT)
-        _result(deleted[self.topic].result, f"topic {self.topic} is left behind")
-        # A member that was killed stays in the group until its session is over.
+        _result(deleted[self.topic].result, f"topic {self.topic} could not be deleted")
+        # A killed member stays in the group until its session times out.
         deadline = time.monotonic() + TIMEOUT
-        left_behind = f"group {self.group_id} is left behind"
-        while not _result(self._delete_group, left_behind):
+        failure = f"group {self.group_id} could not be deleted"
+        while not _result(self._delete_group, failure):
             if time.monotonic() > deadline:
-                raise DemoError(f"{left_behind}: it still has members")
+                raise DemoError(f"{failure}: it still has members")
             time.sleep(_PAUSE)
 
     def _delete_group(self, timeout: float) -> bool:
@@ -111,19 +128,125 @@ class DemoCluster:
         while time.monotonic() < deadline:
             topics = _result(
                 lambda timeout: self._admin.list_topics(self.topic, timeout=timeout).topics,
-                f"the partitions of topic {self.topic} cannot be had",
+                f"the partitions of topic {self.topic} cannot be fetched",
             )
             known = topics[self.topic].partitions.values()
             if sum(partition.leader >= 0 for partition in known) == partitions:
                 return
             time.sleep(_PAUSE)
-        raise DemoError(f"topic {self.topic} has no leader for each of {partitions} partitions")
+        raise DemoError(
+            f"some of the {partitions} partitions of topic {self.topic} had no leader within"
+            f" {TIMEOUT:g} s"
+        )
 
 
-def _result(ask: Callable[[float], T], otherwise: str) -> T:
+@final
+class LineProducer:
+    """Produces the lines, and remembers at which offset each of them was stored.
+
+    A few consecutive lines go to each partition in turn, added partitions included. The audit
+    compares the workers' journals with ``placed``.
+
+    Attributes:
+        placed: partition and offset of each acknowledged line -> the line's index.
+        sent: how many lines were given to librdkafka.
+    """
+
+    def __init__(self, bootstrap_servers: str, topic: str, lines: Sequence[str]) -> None:
+        self._lines = lines
+        self._topic = topic
+        self._refused: KafkaError | None = None
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "log_level": 0,
+            }
+        )
+        self.partitions = 0
+        self.sent = 0
+        self.placed: dict[tuple[int, int], int] = {}
+
+    @property
+    def left(self) -> int:
+        """How many lines were not sent yet."""
+        return len(self._lines) - self.sent
+
+    async def spread_over(self, partitions: int) -> None:
+        """Wait until the producer's metadata has so many partitions; then send to all of them.
+
+        Raises:
+            DemoError: the partitions did not appear in the metadata in time.
+        """
+        deadline = trio.current_time() + FLUSH_TIMEOUT
+        while trio.current_time() < deadline:
+            if await trio.to_thread.run_sync(self._known_partitions) >= partitions:
+                self.partitions = partitions
+                return
+            await trio.sleep(_METADATA_PAUSE)
+        raise DemoError(
+            f"the producer's metadata of topic {self._topic} did not reach {partitions} partitions"
+            f" within {FLUSH_TIMEOUT:g} s"
+        )
+
+    def send(self, number: int) -> None:
+        """Send the next lines, at most as many as are left and fit into librdkafka's queue.
+
+        Raises:
+            DemoError: the cluster refused a line.
+        """
+        self._producer.poll(0)
+        room = _MAX_QUEUED - len(self._producer)
+        for line in range(self.sent, self.sent + max(0, min(number, self.left, room))):
+            self._send_one(line)
+        self._raise_refusal()
+
+    async def flush(self) -> None:
+        """Wait until every line that was sent is acknowledged.
+
+        Raises:
+            DemoError: the cluster refused a line, or did not acknowledge all of them in time.
+        """
+        waiting = await trio.to_thread.run_sync(
+            lambda: self._producer.flush(FLUSH_TIMEOUT), abandon_on_cancel=True
+        )
+        self._raise_refusal()
+        if waiting:
+            raise DemoError(f"{waiting} lines were not acknowledged within {FLUSH_TIMEOUT:g} s")
+
+    def _send_one(self, line: int) -> None:
+        def placed(error: KafkaError | None, message: Message) -> None:
+            partition, offset = message.partition(), message.offset()
+            if error is not None or partition is None or offset is None:
+                self._refused = error
+            else:
+                self.placed[partition, offset] = line
+
+        self._producer.produce(
+            self._topic,
+            self._lines[line].encode(),
+            partition=line // LINES_PER_PARTITION % self.partitions,
+            on_delivery=placed,
+        )
+        self.sent += 1
+
+    def _raise_refusal(self) -> None:
+        if self._refused is not None:
+            raise DemoError(f"the cluster refused a line: {self._refused.str()}")
+
+    def _known_partitions(self) -> int:
+        try:
+            topics = self._producer.list_topics(self._topic, timeout=FLUSH_TIMEOUT).topics
+        except KafkaException:
+            return 0
+        return len(topics[self._topic].partitions)
+
+
+def _result(request: Callable[[float], T], failure: str) -> T:
     try:
-        return ask(TIMEOUT)
+        return request(TIMEOUT)
     except KafkaException as error:
-        raise DemoError(f"{otherwise}: {error.args[0].str()}") from error
+        raise DemoError(f"{failure}: {error.args[0].str()}") from error
     except TimeoutError:
-        raise DemoError(f"{otherwise}: no answer within {TIMEOUT:g} s") from None
+        raise DemoError(f"{failure}: no answer within {TIMEOUT:g} s") from None

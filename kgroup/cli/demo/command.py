@@ -18,15 +18,15 @@ import trio
 from rich.console import Console
 
 from kgroup import bounds
-from kgroup.cli.demo.audit_report import AuditReport
+from kgroup.cli.demo.audit import AuditReport
 from kgroup.cli.demo.director import DRIVERS, WORKERS, DemoPlan
-from kgroup.cli.demo.display import Display, print_account
-from kgroup.cli.demo.run import perform
+from kgroup.cli.demo.display import Display, print_report
+from kgroup.cli.demo.run import run_demo
 from kgroup.cli.demo.text import MOST_LINES, lines_of, own_sources
 from kgroup.cli.options import FilePath, Whole, servers
 
 _SIGNALLED: Final = 128
-"""What shells add to a signal's number to make an exit status of it."""
+"""Shells report a process that a signal ended as this plus the signal's number."""
 
 
 @click.command()
@@ -35,7 +35,8 @@ _SIGNALLED: Final = 128
     "files",
     type=FilePath(exists=True, dir_okay=False, path_type=Path),
     multiple=True,
-    help="A text file to take the lines from; can be given again. Python's own modules if none is.",
+    help="A text file that supplies the lines; may be given more than once."
+    "  [default: the modules of Python's standard library]",
 )
 @click.option(
     "--lines",
@@ -43,32 +44,33 @@ _SIGNALLED: Final = 128
     type=Whole(bounds.whole(1000, MOST_LINES)),
     default=50_000,
     show_default=True,
-    help="How many lines; the files are read again from the top if they have fewer.",
+    help="How many lines to produce; the files are repeated if they have fewer.",
 )
 @click.option(
     "--bootstrap-servers",
     metavar="HOST:PORT,...",
     callback=servers,
-    help="Another cluster than the demo's own; what the demo makes there it removes again.",
+    help="An existing cluster to use instead of the demo's own broker; the demo deletes its topic"
+    " and group afterwards.",
 )
 @click.option(
     "--workers",
     type=Whole(bounds.whole(2, 50)),
-    help="How many workers begin.  [default: 3; of Spark drivers 2]",
+    help="How many workers start at the beginning.  [default: 3; 2 with --spark]",
 )
 @click.option(
     "--partitions",
     type=Whole(bounds.whole(1, 200)),
     default=6,
     show_default=True,
-    help="How many partitions the topic begins with.",
+    help="How many partitions the topic is created with.",
 )
 @click.option(
     "--spark",
     is_flag=True,
-    help="The workers are Spark drivers; needs kgroup's extras kafka and spark, and Java.",
+    help="Run Spark drivers as workers; needs kgroup's extras kafka and spark, and Java.",
 )
-@click.option("--json", "as_json", is_flag=True, help="End with the account as one line of JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the account as JSON in the last line.")
 def demo(
     files: Sequence[Path],
     number: int,
@@ -81,15 +83,15 @@ def demo(
 ) -> None:
     """Show a group at work, and account for every line.
 
-    Workers count the words of real text while one is added, one stopped, one killed, one frozen
-    and woken, and partitions are added (not with Spark). The exit status is 1 where the account is
-    wrong.
+    Workers count the words of real text. Meanwhile a worker is added, one is stopped, one is
+    killed, one is frozen and woken, and partitions are added (not with --spark). At the end every
+    line is accounted for: the exit status is 1 if the account is wrong.
     """
     if spark:
-        look_for_spark()
+        require_spark()
     fewest = 2 if spark else 3
     if workers is not None and workers < fewest:
-        raise click.BadParameter(f"it takes {fewest} or more", param_hint="--workers")
+        raise click.BadParameter(f"the demo needs at least {fewest}", param_hint="--workers")
     try:
         lines = lines_of(files or own_sources(), number)
     except (OSError, ValueError) as error:
@@ -99,31 +101,31 @@ def demo(
         workers=workers or fewest,
         partitions=partitions,
         bootstrap_servers=bootstrap_servers,
-        crew=DRIVERS if spark else WORKERS,
+        worker_kind=DRIVERS if spark else WORKERS,
     )
     console = Console(highlight=False)
     folder = Path(tempfile.mkdtemp(prefix="kgroup-demo-"))
     keep = False
     try:
-        account = trio.run(partial(_perform, plan, folder, console))
-        keep = bool(account.faults)
+        report = trio.run(partial(_run_until_signal, plan, folder, console))
+        keep = bool(report.faults)
     finally:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
-    print_account(console, account)
+    print_report(console, report)
     if keep:
         console.print(f"What the workers wrote is in {folder}", soft_wrap=True)
     if as_json:
-        click.echo(json.dumps(attrs.asdict(account)))
-    if account.faults:
+        click.echo(json.dumps(attrs.asdict(report)))
+    if report.faults:
         sys.exit(1)
 
 
-def look_for_spark() -> None:
-    """Refuse now what drivers would only find out later.
+def require_spark() -> None:
+    """Check that Spark drivers can run, before anything is started.
 
     Raises:
-        ClickException: PySpark, or Java for it, or what else drivers need is not there.
+        ClickException: PySpark, Java or a package that drivers need is missing.
     """
     try:
         import pyarrow  # noqa: F401
@@ -137,10 +139,10 @@ def look_for_spark() -> None:
         raise click.ClickException(str(error)) from error
 
 
-async def _perform(plan: DemoPlan, folder: Path, console: Console) -> AuditReport:
-    """Perform until the end or a signal, which ends everything first."""
+async def _run_until_signal(plan: DemoPlan, folder: Path, console: Console) -> AuditReport:
+    """Run the demo; at a signal, end all its processes and exit with the signal's status."""
     received: list[int] = []
-    account: AuditReport | None = None
+    report: AuditReport | None = None
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
         async with trio.open_nursery() as nursery:
 
@@ -152,8 +154,8 @@ async def _perform(plan: DemoPlan, folder: Path, console: Console) -> AuditRepor
 
             nursery.start_soon(end_at_signal)
             with Display(console) as display:
-                account = await perform(plan, folder, display)
+                report = await run_demo(plan, folder, display)
             nursery.cancel_scope.cancel()
-    if account is None:
+    if report is None:
         sys.exit(_SIGNALLED + received[0])
-    return account
+    return report

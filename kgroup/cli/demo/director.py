@@ -1,7 +1,8 @@
-"""The conductor: starts the cluster and the workers, feeds them, waits, and gathers the evidence.
+"""The director: starts, stops, kills, freezes and wakes workers, and sends them lines meanwhile.
 
-What it does to them, and in which order, is ``schedule``'s. It does everything in one task; while
-it waits for anything it goes on reading journals, feeding lines and looking after the workers.
+The stages, and their order, are in ``run``. The director does everything in one task: whenever it
+waits (`Director.wait_until`), it goes on reading the journals, sending lines, and checking that no
+worker has ended by itself.
 """
 
 from __future__ import annotations
@@ -15,75 +16,75 @@ from typing import Final, final
 import attrs
 import trio
 
+from kgroup.cli.demo import DemoError
 from kgroup.cli.demo.audit import Disturbance
-from kgroup.cli.demo.cluster import DemoCluster
+from kgroup.cli.demo.cluster import SEND_INTERVAL, DemoCluster, LineProducer
 from kgroup.cli.demo.display import Display
-from kgroup.cli.demo.errors import DemoError
 from kgroup.cli.demo.journal import JournalReader
 from kgroup.cli.demo.processes import Children
-from kgroup.cli.demo.producer import BEAT, LineProducer
 from kgroup.cli.demo.progress import Condition, Worker, WorkerProgress
 from kgroup.cli.demo.worker import Task
 
 SESSION_TIMEOUT: Final = 6.0
-"""Seconds; the shortest that brokers allow unless they are told otherwise."""
-STALLED: Final = 30.0
-"""Seconds without progress after which lines that are still missing are lost."""
-_LOOK: Final = 0.03
+"""Seconds; the shortest that brokers allow by default (``group.min.session.timeout.ms``)."""
+STALL_TIMEOUT: Final = 30.0
+"""Seconds without a new commit after which lines that are not committed count as lost."""
+_CHECK_INTERVAL: Final = 0.03
 _HEADROOM: Final = 2.0
-"""How much faster than lines come workers can go, so that they catch up after a hand-over."""
+"""How much faster workers can process lines than lines arrive, so that they catch up after a
+rebalance."""
 
 
 @final
 @attrs.frozen(kw_only=True)
-class Workers:
-    """Those who do the work.
+class WorkerKind:
+    """What the demo's workers are.
 
     Attributes:
-        name: what one of them is called.
-        module: of its process.
-        in_time: seconds within which an event has to come about.
+        name: the prefix of their names.
+        module: the module that their processes run.
+        timeout: seconds within which the group has to reach what a stage waits for.
     """
 
     name: str
     module: str
-    in_time: float
+    timeout: float
 
 
-WORKERS: Final = Workers(name="worker", module="kgroup.cli.demo.worker", in_time=45.0)
-DRIVERS: Final = Workers(name="driver", module="kgroup.cli.demo.spark_worker", in_time=180.0)
-"""Spark drivers, whose JVMs take a while to start."""
+WORKERS: Final = WorkerKind(name="worker", module="kgroup.cli.demo.worker", timeout=45.0)
+DRIVERS: Final = WorkerKind(name="driver", module="kgroup.cli.demo.spark_worker", timeout=180.0)
+"""Spark drivers have a longer timeout, because their JVMs take a while to start."""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class DemoPlan:
-    """What the person who runs the demo asked for.
+    """The options of one demo.
 
     Attributes:
         lines: the text.
-        workers: how many begin.
-        partitions: how many the topic begins with.
-        bootstrap_servers: another cluster; None for the demo's own.
-        crew: who works.
+        workers: how many workers start at the beginning.
+        partitions: how many partitions the topic is created with.
+        bootstrap_servers: an existing cluster; None for the demo's own broker.
+        worker_kind: plain workers or Spark drivers.
     """
 
     lines: Sequence[str]
     workers: int
     partitions: int
     bootstrap_servers: str | None
-    crew: Workers = WORKERS
+    worker_kind: WorkerKind = WORKERS
 
 
 @final
 @attrs.frozen
 class DemoStage:
-    """One event of the demo.
+    """One stage of the demo.
 
     Attributes:
-        title: what happens.
-        seconds: how long it takes on a machine at rest; lines are spread accordingly.
-        play: makes it happen, and returns when it has come about.
+        title: what happens, for the display.
+        seconds: how long it takes on an idle machine; the lines are paced by that.
+        play: makes it happen, and returns when the group has settled afterwards.
     """
 
     title: str
@@ -93,13 +94,13 @@ class DemoStage:
 
 @final
 class Director:
-    """Runs a demo. Its attributes are what stages work with.
+    """Runs the stages of a demo; its methods are what stages are made of.
 
     Attributes:
-        watch: the workers.
-        partitions: how many the topic has now.
-        kill: who was killed.
-        freeze: who was frozen.
+        progress: the workers and what they have done so far.
+        partitions: how many partitions the topic has now.
+        kill: the worker that was killed, if any.
+        freeze: the worker that was frozen, if any.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class Director:
         plan: DemoPlan,
         folder: Path,
         cluster: DemoCluster,
-        feed: LineProducer,
+        producer: LineProducer,
         children: Children,
         display: Display,
         seconds: float,
@@ -115,25 +116,26 @@ class Director:
         self._plan = plan
         self._folder = folder
         self._cluster = cluster
-        self._feed = feed
+        self._producer = producer
         self._children = children
         self._display = display
         self._seconds = seconds
         self._later = 0.0
         self._stage_ends = 0.0
-        self._next_beat = 0.0
-        self.watch = WorkerProgress()
+        self._next_send = 0.0
+        self.progress = WorkerProgress()
         self.partitions = plan.partitions
         self.kill: Disturbance | None = None
         self.freeze: Disturbance | None = None
 
     async def run(self, stages: Sequence[DemoStage]) -> None:
-        """Play the stages, one after the other.
+        """Run the stages one after the other.
 
         Raises:
-            DemoError: one did not come about, or something broke.
+            DemoError: a stage did not complete in time, a worker ended by itself, or the cluster
+                refused something.
         """
-        await self._feed.spread_over(self.partitions)
+        await self._producer.spread_over(self.partitions)
         self._later = sum(stage.seconds for stage in stages)
         for stage in stages:
             self._later -= stage.seconds
@@ -145,8 +147,8 @@ class Director:
 
     async def start_worker(self) -> Worker:
         """Start one more worker."""
-        crew = self._plan.crew
-        name = f"{crew.name}-{len(self.watch.workers) + 1}"
+        worker_kind = self._plan.worker_kind
+        name = f"{worker_kind.name}-{len(self.progress.workers) + 1}"
         journal = self._folder / f"{name}.journal"
         task = Task(
             name=name,
@@ -157,155 +159,173 @@ class Director:
             seconds_per_line=self._seconds_per_line(),
             journal=str(journal),
         )
-        child = await self._children.start(name, crew.module, json.dumps(attrs.asdict(task)))
+        child = await self._children.start(name, worker_kind.module, json.dumps(attrs.asdict(task)))
         worker = Worker(child=child, journal=JournalReader(journal))
-        self.watch.workers.append(worker)
+        self.progress.workers.append(worker)
         return worker
 
     async def start_first_workers(self) -> None:
-        """Start as many as the plan says."""
+        """Start as many workers as the plan says."""
         for _ in range(self._plan.workers):
             await self.start_worker()
 
     async def stop_worker(self, worker: Worker) -> None:
-        """Ask a worker to end, and wait until it has."""
+        """Send a worker SIGTERM, and wait until it has ended.
+
+        Raises:
+            DemoError: it did not end in time, or not with status 0.
+        """
         worker.condition = Condition.STOPPED
         worker.child.terminate()
         self.say(f"{worker.name} is asked to stop (SIGTERM)")
-        await self.until(
+        await self.wait_until(
             lambda: worker.child.status is not None, f"{worker.name} did not end after SIGTERM"
         )
         if worker.child.status != 0:
             raise DemoError(
                 f"{worker.name} ended with status {worker.child.status} after SIGTERM:"
-                f" {worker.child.last_words()}"
+                f" {worker.child.last_error_line()}"
             )
 
     def kill_worker(self, worker: Worker) -> None:
-        """End a worker without a word."""
+        """Send a worker SIGKILL."""
         worker.condition = Condition.KILLED
         worker.child.kill()
         self.kill = Disturbance(worker=worker.name, time=time.monotonic())
-        self.say(f"{worker.name} is killed (SIGKILL) with a batch half done")
+        self.say(f"{worker.name} is killed (SIGKILL) with a batch half processed")
 
     async def freeze_worker(self, worker: Worker) -> None:
-        """Stop a worker where it stands."""
+        """Send a worker SIGSTOP."""
         worker.condition = Condition.FROZEN
         await worker.child.freeze()
         self.freeze = Disturbance(worker=worker.name, time=time.monotonic())
-        self.say(f"{worker.name} is frozen (SIGSTOP) with a batch half done")
+        self.say(f"{worker.name} is frozen (SIGSTOP) with a batch half processed")
 
     async def wake_worker(self, worker: Worker) -> None:
-        """Let a frozen worker go on."""
+        """Let a frozen worker continue."""
         assert self.freeze is not None  # it was frozen
         self.freeze = attrs.evolve(self.freeze, woken=time.monotonic())
         worker.condition = Condition.RUNNING
         await worker.child.wake()
-        self.say(f"{worker.name} is woken (SIGCONT); its session is over and its partitions gone")
+        self.say(
+            f"{worker.name} is woken (SIGCONT); its session has timed out and other workers have"
+            " its partitions"
+        )
 
     async def add_partitions(self, number: int) -> None:
-        """Let the topic have more partitions, and lines go there too."""
+        """Add partitions to the topic, and send lines to them too."""
         self.partitions += number
         await trio.to_thread.run_sync(self._cluster.add_partitions, self.partitions)
-        await self._feed.spread_over(self.partitions)
+        await self._producer.spread_over(self.partitions)
         self.say(f"the topic has {self.partitions} partitions now")
 
-    async def one_halfway(self) -> Worker:
-        """Wait for a worker that has processed a part of a batch; it is the one to strike.
+    async def worker_halfway(self) -> Worker:
+        """Wait for a worker that has processed a part of a batch: the one to disturb.
 
-        Nobody is struck twice: it could not be told which blow excuses what.
+        No worker is disturbed twice: the audit could not say which disturbance explains what.
         """
 
         def halfway() -> Worker | None:
-            struck = self.freeze.worker if self.freeze is not None else None
-            running = (worker for worker in self.watch.running if worker.name != struck)
+            frozen = self.freeze.worker if self.freeze is not None else None
+            running = (worker for worker in self.progress.running if worker.name != frozen)
             return next((worker for worker in running if worker.halfway), None)
 
-        await self.until(lambda: halfway() is not None, "no worker had a batch half done")
+        await self.wait_until(lambda: halfway() is not None, "no worker had a batch half processed")
         worker = halfway()
-        assert worker is not None  # nothing was read since
+        assert worker is not None  # no journal was read since
         return worker
 
-    async def settled(self, seconds: float = 1.0) -> None:
-        """Wait until the running workers share all partitions in one generation; work goes on."""
-        await self.until(
-            lambda: self.watch.settled(self.partitions),
-            f"the running workers did not come to share {self.partitions} partitions",
+    async def wait_until_settled(self, seconds: float = 1.0) -> None:
+        """Wait until the running workers share all partitions in one generation.
+
+        Args:
+            seconds: how long they work on in it before this returns.
+        """
+        await self.wait_until(
+            lambda: self.progress.settled(self.partitions),
+            f"the running workers did not share all {self.partitions} partitions",
         )
-        generation = self.watch.running[0].generation
+        generation = self.progress.running[0].generation
         owners = ", ".join(
             f"{worker.name} has {', '.join(map(str, sorted(worker.owned))) or 'nothing'}"
-            for worker in self.watch.running
+            for worker in self.progress.running
         )
         self.say(f"generation {generation}: {owners}")
-        over = trio.current_time() + seconds
-        await self.until(lambda: trio.current_time() >= over, "time stands still")
+        end = trio.current_time() + seconds
+        await self.wait_until(lambda: trio.current_time() >= end, "time did not pass")
 
-    async def all_lines_done(self) -> None:
-        """Send what is left of the lines, and wait until every one is processed and committed.
+    async def finish_lines(self) -> None:
+        """Send the remaining lines, and wait until every line is processed and committed.
 
-        Where nothing goes on any more it returns: what is missing is for the account to say.
+        If no new commit comes for `STALL_TIMEOUT` it returns: the audit finds what is missing.
         """
-        while self._feed.left:
-            self._feed.send(self._feed.left)
-            await trio.sleep(_LOOK)
-        await self._feed.flush()
-        progress, since = -1, trio.current_time()
+        while self._producer.left:
+            self._producer.send(self._producer.left)
+            await trio.sleep(_CHECK_INTERVAL)
+        await self._producer.flush()
+        committed, since = -1, trio.current_time()
 
         def done_or_stalled() -> bool:
-            nonlocal progress, since
-            now = sum(self.watch.committed.values())
-            if now != progress:
-                progress, since = now, trio.current_time()
-            stalled = trio.current_time() - since > STALLED
-            return stalled or self.watch.all_committed(self._feed.placed)
+            nonlocal committed, since
+            now = sum(self.progress.committed.values())
+            if now != committed:
+                committed, since = now, trio.current_time()
+            stalled = trio.current_time() - since > STALL_TIMEOUT
+            return stalled or self.progress.all_committed(self._producer.placed)
 
-        await self.until(done_or_stalled, "lines were still being processed", float("inf"))
+        await self.wait_until(done_or_stalled, "lines were still being processed", float("inf"))
 
     def say(self, text: str) -> None:
-        """Tell the person who watches."""
+        """Display a line below the current stage."""
         self._display.say(f"  {text}")
 
-    async def until(
-        self, holds: Callable[[], bool], otherwise: str, seconds: float | None = None
+    async def wait_until(
+        self, holds: Callable[[], bool], failure: str, seconds: float | None = None
     ) -> None:
-        """Wait for something, the crew's time by default, and meanwhile keep everything going.
+        """Wait for a condition; meanwhile read journals, send lines and check the workers.
+
+        Args:
+            holds: the condition.
+            failure: the text of the error if it does not hold in time.
+            seconds: the timeout; the worker kind's by default.
 
         Raises:
-            DemoError: it did not happen in time, or a worker ended by itself.
+            DemoError: the condition did not hold in time, or a worker ended by itself.
         """
-        seconds = self._plan.crew.in_time if seconds is None else seconds
+        seconds = self._plan.worker_kind.timeout if seconds is None else seconds
         deadline = trio.current_time() + seconds
         while True:
-            self._keep_going()
+            self._check_workers()
             if holds():
                 return
             if trio.current_time() > deadline:
-                raise DemoError(f"{otherwise} within {seconds:g} s")
-            await trio.sleep(_LOOK)
+                raise DemoError(f"{failure} within {seconds:g} s")
+            await trio.sleep(_CHECK_INTERVAL)
 
-    def _keep_going(self) -> None:
-        self.watch.read()
-        for worker in self.watch.running:
+    def _check_workers(self) -> None:
+        self.progress.read()
+        for worker in self.progress.running:
             if worker.child.status is not None:
                 worker.condition = Condition.FAILED
                 raise DemoError(
                     f"{worker.name} ended by itself with status {worker.child.status}:"
-                    f" {worker.child.last_words()}"
+                    f" {worker.child.last_error_line()}"
                 )
         now = trio.current_time()
-        if now >= self._next_beat:
-            self._next_beat = now + BEAT
-            self._feed.send(self._portion(now))
-        self._display.show(self.watch, self._feed.sent, len(self._plan.lines), self.partitions)
+        if now >= self._next_send:
+            self._next_send = now + SEND_INTERVAL
+            self._producer.send(self._lines_to_send(now))
+        self._display.show(
+            self.progress, self._producer.sent, len(self._plan.lines), self.partitions
+        )
 
-    def _portion(self, now: float) -> int:
-        """How many lines go out at this beat: the rest is spread over the time that is left.
+    def _lines_to_send(self, now: float) -> int:
+        """How many lines to send now, so that the rest lasts for the remaining time.
 
         A stage that takes longer than expected slows the lines down; they never run out.
         """
-        left = self._later + max(self._stage_ends - now, BEAT)
-        return round(self._feed.left * BEAT / max(left, BEAT))
+        left = self._later + max(self._stage_ends - now, SEND_INTERVAL)
+        return round(self._producer.left * SEND_INTERVAL / max(left, SEND_INTERVAL))
 
     def _seconds_per_line(self) -> float:
         lines_per_second = len(self._plan.lines) / self._seconds * _HEADROOM

@@ -1,6 +1,6 @@
-"""What a person sees: the events, who owns what, and the account.
+"""The demo's output: the stages, which worker owns which partitions, and the audit's report.
 
-In a terminal the picture is live; elsewhere there are plain lines.
+In a terminal a live table shows the workers; elsewhere only plain lines are printed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from kgroup.cli.demo.audit_report import AuditReport
+from kgroup.cli.demo.audit import AuditReport
 from kgroup.cli.demo.progress import Condition, Worker, WorkerProgress
 
 _REFRESH: Final = 0.1
@@ -31,7 +31,7 @@ _STYLES: Final = {
 
 @final
 class Display:
-    """A context manager: what it shows live ends with it; what it said stays."""
+    """A context manager; the live table disappears at its end, the printed lines stay."""
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self._console = console
@@ -55,27 +55,27 @@ class Display:
             self._live.stop()
 
     def say(self, text: str) -> None:
-        """One line, with the time since the beginning."""
-        # Not through rich's own wrapping: a line of a log is one line.
+        """Print one line, with the seconds since the demo began."""
+        # rich must not wrap it: one message is one line, also in a file.
         seconds = self._clock() - self._began
         self._console.print(Text(f"{seconds:5.1f} s  {text}"), soft_wrap=True)
 
-    def show(self, watch: WorkerProgress, sent: int, lines: int, partitions: int) -> None:
-        """The picture of this moment."""
+    def show(self, progress: WorkerProgress, sent: int, lines: int, partitions: int) -> None:
+        """Update the live table, at most every `_REFRESH` seconds."""
         now = self._clock()
         if self._live is None or now < self._next:
             return
         self._next = now + _REFRESH
         bars = Table.grid(padding=(0, 1))
         bars.add_row("lines sent", ProgressBar(lines, sent, width=40), f"{sent} of {lines}")
-        done = len(watch.done)
+        done = len(progress.done)
         bars.add_row("processed", ProgressBar(lines, done, width=40), f"{done}")
-        self._live.update(Group(_workers(watch, partitions), bars), refresh=True)
+        self._live.update(Group(_workers(progress, partitions), bars), refresh=True)
 
 
-def _workers(watch: WorkerProgress, partitions: int) -> Table:
+def _workers(progress: WorkerProgress, partitions: int) -> Table:
     table = Table("worker", "process", "generation", "lines", "partitions", expand=False)
-    for worker in watch.workers:
+    for worker in progress.workers:
         table.add_row(
             worker.name,
             Text(worker.condition.value, _STYLES[worker.condition]),
@@ -95,32 +95,32 @@ def _owned(worker: Worker, partitions: int) -> Text:
     )
 
 
-def print_account(console: Console, account: AuditReport) -> None:
-    """The account, and whether all is as it must be."""
+def print_report(console: Console, report: AuditReport) -> None:
+    """Print the audit's figures, and whether everything is as it must be."""
     table = Table.grid(padding=(0, 2))
     for label, figure in (
-        ("lines produced", account.produced),
-        ("lines processed", account.processed),
-        ("lines lost", account.lost),
-        ("processed twice in planned rebalances", account.repeated_planned),
-        ("processed twice after the kill", account.repeated_after_kill),
-        ("  of what the killed worker had not committed", account.uncommitted_at_kill),
-        ("processed twice by the frozen worker", account.repeated_by_frozen),
-        ("  processed by it after it woke", account.processed_after_waking),
-        ("  of these beyond the batches in hand", account.beyond_batch_in_hand),
-        ("commits refused as stale", account.stale_commits_refused),
-        ("stale commits accepted", account.stale_commits_accepted),
-        ("lines out of order", account.out_of_order),
-        ("generations", account.generations),
-        ("words", account.words),
-        ("word counts equal to a direct count", "yes" if account.counts_equal else "NO"),
-        ("seconds", account.seconds),
+        ("lines produced", report.produced),
+        ("lines processed", report.processed),
+        ("lines lost", report.lost),
+        ("processed twice in planned rebalances", report.repeated_planned),
+        ("processed twice after the kill", report.repeated_after_kill),
+        ("  of what the killed worker had not committed", report.uncommitted_at_kill),
+        ("processed twice by the frozen worker", report.repeated_by_frozen),
+        ("  processed by it after it woke", report.processed_after_waking),
+        ("  of these beyond the batches it held", report.beyond_batch_in_hand),
+        ("commits refused as stale", report.stale_commits_refused),
+        ("stale commits accepted", report.stale_commits_accepted),
+        ("lines out of order", report.out_of_order),
+        ("generations", report.generations),
+        ("words", report.words),
+        ("word counts equal to a direct count", "yes" if report.counts_equal else "NO"),
+        ("seconds", report.seconds),
     ):
         table.add_row(label, str(figure))
     console.print()
     console.print(table)
     console.print()
-    faults = account.faults
+    faults = report.faults
     if not faults:
         console.print("The account is right.", style="bold green")
     for fault in faults:

@@ -1,11 +1,11 @@
-"""A worker's journal: what it has done, written down before it goes on.
+"""A worker's journal: the worker writes down each step before it takes the next one.
 
-Each entry is one line in a file of the worker's own, handed to the kernel by one call, so that
-what was written survives a SIGKILL. The conductor reads the files, while they grow and at the end,
-and counts from nothing else. Times are those of the machine's monotonic clock, which all
+Each worker has a file of its own. An entry is one line, written by one system call, so that it
+survives a SIGKILL of the worker. The director reads the files while they grow and at the end; the
+audit counts from nothing else. Times are those of the machine's monotonic clock, which all
 processes share.
 
-INVARIANT: a record is written down before the commit that covers it begins.
+INVARIANT: a record is written to the journal before the commit that covers it begins.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from kgroup.types import TopicPartition
 
 @attrs.frozen(kw_only=True)
 class Entry:
-    """The root of all entries.
+    """The base class of all entries.
 
     Attributes:
         time: when it was written, in seconds.
         generation: the generation's id.
-        epoch: the worker's own number of the generation.
+        epoch: the generation's epoch, which is unique within a worker.
     """
 
     kind: ClassVar[str]
@@ -46,7 +46,7 @@ class Entry:
 @final
 @attrs.frozen(kw_only=True)
 class Started(Entry):
-    """The worker was handed a generation, with these partitions."""
+    """The worker received a generation with these partitions."""
 
     kind: ClassVar = "started"
     partitions: list[int]
@@ -55,7 +55,7 @@ class Started(Entry):
 @final
 @attrs.frozen(kw_only=True)
 class Ended(Entry):
-    """A generation of the worker's is over."""
+    """A generation of the worker has ended."""
 
     kind: ClassVar = "ended"
     why: str
@@ -64,7 +64,7 @@ class Ended(Entry):
 @final
 @attrs.frozen(kw_only=True)
 class Received(Entry):
-    """The worker has a batch in hand: the offsets from ``first`` up to, not including, ``next``."""
+    """The worker received a batch: the offsets from ``first`` up to, not including, ``next``."""
 
     kind: ClassVar = "received"
     partition: int
@@ -86,7 +86,7 @@ class RecordProcessed(Entry):
 @final
 @attrs.frozen(kw_only=True)
 class Committing(Entry):
-    """A commit of ``next`` begins."""
+    """The worker is about to commit the offset ``next``."""
 
     kind: ClassVar = "committing"
     partition: int
@@ -96,7 +96,7 @@ class Committing(Entry):
 @final
 @attrs.frozen(kw_only=True)
 class CommitDone(Entry):
-    """That commit was accepted."""
+    """The coordinator accepted the commit."""
 
     kind: ClassVar = "committed"
     partition: int
@@ -106,7 +106,7 @@ class CommitDone(Entry):
 @final
 @attrs.frozen(kw_only=True)
 class Refused(Entry):
-    """That commit was refused, because its generation has passed."""
+    """The commit was refused, because its generation had ended."""
 
     kind: ClassVar = "refused"
     partition: int
@@ -122,7 +122,7 @@ KINDS: Final[Mapping[str, type[Entry]]] = {
 
 @final
 class Journal:
-    """The side that writes; a context manager that closes the file."""
+    """The writing side; a context manager that closes the file."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -139,14 +139,14 @@ class Journal:
         os.close(self._file)
 
     def started(self, generation: Generation) -> None:
-        """The program was handed a generation."""
+        """Write that the worker received a generation."""
         numbers = [partition.partition for partition in generation.assignment]
         self._write(Started.kind, generation, partitions=numbers)
 
     def received(
         self, generation: Generation, partition: TopicPartition, first: int, after: int
     ) -> None:
-        """A batch is in hand: the offsets from ``first`` up to, not including, ``after``."""
+        """Write that a batch was received: from ``first`` up to, not including, ``after``."""
         self._write(
             Received.kind, generation, partition=partition.partition, first=first, next=after
         )
@@ -154,7 +154,7 @@ class Journal:
     def processed(
         self, generation: Generation, partition: int, offset: int, words: Mapping[str, int]
     ) -> None:
-        """The words of a record were counted."""
+        """Write the words of a record."""
         self._write(
             RecordProcessed.kind, generation, partition=partition, offset=offset, words=words
         )
@@ -163,50 +163,50 @@ class Journal:
     def committing(
         self, generation: Generation, offsets: Mapping[TopicPartition, int]
     ) -> Iterator[None]:
-        """Around the commit of a batch: writes that it begins, and what came of it."""
-        what = [{"partition": name.partition, "next": at} for name, at in offsets.items()]
-        for one in what:
-            self._write(Committing.kind, generation, **one)
+        """Surround the commit of a batch: write that it begins, and whether it was accepted."""
+        commits = [{"partition": name.partition, "next": at} for name, at in offsets.items()]
+        for commit in commits:
+            self._write(Committing.kind, generation, **commit)
         try:
             yield
         except StaleGenerationError as error:
-            for one in what:
-                self._write(Refused.kind, generation, **one, why=str(error))
+            for commit in commits:
+                self._write(Refused.kind, generation, **commit, why=str(error))
             raise
-        for one in what:
-            self._write(CommitDone.kind, generation, **one)
+        for commit in commits:
+            self._write(CommitDone.kind, generation, **commit)
 
     def event(self, event: Event) -> None:
-        """Of what the group tells, the journal has the ends of generations."""
+        """Write the ends of generations; other events of the group are left out."""
         if isinstance(event, GenerationEnded):
             self._put([Ended.kind, event.generation_id, event.epoch, {"why": str(event.end)}])
 
-    def _write(self, kind: str, generation: Generation, **more: Any) -> None:
-        self._put([kind, generation.generation_id, generation.epoch, more])
+    def _write(self, kind: str, generation: Generation, **fields: Any) -> None:
+        self._put([kind, generation.generation_id, generation.epoch, fields])
 
-    def _put(self, parts: list[Any]) -> None:
-        line = json.dumps([time.monotonic(), *parts], separators=(",", ":")) + "\n"
+    def _put(self, entry: list[Any]) -> None:
+        line = json.dumps([time.monotonic(), *entry], separators=(",", ":")) + "\n"
         os.write(self._file, line.encode())
 
 
 @final
 class JournalReader:
-    """The side that reads: gives each entry once, as the file grows."""
+    """The reading side: returns each entry once, while the file grows."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._position = 0
 
     def new_entries(self) -> Iterator[Entry]:
-        """The entries since the last call. A line that is not whole yet waits for the next."""
+        """The entries since the last call. An incomplete last line is left for the next call."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._position)
                 data = file.read()
         except FileNotFoundError:
             return
-        whole = data[: data.rfind(b"\n") + 1]
-        self._position += len(whole)
-        for line in whole.splitlines():
-            at, kind, generation, epoch, more = json.loads(line)
-            yield KINDS[kind](time=at, generation=generation, epoch=epoch, **more)
+        complete = data[: data.rfind(b"\n") + 1]
+        self._position += len(complete)
+        for line in complete.splitlines():
+            at, kind, generation, epoch, fields = json.loads(line)
+            yield KINDS[kind](time=at, generation=generation, epoch=epoch, **fields)

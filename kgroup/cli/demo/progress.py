@@ -1,7 +1,6 @@
-"""What the workers are doing now, as far as their journals tell.
+"""What the workers are doing now, read from their journals.
 
-The conductor reads it to know when an event has come about, and the display shows it. What is right
-or wrong is the account's to say.
+The director waits by it, and the display shows it. Whether it is right is for the audit to decide.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from kgroup.cli.demo.processes import Child
 
 @final
 class Condition(enum.Enum):
-    """What a worker's process is in."""
+    """The state of a worker's process."""
 
     RUNNING = "running"
     FROZEN = "frozen"
@@ -38,15 +37,15 @@ class Condition(enum.Enum):
 @final
 @attrs.define(eq=False, kw_only=True)
 class Worker:
-    """One worker, as the conductor knows it.
+    """One worker.
 
     Attributes:
         child: its process.
-        journal: reads what it writes.
-        condition: what the conductor has done to it.
-        entries: all that it has written so far.
-        generation: the one that it was handed last, -1 before the first.
-        owned: the partitions that it has in it; none once it has ended.
+        journal: the reader of its journal.
+        condition: the state of its process, as the director has set it.
+        entries: all entries of its journal so far.
+        generation: the id of its latest generation, -1 before the first.
+        owned: its partitions in that generation; none once it has ended.
         processed: how many records it has processed.
     """
 
@@ -68,20 +67,20 @@ class Worker:
 
     @property
     def halfway(self) -> bool:
-        """Whether it has processed a part of a batch, and not all of it."""
+        """Whether it has processed a part of a batch, but not all of it."""
         return any(
             batch.first < self._reached.get(partition, 0) < batch.next
             for partition, batch in self._in_hand.items()
         )
 
     def read(self) -> Iterator[Entry]:
-        """Read on in its journal."""
+        """Read the new entries of its journal."""
         for entry in self.journal.new_entries():
             self.entries.append(entry)
-            self._note(entry)
+            self._record(entry)
             yield entry
 
-    def _note(self, entry: Entry) -> None:
+    def _record(self, entry: Entry) -> None:
         match entry:
             case Started():
                 self.generation, self._epoch = entry.generation, entry.epoch
@@ -104,9 +103,9 @@ class WorkerProgress:
     """All workers, and what they have done together.
 
     Attributes:
-        workers: in the order of their start.
-        done: partition and offset of every record that some worker has processed.
-        committed: by partition, the furthest accepted commit.
+        workers: the workers, in the order in which they were started.
+        done: partition and offset of every record that was processed.
+        committed: the highest accepted commit of each partition.
     """
 
     def __init__(self) -> None:
@@ -115,7 +114,7 @@ class WorkerProgress:
         self.committed: dict[int, int] = {}
 
     def read(self) -> None:
-        """Read on in every journal."""
+        """Read the new entries of every journal."""
         for worker in self.workers:
             for entry in worker.read():
                 if isinstance(entry, RecordProcessed):
@@ -126,7 +125,7 @@ class WorkerProgress:
 
     @property
     def running(self) -> list[Worker]:
-        """The workers that are neither gone nor frozen."""
+        """The workers that have neither ended nor been frozen."""
         return [worker for worker in self.workers if worker.condition is Condition.RUNNING]
 
     def settled(self, partitions: int) -> bool:
@@ -138,7 +137,7 @@ class WorkerProgress:
         )
 
     def all_committed(self, records: Iterable[tuple[int, int]]) -> bool:
-        """Whether every one of these records was processed, and is covered by a commit."""
+        """Whether each of these records was processed, and is covered by a commit."""
         return all(
             record in self.done and record[1] < self.committed.get(record[0], 0)
             for record in records

@@ -1,9 +1,10 @@
 """A Spark driver of the demo: a member of the group that counts the words of lines on Spark.
 
-This is how a program uses ``kgroup.spark``. Spark's Python workers count; the driver's journal is
-the sink. What is there for the demo only: that it is written in two halves, with a pause between.
+It uses ``kgroup.spark`` as any program does. Spark's Python workers count; the driver's journal is
+the sink. One thing is there for the demo only: a batch is written in two halves, with a pause
+before each.
 
-Run as ``python -m kgroup.cli.demo.spark_worker TASK``, and ended, as ``worker`` is.
+It is started and stopped as ``kgroup.cli.demo.worker`` is.
 """
 
 from __future__ import annotations
@@ -18,7 +19,13 @@ import trio
 
 from kgroup.cli.demo.journal import Journal
 from kgroup.cli.demo.text import words_of
-from kgroup.cli.demo.worker import Task, close_when_told, config_of, hold_lifeline, told
+from kgroup.cli.demo.worker import (
+    Task,
+    close_on_request,
+    config_of,
+    task_from_arguments,
+    watch_parent,
+)
 from kgroup.errors import CommitUnknownError
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
@@ -31,7 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 BATCH: Final = 1.5
-"""Seconds that the pauses of a batch may take together; so many lines it has at most."""
+"""Seconds that the pauses of one batch may take together; this bounds the lines of a batch."""
 COUNTED: Final = "partition int, offset long, words map<string, int>"
 
 Counted = tuple[int, int, dict[str, int]]
@@ -39,12 +46,12 @@ Counted = tuple[int, int, dict[str, int]]
 
 
 async def drive(task: Task, journal: Journal, spark: SparkSession) -> None:
-    """Join the group, and in each generation count the words of all its partitions' lines."""
+    """Join the group, and in each generation count the words of all partitions' lines."""
     async with (
         ConsumerGroup(config_of(task), on_event=journal.event) as group,
         trio.open_nursery() as nursery,
     ):
-        nursery.start_soon(close_when_told, group)
+        nursery.start_soon(close_on_request, group)
         async for generation in group:
             journal.started(generation)
             with generation.scope():
@@ -55,7 +62,7 @@ async def drive(task: Task, journal: Journal, spark: SparkSession) -> None:
 async def count_words(
     generation: Generation, spark: SparkSession, task: Task, journal: Journal
 ) -> None:
-    """Count the words of each batch's lines, and commit it."""
+    """Count the words of each batch, and commit it."""
     columns = ("partition", "offset", "value")
     seconds_per_line = task.seconds_per_line / max(1, len(generation.assignment))
     lines = max(2, round(BATCH / seconds_per_line))
@@ -69,7 +76,7 @@ async def count_words(
 
 
 def count(df: DataFrame, put: Callable[[int, int, dict[str, int]], None], pause: float) -> None:
-    """Count on Spark, and write what was counted; in a thread."""
+    """Count on Spark and write the result to the journal; runs in a thread."""
     rows: list[Counted] = [tuple(row) for row in df.mapInArrow(counted, COUNTED).collect()]
     for half in halves(sorted(rows, key=lambda row: row[:2])):
         time.sleep(pause)
@@ -92,7 +99,7 @@ def counted(lines: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatc
 
 
 def halves(rows: Sequence[Counted]) -> Iterator[list[Counted]]:
-    """The first half of each partition's rows, and then the second ones."""
+    """The first half of each partition's rows, then the second half of each."""
     ends: dict[int, list[Counted]] = {}
     for row in rows:
         ends.setdefault(row[0], []).append(row)
@@ -101,7 +108,7 @@ def halves(rows: Sequence[Counted]) -> Iterator[list[Counted]]:
 
 
 async def commit(batch: MicroBatch) -> None:
-    """Commit, however long the coordinator is away."""
+    """Commit, however long the coordinator is unavailable."""
     while True:
         try:
             return await batch.commit()
@@ -110,9 +117,9 @@ async def commit(batch: MicroBatch) -> None:
 
 
 def main() -> None:
-    """Do the task that the command line has."""
-    task = told()
-    hold_lifeline(task)
+    """Run the task that the command line gives."""
+    task = task_from_arguments()
+    watch_parent(task)
     with session("local[1]", app_name=task.name) as spark, Journal(Path(task.journal)) as journal:
         trio.run(partial(drive, task, journal, spark))
 

@@ -1,6 +1,7 @@
-"""The text of the demo: lines of real files, and what a word is.
+"""The demo's text: lines of real files, and how they are split into words.
 
-Workers and the direct count take words from a line by the same function; they share nothing else.
+The workers and the audit's direct count use the same `words_of`; they share nothing else. This is
+a module of its own because the workers import it, and need nothing else of the demo.
 """
 
 from __future__ import annotations
@@ -14,25 +15,25 @@ from pathlib import Path
 from typing import Final
 
 MOST_LINES: Final = 1_000_000
-"""Lines of one demo; each is accounted for in memory."""
+"""The most lines of one demo; the audit keeps something of each in memory."""
 LONGEST_LINE: Final = 100_000
-"""Characters; a record has to fit in a broker's ``message.max.bytes``."""
+"""Characters; a record has to fit into a broker's ``message.max.bytes``."""
 MOST_TEXT: Final = 64 * 1024 * 1024
-"""Characters of all lines together, those that are taken again included."""
+"""Characters of all lines together, repeated lines included."""
 _WORD: Final = re.compile(r"\w+")
 
 
 def own_sources() -> list[Path]:
-    """The modules of the installed Python's own library, in a fixed order."""
+    """The modules of the installed Python's standard library, sorted."""
     return sorted(Path(os.__file__).parent.glob("*.py"))
 
 
 def lines_of(files: Sequence[Path], number: int) -> list[str]:
-    """So many lines of these files, from the top again where they have fewer.
+    """The first ``number`` lines of these files; all of them again if they have fewer.
 
     Raises:
         OSError: a file cannot be read.
-        ValueError: there is not one line in them, or there is too much text.
+        ValueError: the files have no line at all, a line that is too long, or too much text.
     """
     first = list(islice(_lines(files), number))
     if not first:
@@ -41,13 +42,13 @@ def lines_of(files: Sequence[Path], number: int) -> list[str]:
     times = -(-number // len(first))
     if sum(map(len, first)) * times > MOST_TEXT + sum(map(len, first)):
         raise ValueError(
-            f"{number} lines of these files have more than {MOST_TEXT} characters: take fewer"
+            f"{number} lines of these files have more than {MOST_TEXT} characters; take fewer lines"
         )
     return list(islice(chain.from_iterable([first] * times), number))
 
 
 def words_of(line: str) -> Counter[str]:
-    """The words of a line, in lower case, and how often each is there."""
+    """The words of a line in lower case, and how often each occurs."""
     return Counter(_WORD.findall(line.lower()))
 
 
@@ -60,5 +61,7 @@ def _lines(files: Sequence[Path]) -> Iterator[str]:
                 if len(line.rstrip("\n")) > LONGEST_LINE:
                     raise ValueError(f"{file} has a line of more than {LONGEST_LINE} characters")
                 if total > MOST_TEXT:
-                    raise ValueError(f"{file} goes beyond {MOST_TEXT} characters of text in all")
+                    raise ValueError(
+                        f"the files up to {file} have more than {MOST_TEXT} characters of text"
+                    )
                 yield line.rstrip("\n")

@@ -1,9 +1,9 @@
 """A worker of the demo: a member of the group that counts the words of the lines it reads.
 
-This is how a program uses kgroup. What is there for the demo only: the journal, in which the
-worker writes down what it does, and the sleep, in place of what work usually waits for.
+It uses kgroup as any program does. Two things are there for the demo only: the journal, to which
+the worker writes what it does, and the sleep, which stands for the time that real work takes.
 
-Run as ``python -m kgroup.cli.demo.worker TASK``, where TASK is a `Task` in JSON. It ends when it
+Run as ``python -m kgroup.cli.demo.worker TASK``, where TASK is a `Task` in JSON. It exits when it
 gets SIGTERM, or when its standard input is closed.
 """
 
@@ -21,8 +21,8 @@ from typing import Final, final
 import attrs
 import trio
 
-from kgroup.cli.demo import parent_watch
 from kgroup.cli.demo.journal import Journal
+from kgroup.cli.demo.processes import exit_after_parent
 from kgroup.cli.demo.text import words_of
 from kgroup.config import GroupConfig
 from kgroup.errors import CommitUnknownError
@@ -31,23 +31,23 @@ from kgroup.group import ConsumerGroup
 from kgroup.types import TopicPartition
 
 BATCH: Final = 200
-"""Lines that are committed together, at most."""
+"""The most lines of one commit."""
 GRACE: Final = 5.0
-"""Seconds that the process gets to end after its group may have taken to close."""
+"""Seconds that the process may take to exit beyond the longest close of its group."""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class Task:
-    """What a worker is told.
+    """The arguments of a worker process.
 
     Attributes:
-        name: its name; names the client.
-        bootstrap_servers: where the cluster is.
-        topic: what to read.
-        group_id: in which group.
-        session_timeout: the group's, in seconds.
-        seconds_per_line: how long the work on a line waits for something else.
+        name: the worker's name, also its client id.
+        bootstrap_servers: the cluster.
+        topic: the topic to read.
+        group_id: the group to join.
+        session_timeout: the group's session timeout, in seconds.
+        seconds_per_line: how long the worker sleeps for each line.
         journal: the path of its journal.
     """
 
@@ -61,7 +61,7 @@ class Task:
 
 
 def config_of(task: Task) -> GroupConfig:
-    """The settings of a member that has this task."""
+    """The group settings of a worker."""
     return GroupConfig(
         bootstrap_servers=task.bootstrap_servers,
         group_id=task.group_id,
@@ -73,12 +73,12 @@ def config_of(task: Task) -> GroupConfig:
 
 
 async def work(task: Task, journal: Journal) -> None:
-    """Join the group, and in each generation count the words of every partition's lines."""
+    """Join the group, and in each generation count the words of each partition's lines."""
     async with (
         ConsumerGroup(config_of(task), on_event=journal.event) as group,
         trio.open_nursery() as nursery,
     ):
-        nursery.start_soon(close_when_told, group)
+        nursery.start_soon(close_on_request, group)
         async for generation in group:
             journal.started(generation)
             for partition in generation.assignment:
@@ -104,9 +104,10 @@ async def count_words(
 
 
 async def commit(generation: Generation, partition: TopicPartition, offset: int) -> None:
-    """Commit, however long the coordinator is away.
+    """Commit, however long the coordinator is unavailable.
 
-    Sent again, a commit does the same; or it is refused, because its generation has passed.
+    A commit whose outcome is unknown can be sent again: it has the same effect, or it is refused
+    because its generation has ended.
     """
     while True:
         try:
@@ -120,8 +121,8 @@ def text_of(value: bytes | str | None) -> str:
     return value.decode() if isinstance(value, bytes) else value or ""
 
 
-async def close_when_told(group: ConsumerGroup) -> None:
-    """Close the group at SIGTERM, or when nobody holds the other end of standard input."""
+async def close_on_request(group: ConsumerGroup) -> None:
+    """Close the group at SIGTERM, or when the demo has closed standard input."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(close_at_sigterm, group)
         nursery.start_soon(close_at_end_of_input, group)
@@ -131,34 +132,34 @@ async def close_at_sigterm(group: ConsumerGroup) -> None:
     """Close the group at SIGTERM."""
     with trio.open_signal_receiver(signal.SIGTERM) as signals:
         async for _ in signals:
-            group.shutdown("the worker was told to stop")
+            group.shutdown("the worker got SIGTERM")
 
 
 async def close_at_end_of_input(group: ConsumerGroup) -> None:
-    """Close the group when standard input ends; the demo that started the worker is gone then."""
+    """Close the group at the end of standard input: the demo that started the worker has ended."""
     async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as stdin:
         while await stdin.receive_some():
             pass
-    group.shutdown("the demo is over")
+    group.shutdown("the demo has ended")
 
 
-def told() -> Task:
-    """The task that the command line has; the log is on standard error."""
+def task_from_arguments() -> Task:
+    """Read the task from the command line, and send the log to standard error."""
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
     )
     return Task(**json.loads(sys.argv[1]))
 
 
-def hold_lifeline(task: Task) -> None:
-    """Let nothing keep this process after the demo, once its group has had the time to close."""
-    parent_watch.hold(config_of(task).longest_close + GRACE)
+def watch_parent(task: Task) -> None:
+    """End this process after the demo has ended, once its group has had the time to close."""
+    exit_after_parent(config_of(task).longest_close + GRACE)
 
 
 def main() -> None:
-    """Do the task that the command line has."""
-    task = told()
-    hold_lifeline(task)
+    """Run the task that the command line gives."""
+    task = task_from_arguments()
+    watch_parent(task)
     with Journal(Path(task.journal)) as journal:
         trio.run(partial(work, task, journal))
 

@@ -85,7 +85,7 @@ class Story:
 
     def evidence(self, **changed: Any) -> Evidence:
         """What the account is made from."""
-        told = Evidence(
+        evidence = Evidence(
             lines=LINES,
             placed=PLACED,
             journals=self.journals,
@@ -95,10 +95,10 @@ class Story:
             problems=(),
             seconds=60.0,
         )
-        return attrs.evolve(told, **changed)
+        return attrs.evolve(evidence, **changed)
 
 
-def told() -> Story:
+def whole_story() -> Story:
     """The whole story, in which nothing is wrong.
 
     The kill repeats two records, the freeze three; one stale commit is refused.

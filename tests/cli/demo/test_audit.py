@@ -8,21 +8,21 @@ from typing import Any
 import attrs
 import pytest
 
-from kgroup.cli.demo.audit import audit
+from kgroup.cli.demo.audit import FAULTS, AuditReport, audit
 from kgroup.cli.demo.journal import RecordProcessed
-from tests.cli.demo.story import LINES, PLACED, WOKEN_AT, Story, told
+from tests.cli.demo.story import LINES, PLACED, WOKEN_AT, Story, whole_story
 
 
 def changes_of(story: Story, **evidence: Any) -> dict[str, Any]:
     """The figures that differ from those of the story in which nothing is wrong."""
-    right = attrs.asdict(audit(told().evidence()))
+    right = attrs.asdict(audit(whole_story().evidence()))
     now = attrs.asdict(audit(story.evidence(**evidence)))
     return {name: value for name, value in now.items() if value != right[name]}
 
 
 def test_a_story_in_which_nothing_is_wrong() -> None:
     """A kill and a freeze repeat what was not committed, and the account says how much."""
-    account = audit(told().evidence())
+    account = audit(whole_story().evidence())
     assert account.faults == []
     assert account.produced == account.processed == len(LINES)
     assert account.lost == account.never_produced == account.repeated_planned == 0
@@ -85,7 +85,7 @@ def a_third_time(story: Story) -> None:
 )
 def test_a_repetition_without_an_excuse_is_found(change: Callable[[Story], None]) -> None:
     """It counts as one of planned rebalances, of which there must be none."""
-    story = told()
+    story = whole_story()
     change(story)
     changed = changes_of(story)
     assert changed["repeated_planned"] == 1
@@ -95,7 +95,7 @@ def test_a_repetition_without_an_excuse_is_found(change: Callable[[Story], None]
 
 def test_a_generation_has_no_excuse_for_its_own_repetition() -> None:
     """Also the killed worker must not have got a record twice within its last generation."""
-    story = told()
+    story = whole_story()
     entry = next(
         e for e in story.journals["first"] if isinstance(e, RecordProcessed) and e.offset == 3
     )
@@ -105,14 +105,14 @@ def test_a_generation_has_no_excuse_for_its_own_repetition() -> None:
 
 def test_a_lost_line_is_found() -> None:
     """A line that nobody has processed is lost, and the counts are not equal."""
-    story = told()
+    story = whole_story()
     last("third")(story)
     assert changes_of(story) == {"processed": 15, "lost": 1, "counts_equal": False}
 
 
 def test_what_only_the_killed_worker_has_processed_is_repeated_by_nobody() -> None:
     """Without a second processing there is no repetition."""
-    story = told()
+    story = whole_story()
     del story.journals["second"][3 + 2 :]
     changed = changes_of(story)
     assert changed["repeated_after_kill"] == 0
@@ -120,7 +120,7 @@ def test_what_only_the_killed_worker_has_processed_is_repeated_by_nobody() -> No
 
 def test_a_record_that_nobody_produced_is_found() -> None:
     """A record beyond the end of what was produced."""
-    story = told()
+    story = whole_story()
     story.processes("third", 1, 8, 9)
     changed = changes_of(story)
     assert changed == {"processed": 17, "never_produced": 1, "counts_equal": False}
@@ -128,7 +128,7 @@ def test_a_record_that_nobody_produced_is_found() -> None:
 
 def test_wrong_counts_are_found() -> None:
     """One word more in one record is enough."""
-    story = told()
+    story = whole_story()
     journal = story.journals["third"]
     at = next(n for n, entry in enumerate(journal) if isinstance(entry, RecordProcessed))
     entry = journal[at]
@@ -141,7 +141,7 @@ def test_wrong_counts_are_found() -> None:
 
 def test_records_out_of_order_are_found() -> None:
     """Within a partition a record must not come after a later one."""
-    story = told()
+    story = whole_story()
     journal = story.journals["third"]
     places = [
         n
@@ -156,7 +156,7 @@ def test_records_out_of_order_are_found() -> None:
 
 def test_repetitions_out_of_order_are_found() -> None:
     """A generation reads in order also what was read before it."""
-    story = told()
+    story = whole_story()
     journal = story.journals["third"]
     places = [
         n
@@ -171,7 +171,7 @@ def test_repetitions_out_of_order_are_found() -> None:
 
 def test_what_the_woken_worker_had_in_hand_may_come_late() -> None:
     """It is no fault of the order that the new owner has not come so far yet."""
-    story = told()
+    story = whole_story()
     journal = story.journals["third"]
     late = [
         n
@@ -186,7 +186,7 @@ def test_what_the_woken_worker_had_in_hand_may_come_late() -> None:
 
 def test_records_beyond_the_batch_in_hand_are_found() -> None:
     """The woken worker may finish the batch that it has, not begin another."""
-    story = told()
+    story = whole_story()
     story.receives("second", 1, 7, 8)
     story.processes("second", 1, 7, 8)
     changed = changes_of(story)
@@ -196,7 +196,7 @@ def test_records_beyond_the_batch_in_hand_are_found() -> None:
 
 def test_another_partitions_batch_is_in_hand_too() -> None:
     """Each partition may have a batch in hand, also one that was given just before the freeze."""
-    story = told()
+    story = whole_story()
     story.receives("second", 0, 4, 5)
     story.processes("second", 0, 4, 5)
     assert "beyond_batch_in_hand" not in changes_of(story)
@@ -204,14 +204,14 @@ def test_another_partitions_batch_is_in_hand_too() -> None:
 
 def test_a_stale_commit_that_was_accepted_is_found() -> None:
     """A commit that the woken worker begins in its old generation must be refused."""
-    story = told()
+    story = whole_story()
     story.commits("second", 1, 7)
     assert changes_of(story)["stale_commits_accepted"] == 1
 
 
 def test_a_commit_that_was_on_its_way_at_the_freeze_is_not_stale() -> None:
     """It was accepted before; only its answer is read after waking."""
-    story = told()
+    story = whole_story()
     journal = story.journals["second"]
     begun, _ = journal[-2:]
     story.commits("second", 1, 7)
@@ -221,7 +221,7 @@ def test_a_commit_that_was_on_its_way_at_the_freeze_is_not_stale() -> None:
 
 def test_commits_of_a_new_generation_are_not_stale() -> None:
     """The woken worker has joined again."""
-    story = told()
+    story = whole_story()
     story.starts("second", 4, 1)
     story.commits("second", 1, 8)
     assert changes_of(story) == {"generations": 4}
@@ -230,7 +230,7 @@ def test_commits_of_a_new_generation_are_not_stale() -> None:
 @pytest.mark.parametrize("committed", [{0: 8, 1: 7}, {0: 8}, {0: 8, 1: 9}, {0: 8, 1: 8, 2: 1}])
 def test_a_wrong_offset_in_the_end_is_found(committed: dict[int, int]) -> None:
     """What the group has committed in the end is the end of every partition."""
-    assert changes_of(told(), committed=committed) == {"offsets_wrong": 1}
+    assert changes_of(whole_story(), committed=committed) == {"offsets_wrong": 1}
 
 
 def test_a_demo_that_broke_off_early_is_accounted_for() -> None:
@@ -244,9 +244,51 @@ def test_a_demo_that_broke_off_early_is_accounted_for() -> None:
 
 def test_a_worker_that_never_had_a_generation_excuses_nothing() -> None:
     """Struck before its first generation, it has nothing in hand."""
-    story = told()
+    story = whole_story()
     for number, entry in enumerate(story.journals["first"]):
         story.journals["first"][number] = attrs.evolve(entry, time=entry.time + 16)
     changed = changes_of(story)
     assert changed["repeated_after_kill"] == 0
     assert changed["repeated_planned"] == 2
+
+
+RIGHT = audit(whole_story().evidence())
+
+
+@pytest.mark.parametrize("figure", [name for name, _ in FAULTS])
+def test_a_figure_that_must_be_nought(figure: str) -> None:
+    """Where it is not, the account is wrong and says how many."""
+    assert RIGHT.faults == []
+    figures: dict[str, Any] = {figure: 7}
+    (fault,) = attrs.evolve(RIGHT, **figures).faults
+    assert "7 " in fault
+
+
+def test_every_figure_is_either_a_fault_or_a_fact() -> None:
+    """A new figure has to be decided on."""
+    facts = {
+        "produced",
+        "processed",
+        "repeated_after_kill",
+        "repeated_by_frozen",
+        "uncommitted_at_kill",
+        "processed_after_waking",
+        "generations",
+        "stale_commits_refused",
+        "words",
+        "seconds",
+    }
+    otherwise = {"counts_equal", "problems"}
+    named = {field.name for field in attrs.fields(AuditReport)}
+    assert named == facts | otherwise | {name for name, _ in FAULTS}
+
+
+def test_unequal_counts_are_a_fault() -> None:
+    """The words decide too."""
+    (fault,) = attrs.evolve(RIGHT, counts_equal=False).faults
+    assert "word counts" in fault
+
+
+def test_a_problem_on_the_way_is_a_fault() -> None:
+    """A demo that could not show everything is not right, whatever the figures say."""
+    assert attrs.evolve(RIGHT, problems=("no worker came",)).faults == ["no worker came"]

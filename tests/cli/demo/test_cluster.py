@@ -7,10 +7,8 @@ import uuid
 import pytest
 import trio
 
-from kgroup.cli.demo import producer as feeding
-from kgroup.cli.demo.cluster import DemoCluster
-from kgroup.cli.demo.errors import DemoError
-from kgroup.cli.demo.producer import LineProducer
+from kgroup.cli.demo import DemoError
+from kgroup.cli.demo.cluster import DemoCluster, LineProducer
 from tests.brokers import Kafka
 
 
@@ -24,15 +22,15 @@ def cluster(kafka: Kafka) -> DemoCluster:
 async def test_lines_go_to_all_partitions_in_turn(cluster: DemoCluster) -> None:
     """Ten in a row to each, new partitions included; where each is, is known."""
     await trio.to_thread.run_sync(cluster.create_topic, 2)
-    feed = LineProducer(cluster.bootstrap_servers, cluster.topic, ["a", "", *"b" * 53])
-    await feed.spread_over(2)
-    feed.send(30)
+    producer = LineProducer(cluster.bootstrap_servers, cluster.topic, ["a", "", *"b" * 53])
+    await producer.spread_over(2)
+    producer.send(30)
     await trio.to_thread.run_sync(cluster.add_partitions, 3)
-    await feed.spread_over(3)
-    feed.send(1000)
-    await feed.flush()
-    assert (feed.sent, feed.left) == (55, 0)
-    lines = sorted((line, partition) for (partition, _), line in feed.placed.items())
+    await producer.spread_over(3)
+    producer.send(1000)
+    await producer.flush()
+    assert (producer.sent, producer.left) == (55, 0)
+    lines = sorted((line, partition) for (partition, _), line in producer.placed.items())
     expected = [0] * 10 + [1] * 10 + [0] * 10 + [0] * 10 + [1] * 10 + [2] * 5
     assert lines == list(enumerate(expected))
     assert await trio.to_thread.run_sync(cluster.committed, 3) == {0: 0, 1: 0, 2: 0}
@@ -44,7 +42,7 @@ def test_a_refusal_is_told(cluster: DemoCluster) -> None:
     with pytest.raises(DemoError, match="cannot have more partitions: .*(nknown|no) topic"):
         cluster.add_partitions(3)
     with pytest.raises(
-        DemoError, match=f"topic {cluster.topic} is left behind: .*(nknown|no) topic"
+        DemoError, match=f"topic {cluster.topic} could not be deleted: .*(nknown|no) topic"
     ):
         cluster.remove()
     cluster.create_topic(1)
@@ -57,11 +55,11 @@ async def test_a_line_that_is_refused_is_told(
     cluster: DemoCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A topic that is gone takes no lines, and its partitions are not known."""
-    monkeypatch.setattr(feeding, "FLUSH", 1.0)
-    feed = LineProducer(cluster.bootstrap_servers, cluster.topic, ["a"])
-    with pytest.raises(DemoError, match="the producer knows no 1 partitions"):
-        await feed.spread_over(1)
-    feed.partitions = 1
-    feed.send(1)
+    monkeypatch.setattr("kgroup.cli.demo.cluster.FLUSH_TIMEOUT", 1.0)
+    producer = LineProducer(cluster.bootstrap_servers, cluster.topic, ["a"])
+    with pytest.raises(DemoError, match="did not reach 1 partitions within"):
+        await producer.spread_over(1)
+    producer.partitions = 1
+    producer.send(1)
     with pytest.raises(DemoError, match="the cluster refused a line|were not acknowledged"):
-        await feed.flush()
+        await producer.flush()

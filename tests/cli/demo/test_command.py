@@ -15,14 +15,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kgroup.cli.demo import command
-from kgroup.cli.demo.audit import audit
-from kgroup.cli.demo.audit_report import AuditReport
+from kgroup.cli.demo.audit import AuditReport, audit
 from kgroup.cli.demo.director import DRIVERS, DemoPlan
 from kgroup.cli.demo.display import Display
 from kgroup.testing.spark import java
-from tests.cli.demo.story import told
+from tests.cli.demo.story import whole_story
 
-RIGHT = audit(told().evidence())
+RIGHT = audit(whole_story().evidence())
 WRONG = {
     "lost": 1,
     "never_produced": 1,
@@ -48,17 +47,17 @@ def plans() -> list[DemoPlan]:
 def run(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, plans: list[DemoPlan]
 ) -> Callable[..., Result]:
-    """Call it with an account and options: the command, with a performance that ends so."""
+    """Call it with an account and options: the command, with a run that ends so."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     def run(account: AuditReport, *options: str) -> Result:
-        async def perform(plan: DemoPlan, folder: Path, display: Display) -> AuditReport:
+        async def run_demo(plan: DemoPlan, folder: Path, display: Display) -> AuditReport:
             (folder / "journal").write_text("something")
             display.say("It happens.")
             plans.append(plan)
             return account
 
-        monkeypatch.setattr(command, "perform", perform)
+        monkeypatch.setattr(command, "run_demo", run_demo)
         return CliRunner().invoke(command.demo, options)
 
     return run
@@ -92,11 +91,11 @@ def test_with_spark_the_workers_are_two_drivers(
     run: Run, plans: list[DemoPlan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By default; what they need was looked for first."""
-    monkeypatch.setattr(command, "look_for_spark", lambda: None)
+    monkeypatch.setattr(command, "require_spark", lambda: None)
     assert run(RIGHT, "--spark").exit_code == 0
     assert run(RIGHT, "--spark", "--workers=1").exit_code == 2
     (plan,) = plans
-    assert (plan.workers, plan.crew) == (2, DRIVERS)
+    assert (plan.workers, plan.worker_kind) == (2, DRIVERS)
 
 
 @pytest.mark.parametrize("missing", ["pyarrow", "pyspark", "psutil", "Java"])
@@ -172,7 +171,7 @@ def test_what_fails_within_leaves_no_folder(
         raise RuntimeError(f"{plan} {folder} {display}")
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(command, "perform", fail)
+    monkeypatch.setattr(command, "run_demo", fail)
     result = CliRunner().invoke(command.demo, [])
     assert isinstance(result.exception, ExceptionGroup)
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""The conductor's waiting: what does not happen in time, and what must not happen."""
+"""The director: what it waits for, how it paces the lines, and the failures that it reports."""
 
 from __future__ import annotations
 
@@ -12,23 +12,21 @@ import trio
 from rich.console import Console
 from trio.testing import MockClock
 
-from kgroup.cli.demo import director as conducting
-from kgroup.cli.demo.cluster import DemoCluster
+from kgroup.cli.demo import DemoError
+from kgroup.cli.demo.cluster import DemoCluster, LineProducer
 from kgroup.cli.demo.director import DemoPlan, DemoStage, Director
 from kgroup.cli.demo.display import Display
-from kgroup.cli.demo.errors import DemoError
 from kgroup.cli.demo.journal import JournalReader
 from kgroup.cli.demo.processes import Child, Children
-from kgroup.cli.demo.producer import LineProducer
 from kgroup.cli.demo.progress import Condition, Worker
-from kgroup.cli.demo.schedule import SECONDS, STAGES
+from kgroup.cli.demo.run import SECONDS, STAGES
 
 LINES = 10_000
 
 
 @attrs.define
-class FakeFeed:
-    """In place of a producer: counts, and knows when how many were sent."""
+class FakeProducer:
+    """In place of a `LineProducer`: records how many lines were sent when."""
 
     left: int = LINES
     sent: int = 0
@@ -62,95 +60,100 @@ class FakeChild:
         """As `Child`'s; it ends badly."""
         self.status = 3
 
-    def last_words(self) -> str:
+    def last_error_line(self) -> str:
         """As `Child`'s."""
         return "alas"
 
 
 @pytest.fixture
-def feed() -> FakeFeed:
+def producer() -> FakeProducer:
     """The lines."""
-    return FakeFeed()
+    return FakeProducer()
 
 
 @pytest.fixture
-def conductor(feed: FakeFeed, tmp_path: Path) -> Director:
-    """A conductor without a cluster."""
+def director(producer: FakeProducer, tmp_path: Path) -> Director:
+    """A director without a cluster."""
     return Director(
         DemoPlan(lines=["a"] * LINES, workers=3, partitions=6, bootstrap_servers=None),
         tmp_path,
         cast("DemoCluster", None),
-        cast("LineProducer", feed),
+        cast("LineProducer", producer),
         cast("Children", None),
         Display(Console(file=io.StringIO())),
         SECONDS,
     )
 
 
-def add_worker(conductor: Director, folder: Path) -> Worker:
+def add_worker(director: Director, folder: Path) -> Worker:
     """A worker that writes nothing."""
     reader = JournalReader(folder / "none")
     worker = Worker(child=cast("Child", FakeChild()), journal=reader)
-    conductor.watch.workers.append(worker)
+    director.progress.workers.append(worker)
     return worker
 
 
-async def test_what_does_not_happen_in_time_is_named(
-    conductor: Director, autojump_clock: MockClock
+async def test_a_timeout_says_what_was_waited_for(
+    director: Director, autojump_clock: MockClock
 ) -> None:
-    """The error says what, and how long it was waited for."""
+    """The error says what did not happen, and within how many seconds."""
     assert autojump_clock.autojump_threshold == 0
-    with pytest.raises(DemoError, match="no worker had a batch half done within 45 s"):
-        await conductor.one_halfway()
-    with pytest.raises(DemoError, match="did not come to share 6 partitions within 45 s"):
-        await conductor.settled()
+    with pytest.raises(DemoError, match="no worker had a batch half processed within 45 s"):
+        await director.worker_halfway()
+    with pytest.raises(DemoError, match="did not share all 6 partitions within 45 s"):
+        await director.wait_until_settled()
 
 
-async def test_a_worker_that_ends_by_itself_is_named(conductor: Director, tmp_path: Path) -> None:
-    """At once, whatever is being waited for; one that is to end may."""
-    worker = add_worker(conductor, tmp_path)
+async def test_the_error_names_a_worker_that_ended_by_itself(
+    director: Director, tmp_path: Path
+) -> None:
+    """It is raised at once, whatever the director waits for; a killed worker may end."""
+    worker = add_worker(director, tmp_path)
     cast("Any", worker.child).status = 1
     with pytest.raises(DemoError, match="worker-1 ended by itself with status 1: alas"):
-        await conductor.settled()
+        await director.wait_until_settled()
     worker.condition = Condition.KILLED
-    await conductor.until(lambda: True, "")
+    await director.wait_until(lambda: True, "")
 
 
-async def test_a_worker_that_ends_badly_when_told_to_is_named(
-    conductor: Director, tmp_path: Path
+async def test_the_error_names_a_worker_that_ended_badly_after_sigterm(
+    director: Director, tmp_path: Path
 ) -> None:
-    """A graceful stop has status 0."""
-    worker = add_worker(conductor, tmp_path)
+    """A worker that is stopped must end with status 0."""
+    worker = add_worker(director, tmp_path)
     with pytest.raises(DemoError, match="worker-1 ended with status 3 after SIGTERM: alas"):
-        await conductor.stop_worker(worker)
+        await director.stop_worker(worker)
 
 
 async def test_lines_last_through_stages_that_take_longer(
-    conductor: Director, feed: FakeFeed, autojump_clock: MockClock
+    director: Director, producer: FakeProducer, autojump_clock: MockClock
 ) -> None:
-    """As many as come each second in the first stage, and some in the last, however late."""
+    """The first stage sends the planned number each second; some lines are left for the last."""
     assert autojump_clock.autojump_threshold == 0
     takes = {stage.title: stage.seconds * 3 for stage in STAGES[:-1]}
 
-    async def play(conductor: Director) -> None:
-        over = trio.current_time() + takes.popitem()[1]
-        await conductor.until(lambda: trio.current_time() >= over, "time stands still", 1000)
+    async def play(director: Director) -> None:
+        end = trio.current_time() + takes.popitem()[1]
+        await director.wait_until(lambda: trio.current_time() >= end, "time did not pass", 1000)
 
     stages = [DemoStage(stage.title, stage.seconds, play) for stage in STAGES[:-1]]
-    await conductor.run([*stages, STAGES[-1]])
-    portions = [number for _, number in feed.portions]
+    await director.run([*stages, STAGES[-1]])
+    portions = [number for _, number in producer.portions]
     assert portions[0] == pytest.approx(LINES / SECONDS, rel=0.1)
     assert all(number > 0 for number in portions)
-    assert feed.left == 0
+    assert producer.left == 0
 
 
-async def test_nothing_goes_on_any_more(
-    conductor: Director, feed: FakeFeed, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+async def test_the_director_stops_waiting_when_workers_stall(
+    director: Director,
+    producer: FakeProducer,
+    monkeypatch: pytest.MonkeyPatch,
+    autojump_clock: MockClock,
 ) -> None:
-    """Lines that nobody processes are waited for no longer than a stall lasts."""
+    """It waits for lines that no worker processes no longer than the stall timeout."""
     assert autojump_clock.autojump_threshold == 0
-    monkeypatch.setattr(conducting, "STALLED", 5.0)
-    feed.placed = {(0, 0): 0}
+    monkeypatch.setattr("kgroup.cli.demo.director.STALL_TIMEOUT", 5.0)
+    producer.placed = {(0, 0): 0}
     began = trio.current_time()
-    await conductor.all_lines_done()
+    await director.finish_lines()
     assert 5.0 <= trio.current_time() - began < 7.0

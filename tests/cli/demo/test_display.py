@@ -11,11 +11,11 @@ import pytest
 from rich.console import Console
 
 from kgroup.cli.demo.audit import audit
-from kgroup.cli.demo.display import Display, print_account
+from kgroup.cli.demo.display import Display, print_report
 from kgroup.cli.demo.journal import JournalReader
 from kgroup.cli.demo.processes import Child
 from kgroup.cli.demo.progress import Condition, Worker, WorkerProgress
-from tests.cli.demo.story import told
+from tests.cli.demo.story import whole_story
 
 
 @attrs.define
@@ -79,10 +79,10 @@ def test_the_account_is_printed_with_its_faults() -> None:
     """Each figure has a line; what is wrong stands below."""
     output = io.StringIO()
     console = Console(file=output, width=80, highlight=False)
-    account = audit(told().evidence())
-    print_account(console, account)
+    account = audit(whole_story().evidence())
+    print_report(console, account)
     assert re.search(r"lines lost +0 *\n", output.getvalue())
     assert "The account is right." in output.getvalue()
-    print_account(console, attrs.evolve(account, lost=3, counts_equal=False))
+    print_report(console, attrs.evolve(account, lost=3, counts_equal=False))
     assert re.search(r"lines lost +3 *\n", output.getvalue())
     assert "WRONG: 3 lines were produced and never processed\n" in output.getvalue()

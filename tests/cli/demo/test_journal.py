@@ -1,4 +1,4 @@
-"""What a worker writes is what the conductor reads."""
+"""What a worker writes is what the director reads."""
 
 from __future__ import annotations
 

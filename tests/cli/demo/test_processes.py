@@ -12,9 +12,8 @@ import psutil
 import pytest
 import trio
 
-from kgroup.cli.demo import processes
-from kgroup.cli.demo.errors import DemoError
-from kgroup.cli.demo.processes import Child, Children, children
+from kgroup.cli.demo import DemoError, processes
+from kgroup.cli.demo.processes import OVERDUE_STATUS, Child, Children, children
 
 BROKER = "kgroup.cli.demo.broker"
 DEAF = "import time, signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
@@ -87,7 +86,7 @@ async def test_a_process_that_does_not_end_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After its time is over."""
-    monkeypatch.setattr(processes, "PATIENCE", 0.1)
+    monkeypatch.setattr(processes, "EXIT_TIMEOUT", 0.1)
     (tmp_path / "deaf.py").write_text(DEAF)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     async with children(tmp_path) as started:
@@ -107,7 +106,7 @@ async def test_one_that_is_gone_cannot_be_frozen(tmp_path: Path) -> None:
     """The error names it."""
     child = await Children(tmp_path).start("gone", "kgroup.cli.demo.nobody")
     await child.wait()
-    with pytest.raises(DemoError, match="gone could not be stopped"):
+    with pytest.raises(DemoError, match="gone could not be frozen"):
         await child.freeze()
     await child.close()
 
@@ -121,3 +120,42 @@ def test_a_frozen_process_ends_when_its_starter_is_killed(tmp_path: Path) -> Non
         starter.kill()
     _, left = psutil.wait_procs([frozen], timeout=60)
     assert left == []
+
+
+HELD = """
+import sys, time
+from kgroup.cli.demo.processes import exit_after_parent
+exit_after_parent({seconds})
+print("held", flush=True)
+{then}
+"""
+BLOCKS = "os.set_blocking(0, False); time.sleep(600)"
+ENDS = "select.select([0], [], [])"
+
+
+def ended(seconds: float, then: str) -> tuple[int, str]:
+    """The exit status and the last words of a process whose standard input was closed."""
+    program = "import os, select\n" + HELD.format(seconds=seconds, then=then)
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        _, errors = process.communicate()
+    return process.returncode, errors
+
+
+def test_a_process_that_goes_on_is_ended() -> None:
+    """After its seconds, with a status and words that say so; the descriptor may never block."""
+    status, errors = ended(0.1, BLOCKS)
+    assert status == OVERDUE_STATUS
+    assert "the process did not exit within 0.1 s" in errors
+
+
+def test_a_process_that_ends_is_left_alone() -> None:
+    """It ends with its own status, without waiting for the seconds."""
+    assert ended(600, ENDS) == (0, "")

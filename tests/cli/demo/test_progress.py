@@ -1,4 +1,4 @@
-"""What the conductor knows of its workers."""
+"""What the director knows of its workers."""
 
 from __future__ import annotations
 
