@@ -93,6 +93,11 @@ class CommitRequest:
         self._stopped: StaleGenerationError | None = None
         self._between = trio.CancelScope()
 
+    @property
+    def unanswered(self) -> bool:
+        """Whether the coordinator may yet receive a request of this commit that got no answer."""
+        return self._unanswered
+
     async def run(self) -> None:
         """Send until nothing is open, or nothing can be done for what is."""
         backoff = self._setting.backoff()

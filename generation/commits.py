@@ -76,6 +76,8 @@ class Committer:
         self._latest = float("inf")
         self._scopes: set[trio.CancelScope] = set()
         self._attempt: CommitRequest | None = None
+        self.unanswered = False
+        """Whether the coordinator may yet receive a commit of this generation."""
 
     def bound(self, deadline: float) -> None:
         """From now on no commit outlasts this time of trio's clock."""
@@ -230,8 +232,11 @@ class Committer:
     async def _send(self, entries: list[_Entry]) -> None:
         merged, moves = self._merge(entries)
         self._attempt = attempt = CommitRequest(self._setting, merged, moves, self.lease_confirmed)
-        with self._shielded():
-            await attempt.run()
+        try:
+            with self._shielded():
+                await attempt.run()
+        finally:
+            self.unanswered |= attempt.unanswered
         self._attempt = None
         if (end := self._passed()) is not None:
             attempt.cut_off(self._stale(end))

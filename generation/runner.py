@@ -196,6 +196,11 @@ class GenerationRunner:
         """How far each partition was handed out; what counted before where none was assigned."""
         return self._read_before if self._floors is None else self._floors.read
 
+    @property
+    def unanswered(self) -> bool:
+        """Whether the coordinator may yet receive a commit that was sent under this generation."""
+        return self._committer is not None and self._committer.unanswered
+
     async def run(self, offer: Callable[[ReadyGeneration], None]) -> None:
         """Run until every task has ended."""
         try:

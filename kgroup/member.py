@@ -85,6 +85,8 @@ class Member:
         self._doubtful = False
         """Whether an assignment did not fit and the leave that asks for another one failed."""
         self._last_generation: tuple[str, int] | None = None
+        self._unanswered = False
+        """Whether the coordinator may yet receive a commit of `_last_generation`."""
 
     async def own_a_generation(
         self,
@@ -104,6 +106,9 @@ class Member:
         Cancellation: tasks of the generation are cancelled without a drain.
         """
         answer, topics, joined_at = await self._join()
+        if self._unanswered and self._is_repeated(answer):
+            await self._fence_unanswered_commits()
+            answer, topics, joined_at = await self._join()
         self._epoch += 1
         membership = Membership(
             group_id=self._config.group_id,
@@ -140,11 +145,12 @@ class Member:
             compute=self._compute,
             beside=self._beside,
             returning=self._returning,
-            repeated=self._last_generation == (answer.member_id, answer.generation_id),
+            repeated=self._is_repeated(answer),
             asked=self._asked,
             read_before=self._read,
         )
         self._last_generation = answer.member_id, answer.generation_id
+        self._unanswered = False
         joined(current.lifecycle)
         try:
             await current.run(offer)
@@ -245,6 +251,28 @@ class Member:
         await self._wait("LeaveGroup was not answered")
         return False
 
+    def _is_repeated(self, answer: JoinResult) -> bool:
+        """Whether the coordinator answered a Join with the generation that ended last."""
+        return self._last_generation == (answer.member_id, answer.generation_id)
+
+    async def _fence_unanswered_commits(self) -> None:
+        """Join under another member id, so that the coordinator refuses commits under the old one.
+
+        A commit that was sent and never answered may still be on its way, also where its connection
+        was closed. The coordinator answers a follower's Join in a stable group with the generation
+        that it has, and would apply such a commit after later ones of the same member id and
+        generation: the committed offset would go back.
+        """
+        reason = "a commit of the last generation was never answered, and must not be applied later"
+        with trio.move_on_after(self._config.close_timeout):
+            await self.leave(reason)
+        # Without an answer too: the Join that follows makes the group rebalance. A static member
+        # does not leave, its next Join replaces the member id of its instance (KIP-345).
+        self._member_id = ""
+        self._reason = reason
+        if self._claim is not None:
+            self._claim = attrs.evolve(self._claim, lost=True)
+
     async def _join(self) -> tuple[JoinResult, frozenset[str], float]:
         """Send Join until it is answered well; with the topics and the time of the last one."""
         given = 0
@@ -339,6 +367,7 @@ class Member:
             self._previous = last.assignment
         self._claim = last.claim
         self._read = last.read if last.end.can_commit else {}
+        self._unanswered = last.unanswered
         if self._claim is not None and not last.end.can_commit:
             self._claim = attrs.evolve(self._claim, lost=True)
         self._emitter.emit(GenerationEnded, end=last.end, cut_short=last.lifecycle.cut_short)
