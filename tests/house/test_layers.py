@@ -56,7 +56,7 @@ def test_every_import_keeps_to_the_contracts() -> None:
     ("module", "line", "contract"),
     [
         ("kgroup/nowhere.py", "", LAYERS),
-        ("watchers/processing.py", "from kgroup.records import fetched", LAYERS),
+        ("watchers/processing.py", "from kgroup.records import fetcher", LAYERS),
         ("kgroup/threaded/flag.py", "def late(): import kgroup.spark.source", LAYERS),
         ("kgroup/client/error_policy.py", "import trio", DECISIONS),
         ("kgroup/client/lease.py", "import kgroup.assignors", DECISIONS),
