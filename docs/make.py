@@ -16,15 +16,15 @@ import attrs
 
 from kgroup.broker.broker_settings import PROPERTIES
 from kgroup.broker.groups import timers, write_faults
-from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.coordinator_settings import PROPERTIES as GROUP_PROPERTIES
 from kgroup.broker.groups.coordinator_settings import CoordinatorSettings
 from kgroup.broker.groups.rule_tables import TABLES
 from kgroup.broker.groups.rules import Row
 from kgroup.broker.groups.states import ANY, DEAD, MEANING, GroupState
 from kgroup.broker.groups.validation import ABSENT_GROUP_RULES, PRECONDITIONS
-from kgroup.client.error_policy import MOVES, OTHERWISE, Request, TransportFailure
-from kgroup.config import FIELDS
+from kgroup.client.error_policy import OTHERWISE, REACTIONS, Request, TransportFailure
+from kgroup.config import FIELDS, RULES
+from kgroup.error_codes import ErrorCode
 from kgroup.generation.lifecycle import TRANSITIONS, Signal, State
 from kgroup.spark.batch_limits import Limits
 from kgroup.spark.batch_loop import BatchPace
@@ -53,7 +53,8 @@ def configuration() -> str:
     for field in FIELDS:
         cells = (_default(field), _allowed(field), field.metadata["reason"].replace("|", "\\|"))
         lines.append(f"| `{field.name}` | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n" + RULES + "\n".join(["", *_others()]) + "\n"
+    lines += ["", "## Rules between settings", "", *(f"- {rule}" for rule in RULES)]
+    return "\n".join(lines) + "\n" + CONSEQUENCES + "\n".join(["", *_others()]) + "\n"
 
 
 def _others() -> Iterator[str]:
@@ -107,42 +108,45 @@ OTHERS: Mapping[str, Sequence[type]] = {
 }
 
 
-RULES = """
-## Rules between settings
-- `heartbeat_interval` is at most a third of `session_timeout`, so that one lost heartbeat loses no
-  membership.
-- `rejoin_backoff_max` is at least `rejoin_backoff`.
-- `offset_retention` does not go together with `group_instance_id`.
-- A drain takes at most `drain_timeout`, and less where `rebalance_timeout` demands it: it ends one
-  second before the coordinator would go on without this member.
+CONSEQUENCES = """
+`GroupConfig` checks these rules when it is made. Two bounds follow from the settings:
+
+- A drain takes at most `drain_timeout`. It ends one second before the coordinator's
+  `rebalance_timeout` is over, because the member has to join again by then.
+- Closing takes at most the drain, `close_timeout` and 2 s (`GroupConfig.longest_close`).
 """
 
 
 def recovery() -> str:
-    """What follows each failure of each request."""
+    """What kgroup does after each failure of each request."""
     lines = [
-        "# What follows each failure",
+        "# What kgroup does after each failure",
         "",
-        "One table in the code (`kgroup.client.error_policy`) says what follows each error that",
-        "the classic group protocol can answer, and about every fault of the way there. A code",
-        "that no row names, which a newer broker may send, falls to the last row of its request.",
+        "One table in the code (`kgroup.client.error_policy`) says what kgroup does after each",
+        "error code of the classic group protocol, and after each failure of a connection. The",
+        "last row of a request is for all other codes, such as those of newer brokers.",
         "",
-        "Only what ends a generation has an entry in the last column. *Revoked* means that a",
-        "commit can still succeed, so work is drained; *lost* means that it cannot, so work is",
-        "cancelled.",
+        "The last column has an entry where the failure ends the generation. *Revoked* means that",
+        "a commit can still succeed, so kgroup drains the work; *lost* means that it cannot, so",
+        "kgroup cancels the work.",
     ]
     for request in Request:
-        lines += ["", f"## {request.value}", "", "| failure | what follows | ends a generation |"]
+        lines += [
+            "",
+            f"## {request.value}",
+            "",
+            "| failure | what kgroup does | ends the generation |",
+        ]
         lines.append("| --- | --- | --- |")
-        for failure, move in MOVES[request].items():
+        for failure, reaction in REACTIONS[request].items():
             name = (
                 failure.value
                 if isinstance(failure, TransportFailure)
                 else f"{failure.name} ({failure})"
             )
-            lines.append(f"| {name} | {move} | {_ending(move.cause)} |")
+            lines.append(f"| {name} | {reaction} | {_ending(reaction.cause)} |")
         other = OTHERWISE[request]
-        lines.append(f"| anything else | {other} | {_ending(other.cause)} |")
+        lines.append(f"| any other code | {other} | {_ending(other.cause)} |")
     return "\n".join(lines) + "\n"
 
 

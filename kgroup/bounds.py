@@ -123,10 +123,9 @@ def number(least: float, most: float) -> Bound:
 
 def seconds(least: float = SHORTEST_DURATION, most: float = LONGEST_DURATION) -> Bound:
     """A duration; NaN and infinity are none."""
-    at_least = f"at least {_plain(least)}" if least else "0 or more"
     return Bound(
         lambda value: is_number(value) and least <= value <= most,
-        f"it must be seconds, {at_least} and at most {_plain(most)}",
+        f"it must be a number of seconds from {_plain(least)} to {_plain(most)}",
         least,
         most,
     )

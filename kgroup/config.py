@@ -1,7 +1,8 @@
-"""GroupConfig: every setting of a consumer group, with its default, its reason and its bounds.
+"""GroupConfig: every setting of a consumer group, with its default, its bounds and its reason.
 
-A wrong value is refused when the object is made, by a ``ConfigError`` that names the field,
-the value and what is allowed. docs/configuration.md is made from ``FIELDS``.
+A value that is not allowed raises a ``ConfigError`` when the object is made; the error names the
+field, the value and what is allowed. docs/configuration.md is generated from ``FIELDS`` and
+``RULES``.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from kgroup.interfaces import Assignor
 from kgroup.types import AutoOffsetReset, IsolationLevel, topic_fault
 
 BUILTIN_ASSIGNORS: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")
-"""The assignors that go by name."""
+"""The assignors that a name selects."""
 DEFAULT_ASSIGNORS: Final = ("range", "roundrobin")
-"""What is offered unless said otherwise: eager ones, that every client knows."""
+"""The default: eager assignors, which every client knows."""
 MOST_TOPICS: Final = 100_000
-"""Names and patterns of one subscription; a JoinGroup request carries all of them."""
+"""The most names and patterns of one subscription; a JoinGroup request carries all of them."""
 MOST_ASSIGNORS: Final = 100
 TOPICS: Final = f"it must be a list of 1 to {MOST_TOPICS} topics or patterns"
 ASSIGNORS: Final = (
@@ -31,10 +32,10 @@ ASSIGNORS: Final = (
     " an object with name and assign()"
 )
 DRAIN_MARGIN: Final = 1.0
-"""Seconds before the rebalance time-out at which a drain ends, for the Join to arrive in time."""
+"""Seconds from the end of a drain to the rebalance timeout, so that the JoinGroup is in time."""
 CLOSING_MARGIN: Final = 2.0
-"""Seconds of `GroupConfig.longest_close` for what ends by force, connections and the thread that
-fetches records, after the leave."""
+"""Seconds of `GroupConfig.longest_close` after the leave: then connections and the thread that
+fetches records are closed by force."""
 _LONGEST_INSTANCE: Final = 249
 _INSTANCE: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
@@ -66,11 +67,11 @@ def _check_topics(_: GroupConfig, attribute: attrs.Attribute[Any], value: Any) -
             raise ConfigError(
                 attribute.name,
                 topic,
-                f"this name {fault}; a topic has 1 to 249 ASCII letters, digits, '.', '_', '-',"
-                " a pattern is compiled from a str",
+                f"this name {fault}; a topic's name has 1 to 249 ASCII letters, digits, '.', '_' or"
+                " '-', and a pattern must be compiled from a str",
             )
     if len(set(value)) != len(value):
-        raise ConfigError(attribute.name, value, "a topic must be named once only")
+        raise ConfigError(attribute.name, value, "each topic may occur only once")
 
 
 def _check_assignors(_: GroupConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
@@ -85,7 +86,7 @@ def _check_assignors(_: GroupConfig, attribute: attrs.Attribute[Any], value: Any
         else:
             names.append(check_assignor(attribute.name, assignor))
     if len(set(names)) != len(names):
-        raise ConfigError(attribute.name, value, "an assignor's name must occur once only")
+        raise ConfigError(attribute.name, value, "each assignor's name may occur only once")
 
 
 def _is_instance(value: object) -> bool:
@@ -107,18 +108,18 @@ class GroupConfig:
     """All settings of one member of a consumer group; durations are float seconds.
 
     Raises:
-        ConfigError: a value is not allowed; it names the field, the value and what is.
+        ConfigError: a value is not allowed; the error names the field and what is allowed.
     """
 
     group_id: str = attrs.field(
         validator=bounds.text(),
-        metadata=_why("The group; members with the same id share the topics."),
+        metadata=_why("The group; members with the same group id share the partitions."),
     )
     bootstrap_servers: tuple[str, ...] = attrs.field(
         converter=bounds.servers,
         validator=bounds.check_servers,
         metadata=_why(
-            "Brokers to ask first, 'host:port'; each is tried until one answers.",
+            "The brokers to contact first, as 'host:port'; kgroup tries each until one answers.",
             allowed=bounds.SERVERS,
         ),
     )
@@ -126,9 +127,9 @@ class GroupConfig:
         converter=_topics,
         validator=_check_topics,
         metadata=_why(
-            "What to read: names, and compiled patterns that match whole names (Kafka's own topics"
-            " never match). A topic that does not exist yet is watched until it does; it is never"
-            " created by reading.",
+            "The topics to read: names, and compiled patterns, which must match whole names and"
+            " never match Kafka's internal topics. A topic that does not exist yet is read once it"
+            " exists; kgroup never creates it.",
             allowed=TOPICS,
         ),
     )
@@ -137,8 +138,9 @@ class GroupConfig:
         converter=_assignors,
         validator=_check_assignors,
         metadata=_why(
-            "In order of preference; the group takes one that all members know. A member follows"
-            " the cooperative protocol only if all that it offers are cooperative (KIP-429).",
+            "The assignors that the member offers, in order of preference; the group chooses one"
+            " that all members offer. The member uses the cooperative protocol only if all its"
+            " assignors are cooperative (KIP-429).",
             allowed=ASSIGNORS,
         ),
     )
@@ -146,16 +148,18 @@ class GroupConfig:
         default=1.0,
         validator=bounds.seconds(),
         metadata=_why(
-            "Members learn of a rebalance only from a heartbeat's answer, so this is what a"
-            " hand-over mostly waits for; one small request each."
+            "Members learn of a rebalance only from the response to a heartbeat, so a rebalance"
+            " mostly waits for this interval. A heartbeat is one small request. See the rules"
+            " below."
         ),
     )
     session_timeout: float = attrs.field(
         default=30.0,
         validator=bounds.seconds(),
         metadata=_why(
-            "Without a heartbeat for so long a member is evicted. Bounded by the broker"
-            " (group.min.session.timeout.ms and max, 6 s to 30 min by default)."
+            "The coordinator removes a member from which it gets no heartbeat for this long. The"
+            " broker bounds it (group.min.session.timeout.ms and group.max.session.timeout.ms; by"
+            " default 6 s to 30 min)."
         ),
     )
     rebalance_timeout: float = attrs.field(
@@ -163,46 +167,48 @@ class GroupConfig:
         validator=bounds.seconds(),
         metadata=_why(
             "How long the coordinator waits in a rebalance for this member to finish its work and"
-            " join again, and after it for the leader's assignment; bounds the drain."
+            " join again, and then for the leader's assignment. It bounds the drain."
         ),
     )
     watch_partition_changes: bool = attrs.field(
         default=True,
         validator=bounds.flag(),
-        metadata=_why("Whether the leader watches the topics for new and vanished partitions."),
+        metadata=_why(
+            "Whether the leader watches the group's topics for added and deleted partitions."
+        ),
     )
     partition_watch_interval: float = attrs.field(
         default=5.0,
         validator=bounds.seconds(),
-        metadata=_why("How often the leader asks for metadata to watch partitions."),
+        metadata=_why("How often the leader requests metadata to watch the partitions."),
     )
     rejoin_backoff: float = attrs.field(
         default=0.1,
         validator=bounds.seconds(),
         metadata=_why(
-            "The first wait before trying again what failed; doubles, with jitter. Without it a"
-            " broken broker would be asked as fast as it refuses."
+            "The first wait before a failed request is sent again. It doubles with each failure,"
+            " with jitter, so that a broken broker is not flooded with requests."
         ),
     )
     rejoin_backoff_max: float = attrs.field(
         default=5.0,
         validator=bounds.seconds(),
-        metadata=_why("The longest such wait: how late a recovery can be noticed."),
+        metadata=_why("The longest such wait, and so how late the member may notice a recovery."),
     )
     drain_timeout: float = attrs.field(
         default=25.0,
         validator=bounds.seconds(0),
         metadata=_why(
-            "How long tasks may go on with what they hold when a generation ends as planned; less"
-            " where rebalance_timeout demands it."
+            "How long tasks may continue their current work when a generation ends as planned; less"
+            " if rebalance_timeout requires it."
         ),
     )
     close_timeout: float = attrs.field(
         default=5.0,
         validator=bounds.seconds(),
         metadata=_why(
-            "The deadline of leaving the group, after the drain. Closing takes at most the drain,"
-            " this and 2 s (`GroupConfig.longest_close`), whatever is down."
+            "How long leaving the group may take after the drain. Closing takes at most the drain,"
+            " this timeout and 2 s (`GroupConfig.longest_close`), whatever has failed."
         ),
     )
     auto_offset_reset: AutoOffsetReset = attrs.field(
@@ -210,24 +216,22 @@ class GroupConfig:
         converter=_offset_reset,
         validator=bounds.one_of(AutoOffsetReset),
         metadata=_why(
-            "Where a partition without a usable offset starts; 'earliest' skips nothing."
+            "Where to start in a partition that has no usable offset; 'earliest' skips no record."
         ),
     )
     commit_initial_position: bool = attrs.field(
         default=True,
         validator=bounds.flag(),
         metadata=_why(
-            "Commit a position that was resolved as latest at once, so that a restart before the"
-            " first record skips nothing."
+            "Whether a start offset that 'latest' gave is committed immediately, so that a restart"
+            " before the first record skips no record."
         ),
     )
     isolation_level: IsolationLevel = attrs.field(
         default=IsolationLevel.READ_UNCOMMITTED,
         converter=_isolation_level,
         validator=bounds.one_of(IsolationLevel),
-        metadata=_why(
-            "Whether records of open and aborted transactions are read; goes to both planes."
-        ),
+        metadata=_why("Whether records of open and aborted transactions are read."),
     )
     group_instance_id: str | None = attrs.field(
         default=None,
@@ -236,103 +240,108 @@ class GroupConfig:
             "it must be None or 1 to 249 ASCII letters, digits, '.', '_', '-', not '.' or '..'",
         ),
         metadata=_why(
-            "A static identity (KIP-345): a restart within the session time-out causes no"
+            "The identity of a static member (KIP-345): a restart within session_timeout causes no"
             " rebalance, and closing does not leave the group."
         ),
     )
     client_id: str = attrs.field(
         default="kgroup",
         validator=bounds.text(),
-        metadata=_why("How brokers' logs and quotas name this client; prefixes member ids."),
+        metadata=_why(
+            "The name of this client in brokers' logs and quotas; member ids begin with it."
+        ),
     )
     rack_id: str | None = attrs.field(
         default=None,
         validator=bounds.optional(bounds.text()),
         metadata=_why(
-            "This member's rack, for rack-aware assignment (KIP-881) and fetching (KIP-392)."
+            "The member's rack, for rack-aware assignment (KIP-881) and fetching (KIP-392)."
         ),
     )
     request_timeout: float = attrs.field(
         default=10.0,
         validator=bounds.seconds(),
         metadata=_why(
-            "The deadline of each request to a broker; a parked Join has its own"
-            " (rebalance_timeout + 5 s)."
+            "How long kgroup waits for the response to a request; for a JoinGroup it waits"
+            " rebalance_timeout + 5 s."
         ),
     )
     commit_timeout: float = attrs.field(
         default=30.0,
         validator=bounds.seconds(),
         metadata=_why(
-            "How long a commit goes on while its coordinator is away or moves, with all its"
-            " attempts; a restart of a broker is no failure of a handler. Never past the drain."
+            "How long a commit is retried while the coordinator is unavailable or moves, so that"
+            " the restart of a broker fails no handler. The end of the drain ends it earlier."
         ),
     )
     max_buffered_bytes: int = attrs.field(
         default=64 * 1024 * 1024,
         validator=bounds.whole(1024, bounds.MOST_BUFFERED),
-        metadata=_why("How much fetched data may wait in this member before fetching stops."),
+        metadata=_why(
+            "How many bytes of fetched records the member may buffer before it stops fetching."
+        ),
     )
     max_buffered_records: int = attrs.field(
         default=100_000,
         validator=bounds.whole(1, 10_000_000),
-        metadata=_why("How many fetched records may wait in this member before fetching stops."),
+        metadata=_why("How many fetched records the member may buffer before it stops fetching."),
     )
     max_processing_time: float | None = attrs.field(
         default=None,
         validator=bounds.optional(bounds.seconds()),
         metadata=_why(
-            "If set, a batch that a handler holds for longer ends the generation, with a cause that"
-            " says so; a stuck handler then gives its partitions to others."
+            "If set, a handler that holds a batch for longer ends the generation, with the cause"
+            " 'processing stuck', so that other members get the partitions of a stuck handler."
         ),
     )
     offset_retention: float | None = attrs.field(
         default=None,
         validator=bounds.optional(bounds.seconds()),
         metadata=_why(
-            "None leaves it to the broker: since Kafka 2.1 (KIP-211) offsets are kept for"
-            " offsets.retention.minutes (7 days) after the group became empty. A value makes every"
-            " commit an OffsetCommit v4 or older, the last that carries one; brokers then expire"
-            " the offset that long after its commit, once its topic is not subscribed any more."
-            " v4 carries neither leader epochs nor a static identity."
+            "With None, the broker decides: since Kafka 2.1 (KIP-211) it keeps offsets for"
+            " offsets.retention.minutes (7 days) after the group became empty. With a value, every"
+            " commit is an OffsetCommit v4 or older, the last version that carries a retention;"
+            " brokers then delete the offset that long after its commit, once no member subscribes"
+            " to the topic. v4 carries neither leader epochs nor a static identity."
         ),
     )
 
     @property
     def longest_close(self) -> float:
-        """Seconds within which a group with these settings has closed, whatever is down.
+        """The most seconds that closing a group with these settings takes, whatever has failed.
 
-        The longest drain (``drain_timeout``, or ``rebalance_timeout`` less 1 s if that is
-        shorter), then ``close_timeout`` for leaving, then 2 s for what ends by force. An
-        orchestrator that kills what does not stop in time should wait for longer than that. Tasks
-        of the program that go on after they were cancelled add the time that they take.
+        It is the longest drain (``drain_timeout``, or ``rebalance_timeout`` less 1 s if that is
+        shorter), then ``close_timeout`` for leaving, then 2 s to close connections and threads by
+        force. An orchestrator that kills programs should wait for longer than that. Tasks of the
+        program that continue after their cancellation add their own time.
         """
         drain = min(self.drain_timeout, max(0.0, self.rebalance_timeout - DRAIN_MARGIN))
         return drain + self.close_timeout + CLOSING_MARGIN
 
     def __attrs_post_init__(self) -> None:
-        """The rules between fields."""
+        """Check the rules between settings, which `RULES` says in words."""
         if self.heartbeat_interval * 3 > self.session_timeout + 1e-9:
             raise ConfigError(
                 "heartbeat_interval",
                 self.heartbeat_interval,
                 "it must be at most a third of session_timeout"
-                f" ({self.session_timeout:g} s), so that one lost heartbeat loses no membership",
+                f" ({self.session_timeout:g} s), so that one lost heartbeat does not cost the"
+                " membership",
             )
         if self.heartbeat_interval * 3 > self.rebalance_timeout * 2 + 1e-9:
             raise ConfigError(
                 "heartbeat_interval",
                 self.heartbeat_interval,
-                "it must be at most two thirds of rebalance_timeout"
-                f" ({self.rebalance_timeout:g} s), so that a member hears of a rebalance in time to"
-                " finish its work and join",
+                f"it must be at most two thirds of rebalance_timeout ({self.rebalance_timeout:g}"
+                " s), so that a member learns of a rebalance in time to finish its work and join"
+                " again",
             )
         if self.offset_retention is not None and self.group_instance_id is not None:
             raise ConfigError(
                 "offset_retention",
                 self.offset_retention,
-                "it must be None together with group_instance_id, because the commits that"
-                " carry a retention (v4) carry no static identity and could not be fenced",
+                "it must be None if group_instance_id is set, because the commits that carry a"
+                " retention (v4) carry no static identity and could not be fenced",
             )
         if self.rejoin_backoff_max < self.rejoin_backoff:
             raise ConfigError(
@@ -344,3 +353,20 @@ class GroupConfig:
 
 FIELDS: Final = attrs.fields(GroupConfig)
 """The settings as data; ``metadata["reason"]`` says what each is for."""
+
+RULES: Final = (
+    (
+        "`heartbeat_interval` is at most a third of `session_timeout`, so that one lost heartbeat"
+        " does not cost the membership."
+    ),
+    (
+        "`heartbeat_interval` is at most two thirds of `rebalance_timeout`, so that a member learns"
+        " of a rebalance in time to finish its work and join again."
+    ),
+    (
+        "`offset_retention` is None if `group_instance_id` is set: the commits that carry a"
+        " retention (v4) carry no static identity and could not be fenced."
+    ),
+    "`rejoin_backoff_max` is at least `rejoin_backoff`.",
+)
+"""The rules between settings, which ``GroupConfig`` checks, in words."""

@@ -1,10 +1,10 @@
 """Every exception of kgroup, in one tree.
 
-``KgroupError`` is the root. Below it, what the reader of a traceback needs to know first:
-was it the caller (``UsageError``), the broker's answer (``BrokerError``), the way there
-(``TransportError``), or the passing of a generation (``StaleGenerationError``)?
+``KgroupError`` is the root. The classes below it say first where the fault lies: in the calling
+program (``UsageError``), in a broker's response (``BrokerError``), in the network
+(``TransportError``), or in a generation that has ended (``StaleGenerationError``).
 
-Messages say what happened, to which group, member, generation and partition, what kgroup did
+A message says what happened, to which group, member, generation and partition, what kgroup did
 about it, and what the reader can do.
 """
 
@@ -16,13 +16,13 @@ from typing import Final, final
 from kgroup.types import End, TopicPartition
 
 _MOST_SHOWN: Final = 200
-"""Characters of a refused value that its error shows."""
+"""The most characters of a refused value that an error shows."""
 
 
 def shown(value: object) -> str:
-    """A value's repr for an error: one short line, also where the repr itself fails.
+    """A value's repr in one short line; it works even where ``repr`` itself raises.
 
-    An int of more than 4,300 digits has no repr, and a program's own object may raise in it.
+    ``repr`` raises for an int of more than 4,300 digits, and may do so for a program's own objects.
     """
     try:
         text = repr(value)
@@ -36,21 +36,21 @@ class KgroupError(Exception):
     """The root of all exceptions that kgroup raises."""
 
 
-# The caller did something that cannot work.
+# The program made a mistake.
 
 
 class UsageError(KgroupError):
-    """A call that makes no sense here; the program has to change."""
+    """The program made a call that cannot work; the program has to change."""
 
 
 @final
 class ConfigError(UsageError, ValueError):
-    """A configuration that is refused at construction.
+    """A setting has a value that is not allowed; no object was made.
 
     Attributes:
-        field: the field's name.
-        value: what was given.
-        allowed: what would have been accepted, in words.
+        field: the name of the setting.
+        value: the value that the program gave.
+        allowed: which values are allowed, in words.
     """
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
@@ -62,14 +62,14 @@ class ConfigError(UsageError, ValueError):
 
 @final
 class ArgumentError(UsageError, TypeError, ValueError):
-    """An argument of a wrong type, or out of its range; nothing was done.
+    """An argument has a wrong type or is out of range; the call did nothing.
 
-    It is a TypeError and a ValueError, so that it is caught where either is expected.
+    It is both a TypeError and a ValueError, so that a handler for either one catches it.
 
     Attributes:
-        argument: its name.
-        value: what was given.
-        allowed: what would have been accepted, in words.
+        argument: the name of the argument.
+        value: the value that the program gave.
+        allowed: which values are allowed, in words.
     """
 
     def __init__(self, argument: str, value: object, allowed: str) -> None:
@@ -81,22 +81,22 @@ class ArgumentError(UsageError, TypeError, ValueError):
 
 @final
 class NotOwnedError(UsageError):
-    """A partition that the generation does not own; nothing was sent."""
+    """The generation does not own the partition; nothing was sent."""
 
 
 @final
 class OffsetBehindFloorError(UsageError):
-    """A commit behind the start position or the last commit; nothing was sent."""
+    """The offset to commit is less than the start position or the last commit; nothing was sent."""
 
 
 @final
 class OffsetBeyondReadError(UsageError):
-    """A commit past what the member was given to read; nothing was sent.
+    """The offset to commit is past the records that the program was given; nothing was sent.
 
     Attributes:
         partition: the partition.
-        offset: what was to be committed.
-        read: the next offset after the last record that was handed out, or the start position.
+        offset: the offset that the program tried to commit.
+        read: the offset after the last record that the program was given, or the start position.
     """
 
     def __init__(self, message: str, partition: TopicPartition, offset: int, read: int) -> None:
@@ -108,16 +108,16 @@ class OffsetBeyondReadError(UsageError):
 
 @final
 class InvalidAssignmentError(UsageError):
-    """An assignor's answer that no group may follow; it was not sent to the coordinator."""
+    """An assignor returned an invalid assignment; it was not sent to the coordinator."""
 
 
 @final
 class AssignorTimeoutError(UsageError):
-    """An assignor computed for longer than the group waits for its leader; nothing was sent.
+    """An assignor ran for longer than the group waits for its leader; nothing was sent.
 
     Attributes:
-        assignor: its name.
-        thread: the name of the thread in which it may compute on.
+        assignor: the assignor's name.
+        thread: the name of the thread in which the assignor may still be running.
     """
 
     def __init__(self, message: str, assignor: str, thread: str) -> None:
@@ -131,7 +131,7 @@ class GroupClosedError(UsageError):
     """The group was closed; it yields no further generation."""
 
 
-# The generation has passed.
+# The generation has ended.
 
 
 class StaleGenerationError(KgroupError):
@@ -148,9 +148,10 @@ class StaleGenerationError(KgroupError):
 
 @final
 class LeaseExpiredError(StaleGenerationError):
-    """Membership could not be confirmed in time; nothing was sent.
+    """The coordinator did not confirm the membership in time; nothing was sent.
 
-    By this member's own clock the coordinator may have given its partitions away.
+    By this member's clock, its session may have expired, and the coordinator may have assigned its
+    partitions to other members.
     """
 
 
@@ -162,7 +163,7 @@ class CommitFailedError(KgroupError):
     """The coordinator refused some partitions of a commit; the others were committed.
 
     Attributes:
-        partitions: for each refused partition the broker's error.
+        partitions: for each refused partition, the broker's error.
     """
 
     def __init__(self, message: str, partitions: Mapping[TopicPartition, BrokerError]) -> None:
@@ -172,10 +173,10 @@ class CommitFailedError(KgroupError):
 
 @final
 class CommitUnknownError(KgroupError):
-    """A commit was sent and its answer never came: it may or may not have been applied.
+    """A commit was sent and no response arrived: the broker may or may not have applied it.
 
     Attributes:
-        end: the end of the generation, where it passed before the outcome was known.
+        end: the end of the generation, if it ended before the outcome was known.
     """
 
     def __init__(self, message: str, end: End | None = None) -> None:
@@ -187,12 +188,12 @@ class CommitUnknownError(KgroupError):
 
 
 class BrokerError(KgroupError):
-    """An error code in a broker's answer.
+    """A broker's response has an error code.
 
     Attributes:
         code: Kafka's number of the error.
-        name: Kafka's name of it, or ``ERROR_<number>`` for one that kgroup does not know.
-        request: the request that it answered.
+        name: Kafka's name of the error, or ``ERROR_<number>`` if kgroup does not know the number.
+        request: the name of the request.
     """
 
     def __init__(self, code: int, name: str, request: str, message: str = "") -> None:
@@ -204,10 +205,10 @@ class BrokerError(KgroupError):
 
 @final
 class MemberIdRequiredError(BrokerError):
-    """The coordinator gave a member id to join again with (KIP-394); no fault of anybody's.
+    """The coordinator assigned a member id with which to join again (KIP-394); this is no fault.
 
     Attributes:
-        member_id: the id that it gave.
+        member_id: the id.
     """
 
     def __init__(self, member_id: str, group_id: str) -> None:
@@ -215,47 +216,48 @@ class MemberIdRequiredError(BrokerError):
             79,
             "MEMBER_ID_REQUIRED",
             "JoinGroup",
-            f"group {group_id!r} gave the member id {member_id!r} to join again with",
+            f"the coordinator of group {group_id!r} assigned the member id {member_id!r}, with"
+            " which to join again",
         )
         self.member_id = member_id
 
 
 class FatalGroupError(BrokerError):
-    """A refusal that trying again cannot mend; the group is over.
+    """The broker refused a request, and a retry cannot help; the group is closed.
 
-    It is raised by every later ``next()``, or at the exit of ``async with``.
+    Every later ``next()`` raises it; if there is none, the exit of ``async with`` does.
     """
 
 
 @final
 class FencedInstanceError(FatalGroupError):
-    """Another process joined with the same group_instance_id and took this member's place."""
+    """Another process joined with the same ``group_instance_id`` and replaced this member."""
 
 
 @final
 class AuthorizationError(FatalGroupError):
-    """The broker does not let this client do what the request asked for."""
+    """This client is not authorized for the request."""
 
 
 @final
 class InconsistentProtocolError(FatalGroupError):
-    """The group's other members share no assignor, or another protocol type, with this one."""
+    """This member shares no assignor, or not the protocol type, with the group's other members."""
 
 
 @final
 class GroupFullError(FatalGroupError):
-    """The group has as many members as the broker's group.max.size allows."""
+    """The group has as many members as the broker's ``group.max.size`` allows."""
 
 
 @final
 class OffsetOutOfRangeError(KgroupError):
-    """A position outside of the partition's log.
+    """A position is outside the partition's log.
 
-    A handler sees it only where ``auto_offset_reset`` is ``error``.
+    Handlers get this error only if ``auto_offset_reset`` is ``error``.
 
     Attributes:
         partition: the partition.
-        offset: the position that it does not have, or -1 where the source cannot tell.
+        offset: the position, or -1 if the record source does not know it.
     """
 
     def __init__(self, message: str, partition: TopicPartition, offset: int = -1) -> None:
@@ -266,15 +268,15 @@ class OffsetOutOfRangeError(KgroupError):
 
 @final
 class NoOffsetError(KgroupError):
-    """A partition without a committed offset, where ``auto_offset_reset`` is ``error``."""
+    """A partition has no committed offset, and ``auto_offset_reset`` is ``error``."""
 
 
 @final
 class FetchError(KgroupError):
-    """Records of a partition cannot be read, and waiting will not change that.
+    """Records cannot be read, and waiting does not help.
 
     Attributes:
-        partition: the partition, or None where it is not about one.
+        partition: the partition, or None if the error is not about one partition.
     """
 
     def __init__(self, message: str, partition: TopicPartition | None = None) -> None:
@@ -282,15 +284,15 @@ class FetchError(KgroupError):
         self.partition = partition
 
 
-# The way to the broker.
+# No valid response arrived.
 
 
 class TransportError(KgroupError):
-    """The exchange with a broker failed before an answer could be read.
+    """A request to a broker failed before its response could be read.
 
     Attributes:
-        sent: whether any byte of the request was given to the network. Where False, the
-            broker cannot have acted on it.
+        sent: whether any byte of the request was passed to the network. If False, the broker
+            cannot have acted on the request.
     """
 
     def __init__(self, message: str, *, sent: bool = False) -> None:
@@ -300,10 +302,10 @@ class TransportError(KgroupError):
 
 @final
 class ConnectionLostError(TransportError):
-    """The connection could not be opened, or ended before the answer.
+    """The connection could not be opened, or ended before the response.
 
     Attributes:
-        answer_begun: whether a part of the answer had arrived.
+        answer_begun: whether a part of the response had arrived.
     """
 
     def __init__(self, message: str, *, sent: bool = False, answer_begun: bool = False) -> None:
@@ -313,14 +315,14 @@ class ConnectionLostError(TransportError):
 
 @final
 class RequestTimeoutError(TransportError):
-    """No answer within the request's deadline; the connection was closed."""
+    """No response arrived before the request's deadline; the connection was closed."""
 
 
 @final
 class ProtocolError(TransportError):
-    """An answer that is not Kafka's protocol; that connection was closed, no other."""
+    """A response does not follow Kafka's protocol; the connection that it came on was closed."""
 
 
 @final
 class UnsupportedVersionError(KgroupError):
-    """The broker and kgroup share no version of a request."""
+    """The broker and kgroup have no version of a request in common."""

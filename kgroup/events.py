@@ -1,8 +1,8 @@
-"""What happens in a group, told once, as values; logs, metrics and displays are made from them.
+"""Events: everything that happens in a group, as values. Logs, metrics and displays use them.
 
-An event names what it is about and carries no secret. Its ``level`` is a ``logging`` level: a
-planned rebalance is INFO, never an error. ``str(event)`` is the line that a log shows; no other
-code words a rebalance.
+An event names its group, member and generation, and carries no secret. Its ``level`` is a
+``logging`` level: a planned rebalance is INFO, never an error. ``str(event)`` is the line that a
+log shows; no other code writes log lines about a rebalance.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Event:
 
     Attributes:
         group_id: the group.
-        member_id: the member's id, empty where it has none.
-        generation_id: the coordinator's id of the generation, -1 where there is none.
-        epoch: kgroup's own number of the generation, 0 where there is none.
+        member_id: the member's id, or empty if it has none yet.
+        generation_id: the coordinator's id of the generation, or -1 if there is none.
+        epoch: kgroup's own number of the generation, or 0 if there is none.
     """
 
     level: ClassVar[int] = logging.INFO
@@ -35,14 +35,14 @@ class Event:
     generation_id: int = -1
     epoch: int = 0
 
-    def words(self) -> str:
-        """What happened, in words, without whom it happened to."""
+    def message(self) -> str:
+        """What happened, without the group, the member and the generation."""
         raise NotImplementedError
 
     def __str__(self) -> str:
         generation = f", generation {self.generation_id}" if self.epoch else ""
         member = f", member {self.member_id}" if self.member_id else ""
-        return f"group {self.group_id}{member}{generation}: {self.words()}"
+        return f"group {self.group_id}{member}{generation}: {self.message()}"
 
 
 T = TypeVar("T")
@@ -50,66 +50,70 @@ _MOST_LISTED: Final = 20
 
 
 def _some(things: Collection[T], word: Callable[[T], str] = str) -> str:
-    """The first ones, and how many follow: other members decide how long such a list is."""
+    """The first items and the number of the others: other members decide how long a list is."""
     more = len(things) - _MOST_LISTED
     listed = ", ".join(map(word, islice(things, _MOST_LISTED)))
     return listed + (f" and {more:,} more" if more > 0 else "")
 
 
+def _listed(offsets: Mapping[TopicPartition, int]) -> str:
+    return ", ".join(f"{partition} at {offsets[partition]}" for partition in sorted(offsets))
+
+
 EventHandler = Callable[[Event], None]
-"""Is called with each event, in the group's own thread; it must not block."""
+"""A function that is called with each event, in the group's own thread; it must not block."""
 
 
 @attrs.frozen(kw_only=True)
 class CoordinatorFound(Event):
-    """The group's coordinator is known, for the first time or again."""
+    """The member has found the group's coordinator, for the first time or again."""
 
     node_id: int
     address: str
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Event``."""
-        return f"coordinator is broker {self.node_id} at {self.address}"
+        return f"the coordinator is broker {self.node_id} at {self.address}"
 
 
 @attrs.frozen(kw_only=True)
 class Joining(Event):
-    """A JoinGroup is about to be sent."""
+    """The member is about to send a JoinGroup."""
 
     reason: str
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Event``."""
         return f"joining: {self.reason}"
 
 
 @attrs.frozen(kw_only=True)
 class Joined(Event):
-    """The JoinGroup was answered: the member is in the generation."""
+    """The coordinator answered the JoinGroup: the member belongs to the new generation."""
 
     leader: bool
     assignor: str
     members: int
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Event``."""
-        role = f"leader of {self.members} members" if self.leader else "follower"
-        return f"joined as {role}, assignor {self.assignor}"
+        role = f"the leader of {self.members} members" if self.leader else "a follower"
+        return f"joined as {role}, with assignor {self.assignor}"
 
 
 @attrs.frozen(kw_only=True)
 class Assigned(Event):
-    """The member knows its partitions and where each starts.
+    """The member knows its partitions, and where it starts to read each of them.
 
     Attributes:
-        assignment: its partitions.
-        positions: where each starts, as far as it is known.
+        assignment: the partitions.
+        positions: the start offset of each partition, as far as it is known.
     """
 
     assignment: Assignment
     positions: Mapping[TopicPartition, int]
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Event``."""
         given = self.assignment
         listed = ", ".join(f"{p}{self._from(p)}" for p in given) or "nothing"
@@ -120,62 +124,65 @@ class Assigned(Event):
 
     def _from(self, partition: TopicPartition) -> str:
         if partition not in self.positions:
-            return " from where it is found to begin"
+            return " (start offset not known yet)"
         return f" from {self.positions[partition]}"
 
 
 @attrs.frozen(kw_only=True)
 class PartitionsUnassigned(Event):
-    """The leader's assignor left partitions to nobody."""
+    """This member is the leader, and its assignor assigned some partitions to no member."""
 
     level: ClassVar[int] = logging.WARNING
     partitions: tuple[TopicPartition, ...]
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Event``."""
-        return f"the assignor gave to nobody: {', '.join(map(str, self.partitions))}"
+        return (
+            f"the assignor assigned no member to {', '.join(map(str, self.partitions))}; these"
+            " partitions are not read in this generation"
+        )
 
 
 @attrs.frozen(kw_only=True)
 class AssignmentRefused(Event):
-    """The leader assigned entries that cannot be read; the rest of the assignment is.
+    """The leader's assignment has entries that are no partitions; the member reads the others.
 
     Attributes:
-        entries: for each of them what is wrong with it.
+        entries: for each such entry, what is wrong with it.
     """
 
     level: ClassVar[int] = logging.WARNING
     entries: Mapping[str, str]
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Event``."""
         entries = _some(self.entries.items(), lambda entry: "{} ({})".format(*entry))
-        return f"the leader assigned what cannot be read, which is left out: {entries}"
+        return f"the leader's assignment has invalid entries, which this member ignores: {entries}"
 
 
 @attrs.frozen(kw_only=True)
 class TopicsRefused(Event):
-    """Other members subscribe to what is no topic's name, or may not be read by this leader.
+    """Other members subscribe to invalid topics, or to topics that this leader may not read.
 
     Attributes:
-        topics: for each name what is wrong with it.
+        topics: for each name, what is wrong with it.
     """
 
     level: ClassVar[int] = logging.WARNING
     topics: Mapping[str, str]
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Event``."""
         topics = _some(self.topics.items(), lambda topic: f"{topic[0]!r:.80} ({topic[1]})")
-        return f"other members subscribe to what cannot be assigned: {topics}"
+        return f"other members subscribe to topics that this leader cannot assign: {topics}"
 
 
 @attrs.frozen(kw_only=True)
 class AssignmentGivenUp(Event):
-    """The leader does not wait for its assignor any more: too late, or the generation is over.
+    """The leader stopped waiting for its assignor: it was too slow, or the generation has ended.
 
-    A thread cannot be cancelled: it computes on until the assignor returns, and whatever that
-    returns or raises then is dropped. The member's next assignment waits for it.
+    A thread cannot be cancelled. The assignor runs on until it returns, and its result is ignored.
+    The member's next assignment waits for that thread.
     """
 
     level: ClassVar[int] = logging.WARNING
@@ -183,32 +190,38 @@ class AssignmentGivenUp(Event):
     seconds: float
     thread: str
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Event``."""
         return (
-            f"assignor {self.assignor!r} was given up after {self.seconds:.1f} s; it may compute on"
-            f" in the thread {self.thread!r}, what it answers is dropped"
+            f"stopped waiting for the assignor {self.assignor!r} after {self.seconds:.1f} s; it may"
+            f" still run in the thread {self.thread!r}, and its result will be ignored"
         )
 
 
 @attrs.frozen(kw_only=True)
 class TopicsMissing(Event):
-    """Topics that are subscribed and do not exist; they are watched until they do."""
+    """Some subscribed topics do not exist; the leader watches for them."""
 
     level: ClassVar[int] = logging.WARNING
     topics: tuple[str, ...]
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Event``."""
-        return f"subscribed topics do not exist yet: {_some(self.topics)}"
+        return (
+            f"subscribed topics do not exist: {_some(self.topics)}; once they exist, the group"
+            " rebalances and reads them"
+        )
 
 
 @attrs.frozen(kw_only=True)
 class OffsetReset(Event):
-    """A position was decided by ``auto_offset_reset``.
+    """``auto_offset_reset`` decided where a partition starts.
 
     Attributes:
-        skipped: whether a position that there was is not in the log: records are gone.
+        partition: the partition.
+        offset: where it starts.
+        reason: why it had no usable position.
+        skipped: whether it had a position that is no longer in the log, so that records are lost.
     """
 
     partition: TopicPartition
@@ -218,40 +231,41 @@ class OffsetReset(Event):
 
     @property
     def severity(self) -> int:
-        """INFO at a group's first start, WARNING where records are gone."""
+        """INFO at a group's first start, WARNING if records are lost."""
         return logging.WARNING if self.skipped else logging.INFO
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Event``."""
-        return f"{self.partition} starts at {self.offset}: {self.reason}"
+        return f"{self.partition} starts at offset {self.offset}: {self.reason}"
 
 
 @attrs.frozen(kw_only=True)
 class GenerationStarted(Event):
-    """The generation was handed over to the program."""
+    """The program received the generation."""
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Event``."""
         return "generation started"
 
 
 @attrs.frozen(kw_only=True)
 class GenerationDraining(Event):
-    """The generation is over as planned; its tasks finish what they hold."""
+    """The generation is ending as planned, and its tasks finish their current work.
+
+    Attributes:
+        end: why the generation ends.
+        deadline: the seconds that the tasks have.
+    """
 
     end: End
     deadline: float
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Event``."""
-        return f"draining for at most {self.deadline:.1f} s ({self.end})"
+        return f"draining, for at most {self.deadline:.1f} s ({self.end})"
 
 
-_WORDS_BY_CAUSE: Final = {
-    True: "generation ended",
-    False: "generation ended, its partitions are lost",
-}
-_QUIET: Final = frozenset(
+_PLANNED: Final = frozenset(
     {
         Cause.REBALANCE,
         Cause.TASK_RETURNED,
@@ -265,145 +279,162 @@ _QUIET: Final = frozenset(
 
 @attrs.frozen(kw_only=True)
 class GenerationEnded(Event):
-    """The generation is over; ``cut_short`` where tasks outlasted the drain and were cancelled."""
+    """The generation has ended.
+
+    Attributes:
+        end: why it ended.
+        cut_short: whether tasks were still running after the drain, and were cancelled.
+    """
 
     end: End
     cut_short: bool
 
     @property
     def severity(self) -> int:
-        """INFO for what was planned, WARNING for what was not."""
-        planned = self.end.cause in _QUIET and not self.cut_short
+        """INFO for a planned end, WARNING for any other."""
+        planned = self.end.cause in _PLANNED and not self.cut_short
         return logging.INFO if planned else logging.WARNING
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Event``."""
-        cut = "; tasks that outlasted the drain were cancelled" if self.cut_short else ""
-        return f"{_WORDS_BY_CAUSE[self.end.can_commit]} ({self.end}){cut}"
+        lost = "" if self.end.can_commit else ", and its partitions are lost"
+        cut = "; tasks that were still running after the drain were cancelled"
+        return f"generation ended{lost} ({self.end}){cut if self.cut_short else ''}"
 
 
 @attrs.frozen(kw_only=True)
 class Committed(Event):
-    """Offsets were committed."""
+    """The coordinator accepted a commit."""
 
     level: ClassVar[int] = logging.DEBUG
     offsets: Mapping[TopicPartition, int]
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Event``."""
-        return "committed " + ", ".join(f"{p} at {self.offsets[p]}" for p in sorted(self.offsets))
+        return f"committed {_listed(self.offsets)}"
 
 
 @attrs.frozen(kw_only=True)
 class CommitRefused(Event):
-    """A commit was refused, by the coordinator or by kgroup itself before it was sent."""
+    """The coordinator refused a commit, or kgroup refused it before it was sent.
+
+    Attributes:
+        offsets: the refused offsets.
+        reason: why.
+        stale: whether the reason is that the generation has ended.
+    """
 
     level: ClassVar[int] = logging.WARNING
     offsets: Mapping[TopicPartition, int]
     reason: str
     stale: bool
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Event``."""
-        listed = ", ".join(f"{p} at {self.offsets[p]}" for p in sorted(self.offsets))
-        return f"commit of {listed} refused: {self.reason}"
+        return f"the commit of {_listed(self.offsets)} was refused: {self.reason}"
 
 
 @attrs.frozen(kw_only=True)
 class PartitionsNotRead(Event):
-    """Partitions are assigned and no stream was opened for them."""
+    """The program has opened no stream for some of its assigned partitions."""
 
     level: ClassVar[int] = logging.WARNING
     partitions: tuple[TopicPartition, ...]
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Event``."""
         listed = ", ".join(map(str, self.partitions))
-        return f"assigned, but nobody reads: {listed}; open generation.records() for them"
+        return f"no stream is open for {listed}; open generation.records() to read them"
 
 
 @attrs.frozen(kw_only=True)
 class LoopBlocked(Event):
-    """The event loop stood still for over a third of the session time-out."""
+    """The event loop did not run for over a third of the session timeout."""
 
     level: ClassVar[int] = logging.WARNING
     seconds: float
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Event``."""
         return (
-            f"the event loop was blocked, or the process stopped, for {self.seconds:.1f} s;"
-            " heartbeats could not be sent: move blocking work to a thread"
+            f"the event loop was blocked, or the process was suspended, for {self.seconds:.1f} s,"
+            " and sent no heartbeats; move blocking work to a thread"
         )
 
 
 @attrs.frozen(kw_only=True)
 class RequestFailed(Event):
-    """A request failed and the recovery table says what comes next."""
+    """A request failed; ``next_action`` says what kgroup does about it."""
 
     level: ClassVar[int] = logging.WARNING
     request: str
     reason: str
     next_action: str
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Event``."""
-        return f"{self.request} failed: {self.reason}; {self.next_action}"
+        return f"{self.request} failed: {self.reason}; next: {self.next_action}"
 
 
 @attrs.frozen(kw_only=True)
 class BackingOff(Event):
-    """A wait before joining again."""
+    """The member waits before it joins again."""
 
     seconds: float
     reason: str
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Event``."""
         return f"waiting {self.seconds:.2f} s before joining again: {self.reason}"
 
 
 @attrs.frozen(kw_only=True)
 class Left(Event):
-    """The member left the group, or could not tell the coordinator so."""
+    """The member is no longer part of the group.
+
+    Attributes:
+        reason: why.
+        notified: whether the coordinator knows. If not, it waits for the session timeout before it
+            assigns the member's partitions to others. A static member never notifies it.
+    """
 
     reason: str
-    told: bool
+    notified: bool
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Event``."""
-        if self.told:
-            return f"left: {self.reason}"
-        return f"gone without telling the coordinator: {self.reason}"
+        if self.notified:
+            return f"left the group: {self.reason}"
+        return f"stopped without leaving the group: {self.reason}"
 
 
 @attrs.frozen(kw_only=True)
 class SourceFault(Event):
-    """Reading a partition had a fault that kgroup waits out."""
+    """Reading failed, of one partition or of all; kgroup recovers from it by itself."""
 
     level: ClassVar[int] = logging.WARNING
     partition: TopicPartition | None
     reason: str
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Event``."""
-        subject = f"reading {self.partition}" if self.partition else "reading"
-        return f"{subject}: {self.reason}"
+        subject = f" {self.partition}" if self.partition else ""
+        return f"fault while reading{subject}: {self.reason}"
 
 
 @attrs.frozen(kw_only=True)
 class HandlerOutstayed(Event):
-    """A handler thread went on after the drain; it cannot be cancelled."""
+    """A handler thread is still running after the drain; threads cannot be cancelled."""
 
     level: ClassVar[int] = logging.WARNING
     thread: str
     stack: str
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Event``."""
         return (
-            f"thread {self.thread} outstayed the drain; its commits are refused and no new"
-            f" generation is asked for until it is gone. It is at:\n{self.stack}"
+            f"thread {self.thread} is still running after the drain; its commits are refused, and"
+            f" the member joins no new generation until it returns. Its stack:\n{self.stack}"
         )
 
 
@@ -412,31 +443,31 @@ class _BatchEvent(Event):
     """The root of events about a batch that Spark reads.
 
     Attributes:
-        batch_id: from the group and the ranges.
-        ranges: for each partition the first offset, and the one behind the last.
+        batch_id: the batch's id, derived from the group and the ranges.
+        ranges: for each partition, the first offset and the offset after the last.
     """
 
     batch_id: str
     ranges: Mapping[TopicPartition, tuple[int, int]]
 
-    def _which(self) -> str:
+    def _batch(self) -> str:
         return f"batch {self.batch_id[:8]}"
 
-    def _whose(self) -> str:
+    def _partitions(self) -> str:
         return f"{len(self.ranges)} partition{'' if len(self.ranges) == 1 else 's'}"
 
 
 @attrs.frozen(kw_only=True)
 class BatchDone(_BatchEvent):
-    """A batch was run, and its end committed.
+    """A batch was processed, and its end offsets were committed.
 
     Attributes:
-        rows: records that were read; where nobody counts them, offsets.
-        bytes: of their keys and values, or None where nobody counts.
-        planning: seconds to make the frame.
-        running: seconds of the program's function, with its Spark jobs.
-        committing: seconds of the commit.
-        lag: offsets that were left to read when it was last looked.
+        rows: the records that were read, or the offsets if the reader does not count records.
+        bytes: the bytes of their keys and values, or None if the reader does not count them.
+        planning: the seconds to make the data frame.
+        running: the seconds of the program's function, with its Spark jobs.
+        committing: the seconds of the commit.
+        lag: the offsets that were left to read when end offsets were last polled.
     """
 
     rows: int
@@ -448,14 +479,14 @@ class BatchDone(_BatchEvent):
 
     @property
     def rows_per_second(self) -> float:
-        """Rows by all the seconds of the batch."""
+        """The rows divided by all the seconds of the batch."""
         seconds = self.planning + self.running + self.committing
         return self.rows / seconds if seconds > 0 else 0.0
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Event``."""
         return (
-            f"{self._which()}: {self.rows:,} rows of {self._whose()} in"
+            f"{self._batch()}: {self.rows:,} rows of {self._partitions()} in"
             f" {self.planning + self.running + self.committing:.2f} s"
             f" ({self.rows_per_second:,.0f} rows/s), committed in {1000 * self.committing:.0f} ms,"
             f" lag {self.lag:,}"
@@ -464,54 +495,55 @@ class BatchDone(_BatchEvent):
 
 @attrs.frozen(kw_only=True)
 class BatchFailed(_BatchEvent):
-    """The program's function, or a job of it, raised; nothing was committed.
+    """The program's function or one of its Spark jobs failed; nothing was committed.
 
     Attributes:
-        running: seconds until then.
-        reason: what was raised.
+        running: the seconds until then.
+        reason: the exception.
     """
 
     level: ClassVar[int] = logging.WARNING
     running: float
     reason: str
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Event``."""
         return (
-            f"{self._which()} of {self._whose()} failed after {self.running:.2f} s: {self.reason}"
+            f"{self._batch()} of {self._partitions()} failed after {self.running:.2f} s:"
+            f" {self.reason}"
         )
 
 
 @attrs.frozen(kw_only=True)
 class BatchCancelled(_BatchEvent):
-    """A batch was cancelled, and its tasks have stopped; nothing was committed.
+    """A batch was cancelled, and its Spark tasks have stopped; nothing was committed.
 
     Attributes:
-        running: seconds until they had stopped.
-        reason: the end of the generation, or that the program cancelled it.
+        running: the seconds until they had stopped.
+        reason: the end of the generation, or that the program cancelled the batch.
     """
 
     running: float
     reason: str
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Event``."""
         return (
-            f"{self._which()} of {self._whose()} cancelled after {self.running:.2f} s:"
+            f"{self._batch()} of {self._partitions()} cancelled after {self.running:.2f} s:"
             f" {self.reason}"
         )
 
 
 @attrs.frozen(kw_only=True)
 class JobOutstayed(Event):
-    """A cancelled batch still runs: its function, or tasks of its jobs.
+    """A cancelled batch is still running: its function, or tasks of its Spark jobs.
 
     Attributes:
-        job_group: Spark's name for its jobs.
-        thread: the function's.
-        stack: where the thread is, or None if the function has returned.
-        tasks: how many tasks still run; None where Spark does not tell.
-        seconds: since it was cancelled.
+        job_group: Spark's job group of the batch.
+        thread: the thread of the function.
+        stack: the thread's stack, or None if the function has returned.
+        tasks: how many tasks are still running, or None if Spark does not say.
+        seconds: the time since the batch was cancelled.
     """
 
     level: ClassVar[int] = logging.WARNING
@@ -521,13 +553,13 @@ class JobOutstayed(Event):
     tasks: int | None
     seconds: float
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Event``."""
-        tasks = "" if self.tasks is None else f", {self.tasks} tasks run"
-        stack = "" if self.stack is None else f"; thread {self.thread} is at:\n{self.stack}"
+        tasks = "" if self.tasks is None else f", with {self.tasks} tasks"
+        stack = "" if self.stack is None else f". Stack of thread {self.thread}:\n{self.stack}"
         return (
-            f"job group {self.job_group} was cancelled {self.seconds:.0f} s ago and goes on"
-            f"{tasks}; the generation's end waits for it{stack}"
+            f"job group {self.job_group} was cancelled {self.seconds:.0f} s ago and is still"
+            f" running{tasks}; the generation cannot end before it{stack}"
         )
 
 

@@ -196,7 +196,7 @@ class Member:
         """
         if not self._member_id or self._config.group_instance_id is not None:
             if self._member_id:
-                self._emitter.emit(Left, reason=f"{reason} (a static member stays)", told=False)
+                self._emitter.emit(Left, reason=f"{reason} (a static member stays)", notified=False)
             return
         member_id = self._member_id
         told = False
@@ -213,7 +213,7 @@ class Member:
             # The session ends by itself; it was reported as the table's IGNORE.
             reason = f"{reason} ({error})"
         finally:
-            self._emitter.emit(Left, reason=reason, told=told)
+            self._emitter.emit(Left, reason=reason, notified=told)
         self._member_id = ""
 
     async def aclose(self) -> None:

@@ -43,7 +43,7 @@ from kgroup.types import Cause, End, TopicPartition
 
 P = TopicPartition("orders", 3)
 
-#: Whom each exception is caught with, as their docstrings tell it.
+#: The parent of each exception, which a handler may catch in its place.
 PARENTS = {
     KgroupError: Exception,
     UsageError: KgroupError,
@@ -78,7 +78,7 @@ PARENTS = {
 
 
 def test_the_tree_is_whole() -> None:
-    """Every exception of the module has its place, and there is no other."""
+    """The table above has every exception of the module, with its first base class."""
     defined = {
         kind
         for _, kind in inspect.getmembers(errors, inspect.isclass)
@@ -89,14 +89,14 @@ def test_the_tree_is_whole() -> None:
 
 
 def test_a_stale_commit_knows_the_end() -> None:
-    """What ended the generation is there to look at, where it is known."""
+    """A StaleGenerationError carries the end of the generation, if it is known."""
     end = End(Cause.REBALANCE)
     assert StaleGenerationError("gone", end).end is end
     assert LeaseExpiredError("too late").end is None
 
 
 def test_a_failed_commit_knows_its_partitions() -> None:
-    """Each refused partition has its error; later changes to what was given do not matter."""
+    """Each refused partition has its error; the mapping is a copy."""
     refused = {P: BrokerError(12, "OFFSET_METADATA_TOO_LARGE", "OffsetCommit")}
     error = CommitFailedError("some", refused)
     refused.clear()
@@ -106,7 +106,7 @@ def test_a_failed_commit_knows_its_partitions() -> None:
 
 
 def test_a_broker_s_error_says_which_and_of_what() -> None:
-    """Number, name and request are there, and in the words unless others are given."""
+    """Number, name and request are attributes, and make the message unless another is given."""
     error = BrokerError(25, "UNKNOWN_MEMBER_ID", "Heartbeat")
     assert (error.code, error.name, error.request) == (25, "UNKNOWN_MEMBER_ID", "Heartbeat")
     assert str(error) == "Heartbeat was answered with UNKNOWN_MEMBER_ID (25)"
@@ -114,7 +114,7 @@ def test_a_broker_s_error_says_which_and_of_what() -> None:
 
 
 def test_a_given_member_id_is_carried() -> None:
-    """It is what to join again with (KIP-394)."""
+    """The error carries the member id with which to join again (KIP-394)."""
     error = MemberIdRequiredError("m-1", "orders")
     assert error.member_id == "m-1"
     assert error.code == 79
@@ -122,8 +122,8 @@ def test_a_given_member_id_is_carried() -> None:
     assert "'orders'" in str(error)
 
 
-def test_what_an_unreadable_position_tells() -> None:
-    """The partition, and the position where the source knows it."""
+def test_an_unreadable_position_is_named() -> None:
+    """The error carries the partition, and the position if the source knows it."""
     assert OffsetOutOfRangeError("no", P).offset == -1
     assert OffsetOutOfRangeError("no", P, 7).offset == 7
     assert FetchError("no").partition is None
@@ -131,20 +131,20 @@ def test_what_an_unreadable_position_tells() -> None:
 
 
 @pytest.mark.parametrize("kind", [TransportError, RequestTimeoutError, ProtocolError])
-def test_a_fault_of_the_way_says_whether_it_was_sent(kind: type[TransportError]) -> None:
-    """Unless told, nothing was."""
+def test_a_transport_error_says_whether_the_request_was_sent(kind: type[TransportError]) -> None:
+    """By default, nothing was sent."""
     assert not kind("broken").sent
     assert kind("broken", sent=True).sent
 
 
 def test_a_lost_connection_knows_of_an_answer_begun() -> None:
-    """Only then the broker has certainly acted."""
+    """Only if a part of the response arrived has the broker certainly acted."""
     assert not ConnectionLostError("gone", sent=True).answer_begun
     assert ConnectionLostError("gone", sent=True, answer_begun=True).answer_begun
 
 
 def test_plain_ones_go_between_processes() -> None:
-    """A worker process can hand its error on."""
+    """Errors can be pickled, so that a worker process can pass them on."""
     error = pickle.loads(pickle.dumps(GroupClosedError("closed")))  # noqa: S301 # our own bytes
     assert type(error) is GroupClosedError
     assert str(error) == "closed"

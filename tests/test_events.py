@@ -1,4 +1,4 @@
-"""The events: each one's words, whom they are about, and how loud they are."""
+"""The events: the message, the subject and the level of each."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ from kgroup.types import Assignment, Cause, End, TopicPartition
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
 DEBUG, INFO, WARNING = logging.DEBUG, logging.INFO, logging.WARNING
 
-#: An event, its level, its words.
-TOLD: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
+#: An event, its level, its message.
+EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
     (
         CoordinatorFound,
         {"node_id": 2, "address": "here:9092"},
         INFO,
-        "coordinator is broker 2 at here:9092",
+        "the coordinator is broker 2 at here:9092",
     ),
     (
         BatchDone,
@@ -88,34 +88,37 @@ TOLD: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
         {"job_group": "g", "thread": "t-1", "stack": "here", "tasks": 2, "seconds": 5.0},
         WARNING,
         (
-            "job group g was cancelled 5 s ago and goes on, 2 tasks run; the generation's end waits"
-            " for it; thread t-1 is at:\nhere"
+            "job group g was cancelled 5 s ago and is still running, with 2 tasks; the generation"
+            " cannot end before it. Stack of thread t-1:\nhere"
         ),
     ),
     (
         JobOutstayed,
         {"job_group": "g", "thread": "t-1", "stack": None, "tasks": None, "seconds": 5.0},
         WARNING,
-        "job group g was cancelled 5 s ago and goes on; the generation's end waits for it",
+        (
+            "job group g was cancelled 5 s ago and is still running; the generation cannot end"
+            " before it"
+        ),
     ),
     (Joining, {"reason": "because"}, INFO, "joining: because"),
     (
         Joined,
         {"leader": True, "assignor": "range", "members": 3},
         INFO,
-        "joined as leader of 3 members, assignor range",
+        "joined as the leader of 3 members, with assignor range",
     ),
     (
         Joined,
         {"leader": False, "assignor": "range", "members": 0},
         INFO,
-        "joined as follower, assignor range",
+        "joined as a follower, with assignor range",
     ),
     (
         Assigned,
         {"assignment": Assignment((P0, P1), frozenset({P1, P2})), "positions": {P0: 5}},
         INFO,
-        "assigned t-0 from 5, t-1 from where it is found to begin (1 added, 1 kept, 1 removed)",
+        "assigned t-0 from 5, t-1 (start offset not known yet) (1 added, 1 kept, 1 removed)",
     ),
     (
         Assigned,
@@ -127,15 +130,18 @@ TOLD: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
         PartitionsUnassigned,
         {"partitions": (P0, P1)},
         WARNING,
-        "the assignor gave to nobody: t-0, t-1",
+        (
+            "the assignor assigned no member to t-0, t-1; these partitions are not read in this"
+            " generation"
+        ),
     ),
     (
         AssignmentGivenUp,
         {"assignor": "slow", "seconds": 2.04, "thread": "k"},
         WARNING,
         (
-            "assignor 'slow' was given up after 2.0 s; it may compute on in the thread 'k', what it"
-            " answers is dropped"
+            "stopped waiting for the assignor 'slow' after 2.0 s; it may still run in the thread"
+            " 'k', and its result will be ignored"
         ),
     ),
     (
@@ -143,8 +149,8 @@ TOLD: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
         {"entries": {"'my topic'-0": "its name is bad"}},
         WARNING,
         (
-            "the leader assigned what cannot be read, which is left out: 'my topic'-0 (its name is"
-            " bad)"
+            "the leader's assignment has invalid entries, which this member ignores: 'my topic'-0"
+            " (its name is bad)"
         ),
     ),
     (
@@ -152,30 +158,38 @@ TOLD: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
         {"topics": {f"{n:02}": "is bad" for n in range(22)}},
         WARNING,
         (
-            "other members subscribe to what cannot be assigned: "
+            "other members subscribe to topics that this leader cannot assign: "
             + ", ".join(f"'{n:02}' (is bad)" for n in range(20))
             + " and 2 more"
         ),
     ),
-    (TopicsMissing, {"topics": ("a", "b")}, WARNING, "subscribed topics do not exist yet: a, b"),
+    (
+        TopicsMissing,
+        {"topics": ("a", "b")},
+        WARNING,
+        (
+            "subscribed topics do not exist: a, b; once they exist, the group rebalances and"
+            " reads them"
+        ),
+    ),
     (
         OffsetReset,
         {"partition": P0, "offset": 7, "reason": "no offset", "skipped": False},
         INFO,
-        "t-0 starts at 7: no offset",
+        "t-0 starts at offset 7: no offset",
     ),
     (
         OffsetReset,
         {"partition": P0, "offset": 7, "reason": "gone", "skipped": True},
         WARNING,
-        "t-0 starts at 7: gone",
+        "t-0 starts at offset 7: gone",
     ),
     (GenerationStarted, {}, INFO, "generation started"),
     (
         GenerationDraining,
         {"end": End(Cause.REBALANCE), "deadline": 12.34},
         INFO,
-        "draining for at most 12.3 s (rebalance)",
+        "draining, for at most 12.3 s (rebalance)",
     ),
     (
         GenerationEnded,
@@ -187,41 +201,44 @@ TOLD: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
         GenerationEnded,
         {"end": End(Cause.REBALANCE), "cut_short": True},
         WARNING,
-        "generation ended (rebalance); tasks that outlasted the drain were cancelled",
+        (
+            "generation ended (rebalance); tasks that were still running after the drain were"
+            " cancelled"
+        ),
     ),
     (
         GenerationEnded,
         {"end": End(Cause.MEMBERSHIP_LOST, "forgotten"), "cut_short": False},
         WARNING,
-        "generation ended, its partitions are lost (membership lost: forgotten)",
+        "generation ended, and its partitions are lost (membership lost: forgotten)",
     ),
     (Committed, {"offsets": {P1: 4, P0: 3}}, DEBUG, "committed t-0 at 3, t-1 at 4"),
     (
         CommitRefused,
         {"offsets": {P1: 4, P0: 3}, "reason": "stale", "stale": True},
         WARNING,
-        "commit of t-0 at 3, t-1 at 4 refused: stale",
+        "the commit of t-0 at 3, t-1 at 4 was refused: stale",
     ),
     (
         PartitionsNotRead,
         {"partitions": (P0, P1)},
         WARNING,
-        "assigned, but nobody reads: t-0, t-1; open generation.records() for them",
+        "no stream is open for t-0, t-1; open generation.records() to read them",
     ),
     (
         LoopBlocked,
         {"seconds": 12.34},
         WARNING,
         (
-            "the event loop was blocked, or the process stopped, for 12.3 s; heartbeats could not"
-            " be sent: move blocking work to a thread"
+            "the event loop was blocked, or the process was suspended, for 12.3 s, and sent no"
+            " heartbeats; move blocking work to a thread"
         ),
     ),
     (
         RequestFailed,
         {"request": "Heartbeat", "reason": "lost", "next_action": "again"},
         WARNING,
-        "Heartbeat failed: lost; again",
+        "Heartbeat failed: lost; next: again",
     ),
     (
         BackingOff,
@@ -229,22 +246,22 @@ TOLD: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
         INFO,
         "waiting 0.12 s before joining again: refused",
     ),
-    (Left, {"reason": "closed", "told": True}, INFO, "left: closed"),
+    (Left, {"reason": "closed", "notified": True}, INFO, "left the group: closed"),
     (
         Left,
-        {"reason": "closed", "told": False},
+        {"reason": "closed", "notified": False},
         INFO,
-        "gone without telling the coordinator: closed",
+        "stopped without leaving the group: closed",
     ),
-    (SourceFault, {"partition": P0, "reason": "away"}, WARNING, "reading t-0: away"),
-    (SourceFault, {"partition": None, "reason": "away"}, WARNING, "reading: away"),
+    (SourceFault, {"partition": P0, "reason": "away"}, WARNING, "fault while reading t-0: away"),
+    (SourceFault, {"partition": None, "reason": "away"}, WARNING, "fault while reading: away"),
     (
         HandlerOutstayed,
         {"thread": "worker-1", "stack": "here\nthere"},
         WARNING,
         (
-            "thread worker-1 outstayed the drain; its commits are refused and no new generation is"
-            " asked for until it is gone. It is at:\nhere\nthere"
+            "thread worker-1 is still running after the drain; its commits are refused, and the"
+            " member joins no new generation until it returns. Its stack:\nhere\nthere"
         ),
     ),
     (
@@ -271,27 +288,27 @@ KINDS: Final = {
 }
 
 
-@pytest.mark.parametrize(("kind", "fields", "level", "words"), TOLD)
-def test_words_and_levels(kind: type[Event], fields: Any, level: int, words: str) -> None:
-    """Each event says what happened, at the level that it deserves."""
+@pytest.mark.parametrize(("kind", "fields", "level", "message"), EVENTS)
+def test_messages_and_levels(kind: type[Event], fields: Any, level: int, message: str) -> None:
+    """Each event has its message and its level."""
     event = kind(group_id="g", **fields)
-    assert event.words() == words
+    assert event.message() == message
     assert severity(event) == level
 
 
 def test_no_event_is_left_out() -> None:
     """The table above has every kind of event."""
-    assert {kind for kind, *_ in TOLD} == KINDS
+    assert {kind for kind, *_ in EVENTS} == KINDS
 
 
 def test_no_event_is_an_error() -> None:
-    """What kgroup recovers from is WARNING at most; what it does not is raised."""
-    assert max(level for _, _, level, _ in TOLD) == WARNING
+    """No level is above WARNING: kgroup recovers from what it reports, and raises the rest."""
+    assert max(level for _, _, level, _ in EVENTS) == WARNING
 
 
 @pytest.mark.parametrize("cause", list(Cause))
 def test_a_planned_end_is_info(cause: Cause) -> None:
-    """What members do to each other, or the program wants, is no warning."""
+    """An end that other members or the program caused is INFO, any other is WARNING."""
     unplanned = {
         Cause.FENCED,
         Cause.MEMBERSHIP_LOST,
@@ -304,7 +321,7 @@ def test_a_planned_end_is_info(cause: Cause) -> None:
 
 
 def test_a_line_says_whom_it_is_about() -> None:
-    """Group, member and generation come first, as far as there are any."""
+    """A line starts with the group, the member and the generation, as far as there are any."""
     lines = [
         str(GenerationStarted(group_id="g")),
         str(GenerationStarted(group_id="g", member_id="m")),
@@ -317,22 +334,22 @@ def test_a_line_says_whom_it_is_about() -> None:
     ]
 
 
-def test_the_root_tells_nothing() -> None:
-    """An event without words of its own is a mistake."""
+def test_the_root_has_no_message() -> None:
+    """Every subclass has to define its message."""
     with pytest.raises(NotImplementedError):
-        Event(group_id="g").words()
+        Event(group_id="g").message()
 
 
 def test_no_event_has_room_for_a_secret() -> None:
-    """No event carries a configuration, or a field that is called like a secret."""
+    """No event has a configuration, or a field with the name of a secret."""
     for kind in KINDS:
         for field in attrs.fields(kind):
             assert "config" not in str(field.type).lower()
             assert not {"password", "secret", "token", "sasl"} & set(field.name.split("_"))
 
 
-def test_rows_a_second_are_of_the_whole_batch() -> None:
-    """With making the frame and the commit; of a batch that took no time there are none."""
+def test_rows_per_second_are_of_the_whole_batch() -> None:
+    """All three durations count; a batch that took no time has 0 rows per second."""
     batch = BatchDone(
         group_id="g",
         batch_id="b",
@@ -349,7 +366,7 @@ def test_rows_a_second_are_of_the_whole_batch() -> None:
 
 
 def test_events_are_values() -> None:
-    """Frozen, and equal where they say the same."""
+    """Events are frozen, and equal if their fields are."""
     event = Joining(group_id="g", reason="r")
     assert event == Joining(group_id="g", reason="r")
     with pytest.raises(attrs.exceptions.FrozenInstanceError):

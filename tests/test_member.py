@@ -197,7 +197,9 @@ async def test_it_leaves_once(nursery: trio.Nursery, autojump_clock: MockClock) 
     await it.member.leave("closed")
     (request,) = it.nodes.requests("leave_group")
     assert request.members[0].member_id == "m-1"
-    assert [str(event) for event in it.told if isinstance(event, Left)] == ["group g: left: closed"]
+    assert [str(event) for event in it.told if isinstance(event, Left)] == [
+        "group g: left the group: closed"
+    ]
     await it.member.aclose()
 
 
@@ -206,7 +208,7 @@ async def test_a_static_member_stays(nursery: trio.Nursery, autojump_clock: Mock
     it = Between(nursery, group_instance_id="one")
     await it.member.leave("closed")
     (event,) = it.told
-    assert "gone without telling the coordinator: closed (a static member stays)" in str(event)
+    assert "stopped without leaving the group: closed (a static member stays)" in str(event)
     assert it.nodes.requests("leave_group") == []
 
 
@@ -233,5 +235,5 @@ async def test_a_leave_that_is_cut_off_is_told_too(
         await it.member.leave("closed")
     assert scope.cancelled_caught
     assert isinstance(it.told[-1], Left)
-    assert not it.told[-1].told
+    assert not it.told[-1].notified
     assert it.member._member_id  # to be told again

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import trio
 
-from kgroup.client.error_policy import LOOK_AGAIN, Request
+from kgroup.client.error_policy import POLL_AGAIN, Request
 from kgroup.client.retry import Report
 from kgroup.errors import BrokerError, TransportError
 from kgroup.types import Cause, End, TopicInfo
@@ -76,7 +76,7 @@ async def partition_watcher(
         try:
             now = await look()
         except (BrokerError, TransportError) as error:
-            report(Request.METADATA, error, LOOK_AGAIN)
+            report(Request.METADATA, error, POLL_AGAIN)
             continue
         found = changes(baseline, now)
         if found and (has_grown(baseline, now) or found == suspected):

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from kgroup.client.error_policy import LOOK_AGAIN, Request
+from kgroup.client.error_policy import POLL_AGAIN, Request
 from kgroup.client.retry import Report
 from kgroup.errors import BrokerError, TransportError
 from kgroup.types import Cause, End
@@ -37,7 +37,7 @@ async def subscription_watcher(
         try:
             now = await resolve()
         except (BrokerError, TransportError) as error:
-            report(Request.METADATA, error, LOOK_AGAIN)
+            report(Request.METADATA, error, POLL_AGAIN)
             continue
         # What is gone must be gone twice in a row: a starting broker may not know all topics.
         if now != baseline and (now - baseline or now == suspected):

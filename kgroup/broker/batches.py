@@ -14,9 +14,9 @@ from typing import Final, final
 
 import attrs
 from crc32c import crc32c
-from kio.schema.errors import ErrorCode
 
 from kgroup.broker.request_error import RequestError
+from kgroup.error_codes import ErrorCode
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 """Base offset, length, leader epoch, magic, CRC, attributes, last offset delta, base and
@@ -111,30 +111,30 @@ def check(data: bytes | None) -> tuple[BatchHeader, bytes]:
     Source: Kafka's ``ProduceRequest.validateRecords`` and ``LogValidator``.
     """
     if data is None or len(data) < HEADER.size:
-        raise RequestError(ErrorCode.invalid_record, "there is no record batch")
+        raise RequestError(ErrorCode.INVALID_RECORD, "there is no record batch")
     header = header_of(data)
     if header.magic != MAGIC:
-        raise RequestError(ErrorCode.invalid_record, f"the batch has magic {header.magic}, not 2")
+        raise RequestError(ErrorCode.INVALID_RECORD, f"the batch has magic {header.magic}, not 2")
     if header.length + _LOG_OVERHEAD < HEADER.size:
         raise RequestError(
-            ErrorCode.corrupt_message, f"the batch says it has {header.length} bytes"
+            ErrorCode.CORRUPT_MESSAGE, f"the batch says it has {header.length} bytes"
         )
     if header.length + _LOG_OVERHEAD < len(data):
-        raise RequestError(ErrorCode.invalid_record, "there is more than one record batch")
+        raise RequestError(ErrorCode.INVALID_RECORD, "there is more than one record batch")
     if header.length + _LOG_OVERHEAD > len(data):
-        raise RequestError(ErrorCode.invalid_record, "the record batch is cut off")
+        raise RequestError(ErrorCode.INVALID_RECORD, "the record batch is cut off")
     if crc32c(memoryview(data)[_CRC_FROM:]) != header.crc:
-        raise RequestError(ErrorCode.corrupt_message, "the record batch does not match its CRC")
+        raise RequestError(ErrorCode.CORRUPT_MESSAGE, "the record batch does not match its CRC")
     if header.count < 1 or header.last_offset_delta != header.count - 1:
         raise RequestError(
-            ErrorCode.invalid_record,
+            ErrorCode.INVALID_RECORD,
             f"the batch has {header.count} records and {header.last_offset_delta} as last offset",
         )
     if header.is_control:
-        raise RequestError(ErrorCode.invalid_record, "a producer may not write control batches")
+        raise RequestError(ErrorCode.INVALID_RECORD, "a producer may not write control batches")
     if header.producer_id >= 0 and header.base_sequence < 0:
         raise RequestError(
-            ErrorCode.invalid_record,
+            ErrorCode.INVALID_RECORD,
             f"the batch of producer {header.producer_id} has sequence {header.base_sequence}",
         )
     _check_claims(header, len(data) - HEADER.size)
@@ -146,11 +146,11 @@ def _check_claims(header: BatchHeader, size: int) -> None:
     expands_to = _EXPANDS_TO.get(header.compression)
     if expands_to is None:
         raise RequestError(
-            ErrorCode.invalid_record, f"the batch has the unknown codec {header.compression}"
+            ErrorCode.INVALID_RECORD, f"the batch has the unknown codec {header.compression}"
         )
     if header.count > size * expands_to // _LEAST_RECORD:
         raise RequestError(
-            ErrorCode.invalid_record,
+            ErrorCode.INVALID_RECORD,
             f"the batch claims {header.count} records, which {size} bytes cannot hold",
         )
 

@@ -14,7 +14,6 @@ from typing import Final, final
 from uuid import UUID
 
 import trio
-from kio.schema.errors import ErrorCode
 
 from kgroup.broker.broker_settings import BrokerSettings
 from kgroup.broker.groups.coordinator import GroupCoordinatorService
@@ -26,6 +25,7 @@ from kgroup.broker.shards import GroupShards, HandOver
 from kgroup.broker.time_slices import TimeSlices
 from kgroup.broker.topics import Topic, Topics
 from kgroup.broker.transaction_coordinator import TransactionLog, Transactions
+from kgroup.error_codes import ErrorCode
 from kgroup.interfaces import Random
 from kgroup.types import BrokerAddress as Address
 from kgroup.types import TopicPartition
@@ -162,7 +162,7 @@ class ClusterState:
         self, node_id: int, transactional_id: str
     ) -> ErrorCode | None:
         elsewhere = self._replicas_of_transaction(transactional_id).leader != node_id
-        return ErrorCode.not_coordinator if elsewhere else None
+        return ErrorCode.NOT_COORDINATOR if elsewhere else None
 
     # Brokers come and go, leaders change.
 

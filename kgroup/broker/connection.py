@@ -18,7 +18,6 @@ import struct
 from typing import Final, final
 
 import trio
-from kio.schema.errors import ErrorCode
 
 from kgroup.broker.apis import APIS
 from kgroup.broker.bytes_in_flight import BytesInFlight
@@ -32,6 +31,7 @@ from kgroup.broker.request_context import NO_ACKS, NoResponse, RequestContext
 from kgroup.broker.request_error import RequestError
 from kgroup.broker.response_versions import Answer, fit, fit_in_slices
 from kgroup.broker.time_slices import FREE, Work
+from kgroup.error_codes import ErrorCode
 from kgroup.errors import ProtocolError
 from kgroup.wire import codec
 from kgroup.wire.versions import API_KEYS
@@ -248,7 +248,7 @@ class ClientConnection:
             raise _ClosedError(f"{context.api} is not offered")
         error_response = ERROR_RESPONSES[context.api]
         if not api.offers(context.version):
-            return error_response(context.request, ErrorCode.unsupported_version)
+            return error_response(context.request, ErrorCode.UNSUPPORTED_VERSION)
         delay, error_code = self._faults.apply(context.api, context.request)
         if delay:
             await trio.sleep(delay)
@@ -265,7 +265,7 @@ class ClientConnection:
         # Kafka, too, answers a defect with this code.
         except Exception as error:  # noqa: BLE001
             self._cluster.internal_errors.record(f"{context.api} v{context.version}", error)
-            return error_response(context.request, ErrorCode.unknown_server_error)
+            return error_response(context.request, ErrorCode.UNKNOWN_SERVER_ERROR)
 
     async def _encode_in_slices(
         self, context: RequestContext, answer: Answer, correlation_id: int

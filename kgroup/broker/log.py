@@ -20,7 +20,6 @@ from typing import Final, final
 
 import attrs
 import trio
-from kio.schema.errors import ErrorCode
 
 from kgroup.broker import batches
 from kgroup.broker.batches import BatchHeader
@@ -29,6 +28,7 @@ from kgroup.broker.producer_state import ProducerState
 from kgroup.broker.records import StoredRecord, UnreadableBatchError, marker, records_of
 from kgroup.broker.request_error import RequestError
 from kgroup.broker.time_slices import Work
+from kgroup.error_codes import ErrorCode
 
 
 @final
@@ -182,7 +182,7 @@ class PartitionLog:
     def _refuse_plain(self, header: BatchHeader) -> None:
         if header.producer_id in self._open and not header.is_transactional:
             raise RequestError(
-                ErrorCode.invalid_txn_state,
+                ErrorCode.INVALID_TXN_STATE,
                 f"producer {header.producer_id} has a transaction open here, and the batch is in"
                 " none",
             )
@@ -195,7 +195,7 @@ class PartitionLog:
         """
         if size > self._settings.max_message_bytes:
             raise RequestError(
-                ErrorCode.message_too_large,
+                ErrorCode.MESSAGE_TOO_LARGE,
                 f"the batch has {size} bytes, more than {self._settings.max_message_bytes}",
             )
 
@@ -233,7 +233,7 @@ class PartitionLog:
             offset = self._end
         if not 0 <= offset <= self._end:
             raise RequestError(
-                ErrorCode.offset_out_of_range, f"offset {offset} is not in 0..{self._end}"
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is not in 0..{self._end}"
             )
         self._start = max(self._start, offset)
         self._drop_front()
@@ -273,7 +273,7 @@ class PartitionLog:
         """
         if not self._start <= offset <= self._end:
             raise RequestError(
-                ErrorCode.offset_out_of_range,
+                ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {offset} is not in {self._start}..{self._end}",
             )
 

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from typing import Final, final
 
 import attrs
-from kio.schema.errors import ErrorCode
 
 from kgroup.broker.batches import BatchHeader
 from kgroup.broker.request_error import RequestError
+from kgroup.error_codes import ErrorCode
 
 REMEMBERED: Final = 5
 """Batches of a producer that are known again: as many as it may have in flight."""
@@ -72,7 +72,7 @@ class ProducerState:
             expected = (known.batches[-1].last_sequence + 1) % _WRAP if known.batches else 0
         if batch.base_sequence != expected:
             raise RequestError(
-                ErrorCode.out_of_order_sequence_number,
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {batch.producer_id} sent sequence {batch.base_sequence},"
                 f" {expected} was to follow",
             )
@@ -108,7 +108,7 @@ class ProducerState:
     def _refuse_old_epoch(known: _Producer, batch: BatchHeader) -> None:
         if batch.producer_epoch < known.epoch:
             raise RequestError(
-                ErrorCode.invalid_producer_epoch,
+                ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"producer {batch.producer_id} has epoch {known.epoch} here,"
                 f" the batch has {batch.producer_epoch}",
             )

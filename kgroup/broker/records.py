@@ -19,11 +19,11 @@ from typing import Any, Final, final
 
 import attrs
 from attrs import validators
-from kio.schema.errors import ErrorCode
 
 from kgroup.broker import batches
 from kgroup.broker.batches import BatchHeader
 from kgroup.broker.request_error import RequestError
+from kgroup.error_codes import ErrorCode
 
 _CODECS: Final = {0: "none", 1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 _GZIP: Final = 1
@@ -179,9 +179,9 @@ def check_records(data: bytes, header: BatchHeader, most: int) -> Iterator[None]
             for _ in _bodies(data, header, most):
                 yield
     except TooLargeBatchError as error:
-        raise RequestError(ErrorCode.message_too_large, str(error)) from error
+        raise RequestError(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from error
     except CorruptBatchError as error:
-        raise RequestError(ErrorCode.invalid_record, str(error)) from error
+        raise RequestError(ErrorCode.INVALID_RECORD, str(error)) from error
 
 
 def _check_lengths(data: bytes, count: int) -> Iterator[None]:

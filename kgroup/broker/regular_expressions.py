@@ -11,9 +11,8 @@ from __future__ import annotations
 import re
 from typing import Final, final
 
-from kio.schema.errors import ErrorCode
-
 from kgroup.broker.request_error import RequestError
+from kgroup.error_codes import ErrorCode
 
 _LONGEST: Final = 200
 """Characters of a pattern."""
@@ -123,6 +122,6 @@ def _compiled(one: str) -> re.Pattern[str]:
 
 def _refused(what: str) -> RequestError:
     return RequestError(
-        ErrorCode.invalid_regular_expression,
+        ErrorCode.INVALID_REGULAR_EXPRESSION,
         f"{what}: the embedded broker understands characters, classes, '.', '*', '+', '?' and '|'",
     )

@@ -17,9 +17,9 @@ from collections.abc import Iterable
 from typing import Final, final
 
 import attrs
-from kio.schema.errors import ErrorCode
 
 from kgroup.broker.request_error import RequestError
+from kgroup.error_codes import ErrorCode
 
 NO_LEADER: Final = -1
 
@@ -79,7 +79,7 @@ class LiveBrokers:
         up = self.up
         if not 1 <= replication_factor <= len(self._up) or not up:
             raise RequestError(
-                ErrorCode.invalid_replication_factor,
+                ErrorCode.INVALID_REPLICATION_FACTOR,
                 f"replication factor {replication_factor}; brokers: {len(self._up)}, {len(up)} up",
             )
         start = rotation % len(up)
@@ -95,12 +95,12 @@ class LiveBrokers:
         chosen = tuple(replicas)
         if not chosen or len(set(chosen)) < len(chosen) or any(n not in self._up for n in chosen):
             raise RequestError(
-                ErrorCode.invalid_replica_assignment,
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"replicas {list(chosen)}; the brokers are {list(self._up)}",
             )
         if not any(map(self.is_up, chosen)):
             raise RequestError(
-                ErrorCode.invalid_replica_assignment, f"none of brokers {list(chosen)} is up"
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"none of brokers {list(chosen)} is up"
             )
         return self._placed(chosen)
 

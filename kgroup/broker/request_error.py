@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kio.schema.errors import ErrorCode
+from kgroup.error_codes import ErrorCode
 
 _LONGEST: Final = 1000
 """Characters of a message: it may quote a client's text, and has to fit an answer's field."""

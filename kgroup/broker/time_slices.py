@@ -17,9 +17,9 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Final, Generic, TypeVar, final
 
 import trio
-from kio.schema.errors import ErrorCode
 
 from kgroup.broker.request_error import RequestError
+from kgroup.error_codes import ErrorCode
 
 SLICE: Final = 500
 """Steps of a long request between two checkpoints; a step takes some 10 microseconds."""
@@ -84,7 +84,7 @@ class Work:
         self.items += items
         if self.items > self._max_items:
             raise RequestError(
-                ErrorCode.policy_violation,
+                ErrorCode.POLICY_VIOLATION,
                 f"the answer has more than {self._max_items} items (kgroup.answer.max.items)",
             )
         await self.spend(items)

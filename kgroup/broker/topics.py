@@ -13,12 +13,12 @@ from typing import Final, final
 from uuid import UUID
 
 import attrs
-from kio.schema.errors import ErrorCode
 
 from kgroup.broker.broker_settings import MOST_PARTITIONS, BrokerSettings
 from kgroup.broker.log import LogSettings, PartitionLog
 from kgroup.broker.replicas import LiveBrokers, PartitionReplicas
 from kgroup.broker.request_error import RequestError
+from kgroup.error_codes import ErrorCode
 from kgroup.types import TopicPartition, topic_fault
 
 _LONGEST_VALUE: Final = 2**15 - 1
@@ -145,7 +145,7 @@ class Topics:
         topic = self._by_name.get(name)
         if topic is None or not 0 <= partition < len(topic.logs):
             raise RequestError(
-                ErrorCode.unknown_topic_or_partition, f"there is no {name}-{partition}"
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {name}-{partition}"
             )
         return topic.logs[partition], topic.replicas[partition]
 
@@ -170,9 +170,9 @@ class Topics:
         """
         fault = topic_fault(name)
         if fault is not None:
-            raise RequestError(ErrorCode.invalid_topic_exception, f"topic name {name!r} {fault}")
+            raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic name {name!r} {fault}")
         if name in self._by_name:
-            raise RequestError(ErrorCode.topic_already_exists, f"topic {name!r} already exists")
+            raise RequestError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} already exists")
         self._refuse_collision(name)
         if assignments:
             partitions = len(assignments)
@@ -180,7 +180,7 @@ class Topics:
             partitions = self._settings.default_partitions
         if not 1 <= partitions <= MOST_PARTITIONS:
             raise RequestError(
-                ErrorCode.invalid_partitions,
+                ErrorCode.INVALID_PARTITIONS,
                 f"{partitions} partitions; it must be 1 to {MOST_PARTITIONS}",
             )
         self._refuse_excess(partitions)
@@ -220,10 +220,10 @@ class Topics:
         """
         topic = self._by_name.get(name)
         if topic is None:
-            raise RequestError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
         if not len(topic.logs) < partitions <= MOST_PARTITIONS:
             raise RequestError(
-                ErrorCode.invalid_partitions,
+                ErrorCode.INVALID_PARTITIONS,
                 f"topic {name!r} has {len(topic.logs)} partitions and was asked for {partitions}",
             )
         numbers = range(len(topic.logs), partitions)
@@ -238,7 +238,7 @@ class Topics:
             replicas = self._chosen(assignments)
         else:
             raise RequestError(
-                ErrorCode.invalid_replica_assignment,
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"{len(assignments)} assignments for {len(numbers)} new partitions",
             )
         if not validate_only:
@@ -249,7 +249,7 @@ class Topics:
         most = self._settings.max_partitions
         if self._partitions + more > most:
             raise RequestError(
-                ErrorCode.policy_violation,
+                ErrorCode.POLICY_VIOLATION,
                 f"{more} more partitions; there are {self._partitions}, and at most {most} can be"
                 " (kgroup.max.partitions)",
             )
@@ -258,7 +258,7 @@ class Topics:
         replicas = [self._live_brokers.place_on(replicas) for replicas in assignments]
         if len({len(replicas.node_ids) for replicas in replicas}) > 1:
             raise RequestError(
-                ErrorCode.invalid_replica_assignment, "partitions differ in their replicas' number"
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions differ in their replicas' number"
             )
         return replicas
 
@@ -284,7 +284,7 @@ class Topics:
             RequestError: TOPIC_DELETION_DISABLED.
         """
         if not self._settings.delete_topics:
-            raise RequestError(ErrorCode.topic_deletion_disabled, "delete.topic.enable is false")
+            raise RequestError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
         del self._by_name[topic.name], self._by_id[topic.topic_id]
         del self._by_metric[_metric(topic.name)]
         self._partitions -= len(topic.logs)
@@ -306,16 +306,16 @@ class Topics:
         other = self._by_metric.get(_metric(name))
         if other is not None:
             raise RequestError(
-                ErrorCode.invalid_topic_exception, f"topic {name!r} collides with {other!r}"
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name!r} collides with {other!r}"
             )
 
     def _log_settings(self, configs: Mapping[str, str]) -> LogSettings:
         for name in configs:
             if name not in EFFECTIVE_CONFIGS and name not in PASSIVE_CONFIGS:
-                raise RequestError(ErrorCode.invalid_config, f"Unknown topic config name: {name}")
+                raise RequestError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
             if len(configs[name].encode()) > _LONGEST_VALUE:
                 raise RequestError(
-                    ErrorCode.invalid_config, f"{name} has more than {_LONGEST_VALUE} bytes"
+                    ErrorCode.INVALID_CONFIG, f"{name} has more than {_LONGEST_VALUE} bytes"
                 )
         own = self._settings
         properties = {
@@ -326,7 +326,7 @@ class Topics:
         try:
             requested = BrokerSettings.from_properties(properties)
         except ValueError as error:
-            raise RequestError(ErrorCode.invalid_config, str(error)) from error
+            raise RequestError(ErrorCode.INVALID_CONFIG, str(error)) from error
         return LogSettings(
             max_message_bytes=(
                 requested.max_message_bytes

@@ -18,9 +18,9 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Final, Protocol, final
 
 import attrs
-from kio.schema.errors import ErrorCode
 
 from kgroup.broker.request_error import RequestError
+from kgroup.error_codes import ErrorCode
 from kgroup.types import TopicPartition
 
 NO_EPOCH: Final = -1
@@ -155,10 +155,10 @@ class Transactions:
         if transactional_id is None:
             return self._transaction_log.new_producer_id(), 0
         if not transactional_id:
-            raise RequestError(ErrorCode.invalid_request, "the transactional id is empty")
+            raise RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
         if not 0 < timeout <= self._max_timeout:
             raise RequestError(
-                ErrorCode.invalid_transaction_timeout,
+                ErrorCode.INVALID_TRANSACTION_TIMEOUT,
                 f"{timeout} s; it must be more than 0 and at most {self._max_timeout} s",
             )
         self._check_coordinator(transactional_id)
@@ -166,7 +166,7 @@ class Transactions:
         if known is None:
             if len(self._by_id) >= self._max_ids:
                 raise RequestError(
-                    ErrorCode.policy_violation,
+                    ErrorCode.POLICY_VIOLATION,
                     f"there are {self._max_ids} transactional ids (kgroup.max.transactional.ids)",
                 )
             known = Transaction(transactional_id, self._transaction_log.new_producer_id())
@@ -175,7 +175,7 @@ class Transactions:
             raise _fenced(known, producer_id, epoch)
         if known.state is TransactionState.ONGOING:
             self._abort_fenced(known)
-            raise RequestError(ErrorCode.concurrent_transactions, "an open transaction was aborted")
+            raise RequestError(ErrorCode.CONCURRENT_TRANSACTIONS, "an open transaction was aborted")
         known.timeout = timeout
         self._advance(known, producer_id, epoch)
         return known.producer_id, known.epoch
@@ -240,7 +240,7 @@ class Transactions:
             return
         if known.state is not TransactionState.ONGOING:
             raise RequestError(
-                ErrorCode.invalid_txn_state,
+                ErrorCode.INVALID_TXN_STATE,
                 f"transaction {transactional_id!r} is {known.state.value}",
             )
         self._complete(known, done)
@@ -274,7 +274,7 @@ class Transactions:
         """
         if transactional_id is None:
             raise RequestError(
-                ErrorCode.transactional_id_authorization_failed, "no transactional id"
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "no transactional id"
             )
         if is_open:
             return
@@ -336,7 +336,7 @@ class Transactions:
         known = self._by_id.get(transactional_id)
         if known is None:
             raise RequestError(
-                ErrorCode.transactional_id_not_found,
+                ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
                 f"there is no transactional id {transactional_id!r}",
             )
         return known
@@ -371,11 +371,11 @@ class Transactions:
 
     def _checked(self, transactional_id: str, producer_id: int, epoch: int) -> Transaction:
         if not transactional_id:
-            raise RequestError(ErrorCode.invalid_request, "the transactional id is empty")
+            raise RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
         known = self._by_id.get(transactional_id)
         if known is None or known.producer_id != producer_id:
             raise RequestError(
-                ErrorCode.invalid_producer_id_mapping,
+                ErrorCode.INVALID_PRODUCER_ID_MAPPING,
                 f"transactional id {transactional_id!r} is not producer {producer_id}'s",
             )
         if known.epoch != epoch:
@@ -385,14 +385,14 @@ class Transactions:
     def _to_write(self, transactional_id: str, producer_id: int, epoch: int) -> Transaction:
         if not self._has_coordinator(transactional_id):
             raise RequestError(
-                ErrorCode.coordinator_not_available,
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
                 f"no broker coordinates transactional id {transactional_id!r} now; ask again",
             )
         try:
             return self._checked(transactional_id, producer_id, epoch)
         except RequestError as error:
-            if error.code is ErrorCode.producer_fenced:
-                raise RequestError(ErrorCode.invalid_producer_epoch, error.message) from error
+            if error.code is ErrorCode.PRODUCER_FENCED:
+                raise RequestError(ErrorCode.INVALID_PRODUCER_EPOCH, error.message) from error
             raise
 
     def _is_epoch(self, producer_id: int, epoch: int) -> bool:
@@ -426,7 +426,7 @@ class Transactions:
 
 def _outside(known: Transaction, what: str) -> RequestError:
     return RequestError(
-        ErrorCode.transaction_abortable,
+        ErrorCode.TRANSACTION_ABORTABLE,
         f"{what} is not in a transaction of {known.transactional_id!r}, which is"
         f" {known.state.value}; abort it and begin another",
     )
@@ -434,7 +434,7 @@ def _outside(known: Transaction, what: str) -> RequestError:
 
 def _fenced(known: Transaction, producer_id: int, epoch: int) -> RequestError:
     return RequestError(
-        ErrorCode.producer_fenced,
+        ErrorCode.PRODUCER_FENCED,
         f"transactional id {known.transactional_id!r} has producer {known.producer_id} at epoch"
         f" {known.epoch}; producer {producer_id} at epoch {epoch} is fenced",
     )

@@ -1,11 +1,14 @@
-"""What follows each failure of each request: one table, read by the group and its tasks.
+"""The error policy: one table that says how kgroup reacts to each failure of each request.
 
-A row is a request and what went wrong with it: an error code in the answer, or a fault of the
-way there. Its ``Reaction`` says everything that kgroup does about it, so that nothing else in
-kgroup branches on an error code. A code that no row names falls to its request's ``OTHERWISE``.
+A row of ``REACTIONS`` is a request and its failure: an error code in the response, or a
+``TransportFailure`` if there is no valid response. The ``Reaction`` says everything that kgroup
+does about it, so that no other code branches on error codes. A code that has no row gets the
+request's reaction in ``OTHERWISE``.
 
-Read it beside Kafka's ``AbstractCoordinator`` (join, sync, heartbeat, leave) and
-``ConsumerCoordinator`` (commit, fetch of offsets). Where the two differ, the reason is given.
+To add an error code: name it in ``kgroup.error_codes``, add its row here, and regenerate
+docs/recovery.md. Read the table beside Kafka's ``AbstractCoordinator`` (join, sync, heartbeat,
+leave) and ``ConsumerCoordinator`` (commit, offset fetch). Comments give the reason where kgroup
+reacts in another way.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ from kgroup.types import Cause
 
 @final
 class Request(enum.Enum):
-    """The requests whose failures the table knows."""
+    """The requests that have rows in the table, by Kafka's names."""
 
     FIND_COORDINATOR = "FindCoordinator"
     JOIN = "JoinGroup"
@@ -50,58 +53,59 @@ class Request(enum.Enum):
 
 @final
 class TransportFailure(enum.Enum):
-    """How the way to the broker can fail."""
+    """Why a request has no valid response."""
 
     LOST = "connection lost"
-    TIMED_OUT = "time-out"
-    GARBLED = "not Kafka's protocol"
+    TIMED_OUT = "timeout"
+    INVALID = "invalid response"
 
 
 @final
 class Action(enum.Enum):
-    """What comes next."""
+    """What kgroup does after a failure."""
 
-    RETRY = "send it again, within the same generation"
-    REJOIN = "join again"
-    DRAIN = "finish and commit what is in hand, then join again"
-    LOST = "give the partitions up at once, then join again"
-    FAIL = "give up: the group is over"
-    REFUSE = "tell the caller"
-    IGNORE = "nothing: it does not matter any more"
+    RETRY = "send the request again within the same generation"
+    REJOIN = "join the group again"
+    DRAIN = "finish and commit the current work, then join the group again"
+    LOST = "give up the partitions immediately, then join the group again"
+    FAIL = "close the group with an error"
+    REFUSE = "raise the error in the call that sent the request"
+    IGNORE = "continue without it"
 
 
 @final
 class MemberId(enum.Enum):
-    """What becomes of the member id."""
+    """With which member id the member joins next."""
 
-    KEEP = "keep the member id"
-    TAKE = "take the member id that was given"
-    DROP = "drop the member id"
+    KEEP = "with the same member id"
+    TAKE = "with the member id from the response"
+    DROP = "as a new member"
 
 
 @final
 class Wait(enum.Enum):
     """Whether to back off first."""
 
-    NO = "at once"
-    IF_REPEATED = "at once, and after a wait if it fails again"
-    YES = "after a wait"
+    NO = "no backoff"
+    IF_REPEATED = "a backoff if it failed before"
+    YES = "a backoff"
 
 
 @final
 @attrs.frozen
 class Reaction:
-    """All that follows one failure.
+    """Everything that kgroup does about one failure.
 
     Attributes:
-        action: what comes next.
-        member_id: what becomes of the member id.
+        action: what kgroup does.
+        member_id: with which member id the member joins next.
         wait: whether to back off first.
-        find: whether the coordinator (or the leader) has to be looked for again.
-        leave: whether to send LeaveGroup for the id before it is dropped, so that the group
-            need not wait for a member that will not come.
-        cause: how a generation ends by it.
-        error: what is raised where the reaction is FAIL.
+        find: whether to look up the receiver first, since it may be another broker now: the
+            group's coordinator, or a partition's leader.
+        leave: whether to send LeaveGroup for the member id before it is dropped, so that the
+            group does not wait for a member that no longer exists.
+        cause: the cause with which the failure ends a generation.
+        error: the exception class if the action is FAIL.
     """
 
     action: Action
@@ -113,40 +117,41 @@ class Reaction:
     error: type[FatalGroupError] = FatalGroupError
 
     def __str__(self) -> str:
-        words = [self.action.value]
-        if self.action in (Action.RETRY, Action.REJOIN, Action.DRAIN, Action.LOST):
-            words.append(self.wait.value)
-            if self.find:
-                words.append("asking anew where to send it")
+        text = self.action.value
         if self.member_id is not MemberId.KEEP:
-            words.append(self.member_id.value)
+            text += f" {self.member_id.value}"
+        steps = []
         if self.leave:
-            words.append("leaving first")
-        return ", ".join(words)
+            steps.append("a LeaveGroup for the old member id")
+        if self.wait is not Wait.NO:
+            steps.append(self.wait.value)
+        if self.find:
+            steps.append("a new lookup of the broker")
+        return f"{text}, after {' and '.join(steps)}" if steps else text
 
 
 _FENCED: Final = Reaction(Action.FAIL, cause=Cause.FENCED, error=FencedInstanceError)
 _FORBIDDEN: Final = Reaction(Action.FAIL, cause=Cause.MEMBERSHIP_LOST, error=AuthorizationError)
 _IMPOSSIBLE: Final = Reaction(Action.FAIL, cause=Cause.MEMBERSHIP_LOST)
 _START_OVER: Final = Reaction(Action.REJOIN, MemberId.DROP, Wait.YES, leave=True)
-"""What is not understood: leave, back off and begin anew, as kafka-go does."""
-_FORGOTTEN: Final = Reaction(
+"""For failures that kgroup does not understand: leave, back off and start over, as kafka-go."""
+_UNKNOWN_MEMBER: Final = Reaction(
     Action.LOST, MemberId.DROP, Wait.IF_REPEATED, cause=Cause.MEMBERSHIP_LOST
 )
-_LEFT_BEHIND: Final = Reaction(Action.LOST, wait=Wait.IF_REPEATED, cause=Cause.MEMBERSHIP_LOST)
+_STALE: Final = Reaction(Action.LOST, wait=Wait.IF_REPEATED, cause=Cause.MEMBERSHIP_LOST)
 _RETRY: Final = Reaction(Action.RETRY, wait=Wait.YES)
-_RETRY_ELSEWHERE: Final = Reaction(Action.RETRY, wait=Wait.YES, find=True)
+_RETRY_AFTER_LOOKUP: Final = Reaction(Action.RETRY, wait=Wait.YES, find=True)
 _RETRY_MOVED: Final = Reaction(Action.RETRY, wait=Wait.IF_REPEATED, find=True)
-_REJOIN_ELSEWHERE: Final = Reaction(Action.REJOIN, wait=Wait.YES, find=True)
+_REJOIN_AFTER_LOOKUP: Final = Reaction(Action.REJOIN, wait=Wait.YES, find=True)
 _REJOIN_MOVED: Final = Reaction(Action.REJOIN, wait=Wait.IF_REPEATED, find=True)
 _REJOIN: Final = Reaction(Action.REJOIN, wait=Wait.IF_REPEATED)
 _REBALANCE: Final = Reaction(Action.REJOIN, wait=Wait.IF_REPEATED, cause=Cause.REBALANCE)
-"""What the assignment covers cannot be found out: the whole group is assigned again, once."""
+"""The leader cannot learn which topics the assignment covers: it lets the group rebalance once."""
 _REFUSE: Final = Reaction(Action.REFUSE)
 _IGNORE: Final = Reaction(Action.IGNORE)
 
-#: The table. INVARIANT: every (request, failure) has exactly one reaction, here or in OTHERWISE.
-MOVES: Final[Mapping[Request, Mapping[ErrorCode | TransportFailure, Reaction]]] = {
+#: The table. INVARIANT: every failure of a request has exactly one reaction, here or in OTHERWISE.
+REACTIONS: Final[Mapping[Request, Mapping[ErrorCode | TransportFailure, Reaction]]] = {
     Request.FIND_COORDINATOR: {
         ErrorCode.COORDINATOR_NOT_AVAILABLE: _RETRY,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: _RETRY,
@@ -158,18 +163,18 @@ MOVES: Final[Mapping[Request, Mapping[ErrorCode | TransportFailure, Reaction]]] 
         ErrorCode.UNSUPPORTED_VERSION: _IMPOSSIBLE,
         TransportFailure.LOST: _RETRY,
         TransportFailure.TIMED_OUT: _RETRY,
-        TransportFailure.GARBLED: _RETRY,
+        TransportFailure.INVALID: _RETRY,
     },
     Request.JOIN: {
-        # KIP-394: the id is reserved; the coordinator waits for it.
+        # KIP-394: the coordinator has reserved the id and waits for the second join.
         ErrorCode.MEMBER_ID_REQUIRED: Reaction(Action.REJOIN, MemberId.TAKE, Wait.IF_REPEATED),
         ErrorCode.UNKNOWN_MEMBER_ID: Reaction(Action.REJOIN, MemberId.DROP, Wait.IF_REPEATED),
         ErrorCode.ILLEGAL_GENERATION: _REJOIN,
         ErrorCode.REBALANCE_IN_PROGRESS: _REJOIN,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction(Action.REJOIN, wait=Wait.YES),
-        ErrorCode.COORDINATOR_NOT_AVAILABLE: _REJOIN_ELSEWHERE,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE: _REJOIN_AFTER_LOOKUP,
         ErrorCode.NOT_COORDINATOR: _REJOIN_MOVED,
-        ErrorCode.REQUEST_TIMED_OUT: _REJOIN_ELSEWHERE,
+        ErrorCode.REQUEST_TIMED_OUT: _REJOIN_AFTER_LOOKUP,
         ErrorCode.UNKNOWN_SERVER_ERROR: _START_OVER,
         ErrorCode.THROTTLING_QUOTA_EXCEEDED: Reaction(Action.REJOIN, wait=Wait.YES),
         ErrorCode.FENCED_INSTANCE_ID: _FENCED,
@@ -183,20 +188,20 @@ MOVES: Final[Mapping[Request, Mapping[ErrorCode | TransportFailure, Reaction]]] 
         ErrorCode.UNSUPPORTED_VERSION: _IMPOSSIBLE,
         ErrorCode.GROUP_AUTHORIZATION_FAILED: _FORBIDDEN,
         TransportFailure.LOST: _REJOIN_MOVED,
-        # The answer may be lost with a frozen broker; another knows the new coordinator.
+        # The coordinator may be a frozen broker; other brokers know the new coordinator.
         TransportFailure.TIMED_OUT: _REJOIN_MOVED,
-        TransportFailure.GARBLED: _REJOIN_ELSEWHERE,
+        TransportFailure.INVALID: _REJOIN_AFTER_LOOKUP,
     },
     Request.SYNC: {
-        # The others wait for this member's Join: no wait for this failure, however often it
-        # happens. Joins as such are paced (``Member._pace``), so that it ends in no storm.
+        # The other members wait for this member's JoinGroup, so there is never a backoff here.
+        # ``Member._pace`` limits the rate of joins, so that they cannot become a storm.
         ErrorCode.REBALANCE_IN_PROGRESS: Reaction(Action.REJOIN, cause=Cause.REBALANCE),
         ErrorCode.ILLEGAL_GENERATION: _REJOIN,
         ErrorCode.UNKNOWN_MEMBER_ID: Reaction(Action.REJOIN, MemberId.DROP, Wait.IF_REPEATED),
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction(Action.REJOIN, wait=Wait.YES),
-        ErrorCode.COORDINATOR_NOT_AVAILABLE: _REJOIN_ELSEWHERE,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE: _REJOIN_AFTER_LOOKUP,
         ErrorCode.NOT_COORDINATOR: _REJOIN_MOVED,
-        ErrorCode.REQUEST_TIMED_OUT: _REJOIN_ELSEWHERE,
+        ErrorCode.REQUEST_TIMED_OUT: _REJOIN_AFTER_LOOKUP,
         ErrorCode.UNKNOWN_SERVER_ERROR: _START_OVER,
         ErrorCode.FENCED_INSTANCE_ID: _FENCED,
         ErrorCode.INCONSISTENT_GROUP_PROTOCOL: Reaction(
@@ -208,13 +213,13 @@ MOVES: Final[Mapping[Request, Mapping[ErrorCode | TransportFailure, Reaction]]] 
         ErrorCode.GROUP_AUTHORIZATION_FAILED: _FORBIDDEN,
         TransportFailure.LOST: _REJOIN_MOVED,
         TransportFailure.TIMED_OUT: _REJOIN_MOVED,
-        TransportFailure.GARBLED: _REJOIN_ELSEWHERE,
+        TransportFailure.INVALID: _REJOIN_AFTER_LOOKUP,
     },
-    # Asked only by a member that took over an assignment which it did not see being made. To
-    # join again is always safe: the assignment that follows is made from today's topics.
+    # Only a leader that takes over an existing assignment sends it. Joining again is always safe:
+    # the next assignment is computed from the current topics.
     Request.DESCRIBE: {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: _RETRY,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE: _RETRY_ELSEWHERE,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE: _RETRY_AFTER_LOOKUP,
         ErrorCode.NOT_COORDINATOR: _RETRY_MOVED,
         ErrorCode.GROUP_ID_NOT_FOUND: _REBALANCE,
         ErrorCode.GROUP_AUTHORIZATION_FAILED: _REBALANCE,
@@ -223,40 +228,41 @@ MOVES: Final[Mapping[Request, Mapping[ErrorCode | TransportFailure, Reaction]]] 
         ErrorCode.UNKNOWN_SERVER_ERROR: _REBALANCE,
         TransportFailure.LOST: _RETRY_MOVED,
         TransportFailure.TIMED_OUT: _REBALANCE,
-        TransportFailure.GARBLED: _REBALANCE,
+        TransportFailure.INVALID: _REBALANCE,
     },
     Request.HEARTBEAT: {
         ErrorCode.REBALANCE_IN_PROGRESS: Reaction(Action.DRAIN, cause=Cause.REBALANCE),
-        ErrorCode.ILLEGAL_GENERATION: _LEFT_BEHIND,
-        ErrorCode.UNKNOWN_MEMBER_ID: _FORGOTTEN,
+        ErrorCode.ILLEGAL_GENERATION: _STALE,
+        ErrorCode.UNKNOWN_MEMBER_ID: _UNKNOWN_MEMBER,
         ErrorCode.FENCED_INSTANCE_ID: _FENCED,
-        # A coordinator that is away or moving has not given anything away: the lease decides.
+        # A coordinator that is away or moving cannot have reassigned the partitions: the generation
+        # goes on until its lease expires.
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: _RETRY,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE: _RETRY_ELSEWHERE,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE: _RETRY_AFTER_LOOKUP,
         ErrorCode.NOT_COORDINATOR: _RETRY_MOVED,
-        ErrorCode.REQUEST_TIMED_OUT: _RETRY_ELSEWHERE,
+        ErrorCode.REQUEST_TIMED_OUT: _RETRY_AFTER_LOOKUP,
         ErrorCode.UNKNOWN_SERVER_ERROR: _RETRY,
         ErrorCode.GROUP_AUTHORIZATION_FAILED: _FORBIDDEN,
         ErrorCode.INVALID_GROUP_ID: _IMPOSSIBLE,
         ErrorCode.UNSUPPORTED_VERSION: _IMPOSSIBLE,
         TransportFailure.LOST: _RETRY_MOVED,
         TransportFailure.TIMED_OUT: _RETRY_MOVED,
-        TransportFailure.GARBLED: _RETRY_ELSEWHERE,
+        TransportFailure.INVALID: _RETRY_AFTER_LOOKUP,
     },
     Request.COMMIT: {
-        ErrorCode.UNKNOWN_MEMBER_ID: _FORGOTTEN,
-        ErrorCode.ILLEGAL_GENERATION: _LEFT_BEHIND,
-        ErrorCode.STALE_MEMBER_EPOCH: _FORGOTTEN,
-        # From v9 on, what older versions call an illegal generation of a group that is gone.
-        ErrorCode.GROUP_ID_NOT_FOUND: _FORGOTTEN,
+        ErrorCode.UNKNOWN_MEMBER_ID: _UNKNOWN_MEMBER,
+        ErrorCode.ILLEGAL_GENERATION: _STALE,
+        ErrorCode.STALE_MEMBER_EPOCH: _UNKNOWN_MEMBER,
+        # Since v9, the code for a group that does not exist; it was ILLEGAL_GENERATION before.
+        ErrorCode.GROUP_ID_NOT_FOUND: _UNKNOWN_MEMBER,
         ErrorCode.FENCED_INSTANCE_ID: _FENCED,
-        # An assignment is awaited: the state passes, and with it the refusal.
+        # The coordinator waits for the leader's assignment and accepts the commit after it.
         ErrorCode.REBALANCE_IN_PROGRESS: _RETRY,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: _RETRY,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE: _RETRY_ELSEWHERE,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE: _RETRY_AFTER_LOOKUP,
         ErrorCode.NOT_COORDINATOR: _RETRY_MOVED,
-        # Not written by enough replicas in time, or by a coordinator that is none any more.
-        ErrorCode.REQUEST_TIMED_OUT: _RETRY_ELSEWHERE,
+        # Too few replicas wrote it in time, or the broker is no longer the coordinator.
+        ErrorCode.REQUEST_TIMED_OUT: _RETRY_AFTER_LOOKUP,
         ErrorCode.GROUP_AUTHORIZATION_FAILED: _FORBIDDEN,
         ErrorCode.INVALID_GROUP_ID: _IMPOSSIBLE,
         ErrorCode.UNSUPPORTED_VERSION: _IMPOSSIBLE,
@@ -266,26 +272,28 @@ MOVES: Final[Mapping[Request, Mapping[ErrorCode | TransportFailure, Reaction]]] 
         ErrorCode.TOPIC_AUTHORIZATION_FAILED: _REFUSE,
         ErrorCode.INVALID_REQUEST: _REFUSE,
         ErrorCode.UNKNOWN_SERVER_ERROR: _REFUSE,
-        # Of commits in a transaction.
+        # Commits within a transaction. TRANSACTION_ABORTABLE (KIP-890) means that the program has
+        # to abort the transaction: only its caller can.
         ErrorCode.INVALID_PRODUCER_ID_MAPPING: _REFUSE,
         ErrorCode.INVALID_TXN_STATE: _REFUSE,
-        # Sent again under the same generation id it does the same or is refused.
+        ErrorCode.TRANSACTION_ABORTABLE: _REFUSE,
+        # A second request with the same generation id has the same effect, or is refused.
         TransportFailure.LOST: _RETRY_MOVED,
         TransportFailure.TIMED_OUT: _REFUSE,
-        TransportFailure.GARBLED: _RETRY_ELSEWHERE,
+        TransportFailure.INVALID: _RETRY_AFTER_LOOKUP,
     },
     Request.FETCH_OFFSETS: {
-        # A transaction that is about to end decides: never read it as "no offset" (KIP-447).
+        # An open transaction decides the offset: this code never means "no offset" (KIP-447).
         ErrorCode.UNSTABLE_OFFSET_COMMIT: _RETRY,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: _RETRY,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE: _RETRY_ELSEWHERE,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE: _RETRY_AFTER_LOOKUP,
         ErrorCode.NOT_COORDINATOR: _RETRY_MOVED,
-        ErrorCode.REQUEST_TIMED_OUT: _RETRY_ELSEWHERE,
+        ErrorCode.REQUEST_TIMED_OUT: _RETRY_AFTER_LOOKUP,
         ErrorCode.UNKNOWN_SERVER_ERROR: _RETRY,
-        ErrorCode.ILLEGAL_GENERATION: _LEFT_BEHIND,
-        ErrorCode.STALE_MEMBER_EPOCH: _LEFT_BEHIND,
-        ErrorCode.UNKNOWN_MEMBER_ID: _FORGOTTEN,
-        ErrorCode.GROUP_ID_NOT_FOUND: _FORGOTTEN,
+        ErrorCode.ILLEGAL_GENERATION: _STALE,
+        ErrorCode.STALE_MEMBER_EPOCH: _STALE,
+        ErrorCode.UNKNOWN_MEMBER_ID: _UNKNOWN_MEMBER,
+        ErrorCode.GROUP_ID_NOT_FOUND: _UNKNOWN_MEMBER,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: _RETRY,
         ErrorCode.GROUP_AUTHORIZATION_FAILED: _FORBIDDEN,
         ErrorCode.TOPIC_AUTHORIZATION_FAILED: _FORBIDDEN,
@@ -293,46 +301,46 @@ MOVES: Final[Mapping[Request, Mapping[ErrorCode | TransportFailure, Reaction]]] 
         ErrorCode.UNSUPPORTED_VERSION: _IMPOSSIBLE,
         TransportFailure.LOST: _RETRY_MOVED,
         TransportFailure.TIMED_OUT: _RETRY_MOVED,
-        TransportFailure.GARBLED: _RETRY_ELSEWHERE,
+        TransportFailure.INVALID: _RETRY_AFTER_LOOKUP,
     },
     Request.LEAVE: {
         ErrorCode.UNKNOWN_MEMBER_ID: _IGNORE,
         ErrorCode.FENCED_INSTANCE_ID: _IGNORE,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: _RETRY,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE: _RETRY_ELSEWHERE,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE: _RETRY_AFTER_LOOKUP,
         ErrorCode.NOT_COORDINATOR: _RETRY_MOVED,
-        # The session ends by itself; that keeps no program from closing.
+        # The session expires by itself; a failure here must not keep a program from closing.
         ErrorCode.GROUP_AUTHORIZATION_FAILED: _IGNORE,
         ErrorCode.INVALID_GROUP_ID: _IGNORE,
         ErrorCode.UNSUPPORTED_VERSION: _IGNORE,
         ErrorCode.UNKNOWN_SERVER_ERROR: _IGNORE,
         TransportFailure.LOST: _RETRY_MOVED,
         TransportFailure.TIMED_OUT: _IGNORE,
-        TransportFailure.GARBLED: _IGNORE,
+        TransportFailure.INVALID: _IGNORE,
     },
     Request.LIST_OFFSETS: {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: _RETRY_ELSEWHERE,
-        ErrorCode.UNKNOWN_TOPIC_ID: _RETRY_ELSEWHERE,
-        ErrorCode.LEADER_NOT_AVAILABLE: _RETRY_ELSEWHERE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER: _RETRY_ELSEWHERE,
-        ErrorCode.REPLICA_NOT_AVAILABLE: _RETRY_ELSEWHERE,
-        ErrorCode.FENCED_LEADER_EPOCH: _RETRY_ELSEWHERE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: _RETRY_AFTER_LOOKUP,
+        ErrorCode.UNKNOWN_TOPIC_ID: _RETRY_AFTER_LOOKUP,
+        ErrorCode.LEADER_NOT_AVAILABLE: _RETRY_AFTER_LOOKUP,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER: _RETRY_AFTER_LOOKUP,
+        ErrorCode.REPLICA_NOT_AVAILABLE: _RETRY_AFTER_LOOKUP,
+        ErrorCode.FENCED_LEADER_EPOCH: _RETRY_AFTER_LOOKUP,
         ErrorCode.UNKNOWN_LEADER_EPOCH: _RETRY,
         ErrorCode.OFFSET_NOT_AVAILABLE: _RETRY,
-        ErrorCode.KAFKA_STORAGE_ERROR: _RETRY_ELSEWHERE,
+        ErrorCode.KAFKA_STORAGE_ERROR: _RETRY_AFTER_LOOKUP,
         ErrorCode.REQUEST_TIMED_OUT: _RETRY,
-        ErrorCode.BROKER_NOT_AVAILABLE: _RETRY_ELSEWHERE,
-        ErrorCode.UNKNOWN_SERVER_ERROR: _RETRY_ELSEWHERE,
+        ErrorCode.BROKER_NOT_AVAILABLE: _RETRY_AFTER_LOOKUP,
+        ErrorCode.UNKNOWN_SERVER_ERROR: _RETRY_AFTER_LOOKUP,
         ErrorCode.TOPIC_AUTHORIZATION_FAILED: _FORBIDDEN,
         ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: _IMPOSSIBLE,
         ErrorCode.INVALID_REQUEST: _IMPOSSIBLE,
         ErrorCode.UNSUPPORTED_VERSION: _IMPOSSIBLE,
-        TransportFailure.LOST: _RETRY_ELSEWHERE,
-        TransportFailure.TIMED_OUT: _RETRY_ELSEWHERE,
-        TransportFailure.GARBLED: _RETRY_ELSEWHERE,
+        TransportFailure.LOST: _RETRY_AFTER_LOOKUP,
+        TransportFailure.TIMED_OUT: _RETRY_AFTER_LOOKUP,
+        TransportFailure.INVALID: _RETRY_AFTER_LOOKUP,
     },
     Request.METADATA: {
-        # A topic that does not exist yet is watched until it does.
+        # The watchers wait for topics that do not exist yet.
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: _IGNORE,
         ErrorCode.UNKNOWN_TOPIC_ID: _IGNORE,
         ErrorCode.LEADER_NOT_AVAILABLE: _IGNORE,
@@ -340,18 +348,18 @@ MOVES: Final[Mapping[Request, Mapping[ErrorCode | TransportFailure, Reaction]]] 
         ErrorCode.LISTENER_NOT_FOUND: _IGNORE,
         ErrorCode.UNKNOWN_SERVER_ERROR: _RETRY,
         ErrorCode.TOPIC_AUTHORIZATION_FAILED: _FORBIDDEN,
-        # KIP-1102: the brokers known so far are forgotten, and the first ones asked again.
-        ErrorCode.REBOOTSTRAP_REQUIRED: _RETRY_ELSEWHERE,
+        # KIP-1102: forget the known brokers and start again from the bootstrap servers.
+        ErrorCode.REBOOTSTRAP_REQUIRED: _RETRY_AFTER_LOOKUP,
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED: _FORBIDDEN,
         ErrorCode.INVALID_TOPIC_EXCEPTION: _IMPOSSIBLE,
         ErrorCode.UNSUPPORTED_VERSION: _IMPOSSIBLE,
         TransportFailure.LOST: _RETRY,
         TransportFailure.TIMED_OUT: _RETRY,
-        TransportFailure.GARBLED: _RETRY,
+        TransportFailure.INVALID: _RETRY,
     },
 }
 
-#: What follows a code that the request's rows do not name: a newer broker may send any.
+#: The reaction to a code that has no row for the request: newer brokers may send any code.
 OTHERWISE: Final[Mapping[Request, Reaction]] = {
     Request.FIND_COORDINATOR: _RETRY,
     Request.JOIN: _START_OVER,
@@ -361,59 +369,59 @@ OTHERWISE: Final[Mapping[Request, Reaction]] = {
     Request.COMMIT: _REFUSE,
     Request.FETCH_OFFSETS: _RETRY,
     Request.LEAVE: _IGNORE,
-    Request.LIST_OFFSETS: _RETRY_ELSEWHERE,
+    Request.LIST_OFFSETS: _RETRY_AFTER_LOOKUP,
     Request.METADATA: _RETRY,
 }
 
-LOOK_AGAIN: Final = Reaction(Action.RETRY, wait=Wait.YES)
-"""What a watcher does about any failure of its look: it looks again an interval later. Rights to
-a topic that are taken away while it is read end nothing: the data plane tells who reads it."""
+POLL_AGAIN: Final = Reaction(Action.RETRY, wait=Wait.YES)
+"""What a watcher does after any failure: it polls again an interval later. Even an authorization
+error does not end the generation: those who read the topic get the error from the fetches."""
 
-_FAULTS: Final[Mapping[type[TransportError], TransportFailure]] = {
+_TRANSPORT_FAILURES: Final[Mapping[type[TransportError], TransportFailure]] = {
     ConnectionLostError: TransportFailure.LOST,
     RequestTimeoutError: TransportFailure.TIMED_OUT,
-    ProtocolError: TransportFailure.GARBLED,
+    ProtocolError: TransportFailure.INVALID,
 }
 
 
 def reaction_for(request: Request, failure: int | TransportFailure) -> Reaction:
-    """The table's reaction for an error code or a fault."""
+    """The reaction to an error code or a transport failure."""
     if isinstance(failure, TransportFailure):
-        return MOVES[request].get(failure, OTHERWISE[request])
-    if failure not in _NAMED:
+        return REACTIONS[request].get(failure, OTHERWISE[request])
+    if failure not in _KNOWN_CODES:
         return OTHERWISE[request]
-    return MOVES[request].get(ErrorCode(failure), OTHERWISE[request])
+    return REACTIONS[request].get(ErrorCode(failure), OTHERWISE[request])
 
 
-_NAMED: Final = frozenset(int(code) for code in ErrorCode)
+_KNOWN_CODES: Final = frozenset(int(code) for code in ErrorCode)
 
 
-def row_of(error: BrokerError | TransportError, asked: Request) -> Request:
-    """Whose row an error belongs to.
+def row_of(error: BrokerError | TransportError, sent: Request) -> Request:
+    """The request whose rows apply to an error.
 
-    An answer says itself which request it answers: a look for the coordinator, or for a leader,
-    may have failed on the way to what was asked.
+    A BrokerError names its request. It can differ from the request that was to be sent: the lookup
+    of the coordinator, or of a leader, before it may have failed.
     """
-    if isinstance(error, BrokerError) and error.request in _SPELLED:
-        return _SPELLED[error.request]
-    return asked
+    if isinstance(error, BrokerError) and error.request in _BY_NAME:
+        return _BY_NAME[error.request]
+    return sent
 
 
-_SPELLED: Final[Mapping[str, Request]] = {request.value: request for request in Request}
+_BY_NAME: Final[Mapping[str, Request]] = {request.value: request for request in Request}
 
 
 def decide(request: Request, error: BrokerError | TransportError) -> Reaction:
-    """The table's reaction for an exception of a request."""
+    """The reaction to an exception that a request raised."""
     if isinstance(error, BrokerError):
         return reaction_for(request, error.code)
-    return reaction_for(request, _FAULTS[type(error)])
+    return reaction_for(request, _TRANSPORT_FAILURES[type(error)])
 
 
 def broker_error(request: Request, code: int, about: str = "", hint: str = "") -> BrokerError:
-    """The exception for an error code in a request's answer.
+    """The exception for an error code in a request's response.
 
-    It is the one that the table names where the table says FAIL, so that it can be raised as
-    it is.
+    Where the reaction is FAIL, it is of the class that the reaction names, so that callers can
+    raise it as it is.
     """
     name = code_name(code)
     message = f"{request.value}{f' for {about}' if about else ''} was answered with {name} ({code})"
@@ -427,36 +435,38 @@ def broker_error(request: Request, code: int, about: str = "", hint: str = "") -
 
 _HINTS: Final[Mapping[tuple[Request, int], str]] = {
     (Request.JOIN, ErrorCode.GROUP_MAX_SIZE_REACHED): (
-        "the group has as many members as the broker's group.max.size admits; stop a member or"
-        " raise it there"
+        "the group has as many members as the broker's group.max.size allows; stop a member, or"
+        " raise the limit on the broker"
     ),
     (Request.JOIN, ErrorCode.INCONSISTENT_GROUP_PROTOCOL): (
-        "no assignor of this member is known to all others, or the group id is used by another"
-        " kind of client; give all members an assignor in common"
+        "the members have no assignor in common, or another kind of client uses this group id; give"
+        " all members a common assignor"
     ),
     (Request.JOIN, ErrorCode.INVALID_SESSION_TIMEOUT): (
-        "session_timeout is outside of the broker's group.min.session.timeout.ms and"
+        "session_timeout must lie between the broker's group.min.session.timeout.ms and"
         " group.max.session.timeout.ms"
     ),
     (Request.SYNC, ErrorCode.INCONSISTENT_GROUP_PROTOCOL): (
-        "the coordinator took another assignor than it told this member"
+        "the coordinator chose another assignor than its JoinGroup response says"
     ),
     **{
         (request, ErrorCode.FENCED_INSTANCE_ID): (
-            "another process has joined with this group_instance_id and taken this member's"
-            " place; give each process its own"
+            "another process joined with the same group_instance_id and replaced this member; give"
+            " each process its own group_instance_id"
         )
         for request in (Request.JOIN, Request.SYNC, Request.HEARTBEAT, Request.COMMIT)
     },
     **{
         (request, ErrorCode.GROUP_AUTHORIZATION_FAILED): (
-            "the principal needs READ on the group; grant it on the cluster"
+            "this client's principal needs the READ permission for the group; grant it on the"
+            " cluster"
         )
         for request in Request
     },
     **{
         (request, ErrorCode.TOPIC_AUTHORIZATION_FAILED): (
-            "the principal needs READ and DESCRIBE on the topic; grant it on the cluster"
+            "this client's principal needs the READ and DESCRIBE permissions for the topic; grant"
+            " them on the cluster"
         )
         for request in Request
     },

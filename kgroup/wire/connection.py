@@ -25,8 +25,8 @@ from importlib.metadata import version as installed_version
 from typing import Any, Final, final
 
 import trio
-from kio.schema.errors import ErrorCode
 
+from kgroup.error_codes import ErrorCode, code_name
 from kgroup.errors import (
     BrokerError,
     ConnectionLostError,
@@ -36,7 +36,7 @@ from kgroup.errors import (
 )
 from kgroup.interfaces import Compute, StreamOpener
 from kgroup.wire.codec import decode_response, encode_request
-from kgroup.wire.entities import LostFieldError, error_code
+from kgroup.wire.entities import LostFieldError
 from kgroup.wire.streams import MAX_FRAME, FrameStream
 from kgroup.wire.versions import (
     API_KEYS,
@@ -318,13 +318,13 @@ class Connection:
         """Learn the broker's versions, asking in this version first."""
         correlation_id, body = self._encode(_NEGOTIATION, asked, _software)
         answer = await self._exchange(_NEGOTIATION, correlation_id, body, _nothing)
-        if _error_number(answer) == ErrorCode.unsupported_version:
+        if _error_number(answer) == ErrorCode.UNSUPPORTED_VERSION:
             await self._negotiate(self._lower_version(asked, answer))
             return
         entity = await self._decode(_NEGOTIATION, asked, answer)
         if entity.error_code:
-            code = error_code(entity.error_code)
-            raise BrokerError(code.value, code.name.upper(), kafka_name(_NEGOTIATION))
+            code = int(entity.error_code)
+            raise BrokerError(code, code_name(code), kafka_name(_NEGOTIATION))
         self._offered = {key.api_key: (key.min_version, key.max_version) for key in entity.api_keys}
 
     def _lower_version(self, refused: int, answer: bytes) -> int:

@@ -29,7 +29,7 @@ async def test_a_restart_causes_no_rebalance(kafka: Kafka) -> None:
             await here.produce(["0", "1", "2"], mine.partition)
             batch = await anext(before.records(max_records=2))
             await before.commit({mine: batch.next_offset})
-        assert [event.told for event in events if isinstance(event, Left)] == [False]
+        assert [event.notified for event in events if isinstance(event, Left)] == [False]
         epoch = other.generation.epoch
         async with here.group(**settings) as group:
             with trio.fail_after(SOON):

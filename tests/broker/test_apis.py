@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from kio.index import load_request_schema
-from kio.schema.errors import ErrorCode
 
 from kgroup.broker.apis import APIS
 from kgroup.broker.error_responses import ERROR_RESPONSES
 from kgroup.broker.response_versions import fit
+from kgroup.error_codes import ErrorCode
 from kgroup.wire.codec import encode_response
 from kgroup.wire.entities import build, field_shape
 from kgroup.wire.versions import API_KEYS
@@ -84,7 +84,7 @@ def test_every_version_can_be_refused(api: str, version: int) -> None:
     """An error reaches the client in each version that kio can write, offered or not."""
     request_type = load_request_schema(API_KEYS[api], version)
     request = build(request_type, sample(request_type))
-    refused = ERROR_RESPONSES[api](request, ErrorCode.unsupported_version)
+    refused = ERROR_RESPONSES[api](request, ErrorCode.UNSUPPORTED_VERSION)
     answer = fit(api, version, refused)
     assert encode_response(api, version, answer, 1)
     assert set(errors_in(answer)) == {35}

@@ -9,10 +9,10 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 from kio.records.readers import read_batch
-from kio.schema.errors import ErrorCode
 
 from kgroup.broker import batches
 from kgroup.broker.request_error import RequestError
+from kgroup.error_codes import ErrorCode
 from tests.broker.made import NOW, batch
 
 
@@ -61,18 +61,18 @@ def _changed(layout: str, at: int, value: int) -> bytes:
 @pytest.mark.parametrize(
     ("data", "code"),
     [
-        (None, ErrorCode.invalid_record),
-        (b"", ErrorCode.invalid_record),
-        (batch(b"a")[:60], ErrorCode.invalid_record),
-        (batch(b"a")[:-1], ErrorCode.invalid_record),
-        (batch(b"a") + batch(b"b"), ErrorCode.invalid_record),
-        (batch(b"a")[:-1] + b"?", ErrorCode.corrupt_message),
-        (_changed(">i", 8, 3), ErrorCode.corrupt_message),
-        (_changed(">b", 16, 1), ErrorCode.invalid_record),
-        (_changed(">i", 23, 2), ErrorCode.invalid_record),
-        (_changed(">i", 57, 0), ErrorCode.invalid_record),
-        (batch(b"a", control=True), ErrorCode.invalid_record),
-        (batch(b"a", producer_id=1, producer_epoch=0), ErrorCode.invalid_record),
+        (None, ErrorCode.INVALID_RECORD),
+        (b"", ErrorCode.INVALID_RECORD),
+        (batch(b"a")[:60], ErrorCode.INVALID_RECORD),
+        (batch(b"a")[:-1], ErrorCode.INVALID_RECORD),
+        (batch(b"a") + batch(b"b"), ErrorCode.INVALID_RECORD),
+        (batch(b"a")[:-1] + b"?", ErrorCode.CORRUPT_MESSAGE),
+        (_changed(">i", 8, 3), ErrorCode.CORRUPT_MESSAGE),
+        (_changed(">b", 16, 1), ErrorCode.INVALID_RECORD),
+        (_changed(">i", 23, 2), ErrorCode.INVALID_RECORD),
+        (_changed(">i", 57, 0), ErrorCode.INVALID_RECORD),
+        (batch(b"a", control=True), ErrorCode.INVALID_RECORD),
+        (batch(b"a", producer_id=1, producer_epoch=0), ErrorCode.INVALID_RECORD),
     ],
     ids=[
         "null",

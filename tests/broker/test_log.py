@@ -9,13 +9,13 @@ import trio
 import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
-from kio.schema.errors import ErrorCode
 
 from kgroup.broker import batches
 from kgroup.broker.log import AbortedTransaction, LogSettings, PartitionLog
 from kgroup.broker.records import NewRecord, batch_of
 from kgroup.broker.request_error import RequestError
 from kgroup.broker.time_slices import TimeSlices, Work
+from kgroup.error_codes import ErrorCode
 from tests.broker.made import NOW, append, batch, compressed
 
 
@@ -57,7 +57,7 @@ def test_reading_gives_whole_batches_in_order(sizes: list[int], start: int, max_
     if start > log.end_offset:
         with pytest.raises(RequestError) as refused:
             offsets(log, start)
-        assert refused.value.code is ErrorCode.offset_out_of_range
+        assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
         return
     read = log.read(start, max_bytes, committed=False, at_least_one=True)
     headers = [batches.header_of(data) for data in read.data]
@@ -92,7 +92,7 @@ def test_a_batch_that_is_too_large_is_refused() -> None:
     log = PartitionLog(LogSettings(max_message_bytes=100))
     with pytest.raises(RequestError) as refused:
         append(log, batch(b"x" * 100))
-    assert refused.value.code is ErrorCode.message_too_large
+    assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
     assert log.end_offset == 0
 
 
@@ -126,7 +126,7 @@ def test_records_before_an_offset_can_be_deleted() -> None:
     for wrong in (7, -2):
         with pytest.raises(RequestError) as refused:
             log.delete_before(wrong)
-        assert refused.value.code is ErrorCode.offset_out_of_range
+        assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 def test_an_open_transaction_holds_the_stable_offset() -> None:
@@ -152,7 +152,7 @@ def test_a_producer_with_an_open_transaction_writes_in_it() -> None:
     plain = batch(b"p", producer_id=1, producer_epoch=0, base_sequence=1)
     with pytest.raises(RequestError) as refused:
         append(log, plain)
-    assert refused.value.code is ErrorCode.invalid_txn_state
+    assert refused.value.code is ErrorCode.INVALID_TXN_STATE
     log.end_transaction(1, 0, NOW, committed=True)
     assert append(log, plain).base_offset == 2
 

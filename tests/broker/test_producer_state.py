@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 from kgroup.broker.batches import BatchHeader, header_of
 from kgroup.broker.producer_state import REMEMBERED, ProducerState
 from kgroup.broker.request_error import RequestError
+from kgroup.error_codes import ErrorCode
 from tests.broker.made import batch
 
 
@@ -52,12 +52,12 @@ def test_the_last_five_batches_are_known_again() -> None:
         repeated = sequences.duplicate(sent(number))
         assert repeated is not None
         assert repeated.base_offset == number
-    assert error(sequences, sent(0)) is ErrorCode.out_of_order_sequence_number
+    assert error(sequences, sent(0)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_a_gap_is_refused() -> None:
     """A batch that skips a sequence number is out of order."""
-    assert error(written(sent(0)), sent(2)) is ErrorCode.out_of_order_sequence_number
+    assert error(written(sent(0)), sent(2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_sequences_wrap() -> None:
@@ -68,13 +68,13 @@ def test_sequences_wrap() -> None:
 def test_an_older_epoch_is_fenced() -> None:
     """A batch of an epoch that has passed is refused."""
     sequences = written(sent(0, epoch=3))
-    assert error(sequences, sent(1, epoch=2)) is ErrorCode.invalid_producer_epoch
+    assert error(sequences, sent(1, epoch=2)) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 def test_a_newer_epoch_begins_at_zero() -> None:
     """With a new epoch the sequence starts again, and must."""
     sequences = written(sent(0, epoch=3))
-    assert error(sequences, sent(1, epoch=4)) is ErrorCode.out_of_order_sequence_number
+    assert error(sequences, sent(1, epoch=4)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert sequences.duplicate(sent(0, epoch=4)) is None
 
 
@@ -84,6 +84,6 @@ def test_a_marker_raises_the_epoch() -> None:
     sequences.transaction_ended(1, 3)
     assert sequences.duplicate(sent(1, epoch=3)) is None
     sequences.transaction_ended(1, 4)
-    assert error(sequences, sent(1, epoch=3)) is ErrorCode.invalid_producer_epoch
+    assert error(sequences, sent(1, epoch=3)) is ErrorCode.INVALID_PRODUCER_EPOCH
     assert sequences.duplicate(sent(0, epoch=4)) is None
-    assert error(sequences, sent(1, epoch=4)) is ErrorCode.out_of_order_sequence_number
+    assert error(sequences, sent(1, epoch=4)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

@@ -7,10 +7,10 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kio.schema.errors import ErrorCode
 
 from kgroup.broker.regular_expressions import Pattern
 from kgroup.broker.request_error import RequestError
+from kgroup.error_codes import ErrorCode
 
 ATOMS = st.sampled_from(["a", "b", ".", "[ab]", "[^a]", r"\.", r"\w", "-", "[]a]"])
 TIMES = st.sampled_from(["", "", "*", "+", "?"])
@@ -34,7 +34,7 @@ def test_others_are_refused(pattern: str) -> None:
     """Groups, counts, look-around, and what is no pattern."""
     with pytest.raises(RequestError) as refused:
         Pattern(pattern)
-    assert refused.value.code is ErrorCode.invalid_regular_expression
+    assert refused.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
 @pytest.mark.parametrize(

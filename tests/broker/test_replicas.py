@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import settings, strategies
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from kio.schema.errors import ErrorCode
 
 from kgroup.broker.replicas import NO_LEADER, LiveBrokers, PartitionReplicas
 from kgroup.broker.request_error import RequestError
+from kgroup.error_codes import ErrorCode
 
 BROKERS = strategies.sampled_from([1, 2, 3])
 
@@ -48,17 +48,17 @@ def test_a_broker_that_is_down_leads_nothing_new() -> None:
 def test_what_cannot_be_placed_is_refused() -> None:
     """More replicas than brokers, unknown ones, ones named twice, none that is up."""
     live_brokers = LiveBrokers([1, 2])
-    assert error(lambda: live_brokers.place_replicas(0, 3)) is ErrorCode.invalid_replication_factor
-    assert error(lambda: live_brokers.place_replicas(0, 0)) is ErrorCode.invalid_replication_factor
+    assert error(lambda: live_brokers.place_replicas(0, 3)) is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert error(lambda: live_brokers.place_replicas(0, 0)) is ErrorCode.INVALID_REPLICATION_FACTOR
     for chosen in ([], [3], [1, 1]):
         assert (
-            error(lambda c=chosen: live_brokers.place_on(c)) is ErrorCode.invalid_replica_assignment
+            error(lambda c=chosen: live_brokers.place_on(c)) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
         )
     live_brokers.set_up(1, is_up=False)
-    assert error(lambda: live_brokers.place_on([1])) is ErrorCode.invalid_replica_assignment
+    assert error(lambda: live_brokers.place_on([1])) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert live_brokers.place_on([1, 2]).leader == 2
     live_brokers.set_up(2, is_up=False)
-    assert error(lambda: live_brokers.place_replicas(0, 1)) is ErrorCode.invalid_replication_factor
+    assert error(lambda: live_brokers.place_replicas(0, 1)) is ErrorCode.INVALID_REPLICATION_FACTOR
 
 
 def test_a_leader_can_be_moved_to_any_broker() -> None:

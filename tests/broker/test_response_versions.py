@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.response_versions import fit
+from kgroup.error_codes import ErrorCode
 
 JOINED = {
     "error_code": ErrorCode.NONE,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import trio
-from kio.schema.errors import ErrorCode
 
 from kgroup.broker.request_error import RequestError
 from kgroup.broker.time_slices import FREE, SLICE, TimeSlices
+from kgroup.error_codes import ErrorCode
 
 
 async def test_one_long_work_goes_on_at_a_time() -> None:
@@ -48,4 +48,4 @@ async def test_an_answer_has_so_many_items() -> None:
     await work.include(3)
     with pytest.raises(RequestError) as refused:
         await work.include(1)
-    assert refused.value.code is ErrorCode.policy_violation
+    assert refused.value.code is ErrorCode.POLICY_VIOLATION

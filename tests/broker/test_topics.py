@@ -6,11 +6,11 @@ import random
 from uuid import UUID
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 from kgroup.broker.broker_settings import BrokerSettings
 from kgroup.broker.request_error import RequestError
 from kgroup.broker.topics import EFFECTIVE_CONFIGS, PASSIVE_CONFIGS, Topics
+from kgroup.error_codes import ErrorCode
 from kgroup.types import TopicPartition
 from tests.broker.made import append, batch
 
@@ -45,20 +45,20 @@ def test_an_unknown_partition_is_refused(topics: Topics, name: str, number: int)
     topics.create("a")
     with pytest.raises(RequestError) as refused:
         topics.log(name, number)
-    assert refused.value.code is ErrorCode.unknown_topic_or_partition
+    assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_a_topic_can_be_refused(topics: Topics) -> None:
     """Each fault of a new topic has Kafka's code."""
     topics.create("a.b")
-    assert error(topics, "a/b") is ErrorCode.invalid_topic_exception
-    assert error(topics, "a.b") is ErrorCode.topic_already_exists
-    assert error(topics, "a_b") is ErrorCode.invalid_topic_exception
-    assert error(topics, "c", 0) is ErrorCode.invalid_partitions
-    assert error(topics, "c", 10_001) is ErrorCode.invalid_partitions
-    assert error(topics, "c", replication_factor=2) is ErrorCode.invalid_replication_factor
-    assert error(topics, "c", configs={"nope": "1"}) is ErrorCode.invalid_config
-    assert error(topics, "c", configs={"retention.bytes": "x"}) is ErrorCode.invalid_config
+    assert error(topics, "a/b") is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert error(topics, "a.b") is ErrorCode.TOPIC_ALREADY_EXISTS
+    assert error(topics, "a_b") is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert error(topics, "c", 0) is ErrorCode.INVALID_PARTITIONS
+    assert error(topics, "c", 10_001) is ErrorCode.INVALID_PARTITIONS
+    assert error(topics, "c", replication_factor=2) is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert error(topics, "c", configs={"nope": "1"}) is ErrorCode.INVALID_CONFIG
+    assert error(topics, "c", configs={"retention.bytes": "x"}) is ErrorCode.INVALID_CONFIG
     assert topics.get("c") is None
 
 
@@ -91,10 +91,10 @@ def test_partitions_can_only_be_added(topics: Topics) -> None:
     for count in (4, 3, 10_001):
         with pytest.raises(RequestError) as refused:
             topics.grow("a", count)
-        assert refused.value.code is ErrorCode.invalid_partitions
+        assert refused.value.code is ErrorCode.INVALID_PARTITIONS
     with pytest.raises(RequestError) as refused:
         topics.grow("b", 4)
-    assert refused.value.code is ErrorCode.unknown_topic_or_partition
+    assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_a_topics_configs_go_before_the_brokers() -> None:
@@ -124,5 +124,5 @@ def test_deletion_can_be_switched_off() -> None:
     topic = topics.create("a")
     with pytest.raises(RequestError) as refused:
         topics.delete(topic)
-    assert refused.value.code is ErrorCode.topic_deletion_disabled
+    assert refused.value.code is ErrorCode.TOPIC_DELETION_DISABLED
     assert topics.get("a") is topic

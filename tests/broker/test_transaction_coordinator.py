@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 from kgroup.broker.request_error import RequestError
 from kgroup.broker.transaction_coordinator import Transactions
+from kgroup.error_codes import ErrorCode
 from kgroup.types import TopicPartition
 
 TP = TopicPartition("t", 0)
@@ -74,17 +74,17 @@ def test_a_transactional_id_keeps_its_producer_and_raises_the_epoch(
     assert transactions.init_producer("x", 60) == (0, 0)
     assert transactions.init_producer("x", 60) == (0, 1)
     assert code(lambda: transactions.add_partitions(0, "x", 0, 0, [TP])) is (
-        ErrorCode.producer_fenced
+        ErrorCode.PRODUCER_FENCED
     )
     transactions.add_partitions(0, "x", 0, 1, [TP])
 
 
 def test_what_cannot_be_asked(transactions: Transactions) -> None:
     """An empty id and a time-out out of range are refused."""
-    assert code(lambda: transactions.init_producer("", 60)) is ErrorCode.invalid_request
+    assert code(lambda: transactions.init_producer("", 60)) is ErrorCode.INVALID_REQUEST
     for timeout in (0, 900.1):
         requested = code(partial(transactions.init_producer, "x", timeout))
-        assert requested is ErrorCode.invalid_transaction_timeout
+        assert requested is ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
 
 def test_a_commit_ends_all_that_was_added(transactions: Transactions, outcomes: Outcomes) -> None:
@@ -106,13 +106,13 @@ def test_an_outcome_can_be_asked_for_again_but_not_changed(
     """A repeated EndTxn is no error and does nothing; the opposite is INVALID_TXN_STATE."""
     transactions.init_producer("x", 60)
     assert code(lambda: transactions.end("x", 0, 0, committed=committed)) is (
-        ErrorCode.invalid_txn_state
+        ErrorCode.INVALID_TXN_STATE
     )
     transactions.add_partitions(0, "x", 0, 0, [TP])
     transactions.end("x", 0, 0, committed=committed)
     transactions.end("x", 0, 0, committed=committed)
     assert code(lambda: transactions.end("x", 0, 0, committed=not committed)) is (
-        ErrorCode.invalid_txn_state
+        ErrorCode.INVALID_TXN_STATE
     )
     assert len(outcomes.seen) == 1
 
@@ -122,8 +122,8 @@ def test_strangers_are_refused(transactions: Transactions) -> None:
     transactions.init_producer("x", 60)
     for name, producer in (("y", 0), ("x", 5)):
         requested = code(partial(transactions.add_group, 0, name, producer, 0, "g"))
-        assert requested is ErrorCode.invalid_producer_id_mapping
-    assert code(lambda: transactions.end("", 0, 0, committed=True)) is ErrorCode.invalid_request
+        assert requested is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert code(lambda: transactions.end("", 0, 0, committed=True)) is ErrorCode.INVALID_REQUEST
 
 
 def test_init_aborts_an_open_transaction_first(
@@ -132,7 +132,7 @@ def test_init_aborts_an_open_transaction_first(
     """The first asking is CONCURRENT_TRANSACTIONS and fences, the second succeeds (KIP-98)."""
     transactions.init_producer("x", 60)
     transactions.add_partitions(0, "x", 0, 0, [TP])
-    assert code(lambda: transactions.init_producer("x", 60)) is ErrorCode.concurrent_transactions
+    assert code(lambda: transactions.init_producer("x", 60)) is ErrorCode.CONCURRENT_TRANSACTIONS
     assert outcomes.seen == [(0, 1, (TP,), (), False)]
     assert transactions.init_producer("x", 60) == (0, 2)
 
@@ -145,7 +145,7 @@ def test_a_producer_can_raise_its_own_epoch(transactions: Transactions) -> None:
     transactions.init_producer("x", 60)
     for producer, epoch in ((0, 0), (7, 2)):
         requested = code(partial(transactions.init_producer, "x", 60, producer, epoch))
-        assert requested is ErrorCode.producer_fenced
+        assert requested is ErrorCode.PRODUCER_FENCED
 
 
 def test_an_exhausted_epoch_gives_a_new_producer_id(transactions: Transactions) -> None:
@@ -174,22 +174,22 @@ def test_writing_needs_a_transaction_that_knows(transactions: Transactions) -> N
             is_open=is_open,
         )
 
-    assert code(lambda: check(None, 0, 1, TP)) is (ErrorCode.transactional_id_authorization_failed)
-    assert code(lambda: check("x", 0, 1, TP)) is ErrorCode.transaction_abortable
-    assert code(lambda: group("x", 0, 1, "g")) is ErrorCode.transaction_abortable
+    assert code(lambda: check(None, 0, 1, TP)) is (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    assert code(lambda: check("x", 0, 1, TP)) is ErrorCode.TRANSACTION_ABORTABLE
+    assert code(lambda: group("x", 0, 1, "g")) is ErrorCode.TRANSACTION_ABORTABLE
     transactions.add_partitions(0, "x", 0, 1, [TP])
     transactions.add_group(0, "x", 0, 1, "g")
     check("x", 0, 1, TP)
     group("x", 0, 1, "g")
-    assert code(lambda: check("x", 0, 1, OTHER)) is ErrorCode.transaction_abortable
-    assert code(lambda: group("x", 0, 1, "h")) is ErrorCode.transaction_abortable
+    assert code(lambda: check("x", 0, 1, OTHER)) is ErrorCode.TRANSACTION_ABORTABLE
+    assert code(lambda: group("x", 0, 1, "h")) is ErrorCode.TRANSACTION_ABORTABLE
     group("x", 0, 1, "g in the same partition of the offsets topic")
     group("another", 0, 1, "h", is_open=True)
     for epoch in (0, 2):
         old = partial(group, "x", 0, epoch, "h", is_open=True)
-        assert code(old) is ErrorCode.invalid_producer_epoch
-    assert code(lambda: check("x", 0, 0, TP)) is ErrorCode.invalid_producer_epoch
-    assert code(lambda: check("x", 3, 1, TP)) is ErrorCode.invalid_producer_id_mapping
+        assert code(old) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert code(lambda: check("x", 0, 0, TP)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert code(lambda: check("x", 3, 1, TP)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
 def test_a_slow_transaction_is_aborted_and_fenced(
@@ -206,7 +206,7 @@ def test_a_slow_transaction_is_aborted_and_fenced(
     transactions.expire(160)
     assert outcomes.seen == [(0, 1, (TP, OTHER), (), False)]
     assert timer(transactions) is None
-    assert code(lambda: transactions.end("x", 0, 0, committed=True)) is ErrorCode.producer_fenced
+    assert code(lambda: transactions.end("x", 0, 0, committed=True)) is ErrorCode.PRODUCER_FENCED
 
 
 def test_a_coordinator_that_is_away_cannot_be_asked(outcomes: Outcomes) -> None:
@@ -221,7 +221,7 @@ def test_a_coordinator_that_is_away_cannot_be_asked(outcomes: Outcomes) -> None:
     check()
     group(is_open=False)
     led = False
-    assert code(check) is ErrorCode.coordinator_not_available
-    assert code(partial(group, is_open=False)) is ErrorCode.coordinator_not_available
+    assert code(check) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert code(partial(group, is_open=False)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     check(is_open=True)
     group(is_open=True)

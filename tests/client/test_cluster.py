@@ -79,7 +79,7 @@ async def test_a_topic_that_may_not_be_seen_is_an_error(
     """It names the topic, and what the principal needs."""
     nodes = Nodes(nursery)
     nodes.add("a:1", metadata=metadata(ALONE, {"t": int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)}))
-    with pytest.raises(AuthorizationError, match=r"topic 't' .*READ and DESCRIBE"):
+    with pytest.raises(AuthorizationError, match=r"topic 't' .*the READ and DESCRIBE"):
         await nodes.cluster().metadata({"t"})
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kgroup.client.error_policy import (
-    MOVES,
     OTHERWISE,
+    REACTIONS,
     Action,
     MemberId,
     Request,
@@ -143,20 +143,20 @@ KAFKA_ANSWERS = {
 @pytest.mark.parametrize("request_", Request, ids=lambda request: request.value)
 def test_every_answer_of_kafka_has_a_row(request_: Request) -> None:
     """No error that Kafka's sources can answer is left to OTHERWISE."""
-    named = {row.name for row in MOVES[request_] if isinstance(row, ErrorCode)}
+    named = {row.name for row in REACTIONS[request_] if isinstance(row, ErrorCode)}
     assert KAFKA_ANSWERS[request_] <= named
 
 
 @pytest.mark.parametrize("request_", Request, ids=lambda request: request.value)
 def test_every_request_knows_every_fault_of_the_way(request_: Request) -> None:
     """A lost connection, a time-out and garbage have a row each, and other codes a reaction."""
-    assert set(TransportFailure) <= set(MOVES[request_])
+    assert set(TransportFailure) <= set(REACTIONS[request_])
     assert request_ in OTHERWISE
 
 
 ROWS = [
     pytest.param(request, failure, reaction, id=f"{request.value}-{failure.name}")
-    for request, rows in MOVES.items()
+    for request, rows in REACTIONS.items()
     for failure, reaction in rows.items()
 ]
 
@@ -201,13 +201,13 @@ def test_a_code_that_no_row_names_follows_otherwise() -> None:
     [
         (ConnectionLostError("gone"), TransportFailure.LOST),
         (RequestTimeoutError("late"), TransportFailure.TIMED_OUT),
-        (ProtocolError("what?"), TransportFailure.GARBLED),
+        (ProtocolError("what?"), TransportFailure.INVALID),
     ],
 )
 def test_faults_of_the_way_have_their_rows(error: TransportError, fault: TransportFailure) -> None:
     """Each exception of the wire is one fault of the table."""
     for request in Request:
-        assert decide(request, error) is MOVES[request][fault]
+        assert decide(request, error) is REACTIONS[request][fault]
 
 
 def test_an_error_says_what_failed_and_what_to_do() -> None:
@@ -219,7 +219,7 @@ def test_an_error_says_what_failed_and_what_to_do() -> None:
     assert "give each process its own" in str(error)
     denied = broker_error(Request.METADATA, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     assert isinstance(denied, AuthorizationError)
-    assert "grant it" in str(denied)
+    assert "grant them" in str(denied)
     plain = broker_error(Request.JOIN, 9999, hint="odd")
     assert type(plain) is BrokerError
     assert str(plain) == "JoinGroup was answered with ERROR_9999 (9999): odd"

@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from kgroup.client.error_policy import MOVES, Request, broker_error
+from kgroup.client.error_policy import REACTIONS, Request, broker_error
 from kgroup.client.partition_leaders import PartitionLeaders, request_all
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import BrokerError, ConnectionLostError, KgroupError
@@ -39,14 +39,14 @@ def test_what_is_told_of_a_topic_replaces_what_was_known() -> None:
 
 
 @pytest.mark.parametrize(
-    "code", sorted(c for c in MOVES[Request.LIST_OFFSETS] if type(c) is ErrorCode)
+    "code", sorted(c for c in REACTIONS[Request.LIST_OFFSETS] if type(c) is ErrorCode)
 )
 def test_the_table_says_which_errors_make_a_leader_forgotten(code: ErrorCode) -> None:
     """And only of the very partition: the leader leads the others."""
     leaders = known()
     error = broker_error(Request.LIST_OFFSETS, code, "t-0")
     leaders.heed(Request.LIST_OFFSETS, {T0: error, T1: 5, U0: 7})
-    assert of(leaders) == [None if MOVES[Request.LIST_OFFSETS][code].find else 1, 2, 1]
+    assert of(leaders) == [None if REACTIONS[Request.LIST_OFFSETS][code].find else 1, 2, 1]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from kgroup.client.error_policy import MOVES, Action, Request, broker_error, reaction_for
+from kgroup.client.error_policy import REACTIONS, Action, Request, broker_error, reaction_for
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
     AuthorizationError,
@@ -162,7 +162,7 @@ async def test_cancelled_while_it_waits_for_an_answer(autojump_clock: MockClock)
     "code",
     [
         code
-        for code, reaction in MOVES[Request.COMMIT].items()
+        for code, reaction in REACTIONS[Request.COMMIT].items()
         if isinstance(code, ErrorCode) and reaction.action in (Action.LOST, Action.FAIL)
     ],
 )

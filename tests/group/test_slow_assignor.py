@@ -73,7 +73,7 @@ async def test_one_that_never_ends_costs_the_leader_its_place(autojump_clock: Mo
         # The other's Join was a rebalance, with which it began again.
         assert here.told(AssignmentGivenUp)[-1].seconds == pytest.approx(9.0)
         assert trio.current_time() - began < 25
-        assert not [event for event in here.told(Left) if not event.told]
+        assert not [event for event in here.told(Left) if not event.notified]
 
 
 @attrs.define

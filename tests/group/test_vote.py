@@ -75,5 +75,5 @@ async def test_a_leader_that_is_asked_for_another_one_says_so(
         with pytest.raises(UsageError, match="'consistent', which this member did not offer"):
             async with here.group() as group:
                 await group.next()
-        assert [event.told for event in here.told(Left)] == [True]
+        assert [event.notified for event in here.told(Left)] == [True]
         assert not here.asked("sync_group")

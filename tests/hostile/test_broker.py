@@ -12,7 +12,6 @@ from typing import Any, Final
 import pytest
 import trio
 import trio.testing
-from kio.schema.errors import ErrorCode
 
 from kgroup.broker import EmbeddedBroker, batches, in_memory
 from kgroup.broker.apis import APIS
@@ -20,6 +19,7 @@ from kgroup.broker.broker_settings import MOST_PARTITIONS
 from kgroup.broker.groups.timers import TimerKind, TimerName
 from kgroup.broker.memory_pipe import pipe
 from kgroup.broker.time_slices import FREE, SLICE
+from kgroup.error_codes import ErrorCode
 from kgroup.errors import FetchError
 from kgroup.types import TopicPartition
 from kgroup.wire.versions import API_KEYS
@@ -99,7 +99,7 @@ async def test_a_batch_cannot_claim_more_records_than_its_bytes_hold(
     liar = batches.assemble(
         bytes(7), count=2**31 - 1, base_timestamp=NOW, max_timestamp=NOW, compression=codec
     )
-    assert await code_of(broker, liar) == ErrorCode.invalid_record
+    assert await code_of(broker, liar) == ErrorCode.INVALID_RECORD
     assert broker.log.end_offset(TP) == 0
 
 
@@ -130,7 +130,7 @@ async def test_records_are_one_behind_the_other(broker: EmbeddedBroker, records:
     """A record that leads back, beyond, or nowhere is refused before anyone reads it."""
     count = max(1, len(records) // 7)
     liar = batches.assemble(records, count=count, base_timestamp=NOW, max_timestamp=NOW)
-    assert await code_of(broker, liar) == ErrorCode.invalid_record
+    assert await code_of(broker, liar) == ErrorCode.INVALID_RECORD
 
 
 def bomb(size: int) -> bytes:
@@ -156,7 +156,7 @@ async def test_what_a_batch_decompresses_to_is_bounded(broker: EmbeddedBroker) -
     assert len(attack) < MEGABYTE
     tracemalloc.start()
     try:
-        assert await code_of(broker, attack) == ErrorCode.message_too_large
+        assert await code_of(broker, attack) == ErrorCode.MESSAGE_TOO_LARGE
         assert tracemalloc.get_traced_memory()[1] < 80 * MEGABYTE
     finally:
         tracemalloc.stop()
@@ -169,7 +169,7 @@ async def test_records_that_cannot_be_read_are_found_by_time_as_a_whole(
     garbage = batches.assemble(
         b"\x0c" + b"\xff" * 6, count=1, base_timestamp=NOW, max_timestamp=NOW
     )
-    assert await code_of(broker, garbage) == ErrorCode.none
+    assert await code_of(broker, garbage) == ErrorCode.NONE
     client = await Client.open(broker)
     part = {"partition_index": 0, "timestamp": 5, "current_leader_epoch": -1}
     answer = await client.request(
@@ -318,13 +318,13 @@ async def test_others_are_served_beside_batches_of_many_records(broker: Embedded
     request["topic_data"][0]["partition_data"] *= 4
     answer = await overtaken(broker, lambda client: client.request("produce", 9, **request))
     codes = [int(part.error_code) for part in answer.responses[0].partition_responses]
-    assert codes == [ErrorCode.none] * 4
+    assert codes == [ErrorCode.NONE] * 4
 
 
 async def test_a_batch_that_is_too_large_is_not_looked_into(broker: EmbeddedBroker) -> None:
     """Its size is judged first, so that nothing of 14 MB is read to refuse them."""
     large = batches.assemble(bytes(14 * MEGABYTE), count=1, base_timestamp=NOW, max_timestamp=NOW)
-    assert await code_of(broker, large) == ErrorCode.message_too_large
+    assert await code_of(broker, large) == ErrorCode.MESSAGE_TOO_LARGE
 
 
 async def test_an_answer_has_a_limit_too(broker: EmbeddedBroker) -> None:
@@ -334,7 +334,7 @@ async def test_an_answer_has_a_limit_too(broker: EmbeddedBroker) -> None:
     answer = await client.request(
         "describe_configs", 1, resources=[asked] * 10_000, include_synonyms=True
     )
-    assert {int(one.error_code) for one in answer.results} == {ErrorCode.policy_violation}
+    assert {int(one.error_code) for one in answer.results} == {ErrorCode.POLICY_VIOLATION}
     await client.stream.aclose()
 
 
@@ -371,10 +371,10 @@ async def test_partitions_are_limited_in_a_request_and_in_all(broker: EmbeddedBr
         )
         return {int(topic.error_code) for topic in answer.topics}
 
-    assert await create(*[f"many-{number}" for number in range(20)]) == {ErrorCode.policy_violation}
+    assert await create(*[f"many-{number}" for number in range(20)]) == {ErrorCode.POLICY_VIOLATION}
     for number in range(4):
-        assert await create(f"one-{number}") == {ErrorCode.none}
-    assert await create("one-too-many") == {ErrorCode.policy_violation}
+        assert await create(f"one-{number}") == {ErrorCode.NONE}
+    assert await create("one-too-many") == {ErrorCode.POLICY_VIOLATION}
     answer = await client.request(
         "create_partitions",
         1,
@@ -382,7 +382,7 @@ async def test_partitions_are_limited_in_a_request_and_in_all(broker: EmbeddedBr
         validate_only=False,
         topics=[{"name": "t", "count": 10_000, "assignments": None}],
     )
-    assert int(answer.results[0].error_code) == ErrorCode.policy_violation
+    assert int(answer.results[0].error_code) == ErrorCode.POLICY_VIOLATION
     await client.stream.aclose()
 
 
@@ -405,7 +405,7 @@ async def test_others_are_served_beside_partitions_that_are_only_judged(
         ),
         longest=MOST_PARTITIONS + SLICE,
     )
-    assert {int(one.error_code) for one in answer.results} == {ErrorCode.none}
+    assert {int(one.error_code) for one in answer.results} == {ErrorCode.NONE}
 
 
 async def test_a_topic_that_is_to_grow_twice_does_not(broker: EmbeddedBroker) -> None:
@@ -418,7 +418,7 @@ async def test_a_topic_that_is_to_grow_twice_does_not(broker: EmbeddedBroker) ->
         validate_only=False,
         topics=[{"name": "t", "count": 10_000, "assignments": None}] * 1000,
     )
-    assert [int(one.error_code) for one in answer.results] == [ErrorCode.invalid_request]
+    assert [int(one.error_code) for one in answer.results] == [ErrorCode.INVALID_REQUEST]
     assert broker.cluster.topics.partitions("t") == 1
     await client.stream.aclose()
 
@@ -470,7 +470,7 @@ async def test_half_requests_give_way_to_whole_ones(
             await client.stream.send_all(LENGTH.pack(50 * MEGABYTE) + bytes(MEGABYTE))
             await trio.testing.wait_all_tasks_blocked()
         assert await stalled[0].is_closed()
-        assert await code_of(broker, batch(bytes(MEGABYTE // 2))) == ErrorCode.none
+        assert await code_of(broker, batch(bytes(MEGABYTE // 2))) == ErrorCode.NONE
         with trio.move_on_after(1) as scope:
             await stalled[-1].is_closed()
         assert scope.cancelled_caught
@@ -560,15 +560,15 @@ async def test_what_a_client_stored_bounds_no_others_answer(broker: EmbeddedBrok
         )
         return int(answer.responses[0].error_code)
 
-    assert await append("a" * 20_000) == ErrorCode.none
-    assert await append("b" * 20_000) == ErrorCode.invalid_config
+    assert await append("a" * 20_000) == ErrorCode.NONE
+    assert await append("b" * 20_000) == ErrorCode.INVALID_CONFIG
     asked = {"resource_type": 2, "resource_name": "t", "configuration_keys": ["cleanup.policy"]}
     answer = await client.request("describe_configs", 1, resources=[asked], include_synonyms=False)
     assert len(answer.results[0].configs[0].value) == 20_000
     answer = await client.request(
         "describe_configs", 1, resources=[asked] * 5_000, include_synonyms=False
     )
-    assert {int(one.error_code) for one in answer.results} == {ErrorCode.policy_violation}
+    assert {int(one.error_code) for one in answer.results} == {ErrorCode.POLICY_VIOLATION}
     await client.stream.aclose()
 
 
@@ -584,10 +584,10 @@ async def test_groups_are_limited() -> None:
     async with in_memory(hostile.PROPERTIES | {"kgroup.max.groups": 1}) as broker:
         await broker.create_topic("t", 1)
         client = await Client.open(broker)
-        assert await commit(client, 5, group_id="first") == ErrorCode.none
-        assert await commit(client, 5, group_id="second") == ErrorCode.group_max_size_reached
-        assert (await join(client)).error_code == ErrorCode.group_max_size_reached
-        assert await commit(client, 5, group_id="first") == ErrorCode.none
+        assert await commit(client, 5, group_id="first") == ErrorCode.NONE
+        assert await commit(client, 5, group_id="second") == ErrorCode.GROUP_MAX_SIZE_REACHED
+        assert (await join(client)).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+        assert await commit(client, 5, group_id="first") == ErrorCode.NONE
         await client.stream.aclose()
 
 

@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 from kgroup.client.cluster import Cluster
 from kgroup.client.coordinator import GroupCoordinator
-from kgroup.client.error_policy import MOVES, Request
+from kgroup.client.error_policy import REACTIONS, Request
 from kgroup.config import GroupConfig
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import BrokerError, MemberIdRequiredError, UsageError
@@ -52,11 +52,11 @@ def failures() -> list[tuple[Request, int]]:
     """Every error that the recovery table names for a request, and one that nobody knows."""
     named = [
         (request, int(code))
-        for request, moves in MOVES.items()
-        for code in moves
+        for request, reactions in REACTIONS.items()
+        for code in reactions
         if isinstance(code, ErrorCode) and request in APIS
     ]
-    return [*named, *((request, UNKNOWN) for request in MOVES if request in APIS)]
+    return [*named, *((request, UNKNOWN) for request in REACTIONS if request in APIS)]
 
 
 async def until_over(group: ConsumerGroup) -> None:

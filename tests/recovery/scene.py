@@ -38,7 +38,7 @@ APIS: Final = {
 TROUBLES: Final = {
     TransportFailure.LOST: (Trouble.CUT_BEFORE, Trouble.CUT_AFTER),
     TransportFailure.TIMED_OUT: (Trouble.SILENT_BEFORE, Trouble.SILENT_AFTER),
-    TransportFailure.GARBLED: (Trouble.GARBAGE,),
+    TransportFailure.INVALID: (Trouble.GARBAGE,),
 }
 Failure = int | Trouble
 #: What is never answered is given up well within the session, and no watcher asks in between.

@@ -8,7 +8,14 @@ import attrs
 import pytest
 from trio.testing import MockClock
 
-from kgroup.client.error_policy import MOVES, OTHERWISE, Action, Reaction, Request, TransportFailure
+from kgroup.client.error_policy import (
+    OTHERWISE,
+    REACTIONS,
+    Action,
+    Reaction,
+    Request,
+    TransportFailure,
+)
 from kgroup.error_codes import ErrorCode, code_name
 from kgroup.errors import (
     CommitFailedError,
@@ -41,7 +48,7 @@ UNNAMED = (41, 9999)
 def rows() -> Iterator[tuple[Request, int | TransportFailure, Reaction]]:
     """Every row of every request, and codes that no row names."""
     for request in Request:
-        for failure, reaction in MOVES[request].items():
+        for failure, reaction in REACTIONS[request].items():
             yield request, failure, reaction
         for code in UNNAMED:
             yield request, code, OTHERWISE[request]

@@ -30,7 +30,7 @@ async def test_closing_leaves_a_static_member_in_place(autojump_clock: MockClock
         assert here.asked("leave_group") == []
         assert await members_of(here) == ["one"]
         (left,) = here.told(Left)
-        assert not left.told
+        assert not left.notified
         assert "static" in str(left)
         await trio.sleep(31)
         assert await members_of(here) == []

@@ -125,7 +125,7 @@ async def test_a_look_that_is_refused_for_good_ends_nothing(autojump_clock: Mock
         await trio.sleep(30)
         assert first.state is State.RUNNING
         told = [event.next_action for event in here.told(RequestFailed)]
-        assert told == ["send it again, within the same generation, after a wait"] * 2
+        assert told == ["send the request again within the same generation, after a backoff"] * 2
         await here.broker.add_partitions("topic", 2)
         end, _ = await ended(group, first)
         assert end.cause is Cause.PARTITIONS_CHANGED

@@ -35,7 +35,7 @@ def tell(event: Event) -> None:
     if isinstance(event, RequestFailed):
         say("failed")
     if isinstance(event, Left):
-        say("left", event.told)
+        say("left", event.notified)
 
 
 def tell_more(event: Event) -> None:

@@ -54,7 +54,7 @@ def test_generations_handlers_and_commits(kafka: Kafka) -> None:
     assert generation.end.cause is Cause.CLOSED
     assert set(ledger.counts().values()) == {1}
     assert [here.committed(number) for number in range(3)] == [50, 50, 50]
-    assert told.wait(Left).told
+    assert told.wait(Left).notified
     assert not [one for one in threading.enumerate() if one.name.startswith("kgroup-")]
 
 
@@ -131,7 +131,7 @@ def test_a_handler_that_raises_is_raised_by_the_block(kafka: Kafka) -> None:
     assert "fail" in [frame.name for frame in traceback.extract_tb(error.__traceback__)]
     assert here.committed(0) == 10
     assert told.wait(GenerationEnded).end.cause is Cause.TASK_RAISED
-    assert told.wait(Left).told
+    assert told.wait(Left).notified
     with pytest.raises(GroupClosedError):
         group.next()
     assert list(group) == []
@@ -187,7 +187,7 @@ def test_an_interrupt_drains_and_leaves(kafka: Kafka) -> None:
         wait(begun)
         raise KeyboardInterrupt
     assert here.committed() == 1
-    assert told.wait(Left).told
+    assert told.wait(Left).notified
 
 
 def test_a_second_interrupt_cuts_the_drain(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +207,7 @@ def test_a_second_interrupt_cuts_the_drain(kafka: Kafka, monkeypatch: pytest.Mon
     release.set()
     ended = told.wait(GenerationEnded)
     assert ended.end.cause in (Cause.CANCELLED, Cause.CLOSED)
-    assert told.wait(Left).told
+    assert told.wait(Left).notified
     assert told.wait(HandlerOutstayed).thread.endswith("Event.wait()")
 
 

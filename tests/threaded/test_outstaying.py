@@ -96,7 +96,7 @@ def test_what_an_outstaying_thread_raises_is_not_lost(kafka: Kafka) -> None:
             assert list(group) == []
     (error,) = info.value.exceptions
     assert isinstance(error, ZeroDivisionError)
-    assert told.wait(Left).told
+    assert told.wait(Left).notified
 
 
 def test_closing_does_not_wait_for_an_outstaying_thread_for_ever(kafka: Kafka) -> None:
@@ -108,5 +108,5 @@ def test_closing_does_not_wait_for_an_outstaying_thread_for_ever(kafka: Kafka) -
         first = next(group)
         first.start(release.wait, SOON)
     assert told.of(HandlerOutstayed)
-    assert told.of(Left)[0].told
+    assert told.of(Left)[0].notified
     release.set()

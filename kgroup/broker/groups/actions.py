@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import attrs
 
-from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.event_context import EventContext
 from kgroup.broker.groups.members import ClassicGroupMember
 from kgroup.broker.groups.requests import JoinGroup
@@ -15,6 +14,7 @@ from kgroup.broker.groups.responses import JoinCompleted, SyncCompleted
 from kgroup.broker.groups.states import DEAD, EMPTY, PREPARING, STABLE
 from kgroup.broker.groups.timers import TimerKind
 from kgroup.broker.groups.write_faults import join_or_sync_error
+from kgroup.error_codes import ErrorCode
 
 _FIRST_WITH_SKIP_ASSIGNMENT = 9
 """The JoinGroup version from which a returning leader is told not to assign (KIP-814)."""

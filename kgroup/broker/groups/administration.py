@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.group import ClassicGroup
 from kgroup.broker.groups.members import ClassicGroupMember
 from kgroup.broker.groups.responses import DescribedGroup, DescribedMember, ListedGroup
 from kgroup.broker.groups.states import DEAD, STABLE
+from kgroup.error_codes import ErrorCode
 
 TYPE: Final = "classic"
 """What these groups are called beside the groups of KIP-848."""

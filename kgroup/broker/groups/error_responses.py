@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.requests import (
     DeleteGroups,
     DescribeGroups,
@@ -45,6 +44,7 @@ from kgroup.broker.groups.responses import (
     Response,
     SyncCompleted,
 )
+from kgroup.error_codes import ErrorCode
 
 _WITHOUT_ECHO: Final = frozenset(
     {

@@ -10,7 +10,6 @@ from typing import Any, final
 
 import attrs
 
-from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.coordinator_settings import CoordinatorSettings
 from kgroup.broker.groups.group import ClassicGroup
 from kgroup.broker.groups.members import ClassicGroupMember, Parked
@@ -23,6 +22,7 @@ from kgroup.broker.groups.responses import (
 )
 from kgroup.broker.groups.timers import TimerKind, TimerName, Timers
 from kgroup.broker.groups.write_faults import WriteFaults
+from kgroup.error_codes import ErrorCode
 
 
 @final

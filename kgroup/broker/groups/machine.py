@@ -11,7 +11,6 @@ from typing import Any, Final, final
 import attrs
 
 from kgroup.broker.groups import rule_tables
-from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.coordinator_settings import CoordinatorSettings
 from kgroup.broker.groups.error_responses import error_response
 from kgroup.broker.groups.event_context import EventContext
@@ -36,6 +35,7 @@ from kgroup.broker.groups.responses import (
 from kgroup.broker.groups.rules import Table, run
 from kgroup.broker.groups.timers import TimerKind, TimerName, Timers
 from kgroup.broker.groups.write_faults import WriteFaults, other_request_error
+from kgroup.error_codes import ErrorCode
 
 _FIRST_LEAVE_WITH_MEMBERS: Final = 3
 """The LeaveGroup version from which each member has an error of its own (KIP-345)."""

@@ -6,7 +6,6 @@ Source: Kafka's ``OffsetMetadataManager`` (``commitOffset``, ``commitTransaction
 
 from __future__ import annotations
 
-from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.coordinator_settings import CoordinatorSettings
 from kgroup.broker.groups.group import ClassicGroup
 from kgroup.broker.groups.java_hashing import utf16_length
@@ -19,6 +18,7 @@ from kgroup.broker.groups.requests import (
     TxnOffsetCommit,
 )
 from kgroup.broker.groups.responses import FetchedGroup, FetchedOffset, PartitionResult
+from kgroup.error_codes import ErrorCode
 from kgroup.types import TopicPartition
 
 

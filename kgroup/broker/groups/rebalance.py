@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Final
 
 from kgroup.broker.groups import conditions as if_
-from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.event_context import EventContext
 from kgroup.broker.groups.group import NO_WAIT, InitialWait
 from kgroup.broker.groups.rules import Row, Table, from_kafka, run
 from kgroup.broker.groups.states import COMPLETING, EMPTY, PREPARING
 from kgroup.broker.groups.timers import TimerKind
+from kgroup.error_codes import ErrorCode
 
 _MILLISECONDS: Final = 3
 """Time-outs are whole milliseconds on the wire; what is left of one must not be less."""

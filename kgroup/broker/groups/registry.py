@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection
 from typing import Any, final
 
 from kgroup.broker.groups import retention
-from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.coordinator_settings import CoordinatorSettings
 from kgroup.broker.groups.group import ClassicGroup
 from kgroup.broker.groups.java_hashing import shard_of
@@ -29,6 +28,7 @@ from kgroup.broker.groups.validation import (
     precondition_error,
 )
 from kgroup.broker.groups.write_faults import WriteFaults
+from kgroup.error_codes import ErrorCode
 
 
 @final

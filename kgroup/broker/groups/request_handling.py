@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kgroup.broker.groups import administration, offset_requests
-from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.error_responses import commit_errors, error_response, fetch_error_response
 from kgroup.broker.groups.machine import GroupMachine, leave_response
 from kgroup.broker.groups.registry import Registry
@@ -48,6 +47,7 @@ from kgroup.broker.groups.responses import (
 )
 from kgroup.broker.groups.validation import absent_group_error
 from kgroup.broker.groups.write_faults import other_request_error
+from kgroup.error_codes import ErrorCode
 from kgroup.types import TopicPartition
 
 # Members

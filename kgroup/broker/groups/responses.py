@@ -10,8 +10,8 @@ from typing import final
 
 import attrs
 
-from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.requests import Ticket
+from kgroup.error_codes import ErrorCode
 
 
 @final

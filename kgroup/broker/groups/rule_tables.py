@@ -17,7 +17,6 @@ from typing import Final
 from kgroup.broker.groups import actions as do
 from kgroup.broker.groups import conditions as if_
 from kgroup.broker.groups import rebalance
-from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.rules import Action, Condition, Row, Table, from_kafka
 from kgroup.broker.groups.states import (
     ANY,
@@ -27,6 +26,7 @@ from kgroup.broker.groups.states import (
     PREPARING,
     STABLE,
 )
+from kgroup.error_codes import ErrorCode
 
 _ALIVE: Final = frozenset({EMPTY, PREPARING, COMPLETING, STABLE})
 _NOT_PREPARING: Final = frozenset({EMPTY, COMPLETING, STABLE})

@@ -11,9 +11,9 @@ from typing import final
 
 import attrs
 
-from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.event_context import EventContext
 from kgroup.broker.groups.states import GroupState
+from kgroup.error_codes import ErrorCode
 
 Condition = Callable[[EventContext], bool]
 Action = Callable[[EventContext], None]

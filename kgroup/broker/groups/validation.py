@@ -15,7 +15,6 @@ from typing import Any, Final, final
 
 import attrs
 
-from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.coordinator_settings import CoordinatorSettings
 from kgroup.broker.groups.requests import (
     DeleteGroups,
@@ -30,6 +29,7 @@ from kgroup.broker.groups.requests import (
     SyncGroup,
     TxnOffsetCommit,
 )
+from kgroup.error_codes import ErrorCode
 
 _FIRST_WITH_PROTOCOL: Final = 5
 """The SyncGroup version from which protocol type and name must be there (KIP-559)."""

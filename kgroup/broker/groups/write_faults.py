@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, final
 
-from kgroup.broker.groups.codes import ErrorCode
+from kgroup.error_codes import ErrorCode
 
 #: What a write may fail with.
 ERRORS: Final[frozenset[ErrorCode]] = frozenset(

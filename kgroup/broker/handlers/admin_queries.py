@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import trio
-from kio.schema.errors import ErrorCode
 
 from kgroup.broker.handlers.partitions import leader_log
 from kgroup.broker.log import PartitionLog
@@ -24,6 +23,7 @@ from kgroup.broker.request_error import RequestError
 from kgroup.broker.response_versions import Answer
 from kgroup.broker.topics import Topic
 from kgroup.broker.transaction_coordinator import Transaction, TransactionState
+from kgroup.error_codes import ErrorCode
 
 NO_TIME: Final = dt.datetime.fromtimestamp(0, dt.UTC)
 """When a transaction began that there is not, as Kafka tells it."""
@@ -56,13 +56,13 @@ async def describe_log_dirs(context: RequestContext) -> Answer:
         if (found := await _replicas(context, topic, wanted))
     ]
     result = {
-        "error_code": ErrorCode.none,
+        "error_code": ErrorCode.NONE,
         "log_dir": LOG_DIR,
         "topics": topics,
         "total_bytes": _UNKNOWN_SIZE,
         "usable_bytes": _UNKNOWN_SIZE,
     }
-    return {"error_code": ErrorCode.none, "results": [result]}
+    return {"error_code": ErrorCode.NONE, "results": [result]}
 
 
 async def _replicas(
@@ -114,7 +114,7 @@ async def _producers(context: RequestContext, name: str, number: int) -> dict[st
     await context.work.include(len(producers))
     return {
         "partition_index": number,
-        "error_code": ErrorCode.none,
+        "error_code": ErrorCode.NONE,
         "active_producers": [
             {
                 "producer_id": producer.producer_id,
@@ -140,7 +140,7 @@ async def list_transactions(context: RequestContext) -> Answer:
             await context.work.include_bytes(len(one.transactional_id))
             found.append(one)
     return {
-        "error_code": ErrorCode.none,
+        "error_code": ErrorCode.NONE,
         "unknown_state_filters": [state for state in states if state not in _STATES],
         "transaction_states": [
             {
@@ -204,7 +204,7 @@ async def _transaction(context: RequestContext, transactional_id: str) -> dict[s
     for partition in one.partitions:
         topics.setdefault(partition.topic, []).append(partition.partition)
     return {
-        "error_code": ErrorCode.none,
+        "error_code": ErrorCode.NONE,
         "transactional_id": transactional_id,
         "transaction_state": one.state.value,
         "transaction_timeout": dt.timedelta(seconds=one.timeout),
@@ -225,24 +225,24 @@ def _began(context: RequestContext, transaction: Transaction) -> dt.datetime | N
 async def list_partition_reassignments(context: RequestContext) -> Answer:
     """Answer ListPartitionReassignments: partitions move at once here, and none is under way."""
     del context
-    return {"error_code": ErrorCode.none, "error_message": None, "topics": ()}
+    return {"error_code": ErrorCode.NONE, "error_message": None, "topics": ()}
 
 
 async def describe_client_quotas(context: RequestContext) -> Answer:
     """Answer DescribeClientQuotas: there are none."""
     del context
-    return {"error_code": ErrorCode.none, "error_message": None, "entries": ()}
+    return {"error_code": ErrorCode.NONE, "error_message": None, "entries": ()}
 
 
 async def describe_user_scram_credentials(context: RequestContext) -> Answer:
     """Answer DescribeUserScramCredentials: there are no users."""
     return {
-        "error_code": ErrorCode.none,
+        "error_code": ErrorCode.NONE,
         "error_message": None,
         "results": [
             {
                 "user": user.name,
-                "error_code": ErrorCode.resource_not_found,
+                "error_code": ErrorCode.RESOURCE_NOT_FOUND,
                 "error_message": "there are no SCRAM users",
                 "credential_infos": (),
             }

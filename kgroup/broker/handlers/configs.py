@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, final
 
 import attrs
-from kio.schema.errors import ErrorCode
 
 from kgroup.broker.broker_settings import PROPERTIES
 from kgroup.broker.groups.coordinator_settings import PROPERTIES as GROUP_PROPERTIES
@@ -24,6 +23,7 @@ from kgroup.broker.request_context import RequestContext
 from kgroup.broker.request_error import RequestError
 from kgroup.broker.response_versions import Answer
 from kgroup.broker.topics import EFFECTIVE_CONFIGS, Topic
+from kgroup.error_codes import ErrorCode
 
 TOPIC: Final = 2
 BROKER: Final = 4
@@ -115,7 +115,7 @@ async def _describe(context: RequestContext, requested: Any) -> dict[str, Any]:
     result = {
         "resource_type": requested.resource_type,
         "resource_name": requested.resource_name,
-        "error_code": ErrorCode.none,
+        "error_code": ErrorCode.NONE,
         "error_message": None,
         "configs": (),
     }
@@ -164,20 +164,20 @@ def _configs(context: RequestContext, resource_type: int, name: str) -> Mapping[
 def _topic(context: RequestContext, name: str) -> Topic:
     topic = context.cluster.topics.get(name)
     if topic is None:
-        raise RequestError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
+        raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
     return topic
 
 
 def _check_broker(context: RequestContext, name: str) -> None:
     if name not in ("", str(context.node.node_id)):
         raise RequestError(
-            ErrorCode.invalid_request, f"this is broker {context.node.node_id}, not {name!r}"
+            ErrorCode.INVALID_REQUEST, f"this is broker {context.node.node_id}, not {name!r}"
         )
 
 
 def _no_configs(resource_type: int) -> RequestError:
     return RequestError(
-        ErrorCode.invalid_request, f"resource type {resource_type} has no configs here"
+        ErrorCode.INVALID_REQUEST, f"resource type {resource_type} has no configs here"
     )
 
 
@@ -225,7 +225,7 @@ async def list_config_resources(context: RequestContext) -> Answer:
     """Answer ListConfigResources: topics and brokers have configs; without a kind, all of them."""
     kinds = tuple(getattr(context.request, "resource_types", _LISTED_BEFORE_KINDS)) or _KINDS
     if not set(kinds) <= set(_KINDS):
-        return {"error_code": ErrorCode.unsupported_version, "config_resources": ()}
+        return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "config_resources": ()}
     brokers = [str(node_id) for node_id in context.cluster.brokers]
     names = {
         TOPIC: [topic.name for topic in context.cluster.topics],
@@ -233,7 +233,7 @@ async def list_config_resources(context: RequestContext) -> Answer:
         _LOGGER: brokers,
     }
     return {
-        "error_code": ErrorCode.none,
+        "error_code": ErrorCode.NONE,
         "config_resources": [
             {"resource_name": name, "resource_type": kind}
             for kind in dict.fromkeys(kinds)
@@ -276,10 +276,10 @@ def _alter_one(
     times: Mapping[tuple[int, str], int],
     change: Callable[[Mapping[str, str], Any], dict[str, str]],
 ) -> dict[str, Any]:
-    code, message = ErrorCode.none, None
+    code, message = ErrorCode.NONE, None
     try:
         if times[requested.resource_type, requested.resource_name] > 1:
-            raise RequestError(ErrorCode.invalid_request, "Each resource must appear at most once.")
+            raise RequestError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
         _check_configs(requested.configs)
         if requested.resource_type == BROKER:
             _refuse_to_alter_broker(context, requested)
@@ -302,7 +302,7 @@ def _alter_one(
 def _check_configs(configs: Iterable[Any]) -> None:
     names = [one.name for one in configs]
     if len(set(names)) < len(names):
-        raise RequestError(ErrorCode.invalid_request, "Error due to duplicate config keys")
+        raise RequestError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     empty = [
         one.name
         for one in configs
@@ -310,7 +310,7 @@ def _check_configs(configs: Iterable[Any]) -> None:
     ]
     if empty:
         raise RequestError(
-            ErrorCode.invalid_request, f"Null value not supported for : {','.join(empty)}"
+            ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(empty)}"
         )
 
 
@@ -318,7 +318,7 @@ def _refuse_to_alter_broker(context: RequestContext, requested: Any) -> None:
     _check_broker(context, requested.resource_name)
     names = ", ".join(one.name for one in requested.configs)
     raise RequestError(
-        ErrorCode.invalid_request, f"Cannot update these configs dynamically: [{names}]"
+        ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{names}]"
     )
 
 
@@ -333,7 +333,7 @@ def _changed(before: Mapping[str, str], requested: Any) -> dict[str, str]:
             after[one.name] = _changed_list(after.get(one.name, ""), one)
         else:
             raise RequestError(
-                ErrorCode.invalid_request, f"Unknown operation type {one.config_operation}"
+                ErrorCode.INVALID_REQUEST, f"Unknown operation type {one.config_operation}"
             )
     return after
 
@@ -342,7 +342,7 @@ def _changed_list(before: str, one: Any) -> str:
     word = "APPEND" if one.config_operation == _APPEND else "SUBTRACT"
     if one.name not in _LISTS:
         raise RequestError(
-            ErrorCode.invalid_config,
+            ErrorCode.INVALID_CONFIG,
             f"Can't {word} to key {one.name} because its type is not LIST.",
         )
     items = dict.fromkeys(item for item in before.split(",") if item)

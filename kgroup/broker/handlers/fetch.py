@@ -14,7 +14,6 @@ from typing import Any, Final, final
 
 import attrs
 import trio
-from kio.schema.errors import ErrorCode
 
 from kgroup.broker.handlers.grouping import seconds
 from kgroup.broker.handlers.partitions import NO_EPOCH, check_leader, current_leader, node_endpoints
@@ -23,6 +22,7 @@ from kgroup.broker.replicas import PartitionReplicas
 from kgroup.broker.request_context import RequestContext
 from kgroup.broker.request_error import RequestError
 from kgroup.broker.response_versions import Answer
+from kgroup.error_codes import ErrorCode
 
 _IDS_FROM: Final = 13
 _NO_SESSION: Final = 0
@@ -49,12 +49,12 @@ async def fetch(context: RequestContext) -> Answer:
     request = context.request
     session = getattr(request, "session_id", _NO_SESSION)
     if session != _NO_SESSION and request.session_epoch != _SESSION_ENDS:
-        return {"error_code": ErrorCode.fetch_session_id_not_found, "responses": ()}
+        return {"error_code": ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "responses": ()}
     wanted = [one async for one in context.work.each(_wanted(context))]
     await _wait_for_bytes(context, wanted)
     topics = await _read(context, wanted)
     told = node_endpoints(context, (part for topic in topics for part in topic["partitions"]))
-    return {"error_code": ErrorCode.none, "session_id": 0, "responses": topics, **told}
+    return {"error_code": ErrorCode.NONE, "session_id": 0, "responses": topics, **told}
 
 
 def _wanted(context: RequestContext) -> Iterator[_Wanted]:
@@ -62,15 +62,15 @@ def _wanted(context: RequestContext) -> Iterator[_Wanted]:
     for topic in context.request.topics:
         if context.version >= _IDS_FROM:
             found = topics.by_id(topic.topic_id)
-            unknown = RequestError(ErrorCode.unknown_topic_id)
+            unknown = RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
         else:
             found = topics.get(topic.topic)
-            unknown = RequestError(ErrorCode.unknown_topic_or_partition)
+            unknown = RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         for part in topic.partitions:
             if found is None:
                 yield _Wanted(topic, part, None, error=unknown)
             elif not 0 <= part.partition < len(found.logs):
-                error = RequestError(ErrorCode.unknown_topic_or_partition)
+                error = RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 yield _Wanted(topic, part, None, error=error)
             else:
                 log, replicas = found.logs[part.partition], found.replicas[part.partition]
@@ -189,7 +189,7 @@ def _read_partition(
         if entry.log is None or not _is_current(context, entry):
             gone = context.version >= _IDS_FROM
             raise RequestError(
-                ErrorCode.unknown_topic_id if gone else ErrorCode.unknown_topic_or_partition
+                ErrorCode.UNKNOWN_TOPIC_ID if gone else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             )
         if entry.replicas is not None:
             epoch = getattr(part, "current_leader_epoch", NO_EPOCH)
@@ -204,7 +204,7 @@ def _read_partition(
         return {**no_records(part.partition, error.code), **current_leader(context, error)}, 0
     return {
         "partition_index": part.partition,
-        "error_code": ErrorCode.none,
+        "error_code": ErrorCode.NONE,
         "high_watermark": read.high_watermark,
         "last_stable_offset": read.last_stable_offset,
         "log_start_offset": read.start_offset,

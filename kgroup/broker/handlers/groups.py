@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kio.schema.errors import ErrorCode
-
 from kgroup.broker.groups import requests, responses
 from kgroup.broker.handlers.grouping import by_topic, seconds
 from kgroup.broker.request_context import NEVER_ANSWERED, NoResponse, RequestContext
 from kgroup.broker.request_error import RequestError
 from kgroup.broker.response_versions import Answer
 from kgroup.broker.time_slices import BYTES_OF_AN_ITEM
+from kgroup.error_codes import ErrorCode
 from kgroup.types import TopicPartition
 
 _REBALANCE_TIMEOUT_FROM: Final = 1
@@ -89,7 +88,7 @@ def _check_names(context: RequestContext) -> None:
     for name in (context.client_id, getattr(context.request, "group_instance_id", None) or ""):
         if len(name.encode()) > _LONGEST_NAME:
             raise RequestError(
-                ErrorCode.invalid_request, f"a client or instance id of {len(name)} characters"
+                ErrorCode.INVALID_REQUEST, f"a client or instance id of {len(name)} characters"
             )
 
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from kio.schema.errors import ErrorCode
-
 from kgroup.broker.replicas import NO_LEADER
 from kgroup.broker.request_context import RequestContext
 from kgroup.broker.request_error import RequestError
 from kgroup.broker.response_versions import Answer
+from kgroup.error_codes import ErrorCode
 from kgroup.types import TopicPartition
 
 _PREFERRED: Final = 0
@@ -24,12 +23,12 @@ async def elect_leaders(context: RequestContext) -> Answer:
     """Answer ElectLeaders; asked for all partitions, it tells of those where there was need."""
     request = context.request
     if getattr(request, "election_type", _PREFERRED) not in (_PREFERRED, _UNCLEAN):
-        return {"error_code": ErrorCode.invalid_request, "replica_election_results": ()}
+        return {"error_code": ErrorCode.INVALID_REQUEST, "replica_election_results": ()}
     everywhere = request.topic_partitions is None
     topics: dict[str, list[dict[str, Any]]] = {}
     async for partition in context.work.each(_requested(context)):
         code, message = _elect(context, partition)
-        if not (everywhere and code is ErrorCode.election_not_needed):
+        if not (everywhere and code is ErrorCode.ELECTION_NOT_NEEDED):
             await context.work.include(1)
             topics.setdefault(partition.topic, []).append(
                 {
@@ -39,7 +38,7 @@ async def elect_leaders(context: RequestContext) -> Answer:
                 }
             )
     return {
-        "error_code": ErrorCode.none,
+        "error_code": ErrorCode.NONE,
         "replica_election_results": [
             {"topic": topic, "partition_result": results} for topic, results in topics.items()
         ],
@@ -66,10 +65,10 @@ def _elect(context: RequestContext, partition: TopicPartition) -> tuple[ErrorCod
         return error.code, error.message
     unclean = getattr(context.request, "election_type", _PREFERRED) == _UNCLEAN
     if replicas.leader == replicas.node_ids[0] or (unclean and replicas.leader != NO_LEADER):
-        return ErrorCode.election_not_needed, "the partition has the leader that it should have"
+        return ErrorCode.ELECTION_NOT_NEEDED, "the partition has the leader that it should have"
     if unclean:
-        return ErrorCode.eligible_leaders_not_available, "no replica of the partition is up"
+        return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "no replica of the partition is up"
     if not context.cluster.live_brokers.elect_preferred(replicas):
-        return ErrorCode.preferred_leader_not_available, "the preferred replica is not in sync"
+        return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "the preferred replica is not in sync"
     log.leader_changed(replicas.epoch)
-    return ErrorCode.none, None
+    return ErrorCode.NONE, None

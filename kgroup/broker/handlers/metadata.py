@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kio.schema.errors import ErrorCode
-
 from kgroup.broker.cluster_state import ClusterState
 from kgroup.broker.node import Node
 from kgroup.broker.replicas import NO_LEADER, LiveBrokers, PartitionReplicas
@@ -18,6 +16,7 @@ from kgroup.broker.request_context import RequestContext
 from kgroup.broker.request_error import RequestError
 from kgroup.broker.response_versions import Answer
 from kgroup.broker.topics import Topic
+from kgroup.error_codes import ErrorCode
 from kgroup.types import topic_fault
 
 _ALL_BY_EMPTY_LIST: Final = 0
@@ -49,7 +48,7 @@ async def metadata(context: RequestContext) -> Answer:
         "cluster_id": cluster.cluster_id,
         "controller_id": cluster.controller_id,
         "topics": topics,
-        "error_code": ErrorCode.none,
+        "error_code": ErrorCode.NONE,
     }
 
 
@@ -57,7 +56,7 @@ async def describe_cluster(context: RequestContext) -> Answer:
     """Answer DescribeCluster."""
     cluster = context.cluster
     answer: dict[str, Any] = {
-        "error_code": ErrorCode.none,
+        "error_code": ErrorCode.NONE,
         "endpoint_type": _BROKERS,
         "cluster_id": cluster.cluster_id,
         "controller_id": cluster.controller_id,
@@ -73,7 +72,7 @@ async def describe_cluster(context: RequestContext) -> Answer:
         ],
     }
     if getattr(context.request, "endpoint_type", _BROKERS) != _BROKERS:
-        answer |= {"error_code": ErrorCode.mismatched_endpoint_type, "brokers": []}
+        answer |= {"error_code": ErrorCode.MISMATCHED_ENDPOINT_TYPE, "brokers": []}
     return answer
 
 
@@ -90,7 +89,7 @@ async def describe_topic_partitions(context: RequestContext) -> Answer:
     if request.cursor is not None:
         first, start = request.cursor.topic_name, request.cursor.partition_index
         if start < 0:
-            raise RequestError(ErrorCode.invalid_request, f"the cursor is at partition {start}")
+            raise RequestError(ErrorCode.INVALID_REQUEST, f"the cursor is at partition {start}")
     most = context.cluster.settings.describe_max_partitions
     left = max(1, min(request.response_partition_limit, most))
     topics: list[dict[str, Any]] = []
@@ -134,14 +133,14 @@ async def find_coordinator(context: RequestContext) -> Answer:
 def _coordinator(context: RequestContext, key_type: int, key: str) -> dict[str, Any]:
     if key_type not in _FINDERS:
         refused = {
-            "error_code": ErrorCode.invalid_request,
+            "error_code": ErrorCode.INVALID_REQUEST,
             "error_message": f"there is no coordinator of key type {key_type}",
         }
         return {"key": key, **_PORTLESS, **refused}
     node = _FINDERS[key_type](context.cluster, key)
     if node is None:
         refused = {
-            "error_code": ErrorCode.coordinator_not_available,
+            "error_code": ErrorCode.COORDINATOR_NOT_AVAILABLE,
             "error_message": "the brokers that could coordinate it are down",
         }
         return {"key": key, **_PORTLESS, **refused}
@@ -150,7 +149,7 @@ def _coordinator(context: RequestContext, key_type: int, key: str) -> dict[str, 
         "node_id": node.node_id,
         "host": node.address.host,
         "port": node.address.port,
-        "error_code": ErrorCode.none,
+        "error_code": ErrorCode.NONE,
         "error_message": "NONE",
     }
 
@@ -169,7 +168,7 @@ async def _requested(context: RequestContext, requested: Any) -> dict[str, Any]:
     if name is None:
         topic = topics.by_id(topic_id)
         if topic is None:
-            return _no_topic(None, topic_id, ErrorCode.unknown_topic_id)
+            return _no_topic(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
         return await _topic(context, topic)
     topic = topics.get(name)
     if topic is None:
@@ -184,7 +183,7 @@ async def _requested(context: RequestContext, requested: Any) -> dict[str, Any]:
 
 def _why_absent(name: str) -> ErrorCode:
     impossible = topic_fault(name) is not None
-    return ErrorCode.invalid_topic_exception if impossible else ErrorCode.unknown_topic_or_partition
+    return ErrorCode.INVALID_TOPIC_EXCEPTION if impossible else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _may_create(context: RequestContext) -> bool:
@@ -199,7 +198,7 @@ async def _topic(context: RequestContext, topic: Topic) -> dict[str, Any]:
         _partition(live_brokers, number, replicas) for number, replicas in enumerate(topic.replicas)
     ]
     return {
-        "error_code": ErrorCode.none,
+        "error_code": ErrorCode.NONE,
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": False,
@@ -212,7 +211,7 @@ def _partition(
 ) -> dict[str, Any]:
     led = replicas.leader != NO_LEADER
     return {
-        "error_code": ErrorCode.none if led else ErrorCode.leader_not_available,
+        "error_code": ErrorCode.NONE if led else ErrorCode.LEADER_NOT_AVAILABLE,
         "partition_index": number,
         "leader_id": replicas.leader,
         "leader_epoch": replicas.epoch,

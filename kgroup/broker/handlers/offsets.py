@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from kio.schema.errors import ErrorCode
-
 from kgroup.broker.handlers.partitions import NO_EPOCH, leader_log
 from kgroup.broker.log import PartitionLog
 from kgroup.broker.request_context import RequestContext
 from kgroup.broker.request_error import RequestError
 from kgroup.broker.response_versions import Answer
+from kgroup.error_codes import ErrorCode
 
 _READ_COMMITTED: Final = 1
 _NONE: Final = -1
@@ -79,10 +78,10 @@ async def _offset(context: RequestContext, name: str, part: Any) -> dict[str, An
     except RequestError as error:
         return {"partition_index": part.partition_index, "error_code": error.code}
     if found is None:
-        return {"partition_index": part.partition_index, "error_code": ErrorCode.none}
+        return {"partition_index": part.partition_index, "error_code": ErrorCode.NONE}
     return {
         "partition_index": part.partition_index,
-        "error_code": ErrorCode.none,
+        "error_code": ErrorCode.NONE,
         "offset": found[0],
         "timestamp": found[1],
         "leader_epoch": log.epochs.at(found[0]),
@@ -96,7 +95,7 @@ async def _find(
     never: tuple[int, _Special] = (context.version + 1, _nothing)
     since, special = (0, _nothing) if timestamp >= 0 else _SPECIAL.get(timestamp, never)
     if context.version < since:
-        raise RequestError(ErrorCode.unsupported_version, f"no offset is known by {timestamp}")
+        raise RequestError(ErrorCode.UNSUPPORTED_VERSION, f"no offset is known by {timestamp}")
     if timestamp >= 0:
         found = await log.offset_for_time(timestamp, context.work)
     elif timestamp == _NEWEST:
@@ -132,7 +131,7 @@ def _epoch_end(context: RequestContext, name: str, part: Any) -> dict[str, Any]:
     epoch, end = log.epochs.end_of(part.leader_epoch, log.end_offset)
     return {
         "partition": part.partition,
-        "error_code": ErrorCode.none,
+        "error_code": ErrorCode.NONE,
         "leader_epoch": epoch,
         "end_offset": end,
     }
@@ -155,7 +154,7 @@ async def delete_records(context: RequestContext) -> Answer:
 
 
 def _delete(context: RequestContext, name: str, part: Any) -> dict[str, Any]:
-    low, code = -1, ErrorCode.none
+    low, code = -1, ErrorCode.NONE
     try:
         low = leader_log(context, name, part.partition_index).delete_before(part.offset)
     except RequestError as error:

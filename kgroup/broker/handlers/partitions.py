@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, final
 
-from kio.schema.errors import ErrorCode
-
 from kgroup.broker.log import PartitionLog
 from kgroup.broker.replicas import NO_LEADER, PartitionReplicas
 from kgroup.broker.request_context import RequestContext
 from kgroup.broker.request_error import RequestError
+from kgroup.error_codes import ErrorCode
 
 NO_EPOCH: Final = -1
 """What a client that knows no leader epoch sends."""
@@ -41,11 +40,11 @@ def check_leader(node_id: int, replicas: PartitionReplicas, epoch: int = NO_EPOC
     if epoch not in (NO_EPOCH, replicas.epoch) and node_id in replicas.node_ids:
         message = f"leader epoch {epoch}; it is {replicas.epoch}"
         if epoch > replicas.epoch:
-            raise RequestError(ErrorCode.unknown_leader_epoch, message)
-        raise WrongLeaderError(ErrorCode.fenced_leader_epoch, message, replicas)
+            raise RequestError(ErrorCode.UNKNOWN_LEADER_EPOCH, message)
+        raise WrongLeaderError(ErrorCode.FENCED_LEADER_EPOCH, message, replicas)
     if replicas.leader != node_id:
         raise WrongLeaderError(
-            ErrorCode.not_leader_or_follower,
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
             f"broker {node_id} does not lead this partition",
             replicas,
         )

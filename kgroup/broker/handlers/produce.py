@@ -8,8 +8,6 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any, Final
 
-from kio.schema.errors import ErrorCode
-
 from kgroup.broker import batches
 from kgroup.broker.handlers.partitions import current_leader, leader_log, node_endpoints
 from kgroup.broker.handlers.verification import verification_code
@@ -17,6 +15,7 @@ from kgroup.broker.records import check_records
 from kgroup.broker.request_context import NO_ACKS, RequestContext
 from kgroup.broker.request_error import RequestError
 from kgroup.broker.response_versions import Answer
+from kgroup.error_codes import ErrorCode
 from kgroup.types import TopicPartition
 
 _ACKS: Final = (-1, 0, 1)
@@ -52,7 +51,7 @@ async def _append(
     cluster = context.cluster
     try:
         if context.request.acks not in _ACKS:
-            raise RequestError(ErrorCode.invalid_required_acks, f"acks={context.request.acks}")
+            raise RequestError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={context.request.acks}")
         leader_log(context, name, number).check_size(len(records or b""))
         header, data = batches.check(records)
         most = cluster.settings.max_decompressed_bytes
@@ -79,7 +78,7 @@ async def _append(
         }
     return {
         "index": number,
-        "error_code": ErrorCode.none,
+        "error_code": ErrorCode.NONE,
         "base_offset": done.base_offset,
         "log_append_time": _moment(done.timestamp),
         "log_start_offset": log.start_offset,

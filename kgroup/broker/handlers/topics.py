@@ -9,14 +9,13 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final
 
-from kio.schema.errors import ErrorCode
-
 from kgroup.broker.broker_settings import MOST_PARTITIONS
 from kgroup.broker.handlers.configs import topic_configs
 from kgroup.broker.request_context import RequestContext
 from kgroup.broker.request_error import RequestError
 from kgroup.broker.response_versions import Answer
 from kgroup.broker.topics import UNSET
+from kgroup.error_codes import ErrorCode
 
 _STEPS_OF_A_DELETION: Final = 50
 _BY_ID_FROM: Final = 6
@@ -44,7 +43,7 @@ def _refuse_excess(context: RequestContext, topics: Iterable[Any]) -> None:
         total += len(requested.assignments) or number
     if total > MOST_PARTITIONS:
         raise RequestError(
-            ErrorCode.policy_violation,
+            ErrorCode.POLICY_VIOLATION,
             f"{total} partitions in one request; it may ask for {MOST_PARTITIONS} at most",
         )
 
@@ -55,7 +54,7 @@ async def _create(context: RequestContext, requested: Any, times: int) -> dict[s
     try:
         if times > 1:
             raise RequestError(
-                ErrorCode.invalid_request, f"topic {requested.name!r} is named {times} times"
+                ErrorCode.INVALID_REQUEST, f"topic {requested.name!r} is named {times} times"
             )
         topic = topics.create(
             requested.name,
@@ -76,7 +75,7 @@ async def _create(context: RequestContext, requested: Any, times: int) -> dict[s
     return {
         "name": topic.name,
         "topic_id": topic.topic_id,
-        "error_code": ErrorCode.none,
+        "error_code": ErrorCode.NONE,
         "error_message": None,
         "num_partitions": len(topic.logs),
         "replication_factor": topic.replication_factor,
@@ -99,12 +98,12 @@ def _assignments(requested: Any) -> list[tuple[int, ...]]:
         return []
     if (requested.num_partitions, requested.replication_factor) != (UNSET, UNSET):
         raise RequestError(
-            ErrorCode.invalid_request, "both an assignment and a number of partitions"
+            ErrorCode.INVALID_REQUEST, "both an assignment and a number of partitions"
         )
     chosen = {one.partition_index: tuple(one.broker_ids) for one in requested.assignments}
     if sorted(chosen) != list(range(len(requested.assignments))):
         raise RequestError(
-            ErrorCode.invalid_replica_assignment, "partitions must be named once, from 0 on"
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions must be named once, from 0 on"
         )
     return [chosen[number] for number in range(len(chosen))]
 
@@ -129,9 +128,9 @@ async def _delete(context: RequestContext, name: str | None, topic_id: Any) -> d
     topic = topics.by_id(topic_id) if name is None else topics.get(name)
     try:
         if topic is None and name is None:
-            raise RequestError(ErrorCode.unknown_topic_id, f"there is no topic of id {topic_id}")
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic of id {topic_id}")
         if topic is None:
-            raise RequestError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
         context.cluster.delete_topic(topic)
         await context.work.spend(
             _STEPS_OF_A_DELETION
@@ -143,7 +142,7 @@ async def _delete(context: RequestContext, name: str | None, topic_id: Any) -> d
             "error_code": error.code,
             "error_message": error.message,
         }
-    return {"name": topic.name, "topic_id": topic.topic_id, "error_code": ErrorCode.none}
+    return {"name": topic.name, "topic_id": topic.topic_id, "error_code": ErrorCode.NONE}
 
 
 async def create_partitions(context: RequestContext) -> Answer:
@@ -165,7 +164,7 @@ async def _grow(context: RequestContext, requested: Any, times: int) -> dict[str
     try:
         if times > 1:
             raise RequestError(
-                ErrorCode.invalid_request, f"{requested.name!r} is in the request {times} times"
+                ErrorCode.INVALID_REQUEST, f"{requested.name!r} is in the request {times} times"
             )
         chosen = requested.assignments
         context.cluster.topics.grow(
@@ -180,4 +179,4 @@ async def _grow(context: RequestContext, requested: Any, times: int) -> dict[str
             "error_code": error.code,
             "error_message": error.message,
         }
-    return {"name": requested.name, "error_code": ErrorCode.none}
+    return {"name": requested.name, "error_code": ErrorCode.NONE}

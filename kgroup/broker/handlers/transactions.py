@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import trio
-from kio.schema.errors import ErrorCode
 
 from kgroup.broker.groups import requests, responses
 from kgroup.broker.handlers.grouping import seconds
@@ -18,6 +17,7 @@ from kgroup.broker.handlers.verification import verification_code
 from kgroup.broker.request_context import RequestContext
 from kgroup.broker.request_error import RequestError
 from kgroup.broker.response_versions import Answer
+from kgroup.error_codes import ErrorCode
 from kgroup.types import TopicPartition
 
 #: The first version of each request whose clients know PRODUCER_FENCED; before it they are
@@ -31,9 +31,9 @@ _KNOWS_FENCED_FROM: Final = {
 
 
 def _code(context: RequestContext, error: RequestError) -> ErrorCode:
-    fenced = error.code is ErrorCode.producer_fenced
+    fenced = error.code is ErrorCode.PRODUCER_FENCED
     if fenced and context.version < _KNOWS_FENCED_FROM[context.api]:
-        return ErrorCode.invalid_producer_epoch
+        return ErrorCode.INVALID_PRODUCER_EPOCH
     return error.code
 
 
@@ -44,7 +44,7 @@ def _outcome(context: RequestContext, act: Callable[[], float | None]) -> ErrorC
     except RequestError as error:
         return _code(context, error)
     context.node.transaction_alarm.reschedule_by(deadline)
-    return ErrorCode.none
+    return ErrorCode.NONE
 
 
 async def init_producer_id(context: RequestContext) -> Answer:
@@ -59,7 +59,7 @@ async def init_producer_id(context: RequestContext) -> Answer:
         )
     except RequestError as error:
         return {"error_code": _code(context, error), "producer_id": -1, "producer_epoch": -1}
-    return {"error_code": ErrorCode.none, "producer_id": producer_id, "producer_epoch": epoch}
+    return {"error_code": ErrorCode.NONE, "producer_id": producer_id, "producer_epoch": epoch}
 
 
 async def add_partitions_to_txn(context: RequestContext) -> Answer:
@@ -75,9 +75,9 @@ async def add_partitions_to_txn(context: RequestContext) -> Answer:
     if unknown:
         codes = {
             tp: (
-                ErrorCode.unknown_topic_or_partition
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 if tp in unknown
-                else ErrorCode.operation_not_attempted
+                else ErrorCode.OPERATION_NOT_ATTEMPTED
             )
             for tp in wanted
         }

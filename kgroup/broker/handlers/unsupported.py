@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from kgroup.broker.error_responses import ERROR_RESPONSES
 from kgroup.broker.request_context import RequestContext
 from kgroup.broker.response_versions import Answer
+from kgroup.error_codes import ErrorCode
 
 _NO_AUTHORIZER: Final = "No Authorizer is configured on the broker"
 _EACH: Final = {"create_acls": "results", "delete_acls": "filter_results"}
@@ -25,7 +24,7 @@ _EACH: Final = {"create_acls": "results", "delete_acls": "filter_results"}
 
 async def without_authorizer(context: RequestContext) -> Answer:
     """Refuse a call about ACLs, in Kafka's words: librdkafka takes no text for no error."""
-    refused = ERROR_RESPONSES[context.api](context.request, ErrorCode.security_disabled)
+    refused = ERROR_RESPONSES[context.api](context.request, ErrorCode.SECURITY_DISABLED)
     told = {"error_message": _NO_AUTHORIZER}
     entries = _EACH.get(context.api)
     if entries is None:
@@ -35,4 +34,4 @@ async def without_authorizer(context: RequestContext) -> Answer:
 
 async def without_new_groups(context: RequestContext) -> Answer:
     """Refuse a call of the new group protocol."""
-    return ERROR_RESPONSES[context.api](context.request, ErrorCode.unsupported_version)
+    return ERROR_RESPONSES[context.api](context.request, ErrorCode.UNSUPPORTED_VERSION)

@@ -9,10 +9,9 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
-from kio.schema.errors import ErrorCode
-
 from kgroup.broker.request_context import RequestContext
 from kgroup.broker.response_versions import Answer
+from kgroup.error_codes import ErrorCode
 from kgroup.wire.versions import API_KEYS
 
 _NAMES_SOFTWARE_FROM: Final = 3
@@ -25,8 +24,8 @@ def api_versions(context: RequestContext, offered: Iterable[tuple[str, int, int]
         _SOFTWARE.fullmatch(context.request.client_software_name)
         and _SOFTWARE.fullmatch(context.request.client_software_version)
     ):
-        return {"error_code": ErrorCode.invalid_request, "api_keys": ()}
-    return {"error_code": ErrorCode.none, "api_keys": _keys(offered)}
+        return {"error_code": ErrorCode.INVALID_REQUEST, "api_keys": ()}
+    return {"error_code": ErrorCode.NONE, "api_keys": _keys(offered)}
 
 
 def fallback(lowest: int, highest: int) -> Answer:
@@ -35,7 +34,7 @@ def fallback(lowest: int, highest: int) -> Answer:
     It tells only which versions of ApiVersions are, for the client to ask again.
     """
     keys = _keys([("api_versions", lowest, highest)])
-    return {"error_code": ErrorCode.unsupported_version, "api_keys": keys}
+    return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "api_keys": keys}
 
 
 def _keys(offered: Iterable[tuple[str, int, int]]) -> list[dict[str, Any]]:

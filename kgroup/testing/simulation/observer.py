@@ -12,7 +12,6 @@ from typing import Any, Final, final
 
 import trio
 
-from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.coordinator import GroupCoordinatorService
 from kgroup.broker.groups.group import ClassicGroup
 from kgroup.broker.groups.requests import (
@@ -24,6 +23,7 @@ from kgroup.broker.groups.requests import (
 )
 from kgroup.broker.groups.responses import CoordinatorResponse, JoinCompleted
 from kgroup.broker.groups.states import GroupState
+from kgroup.error_codes import ErrorCode
 from kgroup.errors import ProtocolError
 from kgroup.events import Event
 from kgroup.interfaces import Batch, Message

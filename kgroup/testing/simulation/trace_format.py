@@ -13,7 +13,7 @@ from typing import Any, Final, final
 
 import attrs
 
-from kgroup.broker.groups.codes import ErrorCode
+from kgroup.error_codes import ErrorCode
 from kgroup.events import (
     Assigned,
     CommitRefused,
@@ -165,7 +165,7 @@ def _told(speaker: TraceFormatter, fact: history.Told) -> TraceEntry:
         at=fact.at,
         lane=fact.process,
         label=speaker.told(fact.process, event),
-        words=f"{fact.process}{generation}: {event.words()}",
+        words=f"{fact.process}{generation}: {event.message()}",
         outline=isinstance(event, _IN_OUTLINE),
     )
 

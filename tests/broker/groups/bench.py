@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 import attrs
 
-from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.coordinator import GroupCoordinatorService
 from kgroup.broker.groups.coordinator_settings import CoordinatorSettings
 from kgroup.broker.groups.group import ClassicGroup
@@ -40,6 +39,7 @@ from kgroup.broker.groups.responses import (
     SyncCompleted,
 )
 from kgroup.broker.groups.states import GroupState
+from kgroup.error_codes import ErrorCode
 from kgroup.types import TopicPartition
 
 TOPICS = {"t1": 3, "t2": 2}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.responses import JoinCompleted, LeftMember, SyncCompleted
 from kgroup.broker.groups.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
+from kgroup.error_codes import ErrorCode
 from tests.broker.groups.bench import SETTINGS, Bench, subscription
 
 NONE = ErrorCode.NONE

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.requests import DeleteGroups, DescribeGroups, ListGroups
 from kgroup.broker.groups.responses import (
     DeletedGroup,
@@ -16,6 +15,7 @@ from kgroup.broker.groups.responses import (
     ListedGroup,
 )
 from kgroup.broker.groups.states import DEAD
+from kgroup.error_codes import ErrorCode
 from tests.broker.groups.bench import Bench, subscription
 
 

@@ -9,7 +9,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.coordinator import GroupCoordinatorService
 from kgroup.broker.groups.coordinator_settings import CoordinatorSettings
 from kgroup.broker.groups.group import ClassicGroup
@@ -18,6 +17,7 @@ from kgroup.broker.groups.requests import DeleteGroups
 from kgroup.broker.groups.responses import GroupsDeleted, JoinCompleted
 from kgroup.broker.groups.states import COMPLETING, EMPTY, PREPARING, STABLE
 from kgroup.broker.groups.timers import TimerKind, TimerName
+from kgroup.error_codes import ErrorCode
 from tests.broker.groups.bench import TOPICS, Bench, Client, subscription
 
 SETTINGS = CoordinatorSettings(

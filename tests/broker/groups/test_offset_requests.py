@@ -5,7 +5,6 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.requests import (
     OffsetCommit,
     OffsetDelete,
@@ -21,6 +20,7 @@ from kgroup.broker.groups.responses import (
     OffsetsFetched,
 )
 from kgroup.broker.groups.states import COMPLETING, DEAD, EMPTY, PREPARING
+from kgroup.error_codes import ErrorCode
 from tests.broker.groups.bench import Bench, Client, subscription, to_commit, tp
 
 NONE = ErrorCode.NONE

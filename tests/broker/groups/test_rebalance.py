@@ -5,10 +5,10 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.requests import DeleteGroups
 from kgroup.broker.groups.responses import GroupsDeleted, JoinCompleted, SyncCompleted
 from kgroup.broker.groups.states import COMPLETING, EMPTY, PREPARING, STABLE
+from kgroup.error_codes import ErrorCode
 from tests.broker.groups.bench import SETTINGS, Bench, Client, subscription
 
 DELAY = attrs.evolve(SETTINGS, initial_rebalance_delay=1.0)

@@ -7,7 +7,6 @@ import itertools
 import attrs
 import pytest
 
-from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.coordinator import GroupCoordinatorService
 from kgroup.broker.groups.requests import (
     DeleteGroups,
@@ -32,6 +31,7 @@ from kgroup.broker.groups.responses import (
     SyncCompleted,
 )
 from kgroup.broker.groups.states import DEAD, EMPTY, PREPARING, STABLE
+from kgroup.error_codes import ErrorCode
 from tests.broker.groups.bench import SETTINGS, TOPICS, Bench, subscription, to_commit, tp
 
 ELSEWHERE = ErrorCode.NOT_COORDINATOR

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kgroup.broker.groups import rule_tables
-from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.rules import Row, Table
 from kgroup.broker.groups.states import DEAD, PREDECESSORS, GroupState
+from kgroup.error_codes import ErrorCode
 
 ROWS = [
     pytest.param(row, id=f"{name} {number}")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.event_context import EventContext
 from kgroup.broker.groups.group import ClassicGroup
 from kgroup.broker.groups.rules import Row, run
 from kgroup.broker.groups.states import EMPTY, PREPARING, STABLE
 from kgroup.broker.groups.timers import Timers
 from kgroup.broker.groups.write_faults import WriteFaults
+from kgroup.error_codes import ErrorCode
 from tests.broker.groups.bench import SETTINGS
 
 

@@ -6,9 +6,9 @@ import typing
 
 import pytest
 
-from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.requests import Request
 from kgroup.broker.groups.validation import ABSENT_GROUP_RULES, PRECONDITIONS
+from kgroup.error_codes import ErrorCode
 from tests.broker.groups.bench import Bench
 
 

@@ -10,7 +10,6 @@ import attrs
 import pytest
 
 from kgroup.broker.groups import rules, validation
-from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.event_context import EventContext
 from kgroup.broker.groups.group import ClassicGroup
 from kgroup.broker.groups.machine import GroupMachine
@@ -41,6 +40,7 @@ from kgroup.broker.groups.validation import (
     Shard,
 )
 from kgroup.broker.groups.write_faults import WriteFaults
+from kgroup.error_codes import ErrorCode
 from tests.broker.groups.bench import SETTINGS, Bench, Client, tp
 from tests.broker.groups.test_registry import failed_over
 

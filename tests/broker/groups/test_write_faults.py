@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.java_hashing import shard_of
 from kgroup.broker.groups.requests import (
     DeleteGroups,
@@ -23,6 +22,7 @@ from kgroup.broker.groups.responses import (
 )
 from kgroup.broker.groups.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
 from kgroup.broker.groups.write_faults import WriteFaults
+from kgroup.error_codes import ErrorCode
 from tests.broker.groups.bench import Bench, subscription, to_commit, tp
 from tests.broker.groups.test_registry import failed_over
 

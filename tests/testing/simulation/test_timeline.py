@@ -8,9 +8,9 @@ from typing import Any
 import attrs
 import pytest
 
-from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.requests import Heartbeat
 from kgroup.broker.groups.responses import HeartbeatCompleted
+from kgroup.error_codes import ErrorCode
 from kgroup.events import Assigned, GenerationDraining, GenerationEnded, GenerationStarted, Joining
 from kgroup.testing.simulation import draw, history, simulate
 from kgroup.testing.simulation.faults import Freeze, Split

@@ -51,14 +51,14 @@ class Endings(Check):
     def _goes_on(self, fact: Told) -> None:
         epoch = self._open.pop(_owner(fact), None)
         if epoch is not None:
-            self._never_ended(fact.at, fact.process, epoch, f"when it told: {fact.event.words()}")
+            self._never_ended(fact.at, fact.process, epoch, f"when it told: {fact.event.message()}")
 
     def _used(self, fact: Told) -> None:
         if self._open.get(_owner(fact)) != fact.event.epoch:
             self.accuse(
                 fact.at,
                 f"{fact.process} told of epoch {fact.event.epoch}, which it does not have:"
-                f" {fact.event.words()}",
+                f" {fact.event.message()}",
             )
 
     def _ended(self, fact: Told) -> None:
@@ -67,7 +67,7 @@ class Endings(Check):
             self.accuse(
                 fact.at,
                 f"{fact.process} told of the end of epoch {fact.event.epoch}, which had ended or"
-                f" never begun: {fact.event.words()}",
+                f" never begun: {fact.event.message()}",
             )
 
     def _process_ended(self, fact: ProcessEnded) -> None:

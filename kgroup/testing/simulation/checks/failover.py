@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, final
 
-from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.responses import OffsetsFetched
+from kgroup.error_codes import ErrorCode
 from kgroup.testing.simulation.checks.base import Check, Reaction
 from kgroup.testing.simulation.checks.views import Kind
 from kgroup.testing.simulation.history import CoordinatorMoved, Judged, Settled

@@ -8,7 +8,6 @@ from typing import Any, Final, final
 
 import attrs
 
-from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.requests import Heartbeat, JoinGroup, LeaveGroup, OffsetCommit, SyncGroup
 from kgroup.broker.groups.responses import (
     HeartbeatCompleted,
@@ -17,6 +16,7 @@ from kgroup.broker.groups.responses import (
     OffsetsCommitted,
     SyncCompleted,
 )
+from kgroup.error_codes import ErrorCode
 from kgroup.testing.simulation.history import (
     Answered,
     CoordinatorMoved,

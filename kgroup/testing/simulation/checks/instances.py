@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import ClassVar, Final, final
 
-from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.requests import Heartbeat
 from kgroup.broker.groups.responses import HeartbeatCompleted
+from kgroup.error_codes import ErrorCode
 from kgroup.events import GenerationEnded, Joined
 from kgroup.testing.simulation.checks.base import Check, Reaction, Violation
 from kgroup.testing.simulation.checks.groups import DEAD

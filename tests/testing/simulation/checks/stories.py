@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, final
 
-from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.requests import (
     Heartbeat,
     JoinGroup,
@@ -30,6 +29,7 @@ from kgroup.broker.groups.responses import (
     PartitionResult,
     SyncCompleted,
 )
+from kgroup.error_codes import ErrorCode
 from kgroup.events import (
     Assigned,
     Committed,

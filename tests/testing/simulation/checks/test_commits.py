@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kgroup.broker.groups.codes import ErrorCode
+from kgroup.error_codes import ErrorCode
 from kgroup.events import OffsetReset
 from kgroup.testing.simulation.checks.commits import AcceptedCommits, OwnCommits
 from tests.testing.simulation.checks.stories import P0, P1, Story, pair

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kgroup.broker.groups.codes import ErrorCode
 from kgroup.broker.groups.requests import OffsetFetch
 from kgroup.broker.groups.responses import FetchedGroup, FetchedOffset, OffsetsFetched
+from kgroup.error_codes import ErrorCode
 from kgroup.testing.simulation.checks.failover import Failover
 from kgroup.testing.simulation.history import TopicChanged
 from tests.testing.simulation.checks.stories import GROUP, P0, P1, Story, pair

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kgroup.broker.groups.codes import ErrorCode
+from kgroup.error_codes import ErrorCode
 from kgroup.testing.simulation.checks.instances import Instances
 from kgroup.testing.simulation.history import Over, ProcessCrashed, ProcessFrozen, ProcessThawed
 from kgroup.types import Cause

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kgroup.broker.groups.codes import ErrorCode
+from kgroup.error_codes import ErrorCode
 from kgroup.events import CommitRefused, GenerationDraining, GenerationEnded
 from kgroup.testing.simulation.checks.repetitions import Repetitions
 from kgroup.testing.simulation.faults import Cut

@@ -184,7 +184,7 @@ CLIENT: Final = (
         module="kgroup.client.error_policy",
         within="Request.HEARTBEAT: {",
         old="ErrorCode.FENCED_INSTANCE_ID: _FENCED,",
-        new="ErrorCode.FENCED_INSTANCE_ID: _FORGOTTEN,",
+        new="ErrorCode.FENCED_INSTANCE_ID: _UNKNOWN_MEMBER,",
         seed=3,
     ),
     Mutation(
