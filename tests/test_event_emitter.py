@@ -64,7 +64,7 @@ def test_a_failure_says_what_follows() -> None:
             group_id="g", request="Heartbeat", reason="it is gone", next_action=str(reaction)
         )
     ]
-    assert "send it again" in str(told[0])
+    assert "send the request again" in str(told[0])
 
 
 def test_a_fault_of_the_source() -> None:

@@ -62,7 +62,7 @@ def test_every_import_keeps_to_the_contracts() -> None:
         ("kgroup/client/lease.py", "import kgroup.assignors", DECISIONS),
         ("kgroup/broker/groups/machine.py", "from kgroup.broker.log import Log", DECISIONS),
         ("kgroup/client/error_policy.py", "import kgroup.client.cluster", CYCLES),
-        ("generation/states.py", "import kgroup.generation.generation", CYCLES),
+        ("generation/lifecycle.py", "import kgroup.generation.generation", CYCLES),
         ("kgroup/cli/broker.py", "from kgroup import ConsumerGroup", BARE),
     ],
 )

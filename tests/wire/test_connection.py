@@ -389,7 +389,7 @@ class TestNegotiation:
         [
             (35, UnsupportedVersionError, "refuses ApiVersions in every version"),
             (58, BrokerError, r"ApiVersions was answered with SASL_AUTHENTICATION_FAILED \(58\)"),
-            (999, BrokerError, r"ApiVersions was answered with UNKNOWN_ERROR_999 \(999\)"),
+            (999, BrokerError, r"ApiVersions was answered with ERROR_999 \(999\)"),
         ],
     )
     async def test_an_error_in_the_answer_is_raised(
