@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from kgroup.broker.broker_settings import BrokerSettings
-from kgroup.broker.embedded_cluster import (
-    BrokerNode,
-    EmbeddedCluster,
-    in_memory_cluster,
-    serve_cluster,
-)
+from kgroup.broker.embedded_broker import EmbeddedBroker
+from kgroup.broker.embedded_cluster import EmbeddedCluster
 from kgroup.broker.faults import InjectedFault
 from kgroup.broker.log_reader import BatchRecords, LogReader
 from kgroup.broker.records import NewRecord, StoredRecord
-from kgroup.broker.server import EmbeddedBroker, in_memory, serve
+from kgroup.broker.server import in_memory, in_memory_cluster, serve, serve_cluster
 
 __all__ = [
     "BatchRecords",
-    "BrokerNode",
     "BrokerSettings",
     "EmbeddedBroker",
     "EmbeddedCluster",

@@ -1,21 +1,21 @@
-"""What programs and tests ask of an embedded broker, or of several, without being a client.
+"""What programs and tests do to embedded brokers without being a client of them.
 
-Topics, records, groups: all of it goes past the wire to the state behind it, whichever broker
-leads what.
+Topics, records, groups: every call goes past the wire to the state that all brokers of a cluster
+share, so it does not matter which broker leads a partition or coordinates a group.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
 import trio
 
 from kgroup.broker import batches
-from kgroup.broker.broker_settings import BrokerSettings
 from kgroup.broker.cluster_state import ClusterState
+from kgroup.broker.endpoint import Endpoint, refused_connection
 from kgroup.broker.groups import requests, responses
 from kgroup.broker.groups.responses import DescribedGroup
 from kgroup.broker.log_reader import LogReader
@@ -23,42 +23,40 @@ from kgroup.broker.records import NewRecord, batch_of
 from kgroup.broker.request_error import RequestError
 from kgroup.broker.topics import UNSET
 from kgroup.errors import UsageError
-from kgroup.interfaces import Random
 from kgroup.types import OffsetAndMetadata, TopicPartition
 
 
 class BrokerAdmin(ABC):
-    """What ``Broker`` and ``EmbeddedCluster`` have in common.
+    """What ``EmbeddedBroker`` and ``EmbeddedCluster`` have in common.
 
     Attributes:
         log: reads records, for tests and in-memory consumers.
-        cluster: the state behind it.
+        cluster: the state that all brokers share.
     """
 
-    def __init__(
-        self,
-        settings: BrokerSettings,
-        random: Random,
-        wall_clock: Callable[[], float],
-        brokers: int = 1,
-    ) -> None:
-        self.cluster: Final = ClusterState(settings, random, wall_clock, brokers)
-        self.log: Final = LogReader(self.cluster.topics)
+    def __init__(self, cluster: ClusterState, endpoints: Mapping[int, Endpoint]) -> None:
+        self.cluster: Final = cluster
+        self.log: Final = LogReader(cluster.topics)
+        self._endpoints = endpoints
 
     @property
     @abstractmethod
     def bootstrap_servers(self) -> str:
         """What a client's ``bootstrap.servers`` takes."""
 
-    @abstractmethod
     async def open_stream(self, host: str, port: int) -> trio.abc.Stream:
-        """Open a connection in memory; a ``StreamOpener``.
+        """Open a connection in memory to the broker at this address; a ``StreamOpener``.
 
         Raises:
-            OSError: nobody is at this address, or who is is stopped.
+            OSError: no broker has this address, or the one that has it does not listen.
 
         Cancellation: nothing is left open.
         """
+        for endpoint in self._endpoints.values():
+            if (host, port) == (endpoint.host, endpoint.port):
+                return await endpoint.connect()
+        await trio.lowlevel.checkpoint()
+        raise refused_connection(host, port)
 
     # Topics and records.
 
@@ -155,6 +153,23 @@ class BrokerAdmin(ABC):
             told = await node.groups.handle(wanted, responses.GroupsDescribed)
             described += [group for group in told.groups if not group.error]
         return tuple(sorted(described, key=lambda group: group.group_id))
+
+    async def restart_coordinator(self, *, away: float = 0.0, loading: float = 0.0) -> None:
+        """Let every group coordinator fail over to itself.
+
+        Parked requests are answered NOT_COORDINATOR, so that their clients look for the
+        coordinator again. What Kafka writes to its log is kept, what it keeps in memory only
+        (pending member ids, a generation that is not synced yet) is lost.
+
+        Args:
+            away: seconds in which requests are answered NOT_COORDINATOR.
+            loading: seconds after that in which they are answered
+                COORDINATOR_LOAD_IN_PROGRESS.
+
+        Cancellation: the coordinator is loaded at once.
+        """
+        shards = self.cluster.shards
+        await shards.load_after(shards.restart(), away=away, loading=loading)
 
 
 @contextmanager

@@ -1,117 +1,32 @@
-"""The embedded broker: a cluster's state behind TCP or memory streams, and a door for tests.
+"""Where embedded brokers begin and end: each runs for as long as a context lasts.
 
-``serve`` listens on a real port, ``in_memory`` on none: there, nothing but trio's clock is
-used, so that a MockClock governs everything. What requests mean is said below this module;
-here are the broker's life, its connections, and what a test does to it.
-
-It keeps nothing on disk: when the context ends, everything is gone.
+``serve`` and ``serve_cluster`` listen on real ports. ``in_memory`` and ``in_memory_cluster`` listen
+on none: there, nothing but trio's clock is used, so that a MockClock governs everything. Nothing is
+kept on disk: when the context ends, everything is gone.
 """
 
 from __future__ import annotations
 
+import random as random_module
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
-from typing import Final, final
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Final
 
 import trio
 
-from kgroup.broker.admin import BrokerAdmin
+from kgroup.addresses import HIGHEST_PORT, host_fault, port_fault
 from kgroup.broker.broker_settings import BrokerSettings
-from kgroup.broker.control import BrokerControl
-from kgroup.broker.endpoint import Endpoint, refused_connection
-from kgroup.broker.lifespan import (
-    check_listener,
-    random_or_default,
-    read_settings,
-    running,
-    virtual_wall_clock,
-)
+from kgroup.broker.cluster_state import ClusterState
+from kgroup.broker.embedded_broker import EmbeddedBroker
+from kgroup.broker.embedded_cluster import EmbeddedCluster
+from kgroup.errors import ConfigError
 from kgroup.interfaces import Random
 
 MEMORY_HOST: Final = "memory"
 MEMORY_PORT: Final = 9092
-
-
-@final
-class EmbeddedBroker(BrokerControl, BrokerAdmin):
-    """A running embedded broker; ``serve`` and ``in_memory`` make one.
-
-    Attributes:
-        log: reads records, for tests and in-memory consumers.
-        cluster: the state behind it.
-    """
-
-    def __init__(
-        self,
-        settings: BrokerSettings,
-        random: Random,
-        wall_clock: Callable[[], float],
-        nursery: trio.Nursery,
-        listen_on: tuple[str, int] | None,
-    ) -> None:
-        super().__init__(settings, random, wall_clock)
-        (node,) = self.cluster.brokers.values()
-        address = (MEMORY_HOST, MEMORY_PORT) if listen_on is None else listen_on
-        self._endpoint = Endpoint(self.cluster, node, nursery, address, in_memory=listen_on is None)
-
-    def __repr__(self) -> str:
-        state = "up" if self._endpoint.is_listening else "down"
-        return f"<kgroup.broker.Broker at {self.bootstrap_servers}, {state}>"
-
-    # Where it is.
-
-    @property
-    def bootstrap_servers(self) -> str:
-        """What a client's ``bootstrap.servers`` takes."""
-        return self._endpoint.bootstrap_server
-
-    async def open_stream(self, host: str, port: int) -> trio.abc.Stream:
-        """Open a connection in memory; a ``StreamOpener``.
-
-        Raises:
-            OSError: the broker is stopped, or has another address.
-
-        Cancellation: nothing is left open.
-        """
-        if (host, port) != (self.host, self.port):
-            await trio.lowlevel.checkpoint()
-            raise refused_connection(host, port)
-        return await self._endpoint.connect()
-
-    # Groups.
-
-    async def restart_coordinator(self, *, away: float = 0.0, loading: float = 0.0) -> None:
-        """Let the group coordinator fail over to itself.
-
-        Everybody who waits is sent to look for the coordinator. What Kafka writes down is kept,
-        what it keeps in memory only (pending member ids, an unsynced generation) is lost.
-
-        Args:
-            away: seconds in which requests are answered NOT_COORDINATOR.
-            loading: seconds after that in which they are answered
-                COORDINATOR_LOAD_IN_PROGRESS.
-
-        Cancellation: the coordinator is loaded at once.
-        """
-        shards = self.cluster.shards
-        await shards.load_after(shards.restart(), away=away, loading=loading)
-
-    # Life and faults.
-
-    async def start(self) -> None:
-        """Listen; after ``stop`` on the same port, with all state as it was.
-
-        Raises:
-            OSError: the address cannot be listened on.
-        """
-        await self._endpoint.open()
-
-    async def stop(self) -> None:
-        """Listen no more and cut every connection. Topics, groups and their timers go on."""
-        self.close()
-        self.cut_connections()
-        await trio.lowlevel.checkpoint()
+_EPOCH_OF_VIRTUAL_TIME: Final = 1_600_000_000.0
+"""Trio's time 0 for a broker in memory, in seconds since 1970; any fixed time does."""
 
 
 @asynccontextmanager
@@ -125,7 +40,7 @@ async def serve(
     """Run a broker on a TCP port for as long as the context lasts. Nothing is kept on disk.
 
     Args:
-        host: the address to listen on, and to tell to clients.
+        host: the address to listen on, which clients connect to.
         port: the port; 0 takes a free one.
         settings: ``BrokerSettings``, or Kafka's property names with their values.
         random: makes every id; by default ids differ from run to run.
@@ -136,13 +51,8 @@ async def serve(
 
     Cancellation: connections are closed at once.
     """
-    made = read_settings(settings)
-    check_listener(host, port)
-    async with running(
-        lambda nursery: EmbeddedBroker(
-            made, random_or_default(random), time.time, nursery, (host, port)
-        )
-    ) as broker:
+    async with serve_cluster(1, host, port, settings=settings, random=random) as cluster:
+        (broker,) = cluster.nodes.values()
         yield broker
 
 
@@ -160,8 +70,140 @@ async def in_memory(
     Raises:
         ConfigError: a property is unknown or its value refused.
     """
-    made, clock = read_settings(settings), virtual_wall_clock()
-    async with running(
-        lambda nursery: EmbeddedBroker(made, random_or_default(random), clock, nursery, None)
-    ) as broker:
+    async with _in_memory([(MEMORY_HOST, MEMORY_PORT)], read_settings(settings), random) as cluster:
+        (broker,) = cluster.nodes.values()
         yield broker
+
+
+@asynccontextmanager
+async def serve_cluster(
+    brokers: int = 3,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    *,
+    settings: BrokerSettings | Mapping[str, object] | None = None,
+    random: Random | None = None,
+) -> AsyncIterator[EmbeddedCluster]:
+    """Run a cluster on TCP ports for as long as the context lasts. Nothing is kept on disk.
+
+    Args:
+        brokers: how many. Their ids count from ``node.id``.
+        host: the address to listen on, which clients connect to.
+        port: the first broker's port, the others have the following; 0 takes free ones.
+        settings: ``BrokerSettings``, or Kafka's property names with their values, for all.
+            ``default.replication.factor`` is 1 as in Kafka: then a partition has no leader while
+            its broker is stopped.
+        random: makes every id; by default ids differ from run to run.
+
+    Raises:
+        OSError: an address cannot be listened on.
+        ConfigError: a property is unknown or its value refused; too few or too many brokers; no
+            host, or no port for every broker.
+
+    Cancellation: connections are closed at once.
+    """
+    broker_settings = read_settings(settings)
+    broker_settings.check_brokers(brokers)
+    check_listener(host, port, brokers)
+    addresses = [(host, port + number if port else 0) for number in range(brokers)]
+    async with _running(broker_settings, random, time.time, addresses, in_memory=False) as cluster:
+        yield cluster
+
+
+@asynccontextmanager
+async def in_memory_cluster(
+    brokers: int = 3,
+    settings: BrokerSettings | Mapping[str, object] | None = None,
+    *,
+    random: Random | None = None,
+) -> AsyncIterator[EmbeddedCluster]:
+    """Run a cluster without any socket; ``EmbeddedCluster.open_stream`` connects to it.
+
+    Broker n is at ``broker-n:9092``. Under a MockClock, and with a seeded ``random``, everything
+    it does is the same from run to run; see ``in_memory``.
+
+    Raises:
+        ConfigError: a property is unknown or its value refused; too few or too many brokers.
+    """
+    broker_settings = read_settings(settings)
+    broker_settings.check_brokers(brokers)
+    first = broker_settings.node_id
+    addresses = [(f"broker-{node_id}", MEMORY_PORT) for node_id in range(first, first + brokers)]
+    async with _in_memory(addresses, broker_settings, random) as cluster:
+        yield cluster
+
+
+def check_listener(host: str, port: int, brokers: int = 1) -> None:
+    """Check that brokers can listen there, the first on this port and each other on the next.
+
+    Raises:
+        ConfigError: the host or the port cannot be one, or there is no port left for the last.
+    """
+    if fault := host_fault(host):
+        raise ConfigError("host", host, f"it {fault}")
+    if fault := port_fault(port, least=0):
+        raise ConfigError("port", port, f"it {fault}")
+    if port and port + brokers - 1 > HIGHEST_PORT:
+        raise ConfigError(
+            "port",
+            port,
+            f"it leaves no room for {brokers} brokers, each of which has the next port: it must be"
+            f" at most {HIGHEST_PORT - brokers + 1}",
+        )
+
+
+def read_settings(given: BrokerSettings | Mapping[str, object] | None) -> BrokerSettings:
+    """Settings from what a caller gives.
+
+    Raises:
+        ConfigError: a property is unknown or its value refused.
+    """
+    if given is None:
+        return BrokerSettings()
+    if not isinstance(given, BrokerSettings | Mapping):
+        raise ConfigError("settings", given, "it must be BrokerSettings, or names with values")
+    return given if isinstance(given, BrokerSettings) else BrokerSettings.from_properties(given)
+
+
+def _in_memory(
+    addresses: Sequence[tuple[str, int]], settings: BrokerSettings, random: Random | None
+) -> AbstractAsyncContextManager[EmbeddedCluster]:
+    start = trio.current_time()
+    return _running(
+        settings,
+        random,
+        lambda: _EPOCH_OF_VIRTUAL_TIME + trio.current_time() - start,
+        addresses,
+        in_memory=True,
+    )
+
+
+@asynccontextmanager
+async def _running(
+    settings: BrokerSettings,
+    random: Random | None,
+    wall_clock: Callable[[], float],
+    addresses: Sequence[tuple[str, int]],
+    *,
+    in_memory: bool,
+) -> AsyncIterator[EmbeddedCluster]:
+    """Run a cluster with a broker for each address until the context ends.
+
+    The cluster's tasks (listeners, connections, timers) run in a nursery of its own, which is
+    cancelled when the body is done. What the body raises is kept and raised again outside, because
+    a nursery would wrap the caller's error in an exception group.
+    """
+    failure: BaseException | None = None
+    async with trio.open_nursery() as nursery:
+        state = ClusterState(settings, random or random_module.Random(), wall_clock, len(addresses))
+        cluster = EmbeddedCluster(state, nursery, addresses, in_memory=in_memory)
+        state.start_alarms(nursery)
+        try:
+            await cluster.start()
+            yield cluster
+        except BaseException as error:  # noqa: BLE001
+            failure = error
+        cluster.close()
+        nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure

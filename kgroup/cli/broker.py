@@ -17,7 +17,7 @@ import trio
 from kgroup.addresses import split_address
 from kgroup.broker import BrokerSettings, serve_cluster
 from kgroup.broker.broker_settings import BROKERS, MOST_PARTITIONS, PARTITIONS
-from kgroup.broker.lifespan import check_listener
+from kgroup.broker.server import check_listener
 from kgroup.cli.options import Whole
 from kgroup.errors import ConfigError, UsageError, shown
 from kgroup.types import topic_fault

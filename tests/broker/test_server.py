@@ -14,6 +14,7 @@ import trio
 import trio.testing
 
 from kgroup.broker import BrokerSettings, EmbeddedBroker, NewRecord, in_memory, serve
+from kgroup.broker.replicas import NO_LEADER
 from kgroup.errors import ConfigError, UsageError
 from kgroup.types import OffsetAndMetadata, TopicPartition
 from tests.broker.test_connection import join
@@ -45,7 +46,7 @@ async def test_a_served_broker_is_where_it_says() -> None:
         client = await over_tcp(broker)
         (node,) = (await client.request("metadata", 1, topics=[])).brokers
         assert (node.host, node.port) == (broker.host, broker.port)
-        assert repr(broker) == f"<kgroup.broker.Broker at {broker.bootstrap_servers}, up>"
+        assert repr(broker) == f"<EmbeddedBroker 1 at {broker.bootstrap_servers}, up>"
         await client.stream.aclose()
 
 
@@ -125,14 +126,14 @@ async def test_a_broker_ends_when_it_is_cancelled(
     assert trio.current_time() == 5
 
 
-async def test_a_stopped_broker_comes_back_on_its_port() -> None:
-    """Stopping cuts connections and refuses new ones; starting again has all state."""
+async def test_a_disconnected_broker_comes_back_on_its_port() -> None:
+    """Disconnecting cuts connections and refuses new ones; starting again has all state."""
     async with serve() as broker:
         address = broker.bootstrap_servers
         await broker.create_topic("t", 3)
         client = await over_tcp(broker)
         await client.request("metadata", 1, topics=[])
-        await broker.stop()
+        await broker.disconnect()
         assert await client.is_closed()
         assert "down" in repr(broker)
         with pytest.raises(OSError):  # noqa: PT011 # the text is the platform's
@@ -147,14 +148,26 @@ async def test_a_stopped_broker_comes_back_on_its_port() -> None:
             await one.stream.aclose()
 
 
-async def test_a_stopped_broker_refuses_in_memory(broker: EmbeddedBroker) -> None:
+async def test_a_disconnected_broker_refuses_in_memory(broker: EmbeddedBroker) -> None:
     """Without a listener, or at another address, a connection is refused as by TCP."""
     with pytest.raises(ConnectionRefusedError, match="memory:1$"):
         await broker.open_stream(broker.host, 1)
-    await broker.stop()
+    await broker.disconnect()
     with pytest.raises(ConnectionRefusedError):
         await broker.open_stream(broker.host, broker.port)
     await broker.start()
+    await Client.open(broker)
+
+
+async def test_a_single_broker_is_a_cluster_of_one(broker: EmbeddedBroker) -> None:
+    """It shuts down as one of several does: nothing has a leader until it starts again."""
+    await broker.create_topic("t")
+    replicas = broker.cluster.topics.log_and_replicas("t", 0)[1]
+    seen = []
+    for change in (broker.stop, broker.stop, broker.start):
+        await change()
+        seen.append((broker.is_up, replicas.leader))
+    assert seen == [(False, NO_LEADER), (False, NO_LEADER), (True, broker.node_id)]
     await Client.open(broker)
 
 

@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from kgroup.broker import EmbeddedCluster, in_memory_cluster
-from kgroup.broker.embedded_cluster import STOPPING
+from kgroup.broker.embedded_broker import SHUTDOWN_TIMEOUT
 from kgroup.broker.memory_pipe import pipe
 from kgroup.errors import UsageError
 from kgroup.types import TopicPartition
@@ -98,7 +98,7 @@ async def test_mistakes_are_told(
             pass
     with pytest.raises(ConnectionRefusedError):
         await cluster.open_stream("nowhere", 1)
-    assert "broker 1 at broker-1:9092, up" in repr(cluster)
+    assert "EmbeddedBroker 1 at broker-1:9092, up" in repr(cluster)
 
 
 async def test_a_broker_that_stops_answers_what_it_is_serving(
@@ -166,6 +166,6 @@ async def test_a_stop_that_takes_long_leaves_alone_who_comes_after_the_next_star
         await trio.testing.wait_all_tasks_blocked()
         await node.start()
         new = await to(cluster, 1)
-        await trio.sleep(STOPPING + 1)
+        await trio.sleep(SHUTDOWN_TIMEOUT + 1)
         assert await old.is_closed()
         assert await leaders(new)

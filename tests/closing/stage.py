@@ -15,8 +15,8 @@ import attrs
 import trio
 from trio.testing import MockClock
 
+from kgroup.broker import EmbeddedBroker, in_memory
 from kgroup.broker.faults import InjectedFault
-from kgroup.broker.server import EmbeddedBroker, in_memory
 from kgroup.config import GroupConfig
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import CommitUnknownError, StaleGenerationError

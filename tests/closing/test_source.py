@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from kgroup.broker.server import in_memory
+from kgroup.broker import in_memory
 from kgroup.config import GroupConfig
 from kgroup.group import ConsumerGroup
 from kgroup.interfaces import RecordSource

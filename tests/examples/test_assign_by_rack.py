@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from kgroup.assignors.validation import check_assignments
-from kgroup.broker.server import in_memory
+from kgroup.broker import in_memory
 from kgroup.runtime import default_runtime_factory
 from kgroup.testing.memory import memory_runtime
 from kgroup.types import MemberSubscription, TopicInfo

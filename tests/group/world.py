@@ -8,7 +8,7 @@ from typing import Any, final
 
 import trio
 
-from kgroup.broker.server import EmbeddedBroker, in_memory
+from kgroup.broker import EmbeddedBroker, in_memory
 from kgroup.config import GroupConfig
 from kgroup.events import Event
 from kgroup.group import ConsumerGroup

@@ -8,7 +8,7 @@ from typing import Any, Final, final
 import attrs
 import trio
 
-from kgroup.broker.server import EmbeddedBroker, in_memory
+from kgroup.broker import EmbeddedBroker, in_memory
 from kgroup.errors import FatalGroupError, KgroupError
 from kgroup.group import ConsumerGroup
 from kgroup.interfaces import Batch

@@ -14,7 +14,7 @@ from typing import Any, Final, final
 import attrs
 import trio
 
-from kgroup.broker.server import EmbeddedBroker
+from kgroup.broker import EmbeddedBroker
 from kgroup.wire.codec import decode_request
 
 _LENGTH: Final = 4

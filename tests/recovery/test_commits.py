@@ -236,7 +236,7 @@ async def test_a_coordinator_that_cannot_be_reached_was_sent_nothing(
         scene = Scene(here, **QUICK)
         async with scene.group() as group:
             generation = await group.next()
-            await here.broker.stop()
+            await here.broker.disconnect()
             with pytest.raises(CommitUnknownError):
                 await generation.commit(
                     {P0: 3}, beyond_read=True

@@ -42,7 +42,7 @@ async def test_away_for_less_than_the_lease_ends_nothing(
             await trio.sleep(5)
             here.broker.set_reachable(reachable=True)
         else:
-            await here.broker.stop()
+            await here.broker.disconnect()
             await trio.sleep(5)
             await here.broker.start()
         await here.append(3)
@@ -69,7 +69,7 @@ async def test_away_for_more_than_the_lease_loses_the_generation(
             elif how == "unreachable":
                 here.broker.set_reachable(reachable=False)
             else:
-                await here.broker.stop()
+                await here.broker.disconnect()
             await first.ending.wait()
             assert 14.0 <= here.now <= 15.5
             assert first.end is not None

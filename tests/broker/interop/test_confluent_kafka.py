@@ -65,7 +65,7 @@ async def test_a_consumer_lives_through_a_restart_of_the_broker() -> None:
         try:
             await beside(produced, servers, "t", VALUES[:10])
             await beside(until, lambda: len(member.values) >= 10, member.poll, "the first records")
-            await broker.stop()
+            await broker.disconnect()
             await broker.restart_coordinator()
             await broker.start()
             await beside(produced, servers, "t", VALUES[10:20])
