@@ -1,4 +1,4 @@
-"""docs/security.md: the limits of the client are the code's."""
+"""docs/security.md states the client's limits as the code has them."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ MIB = 1024 * 1024
 
 
 def rows() -> list[str]:
-    """The rows of the client's limits."""
+    """The rows of all tables of the page."""
     return [line for line in PAGE.read_text().splitlines() if line.startswith("| ")]
 
 
 @pytest.mark.parametrize(
     "api", sorted(api for api in MAX_RESPONSE_BYTES if not api.startswith("sasl"))
 )
-def test_the_longest_answer_of_each_request_is_there(api: str) -> None:
-    """In one row, with the code's number."""
+def test_the_page_has_the_longest_answer_of_each_request(api: str) -> None:
+    """Exactly one row names the request, and it has the code's number."""
     (row,) = [row for row in rows() if "an answer to" in row and kafka_name(api) in row]
     size = MAX_RESPONSE_BYTES[api]
     assert f"{size // MIB} MiB" in row if size >= MIB else f"{size // 1024} KiB" in row
@@ -47,11 +47,11 @@ def test_the_longest_answer_of_each_request_is_there(api: str) -> None:
         f"| {MANY_TOPICS:,}; beyond",
     ],
 )
-def test_a_limit_is_the_code_s(words: str) -> None:
-    """Each number of the table."""
+def test_a_limit_is_that_of_the_code(words: str) -> None:
+    """Each number of the table is the code's constant."""
     assert any(words in row for row in rows())
 
 
-def test_a_third_of_the_session_is_the_longest_throttling() -> None:
-    """As the page says in words."""
+def test_throttling_lasts_a_third_of_the_session_at_most() -> None:
+    """The page says it in words."""
     assert pytest.approx(1 / 3) == THROTTLED_PART

@@ -1,4 +1,4 @@
-"""The page on security names limits that there are, with the defaults that they have."""
+"""docs/security.md lists the embedded broker's limits with their defaults."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from kgroup.broker.groups.coordinator_settings import CoordinatorSettings
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "security.md"
 ROW = re.compile(r"\| `([a-z.]+)` \| `([^`]+)` \|")
-#: Limits of one client's costs; the other properties say what the broker does.
+#: Limits of what one client can cost; the other properties configure the broker's behaviour.
 LIMITS = [name for name in PROPERTIES if re.search(r"\.max\.|max\.|\.retention\.bytes", name)]
 
 
 def test_every_limit_is_in_the_table_with_its_default() -> None:
-    """Each setting that bounds a cost is told, and none that there is not."""
-    told = dict(ROW.findall(PAGE.read_text()))
+    """The table has every setting that bounds a cost, and only settings that exist."""
+    listed = dict(ROW.findall(PAGE.read_text()))
     settings = CoordinatorSettings()
     defaults = {name: text for name, (_, _, text) in PROPERTIES.items()}
     for name, (field, unit, *_) in GROUP_PROPERTIES.items():
         if unit is None:
             defaults[name] = str(getattr(settings, field))
-    assert {name: defaults.get(name) for name in told} == told
-    assert set(LIMITS) - set(told) == {"transaction.max.timeout.ms"}
+    assert {name: defaults.get(name) for name in listed} == listed
+    assert set(LIMITS) - set(listed) == {"transaction.max.timeout.ms"}

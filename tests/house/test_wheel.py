@@ -93,7 +93,15 @@ def test_the_sdist_holds_what_develops_kgroup(tree: Path, sdist: Path) -> None:
         for path in (tree / folder).rglob("*")
         if path.is_file()
     }
-    settings = {"LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml", "tox.ini", ".ci/run"}
+    settings = {
+        "LICENSE",
+        "README.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "pyproject.toml",
+        "tox.ini",
+        ".ci/run",
+    }
     assert developed | settings <= names
     assert "generation/__init__.py" in names
     assert not [name for name in names if name.startswith(("kgroup/generation", "kgroup/watchers"))]
