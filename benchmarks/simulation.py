@@ -21,7 +21,7 @@ from typing import Any
 import trio
 from trio.testing import memory_stream_pair
 
-from kgroup.broker.response_versions import fit
+from kgroup.broker.response_versions import fit_response
 from kgroup.error_codes import ErrorCode
 from kgroup.testing.simulation import history
 from kgroup.testing.simulation.default_program import worker
@@ -115,7 +115,7 @@ def bare_hour() -> float:
         "member_id": "m1-00000000-0000-0000-0000-000000000000",
         "group_instance_id": None,
     }
-    answer = fit("heartbeat", 4, {"error_code": ErrorCode.NONE})
+    answer = fit_response("heartbeat", 4, {"error_code": ErrorCode.NONE})
 
     async def message(stream: trio.abc.Stream) -> bytes:
         (length,) = struct.unpack(">i", await stream.receive_some(4))

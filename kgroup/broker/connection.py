@@ -29,7 +29,7 @@ from kgroup.broker.idle_connections import IdleClients
 from kgroup.broker.node import Node
 from kgroup.broker.request_context import NO_ACKS, NoResponse, RequestContext
 from kgroup.broker.request_error import RequestError
-from kgroup.broker.response_versions import Answer, fit, fit_in_slices
+from kgroup.broker.response_versions import ResponseFields, fit_response, fit_response_in_slices
 from kgroup.broker.time_slices import FREE, Work
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import ProtocolError
@@ -242,7 +242,7 @@ class ClientConnection:
             if long:
                 work.release()
 
-    async def _handle(self, context: RequestContext) -> Answer | NoResponse | None:
+    async def _handle(self, context: RequestContext) -> ResponseFields | NoResponse | None:
         api = APIS.get(context.api)
         if api is None:
             raise _ClosedError(f"{context.api} is not offered")
@@ -268,13 +268,15 @@ class ClientConnection:
             return error_response(context.request, ErrorCode.UNKNOWN_SERVER_ERROR)
 
     async def _encode_in_slices(
-        self, context: RequestContext, answer: Answer, correlation_id: int
+        self, context: RequestContext, answer: ResponseFields, correlation_id: int
     ) -> bytes:
         """As ``_encode``; making a long answer's values gives way now and then."""
         if context.work.items < FREE:
             return self._encode(context.api, context.version, answer, correlation_id)
-        fitted = await fit_in_slices(context.api, context.version, answer, context.work)
+        fitted = await fit_response_in_slices(context.api, context.version, answer, context.work)
         return codec.encode_response(context.api, context.version, fitted, correlation_id)
 
-    def _encode(self, api: str, version: int, answer: Answer, correlation_id: int) -> bytes:
-        return codec.encode_response(api, version, fit(api, version, answer), correlation_id)
+    def _encode(self, api: str, version: int, answer: ResponseFields, correlation_id: int) -> bytes:
+        return codec.encode_response(
+            api, version, fit_response(api, version, answer), correlation_id
+        )

@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from kgroup.broker.response_versions import Answer
+from kgroup.broker.response_versions import ResponseFields
 
 _NO_TIME: Final = timedelta(0)
 _NO_START: Final = datetime.fromtimestamp(0, UTC)
 
-ErrorResponse = Callable[[Any, int], Answer]
+ErrorResponse = Callable[[Any, int], ResponseFields]
 """Takes kio's request and the error code."""
 
 
 def _top(**fields: Any) -> ErrorResponse:
-    def error_response(request: Any, code: int) -> Answer:
+    def error_response(request: Any, code: int) -> ResponseFields:
         del request
         return {"error_code": code, **fields}
 
@@ -31,7 +31,7 @@ def _each(items: str, **names: Any) -> ErrorResponse:
     """One entry for each item of the request's list ``items``."""
     where = names.pop("where")
 
-    def error_response(request: Any, code: int) -> Answer:
+    def error_response(request: Any, code: int) -> ResponseFields:
         return {
             where: [
                 {"error_code": code, **_values(item, names)} for item in getattr(request, items)
@@ -71,7 +71,7 @@ def _partitions(topics: Iterable[Any], code: int, **fields: Any) -> list[dict[st
     ]
 
 
-def _produce(request: Any, code: int) -> Answer:
+def _produce(request: Any, code: int) -> ResponseFields:
     return {
         "responses": [
             {
@@ -91,7 +91,7 @@ def _produce(request: Any, code: int) -> Answer:
     }
 
 
-def _fetch(request: Any, code: int) -> Answer:
+def _fetch(request: Any, code: int) -> ResponseFields:
     return {
         "error_code": code,
         "responses": [
@@ -113,7 +113,7 @@ def _fetch(request: Any, code: int) -> Answer:
     }
 
 
-def _metadata(request: Any, code: int) -> Answer:
+def _metadata(request: Any, code: int) -> ResponseFields:
     return {
         "brokers": (),
         "error_code": code,
@@ -128,7 +128,7 @@ def _metadata(request: Any, code: int) -> Answer:
     }
 
 
-def _find_coordinator(request: Any, code: int) -> Answer:
+def _find_coordinator(request: Any, code: int) -> ResponseFields:
     nowhere = {"error_code": code, "error_message": None, "node_id": -1, "host": "", "port": -1}
     keys = getattr(request, "coordinator_keys", None)
     if keys is None:
@@ -136,7 +136,7 @@ def _find_coordinator(request: Any, code: int) -> Answer:
     return {"coordinators": [{"key": key, **nowhere} for key in keys]}
 
 
-def _offset_fetch(request: Any, code: int) -> Answer:
+def _offset_fetch(request: Any, code: int) -> ResponseFields:
     groups = getattr(request, "groups", None)
     if groups is not None:
         return {
@@ -162,7 +162,7 @@ def _offset_fetch(request: Any, code: int) -> Answer:
     return {"error_code": code, "topics": topics}
 
 
-def _add_partitions(request: Any, code: int) -> Answer:
+def _add_partitions(request: Any, code: int) -> ResponseFields:
     return {
         "error_code": code,
         "results_by_transaction": (),
@@ -179,7 +179,7 @@ def _add_partitions(request: Any, code: int) -> Answer:
     }
 
 
-def _delete_topics(request: Any, code: int) -> Answer:
+def _delete_topics(request: Any, code: int) -> ResponseFields:
     named = [(topic.name, topic.topic_id) for topic in getattr(request, "topics", ())]
     named += [(name, None) for name in getattr(request, "topic_names", ())]
     return {
@@ -189,7 +189,7 @@ def _delete_topics(request: Any, code: int) -> Answer:
     }
 
 
-def _leader_epochs(request: Any, code: int) -> Answer:
+def _leader_epochs(request: Any, code: int) -> ResponseFields:
     return {
         "topics": [
             {
@@ -203,7 +203,7 @@ def _leader_epochs(request: Any, code: int) -> Answer:
     }
 
 
-def _elections(request: Any, code: int) -> Answer:
+def _elections(request: Any, code: int) -> ResponseFields:
     return {
         "error_code": code,
         "replica_election_results": [
@@ -219,7 +219,7 @@ def _elections(request: Any, code: int) -> Answer:
     }
 
 
-def _described_producers(request: Any, code: int) -> Answer:
+def _described_producers(request: Any, code: int) -> ResponseFields:
     return {
         "topics": [
             {

@@ -9,7 +9,7 @@ import attrs
 
 from kgroup.broker.cluster_state import ClusterState
 from kgroup.broker.node import Node
-from kgroup.broker.response_versions import Answer
+from kgroup.broker.response_versions import ResponseFields
 from kgroup.broker.time_slices import Work
 
 
@@ -49,4 +49,4 @@ NEVER_ANSWERED: Final = NoResponse()
 NO_ACKS: Final = 0
 """The ``acks`` of a Produce that wants no answer."""
 
-Handler = Callable[[RequestContext], Awaitable[Answer | NoResponse | None]]
+Handler = Callable[[RequestContext], Awaitable[ResponseFields | NoResponse | None]]

@@ -44,6 +44,8 @@ class UnknownErrorCode(int):
         return f"<UnknownErrorCode: {int(self)}>"
 
 
+_EMPTY: Final = {"string": "", "bytes": b""}
+"""What stands for null in a field that cannot be null."""
 _ERROR_CODES: Final[Mapping[int, ErrorCode]] = {code.value: code for code in ErrorCode}
 
 
@@ -58,9 +60,9 @@ class LostFieldError(ValueError):
 
 
 def build(entity_type: Any, fields: Mapping[str, Any]) -> Any:
-    """Make a kio entity, nested ones included, from plain values.
+    """Make a kio entity, nested ones included, from plain values. Clients build requests so.
 
-    A field that this version lacks is dropped if its value is None or what the field's absence
+    A field that this version lacks is left out if its value is None or what the field's absence
     means (its default in the versions that have it, or zero where it has none).
 
     Raises:
@@ -68,17 +70,20 @@ def build(entity_type: Any, fields: Mapping[str, Any]) -> Any:
         ValueError: no version has a field, or one without a default is missing. The text names
             the fields, not their values.
     """
-    plan = _plan(entity_type)
-    values = {}
-    for name, value in fields.items():
-        if name not in plan.converters:
-            _refuse_if_it_carries_something(entity_type, name, value)
-            continue
-        convert = plan.converters[name]
-        values[name] = value if convert is None else convert(value)
-    if missing := plan.required - values.keys():
-        raise ValueError(f"{label(entity_type)} needs {', '.join(sorted(missing))}")
-    return entity_type(**values)
+    return _builder(entity_type, fits=False)(fields)
+
+
+def fit(entity_type: Any, fields: Mapping[str, Any]) -> Any:
+    """Make a kio entity from what several versions of it carry. Brokers build responses so.
+
+    A broker answers an old client with as much as the client's version can carry: fields that
+    the version lacks are left out whatever their value, and null becomes empty where the version
+    has no null.
+
+    Raises:
+        ValueError: no version has a field, or one without a default is missing.
+    """
+    return _builder(entity_type, fits=True)(fields)
 
 
 def wrong_field(entity: Any) -> str | None:
@@ -109,32 +114,51 @@ def label(entity_type: Any) -> str:
     return f"{entity_type.__name__} v{entity_type.__version__}"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Plan:
-    converters: Mapping[str, Callable[[Any], Any] | None]
-    required: frozenset[str]
-
-
 @cache
-def _plan(entity_type: Any) -> _Plan:
-    fields = dataclasses.fields(entity_type)
-    return _Plan(
-        converters={field.name: _converter(entity_type, field) for field in fields},
-        required=frozenset(
-            field.name
-            for field in fields
-            if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-        ),
+def _builder(entity_type: Any, *, fits: bool) -> Callable[[Mapping[str, Any]], Any]:
+    """The function that builds one kind of entity, as ``fit`` does or as ``build`` does."""
+    own = dataclasses.fields(entity_type)
+    converters = {field.name: _converter(entity_type, field, fits=fits) for field in own}
+    leave_out = _check_known if fits else _check_without_value
+
+    def make(fields: Mapping[str, Any]) -> Any:
+        values = {}
+        for name, value in fields.items():
+            if name not in converters:
+                leave_out(entity_type, name, value)
+                continue
+            convert = converters[name]
+            values[name] = value if convert is None else convert(value)
+        try:
+            return entity_type(**values)
+        except TypeError:
+            missing = sorted(_required(entity_type) - values.keys())
+            raise ValueError(f"{label(entity_type)} needs {', '.join(missing)}") from None
+
+    return make
+
+
+def _required(entity_type: Any) -> frozenset[str]:
+    return frozenset(
+        field.name
+        for field in dataclasses.fields(entity_type)
+        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
     )
 
 
-def _converter(entity_type: Any, field: dataclasses.Field[Any]) -> Callable[[Any], Any] | None:
+def _converter(
+    entity_type: Any, field: dataclasses.Field[Any], *, fits: bool
+) -> Callable[[Any], Any] | None:
     shape = field_shape(field)
+    kafka_type = field.metadata.get("kafka_type")
     convert_one: Callable[[Any], Any] | None = None
     if shape.entity is not None:
-        convert_one = partial(_entity, shape.entity)
-    elif field.metadata.get("kafka_type") == "error_code":
-        convert_one = error_code
+        convert_one = partial(_nested, _builder(shape.entity, fits=fits))
+    elif kafka_type == "error_code":
+        convert_one = _any_error_code
+    elif fits and kafka_type in _EMPTY and not shape.nullable and not shape.is_array:
+        empty = _EMPTY[kafka_type]
+        return lambda value: empty if value is None else value
     if not shape.is_array:
         return convert_one
     what = f"{label(entity_type)} field {field.name}"
@@ -143,6 +167,8 @@ def _converter(entity_type: Any, field: dataclasses.Field[Any]) -> Callable[[Any
         if value is None:
             if shape.nullable:
                 return None
+            if fits:
+                return ()
             raise ValueError(f"{what} must be a sequence, got None")
         if isinstance(value, str | bytes | Mapping):
             kind = type(value).__name__
@@ -152,8 +178,15 @@ def _converter(entity_type: Any, field: dataclasses.Field[Any]) -> Callable[[Any
     return convert_all
 
 
-def _entity(entity_type: Any, value: Any) -> Any:
-    return build(entity_type, value) if isinstance(value, Mapping) else value
+def _nested(builder: Callable[[Mapping[str, Any]], Any], value: Any) -> Any:
+    # A dict is told from an entity quickly, another Mapping slowly: there can be thousands.
+    return builder(value) if isinstance(value, (dict, Mapping)) else value
+
+
+@cache
+def _any_error_code(code: int) -> ErrorCode | UnknownErrorCode:
+    # kio's enum does not find a member of another IntEnum, but it finds its number.
+    return error_code(int(code))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -210,10 +243,17 @@ def _without_none(annotation: Any) -> tuple[bool, Any]:
     return True, next(argument for argument in arguments if argument is not NoneType)
 
 
-def _refuse_if_it_carries_something(entity_type: Any, name: str, value: Any) -> None:
-    defaults = _defaults_elsewhere(entity_type, name)
-    if not defaults:
+def _check_known(entity_type: Any, name: str, value: object) -> None:
+    """Let any value of a field go, provided that some version has the field."""
+    del value
+    if not _defaults_elsewhere(entity_type, name):
         raise ValueError(f"no version of {entity_type.__name__} has a field {name}")
+
+
+def _check_without_value(entity_type: Any, name: str, value: Any) -> None:
+    """Let a field go only if nothing is lost with it."""
+    _check_known(entity_type, name, value)
+    defaults = _defaults_elsewhere(entity_type, name)
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         value = tuple(value)
     if value is None or value in defaults or (dataclasses.MISSING in defaults and not value):

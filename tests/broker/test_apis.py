@@ -11,7 +11,7 @@ from kio.index import load_request_schema
 
 from kgroup.broker.apis import APIS
 from kgroup.broker.error_responses import ERROR_RESPONSES
-from kgroup.broker.response_versions import fit
+from kgroup.broker.response_versions import fit_response
 from kgroup.error_codes import ErrorCode
 from kgroup.wire.codec import encode_response
 from kgroup.wire.entities import build, field_shape
@@ -85,6 +85,6 @@ def test_every_version_can_be_refused(api: str, version: int) -> None:
     request_type = load_request_schema(API_KEYS[api], version)
     request = build(request_type, sample(request_type))
     refused = ERROR_RESPONSES[api](request, ErrorCode.UNSUPPORTED_VERSION)
-    answer = fit(api, version, refused)
+    answer = fit_response(api, version, refused)
     assert encode_response(api, version, answer, 1)
     assert set(errors_in(answer)) == {35}

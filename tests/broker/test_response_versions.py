@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from kgroup.broker.response_versions import fit
+from kgroup.broker.response_versions import fit_response
 from kgroup.error_codes import ErrorCode
 
 JOINED = {
@@ -23,7 +23,7 @@ JOINED = {
 
 def test_a_version_gets_the_fields_it_has() -> None:
     """Fields that came later are left out, nested ones too; the throttle time is zero."""
-    old, new = fit("join_group", 0, JOINED), fit("join_group", 9, JOINED)
+    old, new = fit_response("join_group", 0, JOINED), fit_response("join_group", 9, JOINED)
     assert not hasattr(old, "skip_assignment")
     assert not hasattr(old.members[0], "group_instance_id")
     assert new.skip_assignment
@@ -33,13 +33,13 @@ def test_a_version_gets_the_fields_it_has() -> None:
 
 def test_null_is_empty_where_there_is_no_null() -> None:
     """A text that may not be null on the wire becomes empty."""
-    assert fit("join_group", 6, JOINED).protocol_name == ""
-    assert fit("join_group", 9, JOINED).protocol_name is None
+    assert fit_response("join_group", 6, JOINED).protocol_name == ""
+    assert fit_response("join_group", 9, JOINED).protocol_name is None
 
 
 def test_an_array_may_be_null_only_where_kafka_says() -> None:
     """None becomes an empty array where null is not allowed."""
-    assert fit("join_group", 9, {**JOINED, "members": None}).members == ()
+    assert fit_response("join_group", 9, {**JOINED, "members": None}).members == ()
     fetched = {
         "partition_index": 0,
         "error_code": 0,
@@ -48,23 +48,23 @@ def test_an_array_may_be_null_only_where_kafka_says() -> None:
         "records": b"",
     }
     topics = [{"topic": "t", "partitions": [fetched]}]
-    answer = fit("fetch", 4, {"error_code": 0, "responses": topics})
+    answer = fit_response("fetch", 4, {"error_code": 0, "responses": topics})
     assert answer.responses[0].partitions[0].aborted_transactions is None
 
 
 def test_error_codes_of_any_making_fit() -> None:
     """The coordinator's codes, kio's, plain numbers and unknown ones go out as their number."""
     for code in (ErrorCode.UNKNOWN_MEMBER_ID, 25, 999):
-        assert int(fit("heartbeat", 4, {"error_code": code}).error_code) == int(code)
+        assert int(fit_response("heartbeat", 4, {"error_code": code}).error_code) == int(code)
 
 
 def test_a_misspelt_field_is_a_defect() -> None:
     """A name that no version has is refused, not dropped."""
     with pytest.raises(ValueError, match="no version of HeartbeatResponse has a field eror"):
-        fit("heartbeat", 4, {"error_code": 0, "eror": 1})
+        fit_response("heartbeat", 4, {"error_code": 0, "eror": 1})
 
 
 def test_a_missing_field_is_a_defect() -> None:
     """What has no default must be given."""
-    with pytest.raises(TypeError, match="error_code"):
-        fit("heartbeat", 4, {})
+    with pytest.raises(ValueError, match="HeartbeatResponse v4 needs error_code"):
+        fit_response("heartbeat", 4, {})

@@ -20,7 +20,7 @@ from kgroup.broker.log import PartitionLog
 from kgroup.broker.regular_expressions import Pattern
 from kgroup.broker.request_context import RequestContext
 from kgroup.broker.request_error import RequestError
-from kgroup.broker.response_versions import Answer
+from kgroup.broker.response_versions import ResponseFields
 from kgroup.broker.topics import Topic
 from kgroup.broker.transaction_coordinator import Transaction, TransactionState
 from kgroup.error_codes import ErrorCode
@@ -44,7 +44,7 @@ _STATES: Final = frozenset(
 """Kafka's names; a transaction here is never in those states that wait for markers."""
 
 
-async def describe_log_dirs(context: RequestContext) -> Answer:
+async def describe_log_dirs(context: RequestContext) -> ResponseFields:
     """Answer DescribeLogDirs: one folder that is none, with what this broker has replicas of."""
     requested = context.request.topics
     wanted = (
@@ -84,7 +84,7 @@ async def _replicas(
     ]
 
 
-async def describe_producers(context: RequestContext) -> Answer:
+async def describe_producers(context: RequestContext) -> ResponseFields:
     """Answer DescribeProducers."""
     return {
         "topics": [
@@ -128,7 +128,7 @@ async def _producers(context: RequestContext, name: str, number: int) -> dict[st
     }
 
 
-async def list_transactions(context: RequestContext) -> Answer:
+async def list_transactions(context: RequestContext) -> ResponseFields:
     """Answer ListTransactions: those that this broker coordinates."""
     states = tuple(context.request.state_filters)
     pattern = Pattern(getattr(context.request, "transactional_id_pattern", None) or ".*")
@@ -175,7 +175,7 @@ def _lasts(transaction: Transaction) -> float:
     return trio.current_time() - (transaction.deadline - transaction.timeout)
 
 
-async def describe_transactions(context: RequestContext) -> Answer:
+async def describe_transactions(context: RequestContext) -> ResponseFields:
     """Answer DescribeTransactions."""
     return {
         "transaction_states": [
@@ -222,19 +222,19 @@ def _began(context: RequestContext, transaction: Transaction) -> dt.datetime | N
     return dt.datetime.fromtimestamp(context.cluster.now_ms() / 1000 - lasts, dt.UTC)
 
 
-async def list_partition_reassignments(context: RequestContext) -> Answer:
+async def list_partition_reassignments(context: RequestContext) -> ResponseFields:
     """Answer ListPartitionReassignments: partitions move at once here, and none is under way."""
     del context
     return {"error_code": ErrorCode.NONE, "error_message": None, "topics": ()}
 
 
-async def describe_client_quotas(context: RequestContext) -> Answer:
+async def describe_client_quotas(context: RequestContext) -> ResponseFields:
     """Answer DescribeClientQuotas: there are none."""
     del context
     return {"error_code": ErrorCode.NONE, "error_message": None, "entries": ()}
 
 
-async def describe_user_scram_credentials(context: RequestContext) -> Answer:
+async def describe_user_scram_credentials(context: RequestContext) -> ResponseFields:
     """Answer DescribeUserScramCredentials: there are no users."""
     return {
         "error_code": ErrorCode.NONE,

@@ -21,7 +21,7 @@ from kgroup.broker.broker_settings import PROPERTIES
 from kgroup.broker.groups.coordinator_settings import PROPERTIES as GROUP_PROPERTIES
 from kgroup.broker.request_context import RequestContext
 from kgroup.broker.request_error import RequestError
-from kgroup.broker.response_versions import Answer
+from kgroup.broker.response_versions import ResponseFields
 from kgroup.broker.topics import EFFECTIVE_CONFIGS, Topic
 from kgroup.error_codes import ErrorCode
 
@@ -101,7 +101,7 @@ def config_type(name: str, default: str) -> int:
 # Looking.
 
 
-async def describe_configs(context: RequestContext) -> Answer:
+async def describe_configs(context: RequestContext) -> ResponseFields:
     """Answer DescribeConfigs for topics and for the broker."""
     return {
         "results": [
@@ -221,7 +221,7 @@ def _broker_config(name: str, default: str, given: str | None) -> Config:
     return Config(given, _FROM_BROKER, ((name, given, _FROM_BROKER), default_place))
 
 
-async def list_config_resources(context: RequestContext) -> Answer:
+async def list_config_resources(context: RequestContext) -> ResponseFields:
     """Answer ListConfigResources: topics and brokers have configs; without a kind, all of them."""
     kinds = tuple(getattr(context.request, "resource_types", _LISTED_BEFORE_KINDS)) or _KINDS
     if not set(kinds) <= set(_KINDS):
@@ -245,21 +245,21 @@ async def list_config_resources(context: RequestContext) -> Answer:
 # Changing.
 
 
-async def alter_configs(context: RequestContext) -> Answer:
+async def alter_configs(context: RequestContext) -> ResponseFields:
     """Answer AlterConfigs: what is named is set, and everything else is the default again."""
     return await _alter(
         context, lambda before, requested: {one.name: one.value for one in requested.configs}
     )
 
 
-async def incremental_alter_configs(context: RequestContext) -> Answer:
+async def incremental_alter_configs(context: RequestContext) -> ResponseFields:
     """Answer IncrementalAlterConfigs: what is named is changed."""
     return await _alter(context, _changed)
 
 
 async def _alter(
     context: RequestContext, change: Callable[[Mapping[str, str], Any], dict[str, str]]
-) -> Answer:
+) -> ResponseFields:
     resources = context.request.resources
     times = Counter((requested.resource_type, requested.resource_name) for requested in resources)
     return {

@@ -21,7 +21,7 @@ from kgroup.broker.log import PartitionLog
 from kgroup.broker.replicas import PartitionReplicas
 from kgroup.broker.request_context import RequestContext
 from kgroup.broker.request_error import RequestError
-from kgroup.broker.response_versions import Answer
+from kgroup.broker.response_versions import ResponseFields
 from kgroup.error_codes import ErrorCode
 
 _IDS_FROM: Final = 13
@@ -44,7 +44,7 @@ class _Wanted:
     error: RequestError | None = None
 
 
-async def fetch(context: RequestContext) -> Answer:
+async def fetch(context: RequestContext) -> ResponseFields:
     """Answer Fetch when ``min_bytes`` are there, after ``max_wait``, or at once on an error."""
     request = context.request
     session = getattr(request, "session_id", _NO_SESSION)

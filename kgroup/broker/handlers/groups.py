@@ -12,8 +12,8 @@ from typing import Any, Final
 from kgroup.broker.groups import requests, responses
 from kgroup.broker.handlers.grouping import by_topic, seconds
 from kgroup.broker.request_context import NEVER_ANSWERED, NoResponse, RequestContext
-from kgroup.broker.request_error import RequestError
-from kgroup.broker.response_versions import Answer
+from kgroup.broker.request_error import RequestError, shortened
+from kgroup.broker.response_versions import ResponseFields
 from kgroup.broker.time_slices import BYTES_OF_AN_ITEM
 from kgroup.error_codes import ErrorCode
 from kgroup.types import TopicPartition
@@ -32,7 +32,7 @@ _LONGEST_NAME: Final = 2**15 - 1 - 37
 _NOT_REQUESTED: Final = -(1 << 31)
 
 
-async def join_group(context: RequestContext) -> Answer | NoResponse:
+async def join_group(context: RequestContext) -> ResponseFields | NoResponse:
     """Answer JoinGroup; it waits until the group is complete."""
     request = context.request
     _check_names(context)
@@ -92,7 +92,7 @@ def _check_names(context: RequestContext) -> None:
             )
 
 
-async def sync_group(context: RequestContext) -> Answer | NoResponse:
+async def sync_group(context: RequestContext) -> ResponseFields | NoResponse:
     """Answer SyncGroup; it waits for the leader's."""
     request = context.request
     await context.work.spend(len(request.assignments))
@@ -123,7 +123,7 @@ async def sync_group(context: RequestContext) -> Answer | NoResponse:
     }
 
 
-async def heartbeat(context: RequestContext) -> Answer:
+async def heartbeat(context: RequestContext) -> ResponseFields:
     """Answer Heartbeat."""
     request = context.request
     answer = await context.node.groups.handle(
@@ -138,7 +138,7 @@ async def heartbeat(context: RequestContext) -> Answer:
     return {"error_code": answer.error}
 
 
-async def leave_group(context: RequestContext) -> Answer:
+async def leave_group(context: RequestContext) -> ResponseFields:
     """Answer LeaveGroup, of one member or of several."""
     request = context.request
     batched = context.version >= _LEAVES_IN_BATCHES_FROM
@@ -171,7 +171,7 @@ async def leave_group(context: RequestContext) -> Answer:
     }
 
 
-async def offset_commit(context: RequestContext) -> Answer:
+async def offset_commit(context: RequestContext) -> ResponseFields:
     """Answer OffsetCommit."""
     request = context.request
     retention = getattr(request, "retention_time", None)
@@ -216,7 +216,7 @@ def results(partitions: tuple[responses.PartitionResult, ...]) -> list[dict[str,
     )
 
 
-async def offset_fetch(context: RequestContext) -> Answer:
+async def offset_fetch(context: RequestContext) -> ResponseFields:
     """Answer OffsetFetch, of one group or of several."""
     request = context.request
     batched = context.version >= _FETCHES_IN_BATCHES_FROM
@@ -270,7 +270,7 @@ def _fetched(offset: responses.FetchedOffset) -> dict[str, Any]:
     }
 
 
-async def offset_delete(context: RequestContext) -> Answer:
+async def offset_delete(context: RequestContext) -> ResponseFields:
     """Answer OffsetDelete."""
     request = context.request
     partitions = tuple(
@@ -286,7 +286,7 @@ async def offset_delete(context: RequestContext) -> Answer:
     return {"error_code": answer.error, "topics": results(answer.partitions)}
 
 
-async def describe_groups(context: RequestContext) -> Answer:
+async def describe_groups(context: RequestContext) -> ResponseFields:
     """Answer DescribeGroups."""
     described: list[responses.DescribedGroup] = []
     async for group_id in context.work.each(context.request.groups):
@@ -301,7 +301,7 @@ async def describe_groups(context: RequestContext) -> Answer:
         "groups": [
             {
                 "error_code": group.error,
-                "error_message": group.error_message,
+                "error_message": group.error_message and shortened(group.error_message),
                 "group_id": group.group_id,
                 "group_state": group.state,
                 "protocol_type": group.protocol_type,
@@ -333,7 +333,7 @@ def _cost(group: responses.DescribedGroup) -> int:
     return 1 + len(group.members) + carried // BYTES_OF_AN_ITEM
 
 
-async def list_groups(context: RequestContext) -> Answer:
+async def list_groups(context: RequestContext) -> ResponseFields:
     """Answer ListGroups."""
     answer = await context.node.groups.handle(
         requests.ListGroups(
@@ -360,7 +360,7 @@ async def list_groups(context: RequestContext) -> Answer:
     }
 
 
-async def delete_groups(context: RequestContext) -> Answer:
+async def delete_groups(context: RequestContext) -> ResponseFields:
     """Answer DeleteGroups."""
     await context.work.spend(len(context.request.groups_names))
     answer = await context.node.groups.handle(

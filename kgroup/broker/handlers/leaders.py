@@ -11,7 +11,7 @@ from typing import Any, Final
 from kgroup.broker.replicas import NO_LEADER
 from kgroup.broker.request_context import RequestContext
 from kgroup.broker.request_error import RequestError
-from kgroup.broker.response_versions import Answer
+from kgroup.broker.response_versions import ResponseFields
 from kgroup.error_codes import ErrorCode
 from kgroup.types import TopicPartition
 
@@ -19,7 +19,7 @@ _PREFERRED: Final = 0
 _UNCLEAN: Final = 1
 
 
-async def elect_leaders(context: RequestContext) -> Answer:
+async def elect_leaders(context: RequestContext) -> ResponseFields:
     """Answer ElectLeaders; asked for all partitions, it tells of those where there was need."""
     request = context.request
     if getattr(request, "election_type", _PREFERRED) not in (_PREFERRED, _UNCLEAN):

@@ -14,7 +14,7 @@ from kgroup.broker.node import Node
 from kgroup.broker.replicas import NO_LEADER, LiveBrokers, PartitionReplicas
 from kgroup.broker.request_context import RequestContext
 from kgroup.broker.request_error import RequestError
-from kgroup.broker.response_versions import Answer
+from kgroup.broker.response_versions import ResponseFields
 from kgroup.broker.topics import Topic
 from kgroup.error_codes import ErrorCode
 from kgroup.types import topic_fault
@@ -29,7 +29,7 @@ _BATCHED_FROM: Final = 4
 _PORTLESS: Final = {"node_id": -1, "host": "", "port": -1}
 
 
-async def metadata(context: RequestContext) -> Answer:
+async def metadata(context: RequestContext) -> ResponseFields:
     """Answer Metadata, creating topics where asked and allowed."""
     cluster, request = context.cluster, context.request
     if request.topics is None or (not request.topics and context.version == _ALL_BY_EMPTY_LIST):
@@ -52,7 +52,7 @@ async def metadata(context: RequestContext) -> Answer:
     }
 
 
-async def describe_cluster(context: RequestContext) -> Answer:
+async def describe_cluster(context: RequestContext) -> ResponseFields:
     """Answer DescribeCluster."""
     cluster = context.cluster
     answer: dict[str, Any] = {
@@ -76,7 +76,7 @@ async def describe_cluster(context: RequestContext) -> Answer:
     return answer
 
 
-async def describe_topic_partitions(context: RequestContext) -> Answer:
+async def describe_topic_partitions(context: RequestContext) -> ResponseFields:
     """Answer DescribeTopicPartitions: by name, no more partitions than asked for, and where next.
 
     Without names it goes through all topics, and from a cursor's topic on only.
@@ -119,7 +119,7 @@ async def _topic_by_name(context: RequestContext, name: str) -> dict[str, Any]:
     return {**shown, "partitions": [{**one, **none_eligible} for one in shown["partitions"]]}
 
 
-async def find_coordinator(context: RequestContext) -> Answer:
+async def find_coordinator(context: RequestContext) -> ResponseFields:
     """Answer FindCoordinator, for one key or for several."""
     request = context.request
     keys = request.coordinator_keys if context.version >= _BATCHED_FROM else (request.key,)

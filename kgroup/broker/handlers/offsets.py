@@ -13,7 +13,7 @@ from kgroup.broker.handlers.partitions import NO_EPOCH, leader_log
 from kgroup.broker.log import PartitionLog
 from kgroup.broker.request_context import RequestContext
 from kgroup.broker.request_error import RequestError
-from kgroup.broker.response_versions import Answer
+from kgroup.broker.response_versions import ResponseFields
 from kgroup.error_codes import ErrorCode
 
 _READ_COMMITTED: Final = 1
@@ -53,7 +53,7 @@ _SPECIAL: Final[dict[int, tuple[int, _Special]]] = {
 }
 
 
-async def list_offsets(context: RequestContext) -> Answer:
+async def list_offsets(context: RequestContext) -> ResponseFields:
     """Answer ListOffsets."""
     return {
         "topics": [
@@ -107,7 +107,7 @@ async def _find(
     return found
 
 
-async def offset_for_leader_epoch(context: RequestContext) -> Answer:
+async def offset_for_leader_epoch(context: RequestContext) -> ResponseFields:
     """Answer OffsetForLeaderEpoch: up to where a log is what a client read in an epoch."""
     return {
         "topics": [
@@ -137,7 +137,7 @@ def _epoch_end(context: RequestContext, name: str, part: Any) -> dict[str, Any]:
     }
 
 
-async def delete_records(context: RequestContext) -> Answer:
+async def delete_records(context: RequestContext) -> ResponseFields:
     """Answer DeleteRecords."""
     return {
         "topics": [

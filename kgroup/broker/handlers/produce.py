@@ -14,14 +14,14 @@ from kgroup.broker.handlers.verification import verification_code
 from kgroup.broker.records import check_records
 from kgroup.broker.request_context import NO_ACKS, RequestContext
 from kgroup.broker.request_error import RequestError
-from kgroup.broker.response_versions import Answer
+from kgroup.broker.response_versions import ResponseFields
 from kgroup.error_codes import ErrorCode
 from kgroup.types import TopicPartition
 
 _ACKS: Final = (-1, 0, 1)
 
 
-async def produce(context: RequestContext) -> Answer | None:
+async def produce(context: RequestContext) -> ResponseFields | None:
     """Answer Produce; with acks=0 there is no answer, and an error closes the connection."""
     request = context.request
     topics = [

@@ -13,7 +13,7 @@ from kgroup.broker.broker_settings import MOST_PARTITIONS
 from kgroup.broker.handlers.configs import topic_configs
 from kgroup.broker.request_context import RequestContext
 from kgroup.broker.request_error import RequestError
-from kgroup.broker.response_versions import Answer
+from kgroup.broker.response_versions import ResponseFields
 from kgroup.broker.topics import UNSET
 from kgroup.error_codes import ErrorCode
 
@@ -22,7 +22,7 @@ _BY_ID_FROM: Final = 6
 """DeleteTopics names topics by id or name from this version on."""
 
 
-async def create_topics(context: RequestContext) -> Answer:
+async def create_topics(context: RequestContext) -> ResponseFields:
     """Answer CreateTopics; each topic is judged for itself."""
     times = Counter(requested.name for requested in context.request.topics)
     once = {requested.name: requested for requested in context.request.topics}
@@ -108,7 +108,7 @@ def _assignments(requested: Any) -> list[tuple[int, ...]]:
     return [chosen[number] for number in range(len(chosen))]
 
 
-async def delete_topics(context: RequestContext) -> Answer:
+async def delete_topics(context: RequestContext) -> ResponseFields:
     """Answer DeleteTopics, by name or by id."""
     request = context.request
     if context.version >= _BY_ID_FROM:
@@ -145,7 +145,7 @@ async def _delete(context: RequestContext, name: str | None, topic_id: Any) -> d
     return {"name": topic.name, "topic_id": topic.topic_id, "error_code": ErrorCode.NONE}
 
 
-async def create_partitions(context: RequestContext) -> Answer:
+async def create_partitions(context: RequestContext) -> ResponseFields:
     """Answer CreatePartitions; each topic is judged for itself."""
     times = Counter(requested.name for requested in context.request.topics)
     once = {requested.name: requested for requested in context.request.topics}

@@ -16,7 +16,7 @@ from kgroup.broker.handlers.groups import offsets_of, results
 from kgroup.broker.handlers.verification import verification_code
 from kgroup.broker.request_context import RequestContext
 from kgroup.broker.request_error import RequestError
-from kgroup.broker.response_versions import Answer
+from kgroup.broker.response_versions import ResponseFields
 from kgroup.error_codes import ErrorCode
 from kgroup.types import TopicPartition
 
@@ -47,7 +47,7 @@ def _outcome(context: RequestContext, act: Callable[[], float | None]) -> ErrorC
     return ErrorCode.NONE
 
 
-async def init_producer_id(context: RequestContext) -> Answer:
+async def init_producer_id(context: RequestContext) -> ResponseFields:
     """Answer InitProducerId."""
     request = context.request
     try:
@@ -62,7 +62,7 @@ async def init_producer_id(context: RequestContext) -> Answer:
     return {"error_code": ErrorCode.NONE, "producer_id": producer_id, "producer_epoch": epoch}
 
 
-async def add_partitions_to_txn(context: RequestContext) -> Answer:
+async def add_partitions_to_txn(context: RequestContext) -> ResponseFields:
     """Answer AddPartitionsToTxn: all of the partitions, or none."""
     request = context.request
     wanted = [
@@ -110,7 +110,7 @@ async def add_partitions_to_txn(context: RequestContext) -> Answer:
     }
 
 
-async def add_offsets_to_txn(context: RequestContext) -> Answer:
+async def add_offsets_to_txn(context: RequestContext) -> ResponseFields:
     """Answer AddOffsetsToTxn."""
     request = context.request
     code = _outcome(
@@ -126,7 +126,7 @@ async def add_offsets_to_txn(context: RequestContext) -> Answer:
     return {"error_code": code}
 
 
-async def end_txn(context: RequestContext) -> Answer:
+async def end_txn(context: RequestContext) -> ResponseFields:
     """Answer EndTxn; when it is answered, the outcome can be seen."""
     request = context.request
     code = _outcome(
@@ -141,7 +141,7 @@ async def end_txn(context: RequestContext) -> Answer:
     return {"error_code": code}
 
 
-async def txn_offset_commit(context: RequestContext) -> Answer:
+async def txn_offset_commit(context: RequestContext) -> ResponseFields:
     """Answer TxnOffsetCommit: the transaction is judged here, the member by the coordinator."""
     request = context.request
     offsets = offsets_of(request)

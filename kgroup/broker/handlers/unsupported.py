@@ -14,7 +14,7 @@ from typing import Final
 
 from kgroup.broker.error_responses import ERROR_RESPONSES
 from kgroup.broker.request_context import RequestContext
-from kgroup.broker.response_versions import Answer
+from kgroup.broker.response_versions import ResponseFields
 from kgroup.error_codes import ErrorCode
 
 _NO_AUTHORIZER: Final = "No Authorizer is configured on the broker"
@@ -22,7 +22,7 @@ _EACH: Final = {"create_acls": "results", "delete_acls": "filter_results"}
 """Where the answers are that have one entry for each thing asked."""
 
 
-async def without_authorizer(context: RequestContext) -> Answer:
+async def without_authorizer(context: RequestContext) -> ResponseFields:
     """Refuse a call about ACLs, in Kafka's words: librdkafka takes no text for no error."""
     refused = ERROR_RESPONSES[context.api](context.request, ErrorCode.SECURITY_DISABLED)
     told = {"error_message": _NO_AUTHORIZER}
@@ -32,6 +32,6 @@ async def without_authorizer(context: RequestContext) -> Answer:
     return {entries: [{**one, **told} for one in refused[entries]]}
 
 
-async def without_new_groups(context: RequestContext) -> Answer:
+async def without_new_groups(context: RequestContext) -> ResponseFields:
     """Refuse a call of the new group protocol."""
     return ERROR_RESPONSES[context.api](context.request, ErrorCode.UNSUPPORTED_VERSION)

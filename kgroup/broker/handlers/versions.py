@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from kgroup.broker.request_context import RequestContext
-from kgroup.broker.response_versions import Answer
+from kgroup.broker.response_versions import ResponseFields
 from kgroup.error_codes import ErrorCode
 from kgroup.wire.versions import API_KEYS
 
@@ -18,7 +18,9 @@ _NAMES_SOFTWARE_FROM: Final = 3
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
-def api_versions(context: RequestContext, offered: Iterable[tuple[str, int, int]]) -> Answer:
+def api_versions(
+    context: RequestContext, offered: Iterable[tuple[str, int, int]]
+) -> ResponseFields:
     """Answer ApiVersions from (kio's name, lowest, highest) of what is offered."""
     if context.version >= _NAMES_SOFTWARE_FROM and not (
         _SOFTWARE.fullmatch(context.request.client_software_name)
@@ -28,7 +30,7 @@ def api_versions(context: RequestContext, offered: Iterable[tuple[str, int, int]
     return {"error_code": ErrorCode.NONE, "api_keys": _keys(offered)}
 
 
-def fallback(lowest: int, highest: int) -> Answer:
+def fallback(lowest: int, highest: int) -> ResponseFields:
     """The answer, in version 0, to an ApiVersions of a version that is not offered.
 
     It tells only which versions of ApiVersions are, for the client to ask again.
