@@ -1,15 +1,39 @@
-"""What every ``RecordSource`` of kgroup shares: epochs, positions, pausing, fairness, waiting.
+"""``BufferedSource``: the part that every ``RecordSource`` of kgroup shares.
 
-``BufferedSource`` keeps one queue for each partition of the generation, gives out of them, and
-tells a fetcher what to fetch. Where records come from is the fetcher's affair; both sources
-behave the same because all of it is decided here, in the event loop's thread.
+It sits between a fetcher (``kgroup.records.fetcher``), which gets records from librdkafka or from a
+log in memory, and ``receive``, which hands them out. All of it runs in the event loop's thread, so
+nothing here needs a lock, and both sources behave the same because every decision is made here.
+
+**Epochs.** A generation is known by its epoch, a number that rises with every ``assign``. Each
+call carries the epoch of the generation that makes it. A call of an old generation changes
+nothing, and ``receive`` raises ``StaleGenerationError`` for it; so a task that was not yet
+cancelled cannot take records that belong to the next generation.
+
+**Positions.** The position of a partition is ``PartitionQueue.position`` and nothing else: the
+offset of the next record to hand out. A fetch reads ahead, so its own offset is further on.
+The two meet in ``continues_at``: in a new generation, a partition keeps its queue and its fetch if
+a reader at its start position would go on with exactly what is queued; otherwise it begins a new
+fetch there. A position that jumps (``seek``, a new start position) always gets a new fetch id, so
+that records of the old fetch, which may still be on their way from the fetcher's thread, are told
+apart from the new ones and dropped.
+
+**Fairness.** ``_ready`` holds the partitions that have something to hand out, in the order in
+which they wait for their turn. A partition that had its turn goes to the end, so one with a long
+queue does not starve the others. The same holds one step earlier: if a reader waits while the
+buffer is full of other partitions' records, those that hold more than their equal part are held
+back (``_hold_over_share``) and fetching goes on for the rest.
+
+**Faults.** What was fetched before a fault is handed out first. A fault of one partition is then
+raised by every ``receive`` that names it, until ``seek``. A fault that passes is reported to
+``on_fault``, once until reading has gone on. If the fetcher itself breaks, every ``receive`` fails,
+and the next ``assign`` replaces it.
 
 INVARIANTS
     Records are handed out in the order of their offsets, each once, unless ``seek`` or a start
     position goes back.
-    Nothing leaves after ``revoke``; records leave only as ``receive`` returns.
-    A record under an old fetch_id is dropped, and counted as gone, wherever it turns up.
-    Waking costs one step for each partition that got something, however many tasks wait.
+    No record leaves after ``revoke``; records leave only as ``receive`` returns.
+    A record with an old fetch id is dropped and counted as removed, wherever it arrives.
+    A delivery costs one step for each partition that got something, however many tasks wait.
 """
 
 from __future__ import annotations
@@ -36,18 +60,18 @@ from kgroup.records.fetcher import (
 from kgroup.types import TopicPartition, partition_fault
 
 FAULT_REPEAT_INTERVAL: Final = 60.0
-"""Seconds for which a fault is not told again, even if reading went on meanwhile."""
+"""Seconds for which a fault is not reported again, even if reading went on meanwhile."""
 OnFault = Callable[[TopicPartition | None, str], None]
-"""Is told, in the event loop's thread, of a fault that is waited out: whose, and in words."""
+"""Reports a fault that is retried: of which partition, and what happened."""
 
 
 class BufferedSource:
     """The part of a ``RecordSource`` between its fetcher and ``receive``.
 
     Args:
-        fetcher: what is told to fetch.
-        limits: what it counts in.
-        on_fault: is told of faults that are waited out, each once until reading has gone on.
+        fetcher: gets the records.
+        limits: the counts that it shares with the fetcher.
+        on_fault: reports faults that are retried, in the event loop's thread.
     """
 
     def __init__(self, fetcher: Fetcher, limits: BufferLimits, on_fault: OnFault) -> None:
@@ -69,13 +93,13 @@ class BufferedSource:
         epoch = "closed" if self._closed else f"epoch {self._epoch}"
         return f"<{type(self).__name__} {epoch}: {len(self._queues)} partitions, {self._limits!r}>"
 
-    # The generation.
+    # For the generation.
 
     def assign(self, epoch: int, positions: Mapping[TopicPartition, int]) -> None:
         """Begin a generation; see ``RecordSource``.
 
-        Records of a kept partition stay if a reader at the given offset would go on with
-        exactly them; markers of transactions and compacted records between make no difference.
+        The queued records of a partition are kept if a reader at the given offset would go on with
+        exactly them; markers of transactions and compacted records in between make no difference.
         If the fetcher broke, another one takes its place, which is reported as a fault.
 
         Raises:
@@ -89,7 +113,8 @@ class BufferedSource:
                 f"epochs rise: {epoch} was assigned after {self._latest_epoch}; nothing has changed"
             )
         for partition, offset in positions.items():
-            # What was assigned has been checked; librdkafka ends the process on some of the rest.
+            # The group checks what it assigns. This is for other callers: librdkafka ends the whole
+            # process on some invalid partitions.
             if fault := partition_fault(partition):
                 raise UsageError(f"a partition cannot be read, {fault}; nothing has changed")
             if type(offset) is not int or offset < 0:
@@ -115,7 +140,7 @@ class BufferedSource:
         self._resume_if_possible()
 
     def revoke(self, epoch: int) -> None:
-        """End a generation; see ``RecordSource``. One that is not current: nothing."""
+        """End a generation; see ``RecordSource``. Another epoch than the current one is ignored."""
         if epoch != self._epoch:
             return
         self._epoch = None
@@ -125,7 +150,7 @@ class BufferedSource:
             event.set()
 
     def open(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
-        """Begin to fetch these partitions; see ``RecordSource``.
+        """Begin to fetch these partitions; see ``RecordSource``. Another epoch is ignored.
 
         Raises:
             NotOwnedError: a partition was not assigned; none was opened.
@@ -143,15 +168,15 @@ class BufferedSource:
         if starts:
             self._fetcher.start(starts)
 
-    # What a reader does.
+    # For readers.
 
     async def receive(
         self, epoch: int, partitions: Collection[TopicPartition], limit: int
     ) -> Batch:
         """Wait for the next batch of any of these opened partitions; see ``RecordSource``.
 
-        What was fetched before a fault is handed out first. Then every call that names the
-        partition raises it, in turn with the other partitions' records, until ``seek``.
+        Records that were fetched before a fault come first. Then every call that names the
+        partition raises the fault, in turn with the other partitions' records, until ``seek``.
 
         Raises:
             OffsetOutOfRangeError: a position is outside of its log.
@@ -164,7 +189,7 @@ class BufferedSource:
         Cancellation: nothing has left the source.
         """
         if type(limit) is not int or limit < 1:
-            raise UsageError(f"limit={limit!r}: a batch has at least one record")
+            raise UsageError(f"limit={limit!r}: it must be a whole number of at least 1")
         await trio.lowlevel.checkpoint()
         while True:
             self._check(epoch)
@@ -174,7 +199,7 @@ class BufferedSource:
             await self._wait(partitions)
 
     def pause(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
-        """Hand out nothing of these until ``resume``; see ``RecordSource``.
+        """Hand out no records of these until ``resume``; see ``RecordSource``.
 
         Raises:
             NotOwnedError: a partition was not assigned; none was paused.
@@ -190,7 +215,7 @@ class BufferedSource:
         self._switch(epoch, partitions, paused=False)
 
     def seek(self, epoch: int, partition: TopicPartition, offset: int) -> None:
-        """Go on at this offset; see ``RecordSource``. Of another epoch: nothing.
+        """Go on at this offset; see ``RecordSource``. Another epoch is ignored.
 
         Raises:
             NotOwnedError: the partition was not assigned.
@@ -211,10 +236,10 @@ class BufferedSource:
         self._refresh(queue)
         self._resume_if_possible()
 
-    # What a fetcher does.
+    # For the fetcher, and for subclasses.
 
     def deliver(self, items: Iterable[FetchedItem]) -> None:
-        """Take what was fetched, in the order in which it was. In the event loop's thread."""
+        """Take fetched items in their order. Called in the event loop's thread."""
         for item in items:
             match item:
                 case FetchedRun():
@@ -230,30 +255,28 @@ class BufferedSource:
         self._resume_if_possible()
 
     def close_queues(self) -> None:
-        """End the generation and drop everything; nothing can be assigned any more."""
+        """End the generation and drop all records; ``assign`` is refused from now on."""
         if self._epoch is not None:
             self.revoke(self._epoch)
         self._closed = True
         self._drop(self._queues.values())
         self._queues = {}
 
-    # Within.
-
     def _replace_fetcher(self) -> None:
-        """Put another fetcher and limits in the place of the ones that broke; nothing is fetched.
+        """Replace a fetcher that broke, and its limits; nothing is being fetched.
 
-        One that tests break, and that has no thread that could have died, goes on as it is.
+        This one keeps both: only a fetcher with a thread of its own can really break.
         """
 
     def _renew(self, broken: FetcherBroken, epoch: int) -> None:
-        # What was fetched is dropped: the fetcher may have broken in the middle of a hand-over.
+        # Queued records are dropped: the fetcher may have broken in the middle of a delivery.
         self._drop(self._queues.values())
         self._queues = {}
         self._broken = None
         self._replace_fetcher()
         self._on_fault(
             None,
-            f"the record source broke ({broken.reason}); another one takes its place with the"
+            f"the record source broke ({broken.reason}); another one takes its place in the"
             f" generation of epoch {epoch}",
         )
 
@@ -262,12 +285,12 @@ class BufferedSource:
             now = "none" if self._epoch is None else f"epoch {self._epoch}"
             raise StaleGenerationError(
                 f"the generation of epoch {epoch} has ended (current: {now});"
-                " no further record of it is handed out"
+                " no more of its records are handed out"
             )
         if self._broken is not None:
             raise FetchError(
-                f"records cannot be fetched any more: {self._broken.reason}; the next generation"
-                " begins with another source"
+                f"no more records can be fetched: {self._broken.reason}; the next generation"
+                " begins with another record source"
             ) from self._broken.cause
 
     def _owned(self, partitions: Collection[TopicPartition]) -> list[PartitionQueue]:
@@ -280,7 +303,7 @@ class BufferedSource:
         return [self._queues[partition] for partition in partitions]
 
     def _next_ready(self, partitions: Collection[TopicPartition]) -> PartitionQueue | None:
-        """One that can be handed out, and that has waited longest for its turn."""
+        """The queue that has something to hand out and has waited longest for its turn, or None."""
         if len(partitions) == 1:
             (only,) = partitions
             return self._ready.get(only)
@@ -313,7 +336,7 @@ class BufferedSource:
         )
 
     def _end_turn(self, queue: PartitionQueue) -> None:
-        """The partition had its turn: it goes behind all others that are ready."""
+        """Put a partition that had its turn behind all others that are ready."""
         self._ready.pop(queue.partition, None)
         self._refresh(queue)
 
@@ -321,10 +344,10 @@ class BufferedSource:
         queues = self._owned(partitions)
         for queue in queues:
             if not queue.opened:
-                raise UsageError(f"{queue.partition} is not open; open() comes before receive()")
+                raise UsageError(f"{queue.partition} is not open; call open() before receive()")
             if queue.waiter is not None:
                 raise UsageError(
-                    f"{queue.partition} is waited for by another receive() already;"
+                    f"another receive() already waits for {queue.partition};"
                     " a partition has one reader"
                 )
         event = trio.Event()
@@ -347,7 +370,7 @@ class BufferedSource:
             self._refresh(queue)
 
     def _refresh(self, queue: PartitionQueue) -> None:
-        """Keep ``_ready`` true to the queue, and wake its reader if there is something."""
+        """Bring ``_ready`` in line with the queue, and wake its reader if it has something."""
         if self._epoch is None or not queue.ready:
             self._ready.pop(queue.partition, None)
             return
@@ -378,21 +401,21 @@ class BufferedSource:
             self._fetcher.stop((fault.partition,))
             self._refresh(queue)
 
-    def _report(self, trouble: FetchFailure) -> None:
-        key = (trouble.partition, trouble.kind)
+    def _report(self, failure: FetchFailure) -> None:
+        key = (failure.partition, failure.kind)
         if key not in self._reported_at:
             self._reported_at[key] = trio.current_time()
-            self._on_fault(trouble.partition, trouble.reason)
+            self._on_fault(failure.partition, failure.reason)
 
-    def _forget_reports(self, reader: TopicPartition) -> None:
+    def _forget_reports(self, partition: TopicPartition) -> None:
         """Let faults of this partition and of the connection be reported again: it is being read.
 
         A fault is forgotten no sooner than ``FAULT_REPEAT_INTERVAL`` after its report, because
         records of other brokers prove nothing about the broker that is unavailable.
         """
         old = trio.current_time() - FAULT_REPEAT_INTERVAL
-        for key, told in list(self._reported_at.items()):
-            if key[0] in (None, reader) and told <= old:
+        for key, reported_at in list(self._reported_at.items()):
+            if key[0] in (None, partition) and reported_at <= old:
                 del self._reported_at[key]
 
     def _drop(self, queues: Iterable[PartitionQueue]) -> None:
@@ -406,7 +429,7 @@ class BufferedSource:
             self._fetcher.stop(stopped)
 
     def _resume_if_possible(self) -> None:
-        """Let a stopped fetcher go on if there is room again, or somebody starves."""
+        """Let a stopped fetcher go on if there is room again, or if a reader waits in vain."""
         if not self._limits.stopped or self._epoch is None:
             return
         if self._limits.is_low():
@@ -419,13 +442,13 @@ class BufferedSource:
     def _hold_over_share(self) -> None:
         fetched = [queue for queue in self._queues.values() if queue.fetch_id]
         self._fetched_partitions = max(1, len(fetched))
-        greedy = [
+        over_share = [
             queue
             for queue in fetched
             if not queue.held
             and self._limits.over_share(queue.records, queue.size, self._fetched_partitions)
         ]
-        for queue in greedy:
+        for queue in over_share:
             queue.held = True
-        if greedy:
-            self._fetcher.hold([queue.partition for queue in greedy])
+        if over_share:
+            self._fetcher.hold([queue.partition for queue in over_share])

@@ -1,15 +1,47 @@
-"""The one thread that owns a ``confluent_kafka.Consumer``, and the commands it obeys.
+"""``ConsumerThread``: the one thread that owns a ``confluent_kafka.Consumer``.
 
-A Consumer serialises all calls across threads, so a call from the event loop would stand still
-for as long as this thread polls. Therefore nothing but this thread ever touches it: the loop puts
-commands into a queue, the thread hands over lists of items through the loop's token, once for
-each chunk that it consumed and not once for each record.
+**Who owns the Consumer.** This thread alone creates, calls and closes it. A Consumer serialises
+the calls of all threads, so a call from the event loop's thread would block the loop for as long
+as this thread polls. The loop therefore never calls the Consumer. Each method of
+``Fetcher`` puts a command (a function without arguments) into a queue and returns at once; the
+thread runs commands between two polls. In the other direction the thread delivers lists of items
+through the loop's token: one call for each chunk that it consumed, since one call for each record
+would cost two hundred times the throughput.
 
-The thread waits in its command queue while nothing is to be read (no generation, no partition
-open, or the limits is full), and in short polls otherwise; a command then waits for at most one
-poll (``POLL``).
+**What the thread does.** ``_serve`` is its loop: run the commands that are there, then poll once.
+If there is nothing to poll for (no generation, no partition open, or the buffer is full), the
+thread waits in the command queue and not in a poll, so that the next ``assign`` takes effect at
+once. Otherwise a command waits for at most one poll, which is why polls are short (``POLL``).
+Starts and stops are collected while commands run, and are then applied by one call each
+(``_apply_assignment``), because a rebalance of a thousand partitions is a thousand commands at
+worst.
 
-Source: confluent-kafka 2.16's ``Consumer.c``; KIP-345 and the group protocol are not used here.
+**Back-pressure.** When the buffer is full the thread stops to poll, and librdkafka's own queue
+then fills up and stops it from fetching. Nothing is lost by that. ``pause`` would throw away what
+librdkafka has fetched ahead of that partition, so it is used only for a partition that holds far
+more than its share while another one starves. ``stopped`` is set before the items are delivered:
+the loop reads it after it has taken them in, and could otherwise miss that it must resume.
+
+**What librdkafka does that one would not expect.**
+
+- ``consume(n, timeout)`` waits for the whole time-out if fewer than ``n`` messages are there.
+  Hence ``poll`` for the first message, then ``consume`` with a time-out of 0 for what is behind
+  it. This is safe only under ``assign``: under ``subscribe`` the second call could serve the
+  revocation of the partition whose record the first one returned.
+- confluent-kafka has no queue for each partition: one ``consume`` returns messages of all of them,
+  and ``kgroup.records.librdkafka_messages`` splits these into runs.
+- It numbers the fetches of a partition and drops messages of an outdated one by itself. The error
+  "out of range", however, has no such number: it may belong to an earlier fetch, or to a moment
+  long past. ``_fault`` therefore fetches once more from the wanted offset, and believes the second
+  such error.
+- What this thread has delivered can be outdated when the event loop takes it in, because a command
+  was on its way in the other direction. The source drops that by its fetch id.
+- Errors arrive as messages, but some only in the error callback, with the partition named in the
+  text. librdkafka calls it within ``poll`` and ``consume``, so in this thread.
+- Its position is past what was handed out. Nothing here asks for it: the source says where each
+  fetch starts.
+
+Source: confluent-kafka 2.16's ``Consumer.c``. The group protocol of librdkafka is not used.
 """
 
 from __future__ import annotations
@@ -22,9 +54,9 @@ from typing import Any, Final, Protocol, cast, final
 import attrs
 import confluent_kafka
 import trio
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, KafkaException
 
-from kgroup.interfaces import Message as Record
+from kgroup.interfaces import Message
 from kgroup.records.buffer import BufferLimits
 from kgroup.records.fetcher import (
     FetchedItem,
@@ -47,53 +79,59 @@ from kgroup.records.librdkafka_settings import LOGGER
 from kgroup.types import TopicPartition
 
 POLL: Final = 0.02
-"""Seconds of one poll: how long a command can wait while nothing arrives."""
+"""Seconds of one poll: the longest that a command waits while no records arrive."""
 CHUNK: Final = 2000
-"""The most records of one hand-over. Fewer cost more hand-overs; more hold the GIL for longer
-(about half a microsecond a record) before the event loop gets its turn, and no longer fit into a
-processor's cache while they are looked through."""
+"""The largest number of records in one delivery. With fewer there are more deliveries. With more
+the GIL is held for longer (about half a microsecond a record) before the event loop gets its turn,
+and the records no longer fit into a processor's cache while they are split."""
 
 
 class ConsumerLike(Protocol):
-    """What the thread uses of ``confluent_kafka.Consumer``."""
+    """The methods of ``confluent_kafka.Consumer`` that the thread uses."""
 
-    def poll(self, timeout: float) -> Message | None:
-        """One message or error, or None when the time is over."""
+    def poll(self, timeout: float) -> confluent_kafka.Message | None:
+        """Return one message or error, or None after the time-out."""
         ...
 
-    def consume(self, num_messages: int, timeout: float) -> list[Message]:
-        """Up to so many messages and errors."""
+    def consume(self, num_messages: int, timeout: float) -> list[confluent_kafka.Message]:
+        """Return up to so many messages and errors."""
         ...
 
     def incremental_assign(self, partitions: list[confluent_kafka.TopicPartition]) -> None:
-        """Fetch these too, from their offsets."""
+        """Begin to fetch these from their offsets."""
         ...
 
     def incremental_unassign(self, partitions: list[confluent_kafka.TopicPartition]) -> None:
-        """Fetch these no more."""
+        """Stop to fetch these."""
         ...
 
     def pause(self, partitions: list[confluent_kafka.TopicPartition]) -> None:
-        """Return nothing of these."""
+        """Return no messages of these."""
         ...
 
     def resume(self, partitions: list[confluent_kafka.TopicPartition]) -> None:
-        """Go on with these after what was returned last."""
+        """Go on with these after the last message that was returned."""
         ...
 
     def close(self) -> None:
-        """End it."""
+        """Close it."""
         ...
 
 
 OpenConsumer = Callable[[dict[str, Any]], ConsumerLike]
-"""Makes a Consumer of its settings."""
+"""Makes a Consumer from its settings."""
 
 
 @final
 @attrs.define
 class _Fetch:
-    """A partition that is being fetched: its fetch_id and the next offset to arrive."""
+    """A partition that is being fetched.
+
+    Attributes:
+        fetch_id: the fetch.
+        next_offset: the offset after the last record that arrived.
+        verifying: whether it was restarted to verify that the offset is out of range.
+    """
 
     fetch_id: int
     next_offset: int
@@ -106,8 +144,8 @@ class ConsumerThread:
 
     Args:
         name: the thread's name.
-        settings: what the Consumer is made with; the thread adds its callbacks.
-        limits: counts what is on its way.
+        settings: the settings of the Consumer; the thread adds its callbacks.
+        limits: the counts that it shares with the source.
         open_consumer: makes the Consumer.
     """
 
@@ -123,7 +161,7 @@ class ConsumerThread:
         self._limits = limits
         self._open_consumer = open_consumer
         self._commands: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        # Of the thread alone, from here on:
+        # Only the thread uses what follows.
         self._fetches: dict[TopicPartition, _Fetch] = {}
         self._held: set[TopicPartition] = set()
         self._stops: dict[TopicPartition, None] = {}
@@ -133,7 +171,7 @@ class ConsumerThread:
         self._closing = False
         self._callback_items: list[FetchedItem] = []
 
-    # From the event loop's thread.
+    # Called in the event loop's thread.
 
     def launch(
         self,
@@ -141,7 +179,7 @@ class ConsumerThread:
         started: Callable[[], None],
         ended: Callable[[], None],
     ) -> None:
-        """Start the thread; the callbacks are called in this trio loop."""
+        """Start the thread; it calls these callbacks in the event loop's thread."""
         self._token = trio.lowlevel.current_trio_token()
         self._deliver = deliver
         self._started = started
@@ -181,12 +219,12 @@ class ConsumerThread:
         self._limits.stopped = False
         self._commands.put(_only_wake)
 
-    # The thread.
+    # Called in the Consumer's thread.
 
     def _run(self) -> None:
         try:
             self._serve()
-        except BaseException as error:  # noqa: BLE001 - told to every receive()
+        except BaseException as error:  # noqa: BLE001 - every receive() raises it
             self._deliver_items([FetcherBroken(f"{self.thread.name} failed: {error!r}", error)])
         finally:
             self._call(self._ended)
@@ -211,7 +249,7 @@ class ConsumerThread:
         return self._active and bool(self._fetches) and not self._limits.stopped
 
     def _run_commands(self) -> None:
-        """Carry out all commands that are there; wait for one if there is nothing else to do."""
+        """Run all commands that are there; wait for one if there is nothing to poll for."""
         try:
             command = self._commands.get(block=not self._may_poll())
             while True:
@@ -241,7 +279,7 @@ class ConsumerThread:
             self._stops[partition] = None
 
     def _apply_assignment(self) -> None:
-        """One call each for all stops and starts that were asked for."""
+        """Apply all stops by one call, and all starts by another."""
         if self._stops:
             stops, self._stops = list(self._stops), {}
             self._release(stops)
@@ -249,13 +287,10 @@ class ConsumerThread:
         if self._starts:
             starts, self._starts = self._starts, {}
             self._consumer.incremental_assign(
-                [
-                    confluent_kafka.TopicPartition(partition.topic, partition.partition, at.offset)
-                    for partition, at in starts.items()
-                ]
+                [_to_confluent(partition, start.offset) for partition, start in starts.items()]
             )
-            for partition, at in starts.items():
-                self._fetches[partition] = _Fetch(at.fetch_id, at.offset)
+            for partition, start in starts.items():
+                self._fetches[partition] = _Fetch(start.fetch_id, start.offset)
         self._topics = len({partition.topic for partition in self._fetches})
 
     def _hold(self, partitions: Collection[TopicPartition]) -> None:
@@ -271,7 +306,7 @@ class ConsumerThread:
             self._consumer.resume([_to_confluent(partition) for partition in held])
 
     def _fetch(self) -> None:
-        """Poll for a first message, take what is there behind it, and hand all of it over."""
+        """Poll for a first message, take what is there behind it, and deliver all of it."""
         first = self._consumer.poll(POLL)
         items: list[FetchedItem] = []
         if first is not None:
@@ -292,8 +327,8 @@ class ConsumerThread:
                 size += item.size
         self._limits.count_delivered(records, size)
         if self._limits.is_full():
-            # Before the items go: the loop looks at it when it has taken them in, so a change
-            # of its mind cannot be missed.
+            # Before the delivery: the loop checks it after it has taken in the items, so it
+            # cannot miss it.
             self._limits.stopped = True
         self._call(self._deliver, items)
 
@@ -303,13 +338,13 @@ class ConsumerThread:
         except trio.RunFinishedError:
             self._closing = True
 
-    # From messages to items.
+    # Messages become items.
 
-    def _items(self, chunk: list[Message]) -> list[FetchedItem]:
+    def _items(self, chunk: list[confluent_kafka.Message]) -> list[FetchedItem]:
         if not has_errors(chunk):
             return self._runs(chunk)
         items: list[FetchedItem] = []
-        records: list[Message] = []
+        records: list[confluent_kafka.Message] = []
         for message in chunk:
             error = message.error()
             if error is None:
@@ -323,42 +358,39 @@ class ConsumerThread:
             items += self._runs(records)
         return items
 
-    def _runs(self, chunk: list[Message]) -> list[FetchedItem]:
+    def _runs(self, chunk: list[confluent_kafka.Message]) -> list[FetchedItem]:
         items: list[FetchedItem] = []
         for start, end in runs(chunk, topics=self._topics):
             messages = chunk[start:end]
             partition = _partition_of(messages[0])
             fetch = self._fetches.get(partition) if partition else None
             if partition is None or fetch is None:
-                continue  # of a partition that was stopped
+                continue  # the partition was stopped
             fetch.next_offset = (messages[-1].offset() or 0) + 1
             fetch.verifying = False
-            # The stubs say None for what only a message that is yet to be sent lacks.
-            records = cast("Sequence[Record]", messages)
+            # confluent-kafka's stubs allow None where only a message to be produced has None.
+            records = cast("Sequence[Message]", messages)
             items.append(FetchedRun(partition, fetch.fetch_id, records, _size_of(messages)))
         return items
 
-    def _fault(self, message: Message, error: KafkaError) -> list[FetchedItem]:
+    def _fault(self, message: confluent_kafka.Message, error: KafkaError) -> list[FetchedItem]:
         partition = _partition_of(message)
         fetch = self._fetches.get(partition) if partition else None
         if partition is not None and fetch is None:
-            return []  # of a partition that was stopped
+            return []  # the partition was stopped
         if partition is not None and fetch is not None and action_for(error) is ErrorAction.RESET:
             if not fetch.verifying:
-                # librdkafka gives this error no version, so it may be of an earlier fetch, or of
-                # a moment long ago. Asked once more for the offset that is wanted, it answers
-                # for that and for now.
+                # The error may belong to an earlier fetch, or be outdated: fetch once more from
+                # the wanted offset, and believe the answer to that.
                 fetch.verifying = True
-                named = _to_confluent(partition)
-                self._consumer.incremental_unassign([named])
-                named.offset = fetch.next_offset
-                self._consumer.incremental_assign([named])
+                self._consumer.incremental_unassign([_to_confluent(partition)])
+                self._consumer.incremental_assign([_to_confluent(partition, fetch.next_offset)])
                 return []
             return [OutOfRange(partition, fetch.fetch_id, fetch.next_offset, describe_error(error))]
         return [self._item_for_error(error, partition, fetch)]
 
     def _on_error(self, error: KafkaError) -> None:
-        """librdkafka's error callback; called within ``poll`` and ``consume``."""
+        """Take an error from librdkafka's callback, which runs within ``poll`` and ``consume``."""
         partition = partition_in_text(error)
         fetch = self._fetches.get(partition) if partition else None
         self._callback_items.append(self._item_for_error(error, partition, fetch))
@@ -380,21 +412,23 @@ class ConsumerThread:
 
 
 def _only_wake() -> None:
-    """The command that only wakes the thread."""
+    """A command that only wakes the thread."""
 
 
-def _to_confluent(partition: TopicPartition) -> confluent_kafka.TopicPartition:
-    return confluent_kafka.TopicPartition(partition.topic, partition.partition)
+def _to_confluent(
+    partition: TopicPartition, offset: int = confluent_kafka.OFFSET_INVALID
+) -> confluent_kafka.TopicPartition:
+    return confluent_kafka.TopicPartition(partition.topic, partition.partition, offset)
 
 
-def _partition_of(message: Message) -> TopicPartition | None:
+def _partition_of(message: confluent_kafka.Message) -> TopicPartition | None:
     topic, number = message.topic(), message.partition()
     if topic is None or number is None or number < 0:
         return None
     return TopicPartition(topic, number)
 
 
-def _size_of(messages: Sequence[Message]) -> int:
-    """Bytes of the values, and of the keys as if all were like the first one."""
+def _size_of(messages: Sequence[confluent_kafka.Message]) -> int:
+    """The bytes of the values, and of the keys as if all were as long as the first."""
     key = messages[0].key()
     return sum(map(len, messages)) + (len(key) * len(messages) if key else 0)

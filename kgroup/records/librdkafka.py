@@ -1,9 +1,9 @@
 """``LibrdkafkaSource``: records of a real broker, fetched by librdkafka.
 
-It joins a thread (``kgroup.records.consumer_thread``) to the queues that both sources share
-(``kgroup.records.buffered_source``), and is responsible for the thread's life: it is started at
-entry and joined at exit, or named where it does not end in time. A thread that died, or whose
-Consumer failed for good, is replaced when the next generation begins.
+It connects a ``ConsumerThread`` with the queues that all sources share
+(``kgroup.records.buffered_source``) and manages the thread's life: the thread starts at entry and
+is joined at exit, or is reported with its stack if it does not end in time. A thread that died, or
+whose Consumer failed for good, is replaced when the next generation begins.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ class LibrdkafkaSource(BufferedSource):
     offset + 1, also where a transaction's marker follows, so a group that has read everything
     can lag by the markers at the end of its partitions.
 
-    A deleted topic is waited for, and told to ``on_fault``. Created again, it is read from the
-    position on if its new log has that, else the position is out of range.
+    If a topic is deleted, its partitions are fetched again and again, and ``on_fault`` reports it.
+    If it is created again, reading goes on at the position if the new log has that offset;
+    otherwise the position is out of range.
 
     Args:
-        config: the member's consumer_settings.
-        on_fault: is told of faults that are waited out.
-        open_consumer: makes the Consumer; for tests.
+        config: the member's settings.
+        on_fault: reports faults that are retried.
+        open_consumer: makes the Consumer; tests pass their own.
     """
 
     def __init__(
@@ -60,13 +61,12 @@ class LibrdkafkaSource(BufferedSource):
         super().__init__(thread, limits, on_fault)
 
     async def __aenter__(self) -> LibrdkafkaSource:
-        """Start the thread thread; no partition is read yet.
+        """Start the Consumer's thread; no partition is read yet.
 
         Raises:
-            FetchError: librdkafka could not be started with these consumer_settings.
+            FetchError: librdkafka could not be started with these settings.
 
-        Cancellation: the thread has been told to end, and was waited for up to
-            ``close_timeout``.
+        Cancellation: the thread is closed first, which takes up to ``close_timeout``.
         """
         self._launch(self._thread)
         try:
@@ -84,11 +84,10 @@ class LibrdkafkaSource(BufferedSource):
     async def __aexit__(self, *details: object) -> None:
         """Stop fetching and join the thread, within ``close_timeout``.
 
-        If a scope around it has an earlier deadline, that one counts. A thread that is still
-        there then is named to ``on_fault`` with its stack; it touches nothing of the group any
-        more.
+        If a scope around it has an earlier deadline, that deadline counts. A thread that still
+        runs then is reported to ``on_fault`` with its stack; it no longer affects the group.
 
-        Cancellation: waits all the same, up to the same deadline.
+        Cancellation: it waits all the same, up to the same deadline.
         """
         await self._close()
 
@@ -112,12 +111,12 @@ class LibrdkafkaSource(BufferedSource):
         stack = "".join(traceback.format_stack(frame)) if frame else "(nowhere)"
         self._on_fault(
             None,
-            f"thread {thread.name} did not end within {seconds:.3g} s;"
-            f" it is left behind, at:\n{stack}",
+            f"thread {thread.name} did not end within {seconds:.3g} s and is left behind;"
+            f" it is at:\n{stack}",
         )
 
     def _new_thread(self) -> tuple[ConsumerThread, BufferLimits]:
-        """A thread that is yet to be started, and its limits."""
+        """Make a thread, which is not started yet, and its limits."""
         config = self._config
         limits = BufferLimits(config.max_buffered_records, config.max_buffered_bytes)
         name = f"kgroup-records-{config.group_id}"
@@ -131,15 +130,15 @@ class LibrdkafkaSource(BufferedSource):
             ended.set()
 
         def deliver(items: Sequence[FetchedItem]) -> None:
-            # INVARIANT: of a thread that was replaced nothing is taken. Its records are counted
-            # in a limits of its own.
+            # INVARIANT: nothing is taken from a thread that was replaced. Its records are counted
+            # in limits of its own.
             if thread is self._thread:
                 self.deliver(items)
 
         thread.launch(deliver, self._started.set, on_ended)
 
     def _replace_fetcher(self) -> None:
-        """Let the thread end, if it lives, and start another one."""
+        """End the thread if it still runs, and start another one."""
         self._thread.end()
         self._join_ended()
         self._thread, self._limits = self._new_thread()
@@ -147,7 +146,7 @@ class LibrdkafkaSource(BufferedSource):
         self._launch(self._thread)
 
     def _join_ended(self) -> None:
-        """Join and forget the threads that have ended: what said so was their last step."""
+        """Join the threads that have reported their end, which is their last step."""
         for thread in [thread for thread, ended in self._ended.items() if ended.is_set()]:
             thread.thread.join()
             del self._ended[thread]

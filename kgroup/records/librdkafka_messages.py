@@ -41,15 +41,16 @@ class ErrorAction(enum.Enum):
 
 
 ERROR_ACTIONS: Final = {
-    # Not in the log.
-    KafkaError._AUTO_OFFSET_RESET: ErrorAction.RESET,  # how out of range arrives under "error"
+    # The position is not in the log.
+    # With auto.offset.reset=error, this is how "out of range" arrives.
+    KafkaError._AUTO_OFFSET_RESET: ErrorAction.RESET,
     KafkaError.OFFSET_OUT_OF_RANGE: ErrorAction.RESET,
     KafkaError._LOG_TRUNCATION: ErrorAction.RESET,  # KIP-320: the log was cut below the position
-    # Waiting does not help.
+    # Waiting will not help.
     KafkaError.TOPIC_AUTHORIZATION_FAILED: ErrorAction.FAIL,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: ErrorAction.FAIL,
-    KafkaError._BAD_MSG: ErrorAction.FAIL,  # a batch whose CRC is wrong; librdkafka would skip it
-    KafkaError.INVALID_MSG: ErrorAction.FAIL,  # the broker's word for the same (CORRUPT_MESSAGE)
+    KafkaError._BAD_MSG: ErrorAction.FAIL,  # a batch with a wrong CRC; librdkafka would skip it
+    KafkaError.INVALID_MSG: ErrorAction.FAIL,  # the broker's code for it (CORRUPT_MESSAGE)
     KafkaError._BAD_COMPRESSION: ErrorAction.FAIL,
     KafkaError._NOT_IMPLEMENTED: ErrorAction.FAIL,  # a codec or message format it cannot read
     KafkaError._UNSUPPORTED_FEATURE: ErrorAction.FAIL,
@@ -57,7 +58,7 @@ ERROR_ACTIONS: Final = {
     KafkaError.MSG_SIZE_TOO_LARGE: ErrorAction.FAIL,  # larger than receive.message.max.bytes
     KafkaError.TOPIC_EXCEPTION: ErrorAction.FAIL,
     KafkaError._FATAL: ErrorAction.FAIL,
-    # Passes, or may.
+    # Waiting helps, or may help.
     KafkaError.GROUP_AUTHORIZATION_FAILED: ErrorAction.WAIT,  # fetching needs no group
     KafkaError.UNKNOWN_TOPIC_OR_PART: ErrorAction.WAIT,  # deleted, or not yet known everywhere
     KafkaError._UNKNOWN_TOPIC: ErrorAction.WAIT,
@@ -77,10 +78,11 @@ ERROR_ACTIONS: Final = {
     KafkaError._ALL_BROKERS_DOWN: ErrorAction.WAIT,
     KafkaError._RESOLVE: ErrorAction.WAIT,
     KafkaError._TIMED_OUT: ErrorAction.WAIT,
-    KafkaError._SSL: ErrorAction.WAIT,  # whether the client may connect at all is found
-    KafkaError._AUTHENTICATION: ErrorAction.WAIT,  # out, and decided on, by the control plane
+    # The control plane connects with the same credentials and decides whether these are fatal.
+    KafkaError._SSL: ErrorAction.WAIT,
+    KafkaError._AUTHENTICATION: ErrorAction.WAIT,
 }
-"""For each of librdkafka's and Kafka's codes that a fetch can meet, what is done about it."""
+"""The action for each of librdkafka's and Kafka's codes that a fetch can meet."""
 
 _SUBJECT: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+) \[(?P<partition>\d+)\]: ")
 
@@ -93,13 +95,13 @@ def action_for(error: KafkaError) -> ErrorAction:
 
 
 def partition_in_text(error: KafkaError) -> TopicPartition | None:
-    """The partition that an error from the callback names in its words, or None."""
+    """Find the partition that the text of an error from the callback names, or None."""
     match = _SUBJECT.match(error.str())
     return TopicPartition(match["topic"], int(match["partition"])) if match else None
 
 
 def describe_error(error: KafkaError) -> str:
-    """The error's name and what librdkafka says about it."""
+    """Return the error's name and librdkafka's text."""
     return f"{error.name()}: {error.str()}"
 
 
@@ -109,10 +111,10 @@ def has_errors(chunk: Sequence[Message]) -> bool:
 
 
 def runs(chunk: Sequence[Message], *, topics: int) -> Iterator[tuple[int, int]]:
-    """(start, end) of each run of one partition in a chunk without errors, in order.
+    """Yield (start, end) of each run of one partition in a chunk without errors, in order.
 
     Args:
-        chunk: what was consumed.
+        chunk: the messages that were consumed.
         topics: how many topics are being fetched; names are compared only if there are several.
     """
     numbers = list(map(Message.partition, chunk))
@@ -127,7 +129,7 @@ def runs(chunk: Sequence[Message], *, topics: int) -> Iterator[tuple[int, int]]:
 
 
 def run_end(keys: Sequence[Any], start: int, stop: int) -> int:
-    """Where the run of equal keys that begins at ``start`` ends, at most ``stop``."""
+    """Find the end of the run of equal keys that begins at ``start``, at most ``stop``."""
     key, end, step = keys[start], start + 1, 1
     growing = True
     while end < stop and step:

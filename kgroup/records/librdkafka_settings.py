@@ -19,13 +19,13 @@ from kgroup.config import GroupConfig
 from kgroup.records.buffer import LIBRDKAFKA_PART
 
 LARGEST_QUEUE_KILOBYTES: Final = 2_097_151
-"""The largest ``queued.max.messages.kbytes`` that librdkafka takes."""
+"""The largest ``queued.max.messages.kbytes`` that librdkafka accepts."""
 LARGEST_FETCH: Final = 50 * 1024 * 1024
 """Bytes; librdkafka's default of ``fetch.max.bytes``."""
 LARGEST_PARTITION_FETCH: Final = 1024 * 1024
 """Bytes; librdkafka's default of ``fetch.message.max.bytes``."""
 SMALLEST_FETCH: Final = 64 * 1024
-"""Bytes; less would make a request for every few records. A larger batch still comes whole."""
+"""Bytes; with less, every few records cost a request. A larger batch still arrives whole."""
 
 Value = str | int | float | bool
 
@@ -37,8 +37,8 @@ class ConsumerSetting:
 
     Attributes:
         name: librdkafka's name.
-        value: what it is set to for a member's config; None leaves it out.
-        reason: why.
+        value: computes the value from a member's config; None leaves the setting out.
+        reason: why it has this value.
     """
 
     name: str
@@ -58,14 +58,14 @@ SETTINGS: Final = (
     ConsumerSetting(
         "bootstrap.servers",
         lambda config: ",".join(config.bootstrap_servers),
-        "The brokers to ask first.",
+        "The brokers to connect to first.",
     ),
     ConsumerSetting(
         "group.id",
         lambda config: config.group_id,
-        "librdkafka takes no Consumer without one. It never joins (nothing is subscribed) and"
-        " never commits; it does look up the group's coordinator, and this is the one group that"
-        " the client is certain to be allowed to.",
+        "librdkafka makes no Consumer without one. It never joins (nothing is subscribed) and"
+        " never commits. It does look up the group's coordinator, and this is the one group for"
+        " which the client certainly has permission.",
     ),
     ConsumerSetting("client.id", lambda config: config.client_id, "The same name on both planes."),
     ConsumerSetting(
@@ -79,104 +79,111 @@ SETTINGS: Final = (
         "librdkafka's own default is read_committed; the setting goes to both planes.",
     ),
     ConsumerSetting(
-        "enable.auto.commit", _always(False), "Commits are the generation's, and fenced."
+        "enable.auto.commit",
+        _always(False),
+        "Only the generation commits, and its commits are fenced.",
     ),
-    ConsumerSetting("enable.auto.offset.store", _always(False), "Nothing is stored for a commit."),
+    ConsumerSetting(
+        "enable.auto.offset.store", _always(False), "librdkafka has no offsets to commit."
+    ),
     ConsumerSetting(
         "auto.offset.reset",
         _always("error"),
-        "A position out of range comes as an error, and kgroup's own policy decides.",
+        "A position that is out of range arrives as an error, so that kgroup's policy decides.",
     ),
-    ConsumerSetting("enable.partition.eof", _always(False), "The end of a log is no event here."),
-    ConsumerSetting("allow.auto.create.topics", _always(False), "Reading creates no topic."),
+    ConsumerSetting("enable.partition.eof", _always(False), "kgroup does not use this event."),
+    ConsumerSetting("allow.auto.create.topics", _always(False), "Reading must not create topics."),
     ConsumerSetting(
-        "check.crcs", _always(True), "A damaged batch is an error, as in Kafka's Java client."
+        "check.crcs", _always(True), "A corrupt batch is an error, as in Kafka's Java client."
     ),
     ConsumerSetting(
         "fetch.queue.backoff.ms",
         _always(5),
-        "By default librdkafka leaves a partition alone for a second whenever its queue was full,"
-        " which small records make it all the time: a tenth of the speed.",
+        "By default librdkafka stops to fetch a partition for a second whenever its queue was full."
+        " Small records fill it all the time, so that reading has a tenth of the speed.",
     ),
     ConsumerSetting(
-        "fetch.error.backoff.ms", _always(100), "A new leader is asked soon; the default is 500."
+        "fetch.error.backoff.ms",
+        _always(100),
+        "The default of 500 delays the first fetch from a new leader.",
     ),
     ConsumerSetting(
         "queued.max.messages.kbytes",
         lambda config: max(1, min(LARGEST_QUEUE_KILOBYTES, _queue_bytes(config) // 1024)),
-        "Its part of max_buffered_bytes. Under assign() all partitions share one queue, so it"
-        " counts for all of them together; a fetch can overshoot it.",
+        "librdkafka's part of max_buffered_bytes. Under assign() all partitions share one queue, so"
+        " this limits all of them together; one fetch can exceed it.",
     ),
     ConsumerSetting(
         "queued.min.messages",
         lambda config: max(1, int(config.max_buffered_records * LIBRDKAFKA_PART)),
-        "Its part of max_buffered_records: at so many queued records it stops fetching, of all"
-        " partitions together like the one above.",
+        "librdkafka's part of max_buffered_records: it stops to fetch when all partitions together"
+        " have so many records in its queue.",
     ),
     ConsumerSetting(
         "fetch.message.max.bytes",
         lambda config: max(SMALLEST_FETCH, min(LARGEST_PARTITION_FETCH, _queue_bytes(config))),
-        "One fetch overshoots the queue by no more than its size. Larger batches still come.",
+        "One fetch exceeds the queue by no more than its size. Larger batches still arrive.",
     ),
     ConsumerSetting(
         "fetch.max.bytes",
         lambda config: max(SMALLEST_FETCH, min(LARGEST_FETCH, _queue_bytes(config))),
-        "The same for all partitions of a broker together.",
+        "The same limit for one fetch of all partitions of a broker.",
     ),
     ConsumerSetting(
         "message.max.bytes",
         lambda config: max(SMALLEST_FETCH, min(1_000_000, _queue_bytes(config))),
-        "Limits what is produced, which is nothing; but fetch.max.bytes is raised to it.",
+        "It limits what is produced, which is nothing, but it is also the least fetch.max.bytes.",
     ),
     ConsumerSetting(
         "topic.metadata.propagation.max.ms",
         _always(1000),
-        "How long a topic may be unknown before that is an error, and told. An assigned topic was"
-        " known to the group's leader, so it is gone, or about to be known; the default is 30 s.",
+        "How long a topic may be unknown before that is reported as an error; the default is 30 s."
+        " The group's leader knew every assigned topic, so an unknown one was deleted or will be"
+        " known soon.",
     ),
     ConsumerSetting(
         "max.poll.interval.ms",
         _always(86_400_000),
-        "Nobody polls between generations; a member's liveness is the control plane's to watch.",
+        "Between generations there are no polls; the control plane watches the member's liveness.",
     ),
-    ConsumerSetting("statistics.interval.ms", _always(0), "Nobody reads them."),
+    ConsumerSetting("statistics.interval.ms", _always(0), "The statistics are not used."),
     ConsumerSetting(
         "log.connection.close",
         _always(False),
-        "A lost connection comes as an error and is told as an event.",
+        "A lost connection arrives as an error and is reported as an event.",
     ),
 )
 
 
 def consumer_settings(config: GroupConfig) -> dict[str, Value]:
-    """What a member's Consumer is made with."""
+    """Return the settings of a member's Consumer."""
     values = ((setting.name, setting.value(config)) for setting in SETTINGS)
     return {name: value for name, value in values if value is not None}
 
 
 REPEAT_INTERVAL: Final = 30.0
-"""Seconds within which the same line is written once."""
+"""Seconds within which a line is logged only once."""
 MOST_REMEMBERED: Final = 1000
 _DETAILS: Final = re.compile(r" \(after \d+ms .*")
-"""In what the same line differs: how long it took, and how often it was left out before."""
+"""The part in which repetitions of a line differ: its duration, and how often it was suppressed."""
 
 
 @final
 class RepeatFilter(logging.Filter):
-    """Lets a line through if the same one has not gone through within ``REPEAT_INTERVAL``."""
+    """Suppresses a line that was logged within the last ``REPEAT_INTERVAL`` seconds."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._written: dict[str, float] = {}
+        self._logged_at: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether it is written."""
-        said = _DETAILS.sub("", record.getMessage())
-        if record.created - self._written.get(said, -REPEAT_INTERVAL) < REPEAT_INTERVAL:
+        """Return whether the line is logged."""
+        text = _DETAILS.sub("", record.getMessage())
+        if record.created - self._logged_at.get(text, -REPEAT_INTERVAL) < REPEAT_INTERVAL:
             return False
-        if len(self._written) >= MOST_REMEMBERED:
-            self._written.clear()
-        self._written[said] = record.created
+        if len(self._logged_at) >= MOST_REMEMBERED:
+            self._logged_at.clear()
+        self._logged_at[text] = record.created
         return True
 
 

@@ -1,4 +1,4 @@
-"""The worlds in which every source has to behave the same."""
+"""The environments in which every source has to behave the same."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import AsyncIterator
 import pytest
 
 from kgroup import broker
-from tests.records import worlds
-from tests.records.worlds import World
+from tests.records import environments
+from tests.records.environments import Environment
 
 
 @pytest.fixture(params=["memory", "embedded", pytest.param("real", marks=pytest.mark.real_kafka)])
-async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
+async def environment(request: pytest.FixtureRequest) -> AsyncIterator[Environment]:
     """A broker and a source on it: in memory, over the wire, and a real Kafka."""
     if request.param == "real":
-        yield worlds.real(request.getfixturevalue("real_kafka").bootstrap_servers)
+        yield environments.real(request.getfixturevalue("real_kafka").bootstrap_servers)
         return
-    make = {"memory": worlds.memory, "embedded": worlds.embedded}[request.param]
+    make = {"memory": environments.memory, "embedded": environments.embedded}[request.param]
     async with broker.serve(settings={"group.initial.rebalance.delay.ms": 0}) as running:
         yield make(running)

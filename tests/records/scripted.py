@@ -1,4 +1,4 @@
-"""A fetcher that does nothing but remember what it was asked, and records to feed queues with."""
+"""A fetcher that only records the calls it gets, and records to feed queues with."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import cast
 
 from confluent_kafka import KafkaError, Message
 
-from kgroup.interfaces import Message as Record
+from kgroup import interfaces
 from kgroup.records.buffer import BufferLimits
 from kgroup.records.buffered_source import BufferedSource
 from kgroup.records.fetcher import FetchedRun, FetchStart
@@ -36,19 +36,19 @@ def failure(partition: TopicPartition | None, code: int, offset: int = -1) -> Me
 
 def run_of(partition: TopicPartition, fetch_id: int, offsets: Sequence[int]) -> FetchedRun:
     """A run of records of one byte each."""
-    messages = cast("Sequence[Record]", [record(partition, at) for at in offsets])
+    messages = cast("Sequence[interfaces.Message]", [record(partition, at) for at in offsets])
     return FetchedRun(partition, fetch_id, messages, len(offsets))
 
 
 class ScriptedFetcher:
-    """Remembers; a test hands over in its name."""
+    """Records every call; a test delivers in its name."""
 
     def __init__(self, limits: BufferLimits) -> None:
         self.limits = limits
         self.fetches: dict[TopicPartition, FetchStart] = {}
         self.held: set[TopicPartition] = set()
         self.active = False
-        self.went = 0
+        self.resumed = 0
 
     def activate(self) -> None:
         """A generation begins."""
@@ -81,11 +81,11 @@ class ScriptedFetcher:
 
     def resume_fetching(self) -> None:
         """Count."""
-        self.went += 1
+        self.resumed += 1
         self.limits.stopped = False
 
-    def hand_over(self, source: BufferedSource, *runs: FetchedRun) -> None:
-        """As a real one: count, stop if it is full, deliver."""
+    def deliver(self, source: BufferedSource, *runs: FetchedRun) -> None:
+        """Deliver as a real one does: count, stop if the buffer is full, deliver."""
         self.limits.count_delivered(
             sum(len(run.messages) for run in runs), sum(run.size for run in runs)
         )

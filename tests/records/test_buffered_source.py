@@ -1,4 +1,4 @@
-"""What the queues promise beyond the model: fairness, one reader each, faults told once."""
+"""What the queues promise beyond the model: fairness, one reader, faults reported once."""
 
 from __future__ import annotations
 
@@ -23,10 +23,8 @@ async def test_ready_partitions_take_turns() -> None:
     source.assign(1, {A: 0, B: 0, C: 0})
     source.open(1, [A, B, C])
     fetch_ids = {partition: start.fetch_id for partition, start in fetcher.fetches.items()}
-    fetcher.hand_over(source, run_of(A, fetch_ids[A], range(100)))
-    fetcher.hand_over(
-        source, run_of(B, fetch_ids[B], range(20)), run_of(C, fetch_ids[C], range(20))
-    )
+    fetcher.deliver(source, run_of(A, fetch_ids[A], range(100)))
+    fetcher.deliver(source, run_of(B, fetch_ids[B], range(20)), run_of(C, fetch_ids[C], range(20)))
     order = [(await source.receive(1, [A, B, C], 10)).partition for _ in range(6)]
     assert order == [A, B, C, A, B, C]
 
@@ -37,7 +35,7 @@ async def test_small_runs_make_one_batch() -> None:
     source.assign(1, {A: 0})
     source.open(1, [A])
     fetch_id = fetcher.fetches[A].fetch_id
-    fetcher.hand_over(source, *(run_of(A, fetch_id, [at, at + 1]) for at in range(0, 10, 2)))
+    fetcher.deliver(source, *(run_of(A, fetch_id, [at, at + 1]) for at in range(0, 10, 2)))
     batches = [await source.receive(1, [A], 5) for _ in range(2)]
     assert [[m.offset() for m in batch.messages] for batch in batches] == [
         [0, 1, 2, 3, 4],
@@ -55,11 +53,11 @@ async def test_a_partition_has_one_waiting_reader() -> None:
         await trio.testing.wait_all_tasks_blocked()
         with pytest.raises(UsageError, match="one reader"):
             await source.receive(1, [B], 1)
-        fetcher.hand_over(source, run_of(B, fetcher.fetches[B].fetch_id, [0]))
+        fetcher.deliver(source, run_of(B, fetcher.fetches[B].fetch_id, [0]))
 
 
 async def test_a_cancelled_receive_leaves_its_partition_to_the_next() -> None:
-    """A waiter that is gone blocks nobody, also where records arrived with the cancellation."""
+    """A cancelled receive does not block the next, even if records arrive as it is cancelled."""
     source, fetcher = scripted()
     source.assign(1, {A: 0})
     source.open(1, [A])
@@ -67,13 +65,13 @@ async def test_a_cancelled_receive_leaves_its_partition_to_the_next() -> None:
         nursery.start_soon(source.receive, 1, [A], 1)
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
-        fetcher.hand_over(source, run_of(A, fetcher.fetches[A].fetch_id, [0]))
+        fetcher.deliver(source, run_of(A, fetcher.fetches[A].fetch_id, [0]))
     got = [message.offset() for message in (await source.receive(1, [A], 1)).messages]
     assert got == [0]
 
 
 async def test_calls_of_another_epoch_do_nothing() -> None:
-    """What a late caller asks for in an old generation changes nothing in the current one."""
+    """A late call of an old generation changes nothing in the current one."""
     source, fetcher = scripted()
     source.assign(1, {A: 0})
     source.revoke(1)
@@ -86,12 +84,12 @@ async def test_calls_of_another_epoch_do_nothing() -> None:
     with pytest.raises(StaleGenerationError, match=r"epoch 1 .*current: epoch 2"):
         await source.receive(1, [A], 1)
     source.open(2, [A])
-    fetcher.hand_over(source, run_of(A, fetcher.fetches[A].fetch_id, [7]))
+    fetcher.deliver(source, run_of(A, fetcher.fetches[A].fetch_id, [7]))
     assert (await source.receive(2, [A], 1)).next_offset == 8
 
 
 @pytest.mark.parametrize(
-    ("epoch", "positions", "said"),
+    ("epoch", "positions", "message"),
     [
         (1, {A: 0}, "epochs rise"),
         (2, {A: -1}, "cannot start at -1"),
@@ -99,20 +97,20 @@ async def test_calls_of_another_epoch_do_nothing() -> None:
         (2, {A: True}, "cannot start at True"),
     ],
 )
-def test_a_senseless_assignment_is_refused(
-    epoch: int, positions: dict[TopicPartition, Any], said: str
+def test_an_invalid_assignment_is_refused(
+    epoch: int, positions: dict[TopicPartition, Any], message: str
 ) -> None:
     """An old epoch and a negative position are refused, and nothing has changed."""
     source, _ = scripted()
     source.assign(1, {B: 0})
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         source.assign(epoch, positions)
     source.open(1, [B])
     with pytest.raises(NotOwnedError):
         source.open(1, [A])
 
 
-async def test_senseless_arguments_are_refused() -> None:
+async def test_invalid_arguments_are_refused() -> None:
     """A batch of no record, a negative offset, and partitions of others are refused."""
     source, _ = scripted()
     source.assign(1, {A: 0})
@@ -120,9 +118,9 @@ async def test_senseless_arguments_are_refused() -> None:
     with pytest.raises(UsageError, match="limit=0"):
         await source.receive(1, [A], 0)
     for bad in (-1, 2.5, None, True):
-        senseless: Any = bad
+        invalid: Any = bad
         with pytest.raises(UsageError, match=f"go on at {bad}"):
-            source.seek(1, A, senseless)
+            source.seek(1, A, invalid)
     for call in (source.pause, source.resume):
         with pytest.raises(NotOwnedError, match="t-1"):
             call(1, [A, B])
@@ -133,7 +131,7 @@ async def test_nothing_is_assigned_to_a_closed_source() -> None:
     source, fetcher = scripted()
     source.assign(1, {A: 0})
     source.open(1, [A])
-    fetcher.hand_over(source, run_of(A, fetcher.fetches[A].fetch_id, [0]))
+    fetcher.deliver(source, run_of(A, fetcher.fetches[A].fetch_id, [0]))
     source.close_queues()
     source.close_queues()
     source.revoke(1)
@@ -144,7 +142,7 @@ async def test_nothing_is_assigned_to_a_closed_source() -> None:
 
 
 async def test_a_broken_fetcher_wakes_and_fails_every_receive() -> None:
-    """Who waits when the fetcher breaks is told, and so is who comes later."""
+    """A receive that waits when the fetcher breaks raises its fault, and so does each later one."""
     source, _ = scripted()
     source.assign(1, {A: 0})
     source.open(1, [A])
@@ -166,50 +164,50 @@ async def test_after_a_broken_fetcher_the_next_generation_reads_on() -> None:
     source, fetcher = scripted(on_fault=lambda _, reason: faults.append(reason))
     source.assign(1, {A: 0})
     source.open(1, [A])
-    fetcher.hand_over(source, run_of(A, fetcher.fetches[A].fetch_id, [0, 1]))
+    fetcher.deliver(source, run_of(A, fetcher.fetches[A].fetch_id, [0, 1]))
     source.deliver([FetcherBroken("as scripted")])
     source.assign(2, {A: 0})
     assert ["as scripted" in reason for reason in faults] == [True]
     assert source._limits.records == 0
     source.open(2, [A])
-    fetcher.hand_over(source, run_of(A, fetcher.fetches[A].fetch_id, [0]))
+    fetcher.deliver(source, run_of(A, fetcher.fetches[A].fetch_id, [0]))
     assert (await source.receive(2, [A], 5)).next_offset == 1
 
 
-async def test_a_fault_is_told_again_only_after_reading_went_on(
+async def test_a_fault_is_reported_again_only_after_reading_went_on(
     mock_clock: trio.testing.MockClock,
 ) -> None:
-    """The same fault is told once, and once more when records came and a minute has passed."""
-    told: list[tuple[TopicPartition | None, str]] = []
-    source, fetcher = scripted(on_fault=lambda *fault: told.append(fault))
+    """A fault is reported once, and again only after records arrived and a minute passed."""
+    reported: list[tuple[TopicPartition | None, str]] = []
+    source, fetcher = scripted(on_fault=lambda *fault: reported.append(fault))
     source.assign(1, {A: 0})
     source.open(1, [A])
     fetch_id = fetcher.fetches[A].fetch_id
     trouble = FetchFailure(A, "AWAY", "gone")
     source.deliver([trouble, trouble])
-    fetcher.hand_over(source, run_of(A, fetch_id, [0]))
+    fetcher.deliver(source, run_of(A, fetch_id, [0]))
     source.deliver([trouble])
-    assert told == [(A, "gone")]
+    assert reported == [(A, "gone")]
     mock_clock.jump(FAULT_REPEAT_INTERVAL)
     source.deliver([trouble])
-    assert told == [(A, "gone")]
-    fetcher.hand_over(source, run_of(A, fetch_id, [1]))
+    assert reported == [(A, "gone")]
+    fetcher.deliver(source, run_of(A, fetch_id, [1]))
     source.deliver([trouble])
-    assert told == [(A, "gone")] * 2
+    assert reported == [(A, "gone")] * 2
 
 
 async def test_a_partition_far_over_its_share_is_held_only_while_another_starves() -> None:
-    """Full buffers stop fetching; a reader that starves makes the greedy one wait instead."""
+    """A full buffer stops fetching; if a reader starves, the one over its share waits instead."""
     source, fetcher = scripted(max_records=120)  # fetching stops at 30
     source.assign(1, {A: 0, B: 0})
     source.open(1, [A, B])
-    fetcher.hand_over(source, run_of(A, fetcher.fetches[A].fetch_id, range(30)))
+    fetcher.deliver(source, run_of(A, fetcher.fetches[A].fetch_id, range(30)))
     assert (fetcher.limits.stopped, fetcher.held) == (True, set())
     async with trio.open_nursery() as nursery:
         nursery.start_soon(source.receive, 1, [B], 5)
         await trio.testing.wait_all_tasks_blocked()
         assert (fetcher.limits.stopped, fetcher.held) == (False, {A})
-        fetcher.hand_over(source, run_of(B, fetcher.fetches[B].fetch_id, range(5)))
+        fetcher.deliver(source, run_of(B, fetcher.fetches[B].fetch_id, range(5)))
     await source.receive(1, [A], 20)
     assert fetcher.held == {A}
     await source.receive(1, [A], 7)

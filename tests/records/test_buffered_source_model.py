@@ -39,7 +39,7 @@ offsets = st.integers(0, END)
 
 @attrs.define
 class Expected:
-    """What the model knows of a partition of the current generation."""
+    """The model of a partition of the current generation."""
 
     position: int
     opened: bool = False
@@ -47,7 +47,7 @@ class Expected:
     fault: bool = False
 
 
-class QueuedMachine(RuleBasedStateMachine):
+class SourceMachine(RuleBasedStateMachine):
     """Drives a source and its fetcher, and predicts every hand-out."""
 
     @initialize()
@@ -103,7 +103,7 @@ class QueuedMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.fetcher.fetches and not self.fetcher.limits.stopped)
     @rule(order=st.permutations(PARTITIONS), count=st.integers(1, 30))
-    def hand_over(self, order: list[TopicPartition], count: int) -> None:
+    def deliver(self, order: list[TopicPartition], count: int) -> None:
         """The fetcher hands over what comes next; also between generations."""
         free = [one for one in order if one in self.fetcher.fetches.keys() - self.fetcher.held]
         if not free:
@@ -114,16 +114,16 @@ class QueuedMachine(RuleBasedStateMachine):
         found = LOG[first : first + count]
         if found:
             self.cursors[fetch_id] = found[-1] + 1
-            self.fetcher.hand_over(self.source, run_of(partition, fetch_id, found))
+            self.fetcher.deliver(self.source, run_of(partition, fetch_id, found))
 
     @rule(partition=partitions, which=st.integers(0, 100))
-    def hand_over_stale(self, partition: TopicPartition, which: int) -> None:
-        """Records of an earlier fetch turn up late; they must not be seen."""
+    def deliver_stale(self, partition: TopicPartition, which: int) -> None:
+        """Records of an earlier fetch arrive late; no reader must see them."""
         now = self.fetcher.fetches.get(partition)
         stale = [fetch_id for fetch_id in self.cursors if now is None or fetch_id != now.fetch_id]
         if stale and not self.fetcher.limits.stopped:
             run = run_of(partition, stale[which % len(stale)], [0, 1, 2])
-            self.fetcher.hand_over(self.source, run)
+            self.fetcher.deliver(self.source, run)
 
     @precondition(lambda self: self.current)
     @rule(partition=partitions, rarely=st.integers(0, 3))
@@ -139,7 +139,7 @@ class QueuedMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.current)
     @rule(partition=partitions, offset=offsets)
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """The reader goes elsewhere."""
+        """The reader seeks."""
         if partition in self.expected:
             self.source.seek(self.epoch, partition, offset)
             known = self.expected[partition]
@@ -157,7 +157,7 @@ class QueuedMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(known.opened for known in self.expected.values()))
     @rule(some=mostly_all, limit=st.integers(1, 25), times=st.integers(1, 4))
     def receive(self, some: list[TopicPartition], limit: int, times: int) -> None:
-        """Hand-outs are what the model predicts, or there is nothing to hand out."""
+        """Batches are what the model predicts, or there is nothing to hand out."""
         opened = [one for one, known in self.expected.items() if known.opened]
         wanted = [one for one in opened if one in some] or opened
         for _ in range(times):
@@ -176,9 +176,9 @@ class QueuedMachine(RuleBasedStateMachine):
         """Hand over and receive in turns, as a live group does all the time."""
         for count in counts:
             if self.fetcher.fetches and not self.fetcher.limits.stopped:
-                self.hand_over(order, count)
+                self.deliver(order, count)
             if stale and not self.fetcher.limits.stopped:
-                self.hand_over_stale(order[0], 0)
+                self.deliver_stale(order[0], 0)
             self.receive(PARTITIONS, limit, 1)
             order = [*order[1:], order[0]]
 
@@ -213,7 +213,7 @@ class QueuedMachine(RuleBasedStateMachine):
         known.position = answer.next_offset
 
     def queued(self, partition: TopicPartition) -> bool:
-        """Whether records were handed over that the reader has not got."""
+        """Whether records were delivered that the reader has not received."""
         known = self.expected[partition]
         start = self.fetcher.fetches.get(partition)
         if start is not None:
@@ -225,7 +225,7 @@ class QueuedMachine(RuleBasedStateMachine):
         return bisect_left(LOG, known.position) < bisect_left(LOG, upper)
 
     async def try_receive(self, wanted: list[TopicPartition], limit: int) -> Any:
-        """What receive gives, its error, or None where it waits (and is then cancelled)."""
+        """The batch or the error of receive, or None if it waits (and is then cancelled)."""
         answer: Any = None
 
         async def receive() -> None:
@@ -243,21 +243,21 @@ class QueuedMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_ledger_balances(self) -> None:
-        """What is on its way is what the queues hold, in records and bytes."""
+        """The limits count exactly the records and bytes in the queues."""
         queues = self.source._queues.values()
         assert self.fetcher.limits.records == sum(queue.records for queue in queues)
         assert self.fetcher.limits.bytes == sum(queue.size for queue in queues)
 
     @invariant()
     def the_buffer_is_bounded(self) -> None:
-        """Never more than twice where fetching stops, and one hand-over."""
+        """The queues hold at most twice the limit at which fetching stops, and one delivery."""
         assert self.fetcher.limits.records <= 2 * 15 + 30
 
     @invariant()
     def the_fetcher_works_in_a_generation(self) -> None:
-        """Between generations it rests."""
+        """Between generations the fetcher is inactive."""
         assert self.fetcher.active == self.current
 
 
-QueuedMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
-TestQueued = QueuedMachine.TestCase
+SourceMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
+TestQueued = SourceMachine.TestCase

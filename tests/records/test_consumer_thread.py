@@ -1,4 +1,4 @@
-"""The thread thread over a scripted Consumer: what it is told, what it does, what it hands over."""
+"""The Consumer's thread with a scripted Consumer: commands, calls and deliveries."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PATIENCE = 60.0
 
 
 class ScriptedConsumer:
-    """A Consumer that returns what a test puts into it, and writes down every call."""
+    """A Consumer that returns what a test puts into it and records every call."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, Any]] = []
@@ -39,7 +39,7 @@ class ScriptedConsumer:
         self.let_close.set()
 
     def open(self, settings: dict[str, Any]) -> ScriptedConsumer:
-        """Be made."""
+        """Take the settings."""
         self.settings = settings
         return self
 
@@ -106,7 +106,7 @@ class ScriptedConsumer:
 
 
 async def obeyed(source: LibrdkafkaSource) -> None:
-    """Wait until the thread has carried out all commands, and has had its next turn."""
+    """Wait until the thread has run all commands and one more step."""
     for _ in range(2):
         done = threading.Event()
         source._thread._commands.put(done.set)
@@ -121,10 +121,10 @@ async def running(
 ) -> AsyncIterator[LibrdkafkaSource]:
     """A source over the scripted consumer."""
     config = GroupConfig(group_id="g", bootstrap_servers="h:1", topics=["t"], **settings)
-    told = [] if faults is None else faults
+    reported = [] if faults is None else faults
     source = LibrdkafkaSource(
         config,
-        lambda partition, reason: told.append((partition, reason)),
+        lambda partition, reason: reported.append((partition, reason)),
         open_consumer=consumer.open,
     )
     with trio.fail_after(PATIENCE):
@@ -132,7 +132,7 @@ async def running(
             yield source
 
 
-async def test_only_the_owner_thread_touches_the_consumer() -> None:
+async def test_only_its_thread_touches_the_consumer() -> None:
     """Every call comes from one thread, which is named, is not trio's, and is joined at exit."""
     consumer = ScriptedConsumer()
     async with running(consumer) as source:
@@ -154,7 +154,7 @@ async def test_only_the_owner_thread_touches_the_consumer() -> None:
 
 
 async def test_nothing_is_polled_before_a_partition_is_open_nor_after_revoke() -> None:
-    """Without an open partition, and from revoke to the next assign, nobody polls."""
+    """Without an open partition, and from revoke to the next assign, there is no poll."""
     consumer = ScriptedConsumer()
     async with running(consumer) as source:
         source.assign(1, {A: 0})
@@ -174,7 +174,7 @@ async def test_nothing_is_polled_before_a_partition_is_open_nor_after_revoke() -
 
 
 async def test_a_kept_partition_is_not_fetched_again_and_another_one_is() -> None:
-    """At the same position nothing is asked of librdkafka; at another one it starts anew."""
+    """At the same position librdkafka gets no call; at another one a new fetch starts."""
     consumer = ScriptedConsumer()
     async with running(consumer) as source:
         source.assign(1, {A: 0, B: 0})
@@ -198,8 +198,8 @@ async def test_a_kept_partition_is_not_fetched_again_and_another_one_is() -> Non
     ]
 
 
-async def test_an_error_out_of_range_is_asked_about_once_more() -> None:
-    """The first such error starts the fetch anew; the second one is raised."""
+async def test_an_error_out_of_range_is_verified_by_another_fetch() -> None:
+    """The first such error starts another fetch; the second one is raised."""
     consumer = ScriptedConsumer()
     async with running(consumer) as source:
         source.assign(1, {A: 50})
@@ -214,7 +214,7 @@ async def test_an_error_out_of_range_is_asked_about_once_more() -> None:
 
 
 async def test_records_before_an_unreadable_one_come_first_and_none_after_it() -> None:
-    """A damaged batch fails its partition where it lies; nothing behind it is handed out."""
+    """A corrupt batch fails its partition; no record after it is handed out."""
     consumer = ScriptedConsumer()
     async with running(consumer) as source:
         source.assign(1, {A: 0, B: 0})
@@ -228,8 +228,8 @@ async def test_records_before_an_unreadable_one_come_first_and_none_after_it() -
         assert (await source.receive(1, [B], 10)).next_offset == 1
 
 
-async def test_a_fault_that_passes_is_told_once_and_raises_nothing() -> None:
-    """Errors that are waited out are told once, not each time that librdkafka repeats them."""
+async def test_a_fault_that_passes_is_reported_once_and_raises_nothing() -> None:
+    """Errors that are retried are reported once, not each time that librdkafka repeats them."""
     consumer = ScriptedConsumer()
     faults: list[tuple[TopicPartition | None, str]] = []
     async with running(consumer, faults) as source:
@@ -248,7 +248,7 @@ async def test_a_fault_that_passes_is_told_once_and_raises_nothing() -> None:
 
 
 async def test_a_thread_that_fails_fails_every_receive() -> None:
-    """An error in the thread thread is no silence: receive raises it."""
+    """receive raises the error that ended the thread."""
     consumer = ScriptedConsumer()
     async with running(consumer) as source:
         source.assign(1, {A: 0})
@@ -261,7 +261,7 @@ async def test_a_thread_that_fails_fails_every_receive() -> None:
 
 @pytest.mark.parametrize("thread_dies", [True, False])
 async def test_a_source_that_broke_is_replaced_in_the_next_generation(*, thread_dies: bool) -> None:
-    """Another thread with a Consumer of its own reads on; the one before is closed; it is told."""
+    """Another thread with its own Consumer reads on, the old one is closed, and it is reported."""
     first, second = ScriptedConsumer(), ScriptedConsumer()
     opened = [first, second]
     consumer: Any = SimpleNamespace(open=lambda settings: opened.pop(0).open(settings))
@@ -274,14 +274,14 @@ async def test_a_source_that_broke_is_replaced_in_the_next_generation(*, thread_
             first.fail_with = RuntimeError("as scripted")
         else:
             first.feed(failure(None, KafkaError._FATAL))
-        with pytest.raises(FetchError, match="another source"):
+        with pytest.raises(FetchError, match="another record source"):
             await source.receive(1, [A], 1)
         source.revoke(1)
         assert faults == []
         source.assign(2, {A: 5, B: 0})
         ((partition, reason),) = faults
         assert partition is None
-        assert "another one takes its place with the generation of epoch 2" in reason
+        assert "another one takes its place in the generation of epoch 2" in reason
         source.open(2, [A])
         second.feed(record(A, 5))
         assert (await source.receive(2, [A], 1)).next_offset == 6
@@ -295,7 +295,7 @@ async def test_a_source_that_broke_is_replaced_in_the_next_generation(*, thread_
 
 
 async def test_what_a_replaced_thread_still_hands_over_is_dropped() -> None:
-    """Also that it breaks again, as its Consumer is closed."""
+    """Its records are dropped, and so is the error when its Consumer is closed."""
     first, second = ScriptedConsumer(), ScriptedConsumer()
     opened = [first, second]
     consumer: Any = SimpleNamespace(open=lambda settings: opened.pop(0).open(settings))
@@ -326,8 +326,8 @@ async def test_refused_settings_surface_at_entry() -> None:
     assert not source._thread.thread.is_alive()
 
 
-async def test_a_thread_that_does_not_end_is_named() -> None:
-    """At exit a thread is waited for up to the deadline, and then told of with its stack."""
+async def test_a_thread_that_does_not_end_is_reported() -> None:
+    """At exit the source waits up to the deadline, then reports the thread with its stack."""
     consumer = ScriptedConsumer()
     consumer.let_close.clear()
     faults: list[tuple[TopicPartition | None, str]] = []
@@ -359,7 +359,7 @@ async def test_a_thread_is_waited_for_up_to_the_deadline_around_it() -> None:
 
 
 async def test_fetching_stops_when_the_buffer_is_full_and_goes_on() -> None:
-    """With records unread nobody polls any more; reading them lets the thread go on."""
+    """With records unread the thread stops to poll; reading them lets it go on."""
     consumer = ScriptedConsumer()
     async with running(consumer, max_buffered_records=16) as source:
         source.assign(1, {A: 0})
@@ -374,8 +374,8 @@ async def test_fetching_stops_when_the_buffer_is_full_and_goes_on() -> None:
     assert not any(name == "pause" for name, _ in consumer.calls)
 
 
-async def test_a_hand_over_wakes_the_loop_once_and_only_whom_it_concerns() -> None:
-    """A chunk of many records of one partition makes one hand-over and wakes one of the tasks."""
+async def test_a_delivery_wakes_the_loop_once_and_only_the_readers_it_concerns() -> None:
+    """A chunk of many records of one partition makes one delivery and wakes one of the tasks."""
     consumer = ScriptedConsumer()
     partitions = [TopicPartition("t", number) for number in range(100)]
     async with running(consumer) as source, trio.open_nursery() as nursery:

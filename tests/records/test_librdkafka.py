@@ -12,48 +12,48 @@ from kgroup import broker
 from kgroup.config import GroupConfig
 from kgroup.records.librdkafka import LibrdkafkaSource
 from kgroup.types import TopicPartition
-from tests.records import worlds
-from tests.records.worlds import receive_values
+from tests.records import environments
+from tests.records.environments import receive_values
 
 
-async def test_a_broker_that_is_away_is_told_once_and_waited_for() -> None:
-    """While the broker is down one fault is told of each kind; then reading goes on by itself."""
+async def test_a_broker_that_is_down_is_reported_once_and_waited_for() -> None:
+    """While the broker is down each kind of fault is reported once; then reading goes on."""
     async with broker.serve() as running:
-        world = worlds.embedded(running)
-        partition = TopicPartition(await world.topic(), 0)
-        await world.produce(partition, ["before"])
-        async with world.source() as source:
+        environment = environments.embedded(running)
+        partition = TopicPartition(await environment.topic(), 0)
+        await environment.produce(partition, ["before"])
+        async with environment.source() as source:
             source.assign(1, {partition: 0})
             source.open(1, [partition])
             assert await receive_values(source, 1, [partition], 1) == {partition: ["before"]}
             await running.stop()
-            await world.fault_reported.wait()
+            await environment.fault_reported.wait()
             await running.start()
             await running.append(partition.topic, 0, [b"after"])
             assert await receive_values(source, 1, [partition], 1) == {partition: ["after"]}
-    kinds = [reason.split(":")[0] for _, reason in world.faults]
+    kinds = [reason.split(":")[0] for _, reason in environment.faults]
     assert len(kinds) == len(set(kinds))
     assert set(kinds) <= {"_ALL_BROKERS_DOWN", "_TRANSPORT"}
 
 
 async def test_it_closes_in_time_without_any_broker(capfd: pytest.CaptureFixture[str]) -> None:
-    """With nobody at the address it tells so, prints nothing, closes and leaves no thread."""
+    """Without a broker it reports that, prints nothing, closes and leaves no thread."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unused.getsockname()[1]}"
-        told: list[str] = []
+        reported: list[str] = []
         heard = trio.Event()
 
         def hear(_: TopicPartition | None, reason: str) -> None:
-            told.append(reason)
+            reported.append(reason)
             heard.set()
 
-        config = GroupConfig(group_id="nobody", bootstrap_servers=address, topics=["t"])
+        config = GroupConfig(group_id="alone", bootstrap_servers=address, topics=["t"])
         with trio.fail_after(20):
             async with LibrdkafkaSource(config, hear) as source:
                 source.assign(1, {TopicPartition("t", 0): 0})
                 source.open(1, [TopicPartition("t", 0)])
                 await heard.wait()
-    assert "did not end" not in told[-1]
-    assert "kgroup-records-nobody" not in {thread.name for thread in threading.enumerate()}
+    assert "did not end" not in reported[-1]
+    assert "kgroup-records-alone" not in {thread.name for thread in threading.enumerate()}
     assert capfd.readouterr() == ("", "")

@@ -24,22 +24,22 @@ from tests.records.scripted import failure, record
 
 @pytest.mark.parametrize(("code", "expected"), ERROR_ACTIONS.items())
 def test_the_table_is_followed(code: int, expected: ErrorAction) -> None:
-    """Every code of the table has its outcome."""
+    """Every code of the table leads to its action."""
     assert action_for(KafkaError(code)) is expected
 
 
 def test_an_unknown_code_is_waited_out() -> None:
-    """A newer broker's error ends nothing."""
+    """An error code of a newer broker does not end a group."""
     assert action_for(KafkaError(31_999)) is ErrorAction.WAIT
 
 
 def test_a_fatal_error_fails_whatever_its_code() -> None:
-    """Where librdkafka says that it is over, it is."""
+    """An error that librdkafka calls fatal is never retried."""
     assert action_for(KafkaError(KafkaError._TRANSPORT, fatal=True)) is ErrorAction.FAIL
 
 
-def test_the_partition_is_read_from_the_words() -> None:
-    """The error callback tells a partition in words only."""
+def test_the_partition_is_read_from_the_text() -> None:
+    """The error callback names a partition only in the error's text."""
     named = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, "my.topic-1 [12]: topic does not exist")
     assert partition_in_text(named) == TopicPartition("my.topic-1", 12)
     assert (
@@ -54,10 +54,10 @@ stretches = st.lists(st.tuples(names, st.integers(1, 40)), max_size=12)
 
 
 @given(stretches)
-def test_runs_are_what_a_look_at_every_record_gives(
+def test_runs_are_those_that_a_scan_of_every_record_finds(
     given_stretches: Stretches,
 ) -> None:
-    """Galloping finds exactly the runs that going record by record finds, whatever the gaps."""
+    """Galloping finds exactly the runs that a scan finds, whatever the gaps."""
     keys = [key for key, count in given_stretches for _ in range(count)]
     chunk = [record(TopicPartition(*key), at) for at, key in enumerate(keys)]
     topics = len({topic for topic, _ in keys})
@@ -85,7 +85,7 @@ def test_a_gap_as_long_as_another_partition_hides_nothing() -> None:
 
 
 def test_errors_are_found_among_records() -> None:
-    """One error among records is seen."""
+    """One error among records is found."""
     partition = TopicPartition("t", 0)
     records = [record(partition, at) for at in range(5)]
     assert not has_errors(records)

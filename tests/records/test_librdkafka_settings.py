@@ -20,7 +20,7 @@ from kgroup.records.librdkafka_settings import (
 
 
 def config(**more: Any) -> GroupConfig:
-    """A member's consumer_settings."""
+    """The settings of a member's Consumer."""
     return GroupConfig(group_id="g", bootstrap_servers="localhost:1", topics=["t"], **more)
 
 
@@ -35,7 +35,7 @@ def test_librdkafka_takes_them(size: int, records: int) -> None:
 
 
 def test_half_of_the_buffer_is_librdkafkas() -> None:
-    """Its queue is bounded by its part in records and in kilobytes."""
+    """Its queue has its part of the limits, in records and in kilobytes."""
     made = consumer_settings(config(max_buffered_bytes=8 * 1024 * 1024, max_buffered_records=400))
     assert made["queued.max.messages.kbytes"] == 4096
     assert made["queued.min.messages"] == 200
@@ -52,8 +52,8 @@ def test_what_the_member_chose_reaches_the_data_plane() -> None:
     assert "client.rack" not in consumer_settings(config())
 
 
-def test_nothing_is_committed_or_reset_behind_the_groups_back() -> None:
-    """librdkafka neither commits nor decides where to read."""
+def test_librdkafka_neither_commits_nor_resets() -> None:
+    """librdkafka never commits and never chooses a position."""
     made = consumer_settings(config())
     assert made["enable.auto.commit"] is False
     assert made["enable.auto.offset.store"] is False
@@ -70,7 +70,7 @@ REFUSED = "Connect to ipv4#127.0.0.1:9092 failed: Connection refused"
 
 
 def written(lines: list[tuple[float, str]]) -> list[float]:
-    """When lines were let through, of those that came at these times."""
+    """The times at which a line was logged, of these times."""
     seldom, through = RepeatFilter(), []
     for time, text in lines:
         record = logging.LogRecord("x", logging.ERROR, "", 0, "%s [c] %s", ("FAIL", text), None)
@@ -80,8 +80,8 @@ def written(lines: list[tuple[float, str]]) -> list[float]:
     return through
 
 
-def test_a_line_that_is_repeated_is_written_seldom() -> None:
-    """Its details do not make it another one; another broker does."""
+def test_a_repeated_line_is_suppressed() -> None:
+    """A line with other details is the same line; one of another broker is not."""
     lines = [
         (0.0, f"{REFUSED} (after 0ms in state CONNECT)"),
         (0.1, f"{REFUSED} (after 7ms in state CONNECT, 5 identical error(s) suppressed)"),
@@ -93,7 +93,7 @@ def test_a_line_that_is_repeated_is_written_seldom() -> None:
 
 
 def test_what_is_remembered_has_a_bound() -> None:
-    """Lines that are all different are all written, and not remembered for ever."""
+    """Different lines are all logged, and not all of them are remembered."""
     lines = [(0.0, f"line {number}") for number in range(3 * MOST_REMEMBERED)]
     assert len(written(lines)) == len(lines)
     again = [(1.0, "line 0"), (2.0, "line 0")]
@@ -102,7 +102,7 @@ def test_what_is_remembered_has_a_bound() -> None:
 
 
 def test_the_logger_has_it(caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever is logged there goes through it."""
+    """Every line of the logger passes the filter."""
     for _ in range(5):
         LOGGER.error("%s of this test", REFUSED)
     assert len([one for one in caplog.messages if "of this test" in one]) == 1

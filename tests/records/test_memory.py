@@ -24,12 +24,12 @@ async def reading(
     faults: list[tuple[TopicPartition | None, str]] | None = None,
 ) -> AsyncIterator[tuple[EmbeddedBroker, MemorySource]]:
     """A broker without sockets, and a source that reads its log."""
-    told = [] if faults is None else faults
+    reported = [] if faults is None else faults
     async with broker.in_memory() as running:
         config = GroupConfig(
             group_id="g", bootstrap_servers="memory:9092", topics=["t"], max_buffered_records=3000
         )
-        source = MemorySource(config, lambda *fault: told.append(fault), running.log)
+        source = MemorySource(config, lambda *fault: reported.append(fault), running.log)
         async with source:
             yield running, source
 
@@ -69,10 +69,10 @@ async def test_a_reader_waits_in_virtual_time(autojump_clock: trio.testing.MockC
         assert autojump_clock.current_time() - before == 3600
 
 
-async def test_a_topic_that_comes_late_is_told_and_found(
+async def test_a_topic_that_is_created_late_is_reported_and_read(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """A partition that does not exist is told once and read as soon as it does."""
+    """A partition that does not exist is reported once, and read as soon as it exists."""
     faults: list[tuple[TopicPartition | None, str]] = []
     async with reading(faults) as (running, source), trio.open_nursery() as nursery:
         source.assign(1, {P: 0})
@@ -91,7 +91,7 @@ async def test_a_topic_that_comes_late_is_told_and_found(
 
 
 async def test_reading_ahead_is_bounded(autojump_clock: trio.testing.MockClock) -> None:
-    """Fetching stops while nobody takes records, goes on as they are taken, and loses none."""
+    """Fetching stops while no reader takes records, goes on as one does, and loses none."""
     async with reading() as (running, source):
         await running.create_topic("t", 1)
         for _ in range(10):
@@ -114,7 +114,7 @@ async def test_an_unreadable_batch_fails_its_partition(
     """What the log refuses to decode is a FetchError, raised until seek or the next generation."""
 
     class Unreadable:
-        """A log that can be read by nobody."""
+        """A log that cannot be read."""
 
         def end_offset(self, *_: object) -> int:
             return 1
@@ -136,10 +136,10 @@ async def test_an_unreadable_batch_fails_its_partition(
     assert autojump_clock.autojump_threshold == 0
 
 
-async def test_a_closed_source_gives_nothing_and_revokes_in_silence(
+async def test_a_closed_source_hands_out_nothing_and_ignores_revoke(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """After exit receive says that the generation is over, and revoke says nothing."""
+    """After exit, receive raises StaleGenerationError and revoke does nothing."""
     async with reading() as (running, source):
         await running.create_topic("t", 1)
         source.assign(1, {P: 9})
@@ -153,7 +153,7 @@ async def test_a_closed_source_gives_nothing_and_revokes_in_silence(
 
 
 async def test_entering_it_can_be_cancelled(autojump_clock: trio.testing.MockClock) -> None:
-    """Nothing has begun then, and the scopes around it are as they were."""
+    """Then nothing has begun, and the scopes around it are unchanged."""
     config = GroupConfig(group_id="g", bootstrap_servers="memory:9092", topics=["t"])
     async with broker.in_memory() as running:
         source = MemorySource(config, lambda *_: None, running.log)

@@ -16,7 +16,7 @@ from kgroup.errors import (
 )
 from kgroup.interfaces import RecordSource
 from kgroup.types import TopicPartition
-from tests.records.worlds import World, receive_values, value_of
+from tests.records.environments import Environment, receive_values, value_of
 
 CREATE_TIME = 1
 
@@ -26,13 +26,13 @@ def numbered(count: int, prefix: str = "") -> list[str]:
     return [f"{prefix}{number}" for number in range(count)]
 
 
-async def test_reads_partitions_in_order_each_record_once(world: World) -> None:
+async def test_reads_partitions_in_order_each_record_once(environment: Environment) -> None:
     """All records of all opened partitions arrive, in the order of each partition."""
-    topic = await world.topic(3)
+    topic = await environment.topic(3)
     partitions = [TopicPartition(topic, number) for number in range(3)]
     for partition in partitions:
-        await world.produce(partition, numbered(50, f"{partition.partition}-"))
-    async with world.source() as source:
+        await environment.produce(partition, numbered(50, f"{partition.partition}-"))
+    async with environment.source() as source:
         source.assign(1, dict.fromkeys(partitions, 0))
         source.open(1, partitions)
         values = await receive_values(source, 1, partitions, 150, limit=7)
@@ -40,12 +40,12 @@ async def test_reads_partitions_in_order_each_record_once(world: World) -> None:
         assert values[partition] == numbered(50, f"{partition.partition}-")
 
 
-async def test_a_message_has_what_was_produced(world: World) -> None:
+async def test_a_message_has_what_was_produced(environment: Environment) -> None:
     """Topic, partition, offset, value, key, headers and time stamp are there to read."""
-    topic = await world.topic()
+    topic = await environment.topic()
     partition = TopicPartition(topic, 0)
-    await world.produce(partition, ["a", "b"])
-    async with world.source() as source:
+    await environment.produce(partition, ["a", "b"])
+    async with environment.source() as source:
         source.assign(1, {partition: 1})
         source.open(1, [partition])
         batch = await source.receive(1, [partition], 10)
@@ -57,21 +57,21 @@ async def test_a_message_has_what_was_produced(world: World) -> None:
     assert batch.next_offset == 2
 
 
-async def test_a_record_produced_while_receive_waits_arrives(world: World) -> None:
+async def test_a_record_produced_while_receive_waits_arrives(environment: Environment) -> None:
     """A reader at the end of the log waits, and is woken by the next record."""
-    partition = TopicPartition(await world.topic(), 0)
-    async with world.source() as source, trio.open_nursery() as nursery:
+    partition = TopicPartition(await environment.topic(), 0)
+    async with environment.source() as source, trio.open_nursery() as nursery:
         source.assign(1, {partition: 0})
         source.open(1, [partition])
-        nursery.start_soon(world.produce, partition, ["late"])
+        nursery.start_soon(environment.produce, partition, ["late"])
         assert value_of(await source.receive(1, [partition], 10)) == ["late"]
 
 
-async def test_only_opened_partitions_are_handed_out(world: World) -> None:
+async def test_only_opened_partitions_are_handed_out(environment: Environment) -> None:
     """Receiving an assigned partition that is not open, or one of others, is an error."""
-    topic = await world.topic(2)
+    topic = await environment.topic(2)
     first, second, foreign = (TopicPartition(topic, number) for number in (0, 1, 7))
-    async with world.source() as source:
+    async with environment.source() as source:
         source.assign(1, {first: 0, second: 0})
         source.open(1, [first])
         with pytest.raises(UsageError, match="not open"):
@@ -82,12 +82,12 @@ async def test_only_opened_partitions_are_handed_out(world: World) -> None:
             source.open(1, [foreign])
 
 
-async def test_a_kept_partition_goes_on_without_loss_or_repeat(world: World) -> None:
+async def test_a_kept_partition_goes_on_without_loss_or_repeat(environment: Environment) -> None:
     """Half-read queues of three generations give every record exactly once."""
-    partition = TopicPartition(await world.topic(), 0)
-    await world.produce(partition, numbered(300))
+    partition = TopicPartition(await environment.topic(), 0)
+    await environment.produce(partition, numbered(300))
     seen: list[str] = []
-    async with world.source() as source:
+    async with environment.source() as source:
         position = 0
         for epoch in (1, 2, 3):
             source.assign(epoch, {partition: position})
@@ -103,11 +103,13 @@ async def test_a_kept_partition_goes_on_without_loss_or_repeat(world: World) -> 
     assert len(seen) > 12
 
 
-async def test_a_kept_partition_with_another_position_is_read_from_there(world: World) -> None:
+async def test_a_kept_partition_with_another_position_is_read_from_there(
+    environment: Environment,
+) -> None:
     """What was handed out and not committed is read again; what others committed is skipped."""
-    partition = TopicPartition(await world.topic(), 0)
-    await world.produce(partition, numbered(100))
-    async with world.source() as source:
+    partition = TopicPartition(await environment.topic(), 0)
+    await environment.produce(partition, numbered(100))
+    async with environment.source() as source:
         for epoch, position in ((1, 0), (2, 3), (3, 60)):
             source.assign(epoch, {partition: position})
             source.open(epoch, [partition])
@@ -116,10 +118,10 @@ async def test_a_kept_partition_with_another_position_is_read_from_there(world: 
             source.revoke(epoch)
 
 
-async def test_revoke_wakes_a_receive_that_waits(world: World) -> None:
+async def test_revoke_wakes_a_receive_that_waits(environment: Environment) -> None:
     """A waiting receive ends with StaleGenerationError as its generation does."""
-    partition = TopicPartition(await world.topic(), 0)
-    async with world.source() as source, trio.open_nursery() as nursery:
+    partition = TopicPartition(await environment.topic(), 0)
+    async with environment.source() as source, trio.open_nursery() as nursery:
         source.assign(1, {partition: 0})
         source.open(1, [partition])
         nursery.start_soon(_revoke_soon, source)
@@ -132,11 +134,11 @@ async def _revoke_soon(source: RecordSource) -> None:
     source.revoke(1)
 
 
-async def test_seek_goes_back_and_forward(world: World) -> None:
+async def test_seek_goes_back_and_forward(environment: Environment) -> None:
     """After seek the next record is the one that it named, whatever was queued."""
-    partition = TopicPartition(await world.topic(), 0)
-    await world.produce(partition, numbered(50))
-    async with world.source() as source:
+    partition = TopicPartition(await environment.topic(), 0)
+    await environment.produce(partition, numbered(50))
+    async with environment.source() as source:
         source.assign(1, {partition: 10})
         source.open(1, [partition])
         for offset in (10, 40, 0, 25):
@@ -145,13 +147,13 @@ async def test_seek_goes_back_and_forward(world: World) -> None:
             assert values[partition][0] == str(offset)
 
 
-async def test_pause_holds_back_and_resume_loses_nothing(world: World) -> None:
+async def test_pause_holds_back_and_resume_loses_nothing(environment: Environment) -> None:
     """A paused partition gives nothing while another is read, and then all of it."""
-    topic = await world.topic(2)
+    topic = await environment.topic(2)
     paused, other = TopicPartition(topic, 0), TopicPartition(topic, 1)
-    await world.produce(paused, numbered(20, "p"))
-    await world.produce(other, numbered(20, "o"))
-    async with world.source() as source:
+    await environment.produce(paused, numbered(20, "p"))
+    await environment.produce(other, numbered(20, "o"))
+    async with environment.source() as source:
         source.assign(1, {paused: 0, other: 0})
         source.open(1, [paused, other])
         source.pause(1, [paused])
@@ -163,14 +165,16 @@ async def test_pause_holds_back_and_resume_loses_nothing(world: World) -> None:
 
 
 @pytest.mark.parametrize("offset", [5, 40], ids=["before the start", "past the end"])
-async def test_an_offset_out_of_range_is_raised_until_seek(world: World, offset: int) -> None:
-    """Out of range is an error with partition and offset; the others go on; seek mends it."""
-    topic = await world.topic(2)
+async def test_an_offset_out_of_range_is_raised_until_seek(
+    environment: Environment, offset: int
+) -> None:
+    """Out of range is an error with partition and offset; other partitions go on; seek ends it."""
+    topic = await environment.topic(2)
     cut, other = TopicPartition(topic, 0), TopicPartition(topic, 1)
-    await world.produce(cut, numbered(20))
-    await world.delete_records(cut, 10)
-    await world.produce(other, numbered(5))
-    async with world.source() as source:
+    await environment.produce(cut, numbered(20))
+    await environment.delete_records(cut, 10)
+    await environment.produce(other, numbered(5))
+    async with environment.source() as source:
         source.assign(1, {cut: offset, other: 0})
         source.open(1, [cut, other])
         for _ in range(2):
@@ -183,11 +187,13 @@ async def test_an_offset_out_of_range_is_raised_until_seek(world: World, offset:
         assert (await receive_values(source, 1, [cut], 10))[cut] == numbered(20)[10:]
 
 
-async def test_a_position_falls_out_of_range_only_for_its_own_fetch(world: World) -> None:
-    """An error of a position that was left by seek is not raised for the new one."""
-    partition = TopicPartition(await world.topic(), 0)
-    await world.produce(partition, numbered(5))
-    async with world.source() as source:
+async def test_a_position_falls_out_of_range_only_for_its_own_fetch(
+    environment: Environment,
+) -> None:
+    """An error of the position before a seek is not raised for the new one."""
+    partition = TopicPartition(await environment.topic(), 0)
+    await environment.produce(partition, numbered(5))
+    async with environment.source() as source:
         source.assign(1, {partition: 99})
         source.open(1, [partition])
         for _ in range(5):
@@ -197,18 +203,18 @@ async def test_a_position_falls_out_of_range_only_for_its_own_fetch(world: World
             assert (await receive_values(source, 1, [partition], 3))[partition] == ["2", "3", "4"]
 
 
-async def test_markers_of_transactions_are_no_records(world: World) -> None:
-    """Committed records arrive, aborted ones only if asked for; next_offset is the last + 1."""
-    partition = TopicPartition(await world.topic(), 0)
-    await world.transact(partition, ["a", "b"], commit=True)  # 0, 1, marker 2
-    await world.transact(partition, ["lost"], commit=False)  # 3, marker 4
-    await world.transact(partition, ["c"], commit=True)  # 5, marker 6
-    async with world.source(isolation_level="read_committed") as source:
+async def test_markers_of_transactions_are_no_records(environment: Environment) -> None:
+    """Committed records arrive, aborted ones by read_uncommitted; next_offset is the last + 1."""
+    partition = TopicPartition(await environment.topic(), 0)
+    await environment.transact(partition, ["a", "b"], commit=True)  # 0, 1, marker 2
+    await environment.transact(partition, ["lost"], commit=False)  # 3, marker 4
+    await environment.transact(partition, ["c"], commit=True)  # 5, marker 6
+    async with environment.source(isolation_level="read_committed") as source:
         source.assign(1, {partition: 0})
         source.open(1, [partition])
         values = await receive_values(source, 1, [partition], 3, limit=1)
         assert values[partition] == ["a", "b", "c"]
-    async with world.source(isolation_level="read_uncommitted") as source:
+    async with environment.source(isolation_level="read_uncommitted") as source:
         source.assign(1, {partition: 0})
         source.open(1, [partition])
         batches = [await source.receive(1, [partition], 1) for _ in range(4)]
@@ -217,39 +223,39 @@ async def test_markers_of_transactions_are_no_records(world: World) -> None:
         source.revoke(1)
         source.assign(2, {partition: 6})
         source.open(2, [partition])
-        await world.produce(partition, ["d"])
+        await environment.produce(partition, ["d"])
         assert value_of(await source.receive(2, [partition], 10)) == ["d"]
 
 
-async def test_a_deleted_topic_is_told_and_waited_for(world: World) -> None:
-    """A deleted topic raises nothing: it is told once as a fault, and another one is read on."""
-    doomed = TopicPartition(await world.topic(), 0)
-    other = TopicPartition(await world.topic(), 0)
-    await world.produce(doomed, ["x"])
-    async with world.source() as source:
+async def test_a_deleted_topic_is_reported_and_waited_for(environment: Environment) -> None:
+    """A deleted topic raises nothing: it is reported once, and others are read on."""
+    doomed = TopicPartition(await environment.topic(), 0)
+    other = TopicPartition(await environment.topic(), 0)
+    await environment.produce(doomed, ["x"])
+    async with environment.source() as source:
         source.assign(1, {doomed: 0, other: 0})
         source.open(1, [doomed, other])
         assert (await receive_values(source, 1, [doomed], 1))[doomed] == ["x"]
-        await world.delete(doomed.topic)
-        await world.fault_reported.wait()
-        assert world.faults[0][0] == doomed
-        await world.produce(other, ["y"])
+        await environment.delete(doomed.topic)
+        await environment.fault_reported.wait()
+        assert environment.faults[0][0] == doomed
+        await environment.produce(other, ["y"])
         assert (await receive_values(source, 1, [doomed, other], 1))[other] == ["y"]
-    assert len(world.faults) == len(set(world.faults))
+    assert len(environment.faults) == len(set(environment.faults))
 
 
-async def test_a_topic_made_again_and_shorter_is_out_of_range(world: World) -> None:
+async def test_a_topic_made_again_and_shorter_is_out_of_range(environment: Environment) -> None:
     """Where the new log of a topic does not have the position, that is out of range."""
-    partition = TopicPartition(await world.topic(), 0)
-    await world.produce(partition, numbered(10, "old"))
-    async with world.source() as source:
+    partition = TopicPartition(await environment.topic(), 0)
+    await environment.produce(partition, numbered(10, "old"))
+    async with environment.source() as source:
         source.assign(1, {partition: 0})
         source.open(1, [partition])
         await receive_values(source, 1, [partition], 10)
-        await world.delete(partition.topic)
-        await world.fault_reported.wait()
-        await world.topic(1, partition.topic)
-        await world.produce(partition, numbered(3, "new"))
+        await environment.delete(partition.topic)
+        await environment.fault_reported.wait()
+        await environment.topic(1, partition.topic)
+        await environment.produce(partition, numbered(3, "new"))
         with pytest.raises(OffsetOutOfRangeError) as caught:
             await source.receive(1, [partition], 100)
         assert (caught.value.partition, caught.value.offset) == (partition, 10)
@@ -258,32 +264,32 @@ async def test_a_topic_made_again_and_shorter_is_out_of_range(world: World) -> N
         assert values[partition] == numbered(3, "new")
 
 
-async def test_a_topic_made_again_and_longer_is_read_on(world: World) -> None:
+async def test_a_topic_made_again_and_longer_is_read_on(environment: Environment) -> None:
     """Where the new log of a topic has the position, it is read from there."""
-    partition = TopicPartition(await world.topic(), 0)
-    await world.produce(partition, numbered(10, "old"))
-    async with world.source() as source:
+    partition = TopicPartition(await environment.topic(), 0)
+    await environment.produce(partition, numbered(10, "old"))
+    async with environment.source() as source:
         source.assign(1, {partition: 0})
         source.open(1, [partition])
         await receive_values(source, 1, [partition], 10)
         source.revoke(1)
-        await world.delete(partition.topic)
-        await world.topic(1, partition.topic)
-        await world.produce(partition, numbered(30, "new"))
+        await environment.delete(partition.topic)
+        await environment.topic(1, partition.topic)
+        await environment.produce(partition, numbered(30, "new"))
         source.assign(2, {partition: 10})
         source.open(2, [partition])
         values = await receive_values(source, 2, [partition], 20)
         assert values[partition] == numbered(30, "new")[10:]
 
 
-async def test_cancelled_receives_lose_nothing(world: World) -> None:
+async def test_cancelled_receives_lose_nothing(environment: Environment) -> None:
     """Receives that are cancelled at any moment leave every record for the next one."""
-    partition = TopicPartition(await world.topic(), 0)
+    partition = TopicPartition(await environment.topic(), 0)
     seen: list[str] = []
-    async with world.source() as source, trio.open_nursery() as nursery:
+    async with environment.source() as source, trio.open_nursery() as nursery:
         source.assign(1, {partition: 0})
         source.open(1, [partition])
-        nursery.start_soon(world.produce, partition, numbered(200))
+        nursery.start_soon(environment.produce, partition, numbered(200))
         for turn in itertools.count():
             with trio.move_on_after(0.002 * (turn % 3)):
                 seen += value_of(await source.receive(1, [partition], 3))
@@ -292,15 +298,15 @@ async def test_cancelled_receives_lose_nothing(world: World) -> None:
     assert seen == numbered(200)
 
 
-async def test_a_hundred_readers_of_a_partition_each(world: World) -> None:
+async def test_a_hundred_readers_of_a_partition_each(environment: Environment) -> None:
     """A hundred tasks that read one partition each get their own records, and no others'."""
-    topic = await world.topic(100)
+    topic = await environment.topic(100)
     partitions = [TopicPartition(topic, number) for number in range(100)]
     for number in (0, 17, 99):
-        await world.produce(partitions[number], numbered(10, f"{number}-"))
+        await environment.produce(partitions[number], numbered(10, f"{number}-"))
     got: dict[int, list[str]] = {}
 
-    async with world.source() as source, trio.open_nursery() as nursery:
+    async with environment.source() as source, trio.open_nursery() as nursery:
         source.assign(1, dict.fromkeys(partitions, 0))
 
         async def read(partition: TopicPartition) -> None:
@@ -319,16 +325,16 @@ async def test_a_hundred_readers_of_a_partition_each(world: World) -> None:
     assert got == {number: numbered(10, f"{number}-") for number in (0, 17, 99)}
 
 
-async def test_a_stuck_partition_does_not_stop_the_others(world: World) -> None:
-    """With buffers full of one partition that nobody takes from, another is still read."""
-    topic = await world.topic(2)
+async def test_a_stuck_partition_does_not_stop_the_others(environment: Environment) -> None:
+    """With buffers full of one partition that has no reader, another one is still read."""
+    topic = await environment.topic(2)
     stuck, lively = TopicPartition(topic, 0), TopicPartition(topic, 1)
-    await world.produce(stuck, numbered(3000))
-    async with world.source(max_buffered_records=200, max_buffered_bytes=10_000) as source:
+    await environment.produce(stuck, numbered(3000))
+    async with environment.source(max_buffered_records=200, max_buffered_bytes=10_000) as source:
         source.assign(1, {stuck: 0, lively: 0})
         source.open(1, [stuck, lively])
         values = await receive_values(source, 1, [stuck], 10, limit=10)
-        await world.produce(lively, numbered(1000))
+        await environment.produce(lively, numbered(1000))
         values = await receive_values(source, 1, [lively], 1000, limit=10)
         assert values[lively] == numbered(1000)
         values = await receive_values(source, 1, [stuck], 2990, limit=100)

@@ -1,4 +1,4 @@
-"""Brokers and sources under one face, so that one test function holds for all of them."""
+"""Brokers and sources with one interface, so that one test function runs on all of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kgroup.testing import admin
 from kgroup.types import TopicPartition
 
 PATIENCE: Final = 60.0
-"""Seconds within which something must happen; only a failing test waits so long."""
+"""Seconds after which a test fails that still waits."""
 
 
 class MakeSource(Protocol):
@@ -40,7 +40,7 @@ def value_of(batch: Batch) -> list[str]:
 
 
 @attrs.define(eq=False)
-class World:
+class Environment:
     """A broker, and a kind of source that reads it."""
 
     bootstrap_servers: str
@@ -49,7 +49,7 @@ class World:
     fault_reported: trio.Event = attrs.field(factory=trio.Event)
 
     async def topic(self, partitions: int = 1, name: str | None = None) -> str:
-        """Create a topic of a name of its own."""
+        """Create a topic with a unique name."""
         name = name or f"t-{uuid4().hex[:12]}"
         await trio.to_thread.run_sync(
             lambda: admin.create_topic(self.bootstrap_servers, name, partitions)
@@ -69,7 +69,7 @@ class World:
         )
 
     async def delete_records(self, partition: TopicPartition, before: int) -> None:
-        """Let the log begin later."""
+        """Delete the records before an offset."""
 
         def delete() -> None:
             client = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
@@ -114,7 +114,7 @@ class World:
 
     @asynccontextmanager
     async def source(self, **settings: Any) -> AsyncIterator[RecordSource]:
-        """A source; what it tells is in ``faults``. The body has ``PATIENCE``."""
+        """Make a source that reports to ``faults``. The body has ``PATIENCE`` seconds."""
         config = GroupConfig(
             group_id=f"g-{uuid4().hex[:12]}",
             bootstrap_servers=self.bootstrap_servers,
@@ -131,22 +131,22 @@ class World:
         self.fault_reported.set()
 
 
-def embedded(broker: EmbeddedBroker) -> World:
+def embedded(broker: EmbeddedBroker) -> Environment:
     """librdkafka on the embedded broker."""
-    return World(broker.bootstrap_servers, LibrdkafkaSource)
+    return Environment(broker.bootstrap_servers, LibrdkafkaSource)
 
 
-def memory(broker: EmbeddedBroker) -> World:
+def memory(broker: EmbeddedBroker) -> Environment:
     """The embedded broker's log, read in memory; everything else goes over the wire."""
-    return World(
+    return Environment(
         broker.bootstrap_servers,
         lambda config, on_fault: MemorySource(config, on_fault, broker.log),
     )
 
 
-def real(bootstrap_servers: str) -> World:
+def real(bootstrap_servers: str) -> Environment:
     """librdkafka on a real Kafka."""
-    return World(bootstrap_servers, LibrdkafkaSource)
+    return Environment(bootstrap_servers, LibrdkafkaSource)
 
 
 async def receive_values(
