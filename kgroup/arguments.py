@@ -1,85 +1,79 @@
-"""Checks of what a program passes to the API, made in the call and before anything happens.
+"""Checks of the arguments that a program passes to the API, made in the call itself.
 
-A wrong number that goes to another thread, or onto the wire, fails far from the mistake and may
-end more than the one call. Therefore the functions that a program calls check it here first.
+A wrong number that reaches another thread, or a request, fails far from the mistake and may end
+more than the one call. Therefore public functions check their arguments before they do anything.
+What a number or an object may be is a `kgroup.bounds.Bound`, as it is for settings; here a refused
+value raises an ``ArgumentError``.
 
-Whole numbers are ints, and objects that say by ``__index__`` that they are (numpy's are), which
-become ints at once. Neither a bool nor a float is one, not even 2.0.
+A whole number is an int, or an object that converts itself to one by ``__index__``, as numpy's ints
+do. A bool is none, and neither is a float, not even 2.0.
 """
 
 from __future__ import annotations
 
 import inspect
-import operator
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
+from kgroup import bounds
 from kgroup.errors import ArgumentError
 from kgroup.types import (
     INT64_MAX,
     OffsetAndMetadata,
     Offsets,
     TopicPartition,
+    as_int,
 )
 
 T = TypeVar("T")
 
-_OFFSET: Final = "an int or an OffsetAndMetadata"
+_TIMEOUT: Final = bounds.Bound(
+    lambda value: value is None or (bounds.is_number(value) and value >= 0),
+    "it must be a number of seconds, 0 or more, or None",
+)
+_FUNCTION: Final = bounds.function()
 
 
 def whole(name: str, value: object, least: int, most: int = INT64_MAX) -> int:
-    """A whole number within bounds, as an int.
+    """Check a whole number, and convert it to an int.
 
     Raises:
-        ArgumentError: it is none.
+        ArgumentError: it is no whole number, or out of bounds.
     """
-    limits = "2**63-1" if most == INT64_MAX else str(most)
-    wanted = f"it must be an int from {least} to {limits}"
-    if isinstance(value, bool):
-        raise ArgumentError(name, value, wanted)
-    try:
-        number = operator.index(value)  # type: ignore[arg-type] # that is what is found out
-    except TypeError:
-        raise ArgumentError(name, value, wanted) from None
-    if not least <= number <= most:
-        raise ArgumentError(name, value, wanted)
-    return number
+    number: Any = as_int(value)
+    bounds.whole(least, most).check(name, number, ArgumentError)
+    return int(number)
 
 
 def seconds(name: str, value: object) -> float | None:
-    """A time to wait, or None for as long as it takes, which infinity means too.
+    """Check a timeout; None and infinity mean no timeout, for which None is returned.
 
     Raises:
-        ArgumentError: it is a number that no wait can take, such as NaN, or none at all.
+        ArgumentError: it is no number, NaN, or negative.
     """
-    if value is None:
-        return None
-    wanted = "it must be seconds, 0 or more, or None"
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ArgumentError(name, value, wanted)
-    if not value >= 0:  # NaN is not
-        raise ArgumentError(name, value, wanted)
-    return None if value > threading.TIMEOUT_MAX else float(value)
+    _TIMEOUT.check(name, value, ArgumentError)
+    timeout: Any = value
+    return None if timeout is None or timeout > threading.TIMEOUT_MAX else float(timeout)
 
 
 def function(name: str, value: object) -> Callable[..., Any]:
-    """A function.
+    """Check a function.
 
     Raises:
-        ArgumentError: it cannot be called, such as a coroutine.
+        ArgumentError: it cannot be called; a coroutine cannot.
     """
-    if callable(value):
-        return value
-    wanted = "it must be a function"
     if inspect.iscoroutine(value):
-        value.close()  # it would warn that nothing awaited it
-        wanted += "; pass its arguments beside it, and do not call it"
-    raise ArgumentError(name, value, wanted)
+        value.close()  # otherwise Python warns that it was never awaited
+        wanted = f"{_FUNCTION.allowed}; pass its arguments beside it, and do not call it"
+        raise ArgumentError(name, value, wanted)
+    _FUNCTION.check(name, value, ArgumentError)
+    called: Any = value
+    return called  # type: ignore[no-any-return]
 
 
 def callback(name: str, value: object) -> None:
-    """A function, or None.
+    """Check a function that may be None.
 
     Raises:
         ArgumentError: it cannot be called.
@@ -89,22 +83,21 @@ def callback(name: str, value: object) -> None:
 
 
 def instance(name: str, value: T, kind: type[T]) -> T:
-    """An object of a class.
+    """Check that an object is of a class.
 
     Raises:
-        ArgumentError: it is of another.
+        ArgumentError: it is of another class.
     """
-    if not isinstance(value, kind):
-        ours = "kgroup " if kind.__module__.startswith("kgroup.") else ""
-        raise ArgumentError(name, value, f"it must be a {ours}{kind.__name__}")
+    ours = "kgroup " if kind.__module__.startswith("kgroup.") else ""
+    bounds.instance(kind, f"a {ours}{kind.__name__}").check(name, value, ArgumentError)
     return value
 
 
 def listed(name: str, value: object, kind: type[T]) -> tuple[T, ...]:
-    """Objects of one class, out of any iterable.
+    """Check an iterable of objects of one class, and convert it to a tuple.
 
     Raises:
-        ArgumentError: it is no iterable, or has something else in it.
+        ArgumentError: it is no iterable, or has an object of another class.
     """
     if not isinstance(value, Iterable):
         raise ArgumentError(name, value, f"it must be an iterable of {kind.__name__}")
@@ -112,24 +105,24 @@ def listed(name: str, value: object, kind: type[T]) -> tuple[T, ...]:
 
 
 def partition(name: str, value: object) -> TopicPartition:
-    """One partition, whose number is an int.
+    """Check a partition.
 
     Raises:
         ArgumentError: it is something else, such as confluent-kafka's class of the same name.
     """
     if not isinstance(value, TopicPartition):
         raise ArgumentError(name, value, "it must be a kgroup.TopicPartition")
-    # 2.0 and True are equal to ints, and would be found among the partitions that are owned.
+    # 2.0 and True equal ints, so that such a partition would be found among the owned ones.
     if type(value.partition) is not int or type(value.topic) is not str:
         raise ArgumentError(name, value, "its topic must be a str and its partition an int")
     return value
 
 
 def partitions(name: str, value: object) -> frozenset[TopicPartition] | None:
-    """The partitions that a caller named; None, which means all, stays None.
+    """Check one partition, an iterable of partitions, or None, which means all partitions.
 
     Raises:
-        ArgumentError: it is neither a partition nor an iterable of such.
+        ArgumentError: it is something else.
     """
     if value is None:
         return None
@@ -142,13 +135,13 @@ def partitions(name: str, value: object) -> frozenset[TopicPartition] | None:
 
 
 def offsets(value: object) -> dict[TopicPartition, OffsetAndMetadata]:
-    """What a commit is given, as what is sent; a copy, so that the caller may go on with its own.
+    """Check the offsets of a commit, and copy them, so that the program may change its own mapping.
 
     Raises:
         ArgumentError: it is no mapping of partitions to offsets.
     """
     if not isinstance(value, Mapping):
-        wanted = f"it must be a mapping of kgroup.TopicPartition to {_OFFSET}"
+        wanted = "it must be a mapping of kgroup.TopicPartition to an int or an OffsetAndMetadata"
         raise ArgumentError("offsets", value, wanted)
     given: Offsets = value
     return {partition("offsets", one): _position(one, at) for one, at in given.items()}

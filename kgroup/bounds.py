@@ -1,9 +1,10 @@
-"""Bounds: what a setting may be, once for the check and once in the words of its error.
+"""Bounds: which values a setting or an argument may have, as a check and in words.
 
-A bound is a value. It checks a field of an attrs class when it is that field's validator, an
-argument of a function by `Bound.check`, and a text from a command line or a properties file by
-`read`. docs/configuration.md prints its words. INVARIANT: whatever object a caller gives, a check
-ends with None or with a ``ConfigError`` that names the field, the value and the bounds.
+A `Bound` is a value with three uses: it validates a field of an attrs class, `Bound.check` checks
+an argument of a function, and `Bound.read` parses a text of a command line or a properties file.
+docs/configuration.md prints its words. INVARIANT: for any object whatever, a check returns None or
+raises an error that names the field or argument, the value and the bounds: a ``ConfigError`` for
+settings, an ``ArgumentError`` for arguments (``kgroup.arguments``).
 """
 
 from __future__ import annotations
@@ -11,23 +12,24 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from itertools import islice
 from typing import Any, Final, TypeVar, cast, final
 
 import attrs
 
 from kgroup.addresses import split_address
-from kgroup.errors import ConfigError, shown
+from kgroup.errors import ArgumentError, ConfigError, shown
 from kgroup.types import INT32_MAX, text_fault
 
 LONGEST_DURATION: Final = INT32_MAX / 1000
-"""Seconds; what an int32 of milliseconds holds on the wire."""
+"""Seconds; the most that Kafka's int32 of milliseconds holds."""
 SHORTEST_DURATION: Final = 0.001
-"""Seconds; one millisecond, the unit of the wire."""
+"""Seconds; one millisecond, the unit of Kafka's protocol."""
 MOST_BUFFERED: Final = 2**41
-"""Bytes that one process may be told to hold; 2 TiB."""
+"""The most bytes that one process may be set to buffer; 2 TiB."""
 MOST_SERVERS: Final = 1000
-"""Brokers of one list."""
+"""The most brokers of one list."""
 SERVERS: Final = (
     f"it must name 1 to {MOST_SERVERS} brokers as 'host:port', separated by commas or in a list"
 )
@@ -38,13 +40,13 @@ _DECIMAL: Final = re.compile(r"[+-]?([0-9]{1,40}\.?[0-9]{0,40}|\.[0-9]{1,40})(e[
 @final
 @attrs.frozen
 class Bound:
-    """What a value may be.
+    """Which values are allowed.
 
     Attributes:
-        holds: whether a value is allowed. Where it raises, the value is not.
+        holds: returns whether a value is allowed; if it raises, the value is not allowed.
         allowed: the same in words, "it must be ...".
-        least: the least number, of those that have one.
-        most: the largest.
+        least: the least allowed number, if there is one.
+        most: the largest allowed number, if there is one.
     """
 
     holds: Callable[[Any], bool]
@@ -53,32 +55,40 @@ class Bound:
     most: float | None = None
 
     def __call__(self, _: object, attribute: attrs.Attribute[Any], value: object) -> None:
-        """Check a field, as its validator.
+        """Check a field of an attrs class, as its validator.
 
         Raises:
             ConfigError: the value is not allowed.
         """
         self.check(attribute.name, value)
 
-    def check(self, name: str, value: object) -> None:
-        """Check an argument.
+    def check(
+        self, name: str, value: object, error: type[ArgumentError | ConfigError] = ConfigError
+    ) -> None:
+        """Check a value.
+
+        Args:
+            name: what the error calls it.
+            value: the value.
+            error: the class of the error.
 
         Raises:
-            ConfigError: the value is not allowed.
+            ArgumentError | ConfigError: the value is not allowed.
         """
         try:
             allowed = self.holds(value)
-        except Exception as error:
-            # Comparing a caller's own object may run any code of the caller's.
-            raise ConfigError(name, value, self.allowed) from error
+        except Exception as failure:
+            # To compare an object of the program's own class may run any code of the program.
+            raise error(name, value, self.allowed) from failure
         if not allowed:
-            raise ConfigError(name, value, self.allowed)
+            raise error(name, value, self.allowed)
 
     def read(self, text: str) -> Any:
-        """The number that a text says.
+        """Parse a number.
 
         Raises:
-            ValueError: it says none, or one that is not allowed; the message has the bounds only.
+            ValueError: the text is no number, or the number is not allowed; the message says only
+                what is allowed.
         """
         words = text.strip().lower()
         number: Any = None
@@ -92,17 +102,18 @@ class Bound:
 
 
 def is_whole(value: object) -> bool:
-    """Whether a value is an int, which a bool is not here."""
+    """Whether a value is an int; a bool is not."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_number(value: object) -> bool:
-    """Whether a value is an int or a float."""
+    """Whether a value is an int or a float; a bool is not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+@cache
 def whole(least: int, most: int) -> Bound:
-    """A whole number of a range; both ends are allowed."""
+    """A whole number within a range that includes both ends."""
     return Bound(
         lambda value: is_whole(value) and least <= value <= most,
         f"it must be a whole number from {least} to {most}",
@@ -112,7 +123,7 @@ def whole(least: int, most: int) -> Bound:
 
 
 def number(least: float, most: float) -> Bound:
-    """A number of a range; both ends are allowed, NaN is not."""
+    """A number within a range that includes both ends; NaN is not allowed."""
     return Bound(
         lambda value: is_number(value) and least <= value <= most,
         f"it must be a number from {_plain(least)} to {_plain(most)}",
@@ -122,7 +133,7 @@ def number(least: float, most: float) -> Bound:
 
 
 def seconds(least: float = SHORTEST_DURATION, most: float = LONGEST_DURATION) -> Bound:
-    """A duration; NaN and infinity are none."""
+    """A duration; NaN and infinity are not allowed."""
     return Bound(
         lambda value: is_number(value) and least <= value <= most,
         f"it must be a number of seconds from {_plain(least)} to {_plain(most)}",
@@ -137,7 +148,7 @@ def flag() -> Bound:
 
 
 def text() -> Bound:
-    """A text that both planes can say: librdkafka's values are C strings, and trimmed."""
+    """A text that Kafka's protocol and librdkafka can carry; the latter trims C strings."""
     return Bound(
         lambda value: (
             isinstance(value, str)
@@ -149,8 +160,13 @@ def text() -> Bound:
     )
 
 
+def function() -> Bound:
+    """Anything that can be called."""
+    return Bound(callable, "it must be a function")
+
+
 def instance(kind: type, words: str) -> Bound:
-    """An object of a class, which ``words`` name."""
+    """An object of a class; ``words`` name the class."""
     return Bound(lambda value: isinstance(value, kind), f"it must be {words}")
 
 
@@ -158,37 +174,37 @@ K = TypeVar("K", bound=enum.Enum)
 
 
 def member_of(kind: type[K], value: object) -> K:
-    """A converter: the member of an enum, or that which has the value.
+    """A converter: the member of an enum, given the member or its value.
 
-    What is neither is left as it is, for the field's validator to name.
+    Any other value is returned unchanged, so that the field's validator refuses it.
     """
     try:
         return kind(value)
-    except Exception:  # noqa: BLE001 # a caller's object may raise when it is compared
+    except Exception:  # noqa: BLE001 # the program's object may raise when it is compared
         return cast("K", value)
 
 
 def one_of(kind: type[enum.Enum]) -> Bound:
-    """A member of an enum; the words name the values."""
+    """A member of an enum; the words list the values."""
     words = ", ".join(repr(item.value) for item in kind)
     return instance(kind, f"one of {words}")
 
 
 def optional(bound: Bound, otherwise: str = "None") -> Bound:
-    """What a bound allows, or None."""
+    """Any value that a bound allows, or None."""
     return Bound(
         lambda value: value is None or bound.holds(value), f"{bound.allowed}, or {otherwise}"
     )
 
 
 def listed(field: str, value: Any, most: int) -> Any:
-    """A list of anything as a tuple, for a field's converter.
+    """A converter: an iterable of anything, as a tuple.
 
-    What is no list is left as it is, for the field's validator to name. No more than ``most``
-    items are taken from an iterator, which may have no end.
+    A value that is not iterable, a str, bytes or a mapping is returned unchanged, so that the
+    field's validator refuses it. An iterator may be endless: it is read up to ``most`` items.
 
     Raises:
-        ConfigError: there are more items, or the iteration raises.
+        ConfigError: there are more than ``most`` items, or the iteration raises.
     """
     if not isinstance(value, Iterable) or isinstance(value, str | bytes | Mapping):
         return value
@@ -202,26 +218,26 @@ def listed(field: str, value: Any, most: int) -> Any:
 
 
 def servers(value: str | Iterable[str]) -> tuple[str, ...]:
-    """A converter of ``bootstrap_servers``: ``"a:9092,b:9092"``, or an iterable of such pieces."""
+    """A converter for ``bootstrap_servers``: ``"a:9092,b:9092"``, or an iterable of addresses."""
     if isinstance(value, str):
         value = [piece.strip() for piece in value.split(",") if piece.strip()]
     return listed("bootstrap_servers", value, MOST_SERVERS)  # type: ignore[no-any-return]
 
 
 def check_servers(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    """A validator of what `servers` gave.
+    """A validator for what `servers` returned.
 
     Raises:
-        ConfigError: it names a server that is none, and what is wrong with it.
+        ConfigError: an address is wrong; the error says which and why.
     """
     refuse_servers(attribute.name, value)
 
 
 def refuse_servers(field: str, value: Any) -> None:
-    """Check what `servers` gave, as `check_servers` does.
+    """Check what `servers` returned.
 
     Raises:
-        ConfigError: it names a server that is none, and what is wrong with it.
+        ConfigError: an address is wrong; the error says which and why.
     """
     if not isinstance(value, tuple) or not value:
         raise ConfigError(field, value, SERVERS)
@@ -233,5 +249,5 @@ def refuse_servers(field: str, value: Any) -> None:
 
 
 def _plain(value: float) -> str:
-    """A number as people write it: no exponent, no zeros behind."""
+    """A number as people write it: no exponent, no trailing zeros."""
     return str(value) if isinstance(value, int) else f"{value:.3f}".rstrip("0").rstrip(".")

@@ -47,7 +47,7 @@ def _having(*methods: str) -> bounds.Bound:
     )
 
 
-_CALLABLE: Final = bounds.Bound(callable, "it must be a function")
+_CALLABLE: Final = bounds.function()
 
 
 @final

@@ -87,7 +87,7 @@ def _whole(least: int, most: int) -> Callable[[object, attrs.Attribute[int], obj
     return check
 
 
-def _index(value: Any) -> Any:
+def as_int(value: Any) -> Any:
     """What says by ``__index__`` that it is an int, such as numpy's, as one; all else as it is."""
     if type(value) is int or isinstance(value, bool):
         return value
@@ -117,8 +117,8 @@ class OffsetAndMetadata:
         TypeError | ValueError: a value that no request could carry; it names the field.
     """
 
-    offset: int = attrs.field(converter=_index, validator=_whole(0, INT64_MAX))
-    leader_epoch: int = attrs.field(default=-1, converter=_index, validator=_whole(-1, INT32_MAX))
+    offset: int = attrs.field(converter=as_int, validator=_whole(0, INT64_MAX))
+    leader_epoch: int = attrs.field(default=-1, converter=as_int, validator=_whole(-1, INT32_MAX))
     metadata: str = attrs.field(default="", validator=[validators.instance_of(str), _short_text])
 
 

@@ -46,7 +46,7 @@ def test_whole_numbers() -> None:
     assert type(arguments.whole("n", Indexed(), 1)) is int
     more: tuple[Any, ...] = (*NO_NUMBERS, 0, -1, 2**63)
     for bad in more:
-        with pytest.raises(ArgumentError, match="n=.* is refused: it must be an int from 1 to"):
+        with pytest.raises(ArgumentError, match="n=.* refused: it must be a whole number from 1"):
             arguments.whole("n", bad, 1)
 
 
@@ -68,7 +68,7 @@ def test_seconds() -> None:
         assert arguments.seconds("timeout", forever) is None
     wrong: tuple[Any, ...] = (math.nan, -1, -math.inf, "1", True, [], 1j)
     for bad in wrong:
-        with pytest.raises(ArgumentError, match="timeout=.* is refused: it must be seconds"):
+        with pytest.raises(ArgumentError, match="timeout=.* refused: it must be a number of sec"):
             arguments.seconds("timeout", bad)
 
 
