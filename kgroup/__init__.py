@@ -1,8 +1,7 @@
 """kgroup: a Kafka consumer group whose generations are values you hold.
 
-What users import; nobody inside does. See README.md for the fifteen lines to start with.
-
-Names are looked up in their modules when they are first asked for, see ``kgroup.lazy``.
+These are the names that programs import; no module of kgroup imports them from here. README.md has
+the fifteen lines to start with. The modules are imported on first use, see ``kgroup.lazy``.
 """
 
 import typing
@@ -58,56 +57,6 @@ if typing.TYPE_CHECKING:
         TopicPartition,
     )
 
-_HOMES: typing.Final = {
-    "GroupConfig": "kgroup.config",
-    "ArgumentError": "kgroup.errors",
-    "AssignorTimeoutError": "kgroup.errors",
-    "AuthorizationError": "kgroup.errors",
-    "BrokerError": "kgroup.errors",
-    "CommitFailedError": "kgroup.errors",
-    "CommitUnknownError": "kgroup.errors",
-    "ConfigError": "kgroup.errors",
-    "ConnectionLostError": "kgroup.errors",
-    "FatalGroupError": "kgroup.errors",
-    "FencedInstanceError": "kgroup.errors",
-    "FetchError": "kgroup.errors",
-    "GroupClosedError": "kgroup.errors",
-    "GroupFullError": "kgroup.errors",
-    "InconsistentProtocolError": "kgroup.errors",
-    "InvalidAssignmentError": "kgroup.errors",
-    "KgroupError": "kgroup.errors",
-    "LeaseExpiredError": "kgroup.errors",
-    "NoOffsetError": "kgroup.errors",
-    "NotOwnedError": "kgroup.errors",
-    "OffsetBehindFloorError": "kgroup.errors",
-    "OffsetBeyondReadError": "kgroup.errors",
-    "OffsetOutOfRangeError": "kgroup.errors",
-    "ProtocolError": "kgroup.errors",
-    "RequestTimeoutError": "kgroup.errors",
-    "StaleGenerationError": "kgroup.errors",
-    "TransportError": "kgroup.errors",
-    "UnsupportedVersionError": "kgroup.errors",
-    "UsageError": "kgroup.errors",
-    "Generation": "kgroup.generation.generation",
-    "State": "kgroup.generation.lifecycle",
-    "RecordStream": "kgroup.generation.record_stream",
-    "ConsumerGroup": "kgroup.group",
-    "Assignment": "kgroup.types",
-    "Cause": "kgroup.types",
-    "End": "kgroup.types",
-    "IsolationLevel": "kgroup.types",
-    "MemberSubscription": "kgroup.types",
-    "OffsetAndMetadata": "kgroup.types",
-    "AutoOffsetReset": "kgroup.types",
-    "TopicInfo": "kgroup.types",
-    "TopicPartition": "kgroup.types",
-    "Assignor": "kgroup.interfaces",
-    "Batch": "kgroup.interfaces",
-    "Message": "kgroup.interfaces",
-}
-
-__getattr__, __dir__ = kgroup.lazy.lazily(__name__, _HOMES)
-
 __all__ = (
     "ArgumentError",
     "Assignment",
@@ -154,4 +103,19 @@ __all__ = (
     "TransportError",
     "UnsupportedVersionError",
     "UsageError",
+)
+
+__getattr__, __dir__ = kgroup.lazy.lazy_names(
+    __name__,
+    __all__,
+    (
+        "types",
+        "errors",
+        "interfaces",
+        "config",
+        "generation.lifecycle",
+        "generation.record_stream",
+        "generation.generation",
+        "group",
+    ),
 )

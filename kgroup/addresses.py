@@ -1,8 +1,8 @@
-"""Addresses of brokers: what a host and a port may be, and ``host:port`` taken apart.
+"""Broker addresses: checks of hosts and ports, and a parser of ``host:port``.
 
-One rule for the settings, the command line and what brokers say. A host that passes can be handed
-to the resolver: Python's own encodes names by IDNA and raises `UnicodeError`, which no caller of a
-socket function expects, for a name such as ``a..b``. Whether the name exists is not asked here.
+Settings, command lines and responses of brokers all use these checks. A host that passes is safe to
+resolve: for a name such as ``a..b``, Python's resolver raises `UnicodeError`, which no caller of a
+socket function expects. Whether the host exists is not checked.
 
 Source: RFC 1035 (labels of at most 63 octets, names of at most 253), RFC 3986 (``[::1]:9092``).
 """
@@ -23,9 +23,9 @@ _DIGITS: Final = re.compile(r"[0-9]{1,5}")
 
 
 def host_fault(host: object) -> str | None:
-    """What keeps a host from being a name or an IP address, in words; None where nothing does.
+    """Why a text is neither a host's name nor an IP address, or None if it is one.
 
-    An underscore is let through: container names have them, and resolvers find those.
+    Underscores are allowed, because container names have them and resolvers accept them.
     """
     if not isinstance(host, str):
         return f"is a {type(host).__name__}, not a str"
@@ -34,7 +34,7 @@ def host_fault(host: object) -> str | None:
     if ":" in host:
         return None if _is_ipv6(host) else "is no IPv6 address"
     try:
-        # Every character beyond ASCII, lone surrogates among them, is the codec's to judge.
+        # The codec checks all characters beyond ASCII, including lone surrogates.
         name = host if host.isascii() else host.encode("idna").decode("ascii")
     except UnicodeError:
         return "cannot be encoded as a host's name (IDNA)"
@@ -42,11 +42,11 @@ def host_fault(host: object) -> str | None:
 
 
 def port_fault(port: object, *, least: int = 1) -> str | None:
-    """What keeps a number from being a port, in words; None where nothing does.
+    """Why a number is no port, or None if it is one.
 
     Args:
         port: the number.
-        least: 1 to connect to; 0 to listen on, where it means any free port.
+        least: 1 for a port to connect to; 0 for a port to listen on, where 0 means any free port.
     """
     if not isinstance(port, int) or isinstance(port, bool):
         return f"is a {type(port).__name__}, not an int"
@@ -54,14 +54,14 @@ def port_fault(port: object, *, least: int = 1) -> str | None:
 
 
 def split_address(address: object, *, least_port: int = 1) -> tuple[str, int]:
-    """The host and the port of ``host:port``; an IPv6 address stands in brackets, ``[::1]:9092``.
+    """Parse ``host:port``; an IPv6 address must be in brackets, as in ``[::1]:9092``.
 
     Args:
-        address: what a user wrote.
-        least_port: as in `port_fault`.
+        address: the text.
+        least_port: the ``least`` of `port_fault`.
 
     Raises:
-        ValueError: it is no such address; the text says what is wrong with it.
+        ValueError: it is no such address; the message says why.
     """
     if not isinstance(address, str):
         raise ValueError(f"it is a {type(address).__name__}, not a str 'host:port'")
@@ -72,7 +72,7 @@ def split_address(address: object, *, least_port: int = 1) -> tuple[str, int]:
     if bracketed:
         host = host[1:-1]
     if bracketed != (":" in host):
-        raise ValueError("an IPv6 address, and nothing else, stands in brackets: '[::1]:9092'")
+        raise ValueError("an IPv6 address, and no other host, must be in brackets: '[::1]:9092'")
     if fault := host_fault(host):
         raise ValueError(f"its host {fault}")
     if fault := port_fault(int(digits), least=least_port):

@@ -1,7 +1,7 @@
-"""The clocks that a lease can be measured by.
+"""The clocks that measure leases.
 
-INVARIANT: a lease is never measured by a clock that stands still while the machine sleeps; the
-coordinator's does not.
+INVARIANT: no lease is measured by a clock that stops while the machine is suspended, because the
+coordinator's clock goes on.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Final, final
 import trio
 
 _COUNTS_SUSPENSION: Final = ("CLOCK_BOOTTIME", "CLOCK_MONOTONIC")
-"""The first that the system has: Linux's, and macOS's, where ``time.monotonic`` is another clock
-that stands still (``mach_absolute_time``)."""
+"""The first that the system has is used: Linux has the first. macOS has the second, which goes on;
+its ``time.monotonic`` is another clock (``mach_absolute_time``), which stops."""
 
 
 def _clock() -> Callable[[], float]:
     for name in _COUNTS_SUSPENSION:
         if hasattr(time, name):
             return partial(time.clock_gettime, getattr(time, name))
-    # Windows: its monotonic clock goes on while the machine sleeps.
+    # On Windows, the monotonic clock goes on while the machine is suspended.
     return time.monotonic
 
 
@@ -31,7 +31,7 @@ _now: Final = _clock()
 
 @final
 class SuspendAwareClock:
-    """The system's clock that counts the time a machine was suspended.
+    """The system's clock that also counts the time for which the machine was suspended.
 
     ``CLOCK_BOOTTIME`` on Linux, ``CLOCK_MONOTONIC`` on macOS, ``time.monotonic`` on Windows.
     """
@@ -43,7 +43,7 @@ class SuspendAwareClock:
 
 @final
 class TrioClock:
-    """Trio's own clock: virtual where a test runs under MockClock."""
+    """Trio's clock, which is virtual in tests that run under MockClock."""
 
     def now(self) -> float:
         """Seconds since some point in the past."""

@@ -1,4 +1,4 @@
-"""Turns what happens to one member into events, with whom it happened to filled in."""
+"""Emits the events of one member: fills in group, member and generation, and calls the handlers."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ E = TypeVar("E", bound=Event)
 class EventHandlers:
     """Calls each handler with each event.
 
-    INVARIANT: no handler's exception leaves it. Events are made in the middle of commits, at a
-    generation's end, and in callbacks that trio itself runs, where an exception would end the whole
-    event loop. The first one of each handler is logged with its traceback.
+    INVARIANT: no exception of a handler leaves it. Events are emitted in the middle of commits, at
+    a generation's end, and in callbacks that trio itself runs, where an exception would end the
+    event loop. The first exception of each handler is logged with its traceback.
     """
 
     def __init__(self, group_id: str, *handlers: EventHandler) -> None:
@@ -29,7 +29,7 @@ class EventHandlers:
         self._raised: set[int] = set()
 
     def __call__(self, event: Event) -> None:
-        """Call them, in their order."""
+        """Call the handlers in order."""
         for number, handler in enumerate(self._handlers):
             try:
                 handler(event)
@@ -37,8 +37,8 @@ class EventHandlers:
                 if number not in self._raised:
                     self._raised.add(number)
                     LOGGER.exception(
-                        "the event handler %r of group %r raised at %r; the group goes on, and what"
-                        " the handler raises again is not logged",
+                        "the event handler %r of group %r raised an exception for %r; the group"
+                        " continues, and later exceptions of this handler are not logged",
                         handler,
                         self._group_id,
                         event,
@@ -47,37 +47,36 @@ class EventHandlers:
 
 @final
 class EventEmitter:
-    """Makes events for one member and hands them to everybody who listens."""
+    """Emits the events of one member to its handlers."""
 
     def __init__(self, group_id: str, *handlers: EventHandler) -> None:
         self._group_id = group_id
-        self._hand_on = EventHandlers(group_id, *handlers)
-        self._who: dict[str, Any] = {}
+        self._handlers = EventHandlers(group_id, *handlers)
+        self._subject: dict[str, Any] = {}
 
     def bind(self, membership: Membership | None, member_id: str = "") -> None:
-        """From now on events are about this membership, or about a member without one."""
+        """Set the member and generation of later events; a member may have no membership yet."""
         if membership is None:
-            self._who = {"member_id": member_id}
+            self._subject = {"member_id": member_id}
         else:
-            self._who = {
+            self._subject = {
                 "member_id": membership.member_id,
                 "generation_id": membership.generation_id,
                 "epoch": membership.epoch,
             }
 
     def emit(self, kind: Callable[..., E], **fields: Any) -> None:
-        """Make an event and hand it on; raises nothing that a handler does."""
-        event = kind(group_id=self._group_id, **self._who, **fields)
-        self._hand_on(event)
+        """Make an event of a class and call the handlers; no exception of a handler is raised."""
+        self._handlers(kind(group_id=self._group_id, **self._subject, **fields))
 
     def failed(
         self, request: Request, error: BrokerError | TransportError, reaction: Reaction
     ) -> None:
-        """A request failed, and this follows."""
+        """Emit that a request failed, and what kgroup does about it."""
         self.emit(
             RequestFailed, request=request.value, reason=str(error), next_action=str(reaction)
         )
 
     def fault(self, partition: TopicPartition | None, reason: str) -> None:
-        """Reading had a fault that the source waits out."""
+        """Emit that the record source had a fault from which it recovers by itself."""
         self.emit(SourceFault, partition=partition, reason=reason)

@@ -1,8 +1,8 @@
-"""What a program's own assignor, or source of records, must have, found out without trusting it.
+"""Checks of a program's own assignors and record sources.
 
-An attribute of such an object may be a property, and a property may raise anything. It is read
-here once, when the settings are made, so that the program learns of it there and not as the group
-leads for the first time.
+An attribute of such an object may be a property that raises. These checks read every attribute that
+kgroup uses, when the settings are made, so that a mistake shows there, and not when the member
+first becomes the group's leader.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kgroup.types import text_fault
 
 WANTED: Final = "an assignor is an object with a name, which is a str, and a method assign()"
 _METHODS: Final = ("user_data", "on_assignment")
-"""Methods that an assignor may have beside ``assign``."""
+"""The methods that an assignor may have in addition to ``assign``."""
 SOURCE_METHODS: Final = (
     "__aenter__",
     "__aexit__",
@@ -26,19 +26,19 @@ SOURCE_METHODS: Final = (
     "seek",
     "revoke",
 )
-"""What ``RecordSource`` asks of a source of records."""
+"""The methods that a ``RecordSource`` must have."""
 _MISSING: Final = object()
 
 
 def check_assignor(field: str, assignor: Any) -> str:
-    """The name of a custom assignor, after a look at everything that kgroup will use of it.
+    """Check a custom assignor, and return its name.
 
     Args:
-        field: what the error calls the setting.
-        assignor: what the program gave.
+        field: the setting's name, for the error.
+        assignor: the object.
 
     Raises:
-        ConfigError: something is missing, is of another kind, or raises when it is read.
+        ConfigError: an attribute is missing, has a wrong type, or raises when it is read.
     """
 
     def read(name: str) -> Any:
@@ -51,7 +51,7 @@ def check_assignor(field: str, assignor: Any) -> str:
 
     name = read("name")
     if isinstance(assignor, type):
-        raise ConfigError(field, assignor, f"it is a class, not an object of it; {WANTED}")
+        raise ConfigError(field, assignor, f"it is a class, not an instance of it; {WANTED}")
     if not isinstance(name, str) or not name or not callable(read("assign")):
         raise ConfigError(field, assignor, WANTED)
     if fault := text_fault(name):
@@ -68,10 +68,10 @@ def check_assignor(field: str, assignor: Any) -> str:
 
 
 def check_source(source: Any) -> None:
-    """Whether a record source has everything that a member calls.
+    """Check that a record source has all methods that a member calls.
 
     Raises:
-        UsageError: a method is missing, or raises when it is looked up.
+        UsageError: a method is missing, or reading it raises.
     """
     for name in SOURCE_METHODS:
         try:
@@ -88,7 +88,7 @@ def check_source(source: Any) -> None:
 
 
 def _said(error: Exception) -> str:
-    """An error in one line, also where its own text raises."""
+    """An exception in one line; it works even if the exception's own ``__str__`` raises."""
     try:
         text = " ".join(str(error).split())
     except Exception:  # noqa: BLE001 # whatever the exception's own __str__ raises

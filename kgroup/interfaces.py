@@ -1,6 +1,6 @@
-"""What the floors above implement, and what a user can put in their place.
+"""The interfaces between the layers, as typing Protocols; programs and tests can implement them.
 
-Only protocols and the values that pass through them: no I/O, nothing that runs.
+This module has only Protocols and the values that their methods take and return: no I/O.
 """
 
 from __future__ import annotations
@@ -25,98 +25,102 @@ T = TypeVar("T")
 
 
 class Clock(Protocol):
-    """Seconds that only go forward and count the time in which a machine was suspended."""
+    """A clock that never goes back, and that counts the time for which a machine was suspended."""
 
     def now(self) -> float:
-        """The time in seconds; only differences mean anything."""
+        """The time in seconds; only differences have a meaning."""
         ...
 
 
 class Random(Protocol):
-    """The one source of random choices; ``random.Random`` is one."""
+    """The source of all random choices; ``random.Random`` implements it."""
 
     def random(self) -> float:
-        """A float from 0 up to, not including, 1."""
+        """A float from 0 to less than 1."""
         ...
 
     def getrandbits(self, bits: int, /) -> int:
-        """A whole number of that many random bits."""
+        """An int with this number of random bits."""
         ...
 
 
 class StreamOpener(Protocol):
-    """Opens a byte stream to a broker: TCP, TLS, or memory in tests."""
+    """Opens a byte stream to a broker: over TCP, over TLS, or in memory for tests."""
 
     async def __call__(self, host: str, port: int) -> trio.abc.Stream:
         """Open a stream to an address.
 
         Raises:
-            OSError: there is no connection.
+            OSError: the connection failed.
 
-        Cancellation: nothing is left open.
+        Cancellation: no stream is left open.
         """
         ...
 
 
 class Compute(Protocol):
-    """Does what may take long, and has no pauses, so that the event loop does not stand still."""
+    """Calls functions that may take long, so that they do not block the event loop."""
 
     async def __call__(self, work: Callable[[], T], name: str) -> T:
-        """Call a function, after those that were asked for before.
+        """Call a function, after all functions of earlier calls have ended.
 
         Args:
-            work: takes nothing; what it returns or raises comes back.
-            name: of the thread, for whoever looks at what the process does.
+            work: the function; it takes no arguments.
+            name: the name of the thread, as tools that inspect the process show it.
 
-        Cancellation: at once; the function may go on, and nobody is told how it ends.
+        Returns:
+            what the function returns; what it raises is raised.
+
+        Cancellation: the call ends at once; the function may run on, and its result is ignored.
         """
         ...
 
 
 @runtime_checkable
 class Assignor(Protocol):
-    """Divides the partitions of the group's topics among its members, in the leader.
+    """Divides the partitions of the group's topics among the members; the group's leader runs it.
 
-    It may also have, each looked for by name:
+    An assignor may also have these attributes:
 
-    - ``user_data(owned, generation_id) -> bytes | None``: what a member sends along when it joins,
-      for the leader to find in ``MemberSubscription.user_data``; ``owned`` are the partitions that
-      it was assigned last, None if it never was. The same arguments must give the same bytes: a
-      member that says something else starts a rebalance.
-    - ``on_assignment(partitions, generation_id)``: is called in each member that was assigned
-      partitions by this assignor, before its generation is handed over; it must not block.
-    - ``cooperative``, True where a partition that changes owners is first given to nobody, so that
-      its owner can give it up (KIP-429). It counts if all assignors that the member offers have
-      it: what the member owned is then in ``MemberSubscription.owned``.
+    - ``user_data(owned, generation_id) -> bytes | None``: returns data that the member sends when
+      it joins; the leader finds it in ``MemberSubscription.user_data``. ``owned`` is the member's
+      last assignment, or None if it has had none. The same arguments must give the same bytes,
+      because a JoinGroup with other data starts a rebalance.
+    - ``on_assignment(partitions, generation_id)``: every member calls it with its assignment,
+      before the program receives the generation; it must not block.
+    - ``cooperative``: True if the assignor first assigns a partition that changes owners to no
+      member, so that its owner can revoke it (KIP-429). It has an effect only if all assignors that
+      the member offers are cooperative: ``MemberSubscription.owned`` then has the partitions that
+      the member owned.
 
     Source: Kafka's ``ConsumerPartitionAssignor``.
     """
 
     @property
     def name(self) -> str:
-        """The name that members agree on (``protocol_name``)."""
+        """The name by which the group chooses an assignor (``protocol_name``)."""
         ...
 
     def assign(
         self, topics: Mapping[str, TopicInfo], members: Sequence[MemberSubscription]
     ) -> MemberAssignments:
-        """Give every member its partitions; pure, and the same for the same input.
+        """Assign partitions to every member; the result must depend on nothing but the arguments.
 
-        It is called in a thread, once at a time, and has until the group's rebalance time-out;
-        then the member gives up, and leaves the group.
+        kgroup calls it in a thread, one call at a time. If it runs for longer than the group's
+        rebalance timeout, the member leaves the group.
 
         Args:
-            topics: those topics of the group's subscriptions that exist.
+            topics: the existing topics to which the group's members subscribe.
             members: all members, sorted by member id.
 
         Returns:
-            for each member id its partitions; a member left out gets none.
+            for each member id, its partitions; a member that is left out gets none.
         """
         ...
 
 
 class Message(Protocol):
-    """A record as handlers see it: the reading half of ``confluent_kafka.Message``."""
+    """A record, with the methods by which ``confluent_kafka.Message`` reads one."""
 
     def topic(self) -> str:
         """The topic."""
@@ -143,7 +147,7 @@ class Message(Protocol):
         ...
 
     def timestamp(self) -> tuple[int, int]:
-        """(kind, milliseconds since 1970): kind 1 is create time, 2 is log append time."""
+        """(kind, milliseconds since 1970); kind 1 is create time, kind 2 is log append time."""
         ...
 
 
@@ -153,10 +157,10 @@ class Batch:
     """Records of one partition, in the order of their offsets.
 
     Attributes:
-        partition: whose records they are.
-        messages: at least one.
-        next_offset: what to commit when all of them are handled: the offset of the last + 1.
-        epoch: the generation (its ``epoch``) that they were fetched for.
+        partition: the partition.
+        messages: the records, at least one.
+        next_offset: the offset to commit once all records are processed: the last offset + 1.
+        epoch: the ``epoch`` of the generation for which they were fetched.
     """
 
     partition: TopicPartition
@@ -169,78 +173,74 @@ class Batch:
 
 
 class RecordSource(Protocol):
-    """Fetches records for one member; lives as long as the member, through its generations.
+    """Fetches the records of one member, through all its generations.
 
-    It knows nothing of the group protocol: it is told what to read from where, and under which
-    epoch. Everything it hands out carries that epoch.
+    It knows nothing of the group protocol: each generation passes it the partitions, their start
+    offsets and its epoch, and every batch carries that epoch.
 
-    Life: ``async with source:`` around all else. For each generation ``assign`` once, then
-    ``open``/``receive``/``pause``/``resume``/``seek``; then ``revoke``. A closed source raises
-    nothing from ``revoke``.
+    A member enters ``async with source:`` before all other calls. For each generation it calls
+    ``assign`` once, then any of ``open``, ``receive``, ``pause``, ``resume`` and ``seek``, then
+    ``revoke``, which must not raise after the source is closed.
     """
 
     async def __aenter__(self) -> Self:
-        """Make it ready; no partition is read yet.
+        """Start the source; it does not fetch yet.
 
-        Cancellation: at any time, by a group that is closed meanwhile; nothing is left open.
+        Cancellation: if the group is closed meanwhile; nothing is left open.
         """
         ...
 
     async def __aexit__(self, *details: object) -> None:
-        """Stop fetching and join every thread, within a deadline.
+        """Stop fetching and join every thread.
 
-        Cancellation: by the deadline of the group's closing, a second after the rest of it; what
-        still runs then is left behind.
+        Cancellation: at the deadline of the group's closing; threads that still run are abandoned.
         """
         ...
 
     def assign(self, epoch: int, positions: Mapping[TopicPartition, int]) -> None:
-        """Begin a generation: its partitions and the offset at which each starts.
+        """Begin a generation, with its partitions and the offset at which each starts.
 
-        Fetched records of a partition that was assigned before are kept only if the next
-        undelivered one has exactly the offset given here. A partition is fetched from the
-        time that ``open`` names it.
+        Buffered records of a partition that was assigned before are kept only if the first of them
+        has exactly the start offset. A partition is fetched only once ``open`` names it.
         """
         ...
 
     def open(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
-        """Begin to fetch these partitions. Of another epoch than the assigned one: nothing."""
+        """Begin to fetch these partitions; for another epoch than the assigned one, do nothing."""
         ...
 
     async def receive(
         self, epoch: int, partitions: Collection[TopicPartition], limit: int
     ) -> Batch:
-        """Wait for the next batch of any of these opened partitions, fairly over them.
+        """Wait for the next batch of any of these opened partitions; all get their turn.
 
-        A batch has at least one and at most ``limit`` records.
-
-        Records leave the source when this returns and not before: a call that is cancelled
-        loses none.
+        A batch has at least one and at most ``limit`` records. Records leave the source only when
+        this method returns, so that a cancelled call loses none.
 
         Raises:
-            OffsetOutOfRangeError: a partition's position is outside of its log; its
-                ``partition`` attribute names it. It stays paused there until ``seek``.
-            FetchError: a partition cannot be read and waiting will not help.
+            OffsetOutOfRangeError: a partition's position is outside its log; the error's
+                ``partition`` names it. The partition stays paused until ``seek``.
+            FetchError: a partition cannot be read, and waiting does not help.
         """
         ...
 
     def pause(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
-        """Hand out nothing of these partitions until ``resume``; nothing is lost."""
+        """Return no batch of these partitions until ``resume``; no record is lost."""
         ...
 
     def resume(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
-        """Hand out records of these partitions again."""
+        """Return batches of these partitions again."""
         ...
 
     def seek(self, epoch: int, partition: TopicPartition, offset: int) -> None:
-        """Go on at this offset; what was fetched of the partition and not handed out is dropped."""
+        """Continue at this offset; the partition's buffered records are dropped."""
         ...
 
     def revoke(self, epoch: int) -> None:
-        """End a generation: nothing of it is handed out from now on.
+        """End a generation: no batch of it is returned any more.
 
-        A ``receive`` that waits is woken and raises ``StaleGenerationError``. What was fetched
-        and not handed out may be kept for the next ``assign``.
+        A waiting ``receive`` raises ``StaleGenerationError``. The source may keep the buffered
+        records for the next ``assign``.
         """
         ...
 
@@ -248,17 +248,17 @@ class RecordSource(Protocol):
 @final
 @attrs.frozen(kw_only=True)
 class JoinResult:
-    """A JoinGroup answer: the membership and, for a leader, who is there.
+    """A JoinGroup response.
 
     Attributes:
         member_id: the member's id from now on.
         generation_id: the coordinator's id of the generation.
         assignor: the name of the assignor that the group chose.
         leader: whether this member is the group's leader.
-        skip_assignment: whether the leader has to leave the assignment as it is (KIP-814).
-        members: for a leader, who is in the group.
-        leader_id: the leader's id. A broker before JoinGroup v9 gives a static leader that came
-            back the id that it had before.
+        skip_assignment: whether the leader must keep the existing assignment (KIP-814).
+        members: if this member is the leader, all members of the group.
+        leader_id: the leader's member id. Before JoinGroup v9, a static leader that has restarted
+            gets the id that it had before the restart.
     """
 
     member_id: str
@@ -273,13 +273,12 @@ class JoinResult:
 @final
 @attrs.frozen(kw_only=True)
 class DescribeResult:
-    """What a coordinator says about its group.
+    """A DescribeGroups response.
 
     Attributes:
-        stable: whether every member has its assignment and no rebalance is under way.
-        members: who is in it, sorted by member id, each with the topics that it subscribes to.
-        assignments: for each member id what the leader gave it; nothing where its bytes cannot
-            be read.
+        stable: whether the group is in the state Stable: all members have their assignments.
+        members: the group's members with their subscriptions, sorted by member id.
+        assignments: for each member id, its assignment; empty if its bytes cannot be read.
     """
 
     stable: bool
@@ -288,45 +287,45 @@ class DescribeResult:
 
 
 class Coordinator(Protocol):
-    """The group's coordinator as a member sees it; the network stands behind it, or a test.
+    """The group's coordinator, as a member uses it; tests can replace the network by their own.
 
-    Every call is one request, with its deadline; all of them raise ``BrokerError`` for an error
-    in the answer and ``TransportError`` where there was none. None of them retries: what to
-    do next is the recovery table's to say. A call cancelled midway breaks its connection.
+    Every method sends one request, which has a deadline. It raises ``BrokerError`` if the response
+    has an error code, and ``TransportError`` if there is no valid response. No method retries: the
+    error policy decides what follows. A cancelled call breaks the connection that it used.
     """
 
     async def find(self) -> None:
-        """Ask for the coordinator's address and use it from now on."""
+        """Look up the coordinator (FindCoordinator), and send later requests to it."""
         ...
 
     async def join(
         self, member_id: str, topics: Collection[str], reason: str, claim: Claim | None = None
     ) -> JoinResult:
-        """JoinGroup: parked by the coordinator until the group is complete.
+        """JoinGroup: the coordinator responds once all members of the group have joined.
 
         Args:
-            member_id: the member's, or empty.
-            topics: what it subscribes to.
-            reason: for the broker's log.
-            claim: what it was assigned last, for its assignors to tell of.
+            member_id: the member's id, or empty if it has none.
+            topics: the topics that it subscribes to.
+            reason: why it joins, for the broker's log.
+            claim: its last assignment, which its assignors may report to the leader.
 
         Raises:
-            MemberIdRequiredError: the coordinator gave an id to join again with.
+            MemberIdRequiredError: the coordinator assigned an id with which to join again.
         """
         ...
 
     async def sync(
         self, membership: Membership, assignments: MemberAssignments
     ) -> Sequence[TopicPartition]:
-        """SyncGroup: the leader gives all assignments, each member gets its own."""
+        """SyncGroup: the leader sends all assignments, and each member receives its own."""
         ...
 
     async def describe(self) -> DescribeResult:
-        """DescribeGroups: who is in the group, and what each member was assigned."""
+        """DescribeGroups: the members and their assignments."""
         ...
 
     async def heartbeat(self, membership: Membership) -> float:
-        """Heartbeat; returns the seconds for which the broker asks not to be asked again."""
+        """Heartbeat; returns how many seconds the broker throttles this client."""
         ...
 
     async def leave(self, member_id: str, group_instance_id: str | None, reason: str) -> None:
@@ -339,15 +338,22 @@ class Coordinator(Protocol):
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         on_sent: Callable[[], None],
     ) -> Mapping[TopicPartition, int]:
-        """OffsetCommit; for each partition the error code of its answer, 0 where it was applied."""
+        """OffsetCommit; returns each partition's error code, which is 0 if it was committed.
+
+        Args:
+            membership: the member and its generation.
+            offsets: the offsets to commit.
+            on_sent: called when bytes of the request are passed to the network; from then on the
+                broker may apply it.
+        """
         ...
 
     async def fetch_offsets(
         self, membership: Membership, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, OffsetAndMetadata | None]:
-        """OffsetFetch of stable offsets; None where none is committed."""
+        """OffsetFetch, of stable offsets; None for a partition without a committed offset."""
         ...
 
 
 Task = Callable[..., Awaitable[object]]
-"""What ``start_soon`` takes: an async function."""
+"""An async function, as ``start_soon`` takes it."""

@@ -1,6 +1,6 @@
-"""Log lines are made from events, here and nowhere else.
+"""Writes events to the logger ``kgroup``; no other module logs what happens in a group.
 
-They go to the logger ``kgroup``; a program that wants others gives the group a handler of its own.
+A program that wants other log lines passes its own event handler to the group.
 """
 
 from __future__ import annotations
@@ -14,5 +14,5 @@ LOGGER: Final = logging.getLogger("kgroup")
 
 
 def log(event: Event) -> None:
-    """Write one event as one line, at its own level."""
+    """Log an event as one line, at the event's level."""
     LOGGER.log(severity(event), "%s", event)

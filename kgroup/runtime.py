@@ -1,7 +1,7 @@
-"""What a group stands on: everything outside of it, so that a test can put something else there.
+"""The runtime of a group: its network, clock, random numbers and records, which tests can replace.
 
-A program need not know of it: what `default_runtime_factory` holds is used by every group that is
-not given a runtime, so that a program which makes its groups itself runs in a simulation unchanged.
+Programs need not know of it. A group that gets no runtime takes that of `default_runtime_factory`,
+so that the simulator can run a program that makes its groups itself.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from kgroup.types import Membership, TopicPartition
 
 
 class Observer(Protocol):
-    """Looks on as a member works; it must not block, and changes nothing."""
+    """Observes a member for tests and the simulator; it must neither block nor change anything."""
 
     def opened(self, shutdown: Callable[[str], None]) -> None:
-        """A group was entered; ``shutdown`` closes it as `ConsumerGroup.shutdown` does."""
+        """A program entered a group; ``shutdown`` is the group's `ConsumerGroup.shutdown`."""
         ...
 
     def event(self, event: Event) -> None:
-        """Something has happened."""
+        """An event was emitted."""
         ...
 
     def handed_out(self, membership: Membership, batch: Batch) -> None:
-        """A handler is about to be given a batch."""
+        """A record stream is about to return a batch to a handler."""
         ...
 
     def sought(self, membership: Membership, partition: TopicPartition, offset: int) -> None:
-        """The program has called `Generation.seek`."""
+        """The program called `Generation.seek`."""
         ...
 
 
 def _having(*methods: str) -> bounds.Bound:
-    """An object with these methods; reading one of them may raise, which refuses the object."""
+    """An object with these methods; it is refused, too, if reading one of them raises."""
     return bounds.Bound(
         lambda value: all(callable(getattr(value, name)) for name in methods),
         f"it must be an object with {', '.join(f'{name}()' for name in methods)}",
@@ -53,23 +53,22 @@ _CALLABLE: Final = bounds.function()
 @final
 @attrs.frozen(kw_only=True)
 class Runtime:
-    """What a group stands on: the network, the clock, chance, and where records come from.
+    """The dependencies of a group: the network, the clock, random numbers and records.
 
-    The default is TCP, the system's clock and librdkafka; tests put memory and virtual time in
-    their place.
+    The default is TCP, the system's clock and librdkafka; tests use memory and virtual time.
 
     Attributes:
-        open_stream: opens connections of the control plane.
+        open_stream: opens the connections of the control plane.
         clock: measures leases; it counts suspended time.
-        random: jitter and the order in which brokers are asked.
-        record_source: makes the data plane; its second argument is told of faults that the
-            source waits out: the partition, if it is about one, and what happened.
-        compute: makes what computes a member's assignments: a thread, or nothing of the kind
-            where the clock is virtual.
-        observer: looks on, and is told of events in the log's place; or None.
+        random: gives jitter, and the order in which brokers are tried.
+        record_source: makes the data plane. The source calls its second argument for each fault
+            from which it recovers by itself, with the partition, or None, and the reason.
+        compute: makes what runs long computations: a `WorkerThread`, or `compute_inline` if the
+            clock is virtual.
+        observer: gets the events in place of the log; or None.
 
     Raises:
-        ConfigError: a part cannot be called, or lacks a method; it is named.
+        ConfigError: a part cannot be called or lacks a method; the error names it.
     """
 
     open_stream: StreamOpener = attrs.field(validator=_CALLABLE)
@@ -85,6 +84,6 @@ class Runtime:
 
 
 default_runtime_factory: Final[ContextVar[Callable[[], Runtime] | None]] = ContextVar(
-    "kgroup_surroundings", default=None
+    "kgroup_default_runtime_factory", default=None
 )
-"""Makes the runtime of each group that is given none; None is the real world."""
+"""Makes the runtime of each group that gets none; None means TCP, system clock and librdkafka."""

@@ -1,7 +1,6 @@
-"""Values of the consumer group: partitions, offsets, assignments, subscriptions, records.
+"""The values of a consumer group: partitions, offsets, assignments, subscriptions, memberships.
 
-Pure values: frozen, hashable where their parts are, without I/O. What they mean to a live
-group is said by the modules that use them.
+They are frozen, and hashable if their parts are. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from attrs import validators
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 LONGEST_TOPIC: Final = 249
-"""The longest topic name that Kafka admits (``Topic.MAX_NAME_LENGTH``)."""
+"""The most characters of a topic's name (Kafka's ``Topic.MAX_NAME_LENGTH``)."""
 LONGEST_TEXT: Final = 2**15 - 1
 """The most bytes of a STRING in Kafka's protocol."""
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]+")
@@ -41,7 +40,7 @@ def topic_fault(topic: object) -> str | None:
 
 
 def text_fault(text: str) -> str | None:
-    """What keeps a text from being a STRING of Kafka's protocol, or None."""
+    """Why a text cannot be a STRING of Kafka's protocol, or None if it can."""
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
@@ -68,12 +67,12 @@ def name_fault(topic: str) -> str | None:
 
 
 def number_fault(number: int) -> str | None:
-    """What keeps a number from being a partition's, or None."""
+    """Why a number cannot be a partition's, or None if it can."""
     return None if 0 <= number <= INT32_MAX else f"its number is not 0 to {INT32_MAX}"
 
 
 def partition_fault(name: TopicPartition) -> str | None:
-    """What keeps a partition from being one of Kafka's, whatever the cluster has; or None."""
+    """Why no cluster can have such a partition, or None if one can."""
     return name_fault(name.topic) or number_fault(name.partition)
 
 
@@ -88,7 +87,10 @@ def _whole(least: int, most: int) -> Callable[[object, attrs.Attribute[int], obj
 
 
 def as_int(value: Any) -> Any:
-    """What says by ``__index__`` that it is an int, such as numpy's, as one; all else as it is."""
+    """A converter: an object that has ``__index__``, as numpy's ints do, as an int.
+
+    Any other value is returned unchanged, so that the field's validator refuses it.
+    """
     if type(value) is int or isinstance(value, bool):
         return value
     try:
@@ -105,16 +107,17 @@ def _short_text(_: object, attribute: attrs.Attribute[str], value: str) -> None:
 @final
 @attrs.frozen
 class OffsetAndMetadata:
-    """A position to commit: the next offset to read, and what travels with it.
+    """An offset to commit, with its leader epoch and metadata.
 
     Attributes:
-        offset: the offset of the next record to read (last handled + 1), 0 to 2**63-1.
-        leader_epoch: the partition leader's epoch of the last record handled, or -1 (KIP-320).
-        metadata: free text kept beside the offset, at most 32767 bytes in UTF-8; the broker
-            bounds it further (``offset.metadata.max.bytes``, 4096 by default).
+        offset: the offset of the next record to read (the last processed offset + 1), from 0 to
+            2**63-1.
+        leader_epoch: the leader epoch of the last processed record, or -1 (KIP-320).
+        metadata: any text, which the broker stores with the offset; at most 32767 bytes in UTF-8,
+            and no more than the broker allows (``offset.metadata.max.bytes``, 4096 by default).
 
     Raises:
-        TypeError | ValueError: a value that no request could carry; it names the field.
+        TypeError | ValueError: no request can carry a value; the error names the field.
     """
 
     offset: int = attrs.field(converter=as_int, validator=_whole(0, INT64_MAX))
@@ -125,7 +128,7 @@ class OffsetAndMetadata:
 @final
 @attrs.frozen
 class BrokerAddress:
-    """A broker's identity and address, as metadata tells them."""
+    """A broker's node id and address."""
 
     node_id: int
     host: str
@@ -142,11 +145,10 @@ class TopicInfo:
     """A topic as an assignor and the partition watcher see it.
 
     Attributes:
-        name: its name.
-        partitions: how many it has; they are numbered from 0.
-        racks: for every partition the rack of each replica whose broker has one; empty where
-            no broker has a rack.
-        topic_id: its id, or None where the broker tells none.
+        name: the topic's name.
+        partitions: how many partitions it has; they are numbered from 0.
+        racks: for every partition, the racks of its replicas; empty if no broker has a rack.
+        topic_id: the topic's id, or None if the broker does not send it.
     """
 
     name: str
@@ -158,16 +160,16 @@ class TopicInfo:
 @final
 @attrs.frozen(kw_only=True)
 class MemberSubscription:
-    """A member as the group's leader reads it from the JoinGroup answer.
+    """A member's subscription, as the group's leader receives it in the JoinGroup response.
 
     Attributes:
-        member_id: its id.
+        member_id: the member's id.
         group_instance_id: its static identity (KIP-345), or None.
-        topics: the topics it subscribes to.
-        user_data: what its assignor sent along, or None.
-        owned: partitions it owned when it joined (version 1 and up).
-        generation_id: the generation it owned them in, -1 for none (version 2 and up).
-        rack_id: its rack, or None (version 3 and up).
+        topics: the topics that it subscribes to.
+        user_data: the data of its assignor, or None.
+        owned: the partitions that it owned when it joined (since version 1).
+        generation_id: the generation in which it owned them, or -1 (since version 2).
+        rack_id: its rack, or None (since version 3).
         version: the version of its ConsumerProtocolSubscription.
     """
 
@@ -184,12 +186,12 @@ class MemberSubscription:
 @final
 @attrs.frozen
 class Claim:
-    """What a member was assigned last, and may say so when it joins again (KIP-429, KIP-792).
+    """A member's last assignment, which it may report when it joins again (KIP-429, KIP-792).
 
     Attributes:
         owned: the partitions.
-        generation_id: the coordinator's id of the generation in which it was.
-        lost: whether membership was lost since: the partitions may be others' by now.
+        generation_id: the coordinator's id of the generation in which it owned them.
+        lost: whether it has lost its membership since, so that others may own the partitions now.
     """
 
     owned: tuple[TopicPartition, ...]
@@ -198,9 +200,10 @@ class Claim:
 
 
 def _in_order(partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
-    # Another member decides how many there are: 260,000 in one assignment. So numbers are compared,
-    # topic by topic, and not attrs objects or pairs, which would take the interpreter's lock along
-    # for hundreds of milliseconds; what is in order already is only looked through.
+    # The leader decides how many partitions there are: up to 260,000 in one assignment. To sort so
+    # many attrs objects or tuples in one call would hold the interpreter's lock, and so block the
+    # event loop, for hundreds of milliseconds. Sorting ints, topic by topic, is faster, and takes
+    # one pass if they are in order already.
     topics: dict[str, dict[int, TopicPartition]] = {}
     for name in partitions:
         topics.setdefault(name.topic, {})[name.partition] = name
@@ -216,11 +219,11 @@ def _as_set(partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
 @final
 @attrs.frozen
 class Assignment(Collection[TopicPartition]):
-    """The partitions of one member in one generation, sorted; iterates over them.
+    """The partitions of one member in one generation; a sorted collection.
 
     Attributes:
-        partitions: all of them.
-        previous: those of the generation that the program held before this one.
+        partitions: the partitions.
+        previous: the partitions of the generation that the program had before this one.
     """
 
     partitions: tuple[TopicPartition, ...] = attrs.field(converter=_in_order)
@@ -236,17 +239,17 @@ class Assignment(Collection[TopicPartition]):
 
     @property
     def added(self) -> frozenset[TopicPartition]:
-        """Those that the member did not own before."""
+        """The partitions that the member did not own before."""
         return self._owned - self.previous
 
     @property
     def kept(self) -> frozenset[TopicPartition]:
-        """Those that it owned before too."""
+        """The partitions that the member also owned before."""
         return self._owned & self.previous
 
     @property
     def removed(self) -> frozenset[TopicPartition]:
-        """Those that it owned before and owns no more."""
+        """The partitions that the member owned before and no longer owns."""
         return self.previous - self._owned
 
     def __iter__(self) -> Iterator[TopicPartition]:
@@ -259,22 +262,22 @@ class Assignment(Collection[TopicPartition]):
         return partition in self._owned
 
     def topics(self) -> tuple[str, ...]:
-        """The topics that it has partitions of, sorted."""
+        """The topics of the partitions, sorted."""
         return tuple(sorted({partition.topic for partition in self.partitions}))
 
 
 @final
 @attrs.frozen(kw_only=True)
 class Membership:
-    """What a member was told when its JoinGroup was answered: who it is, and in which generation.
+    """A member's place in one generation of its group, as the JoinGroup response gives it.
 
     Attributes:
         group_id: the group.
-        member_id: the id that the coordinator knows it by.
+        member_id: the member's id.
         group_instance_id: its static identity, or None.
-        generation_id: the coordinator's id of the generation; ids can repeat after a crash of
-            the coordinator, so it is no order. See ``epoch``.
-        epoch: kgroup's own number of the generation, strictly rising within a ConsumerGroup.
+        generation_id: the coordinator's id of the generation. Ids can repeat after a crash of the
+            coordinator, so they give no order; ``epoch`` does.
+        epoch: kgroup's own number of the generation, which always increases in a ConsumerGroup.
         assignor: the name of the assignor that the group chose (``protocol_name``).
         leader: whether this member computes the assignment.
     """
@@ -314,7 +317,7 @@ class AutoOffsetReset(enum.Enum):
 
 @final
 class Cause(enum.Enum):
-    """Why a generation ended. ``can_commit`` tells revoked from lost."""
+    """Why a generation ended; ``can_commit`` says whether its partitions were revoked or lost."""
 
     REBALANCE = "rebalance"
     FENCED = "fenced"
@@ -330,7 +333,7 @@ class Cause(enum.Enum):
 
     @property
     def can_commit(self) -> bool:
-        """True where the coordinator still accepts a commit (revoked), False where not (lost)."""
+        """True if the coordinator still accepts commits (revoked), False if not (lost)."""
         return self not in _LOST
 
 
@@ -342,7 +345,7 @@ _LOST: Final = frozenset(
 @final
 @attrs.frozen
 class End:
-    """The end of a generation: its cause and, in words, what brought it about."""
+    """The end of a generation: its cause, the details in words, and the error if there was one."""
 
     cause: Cause
     detail: str = ""
@@ -350,7 +353,7 @@ class End:
 
     @property
     def can_commit(self) -> bool:
-        """Whether a commit under the generation's id could still succeed."""
+        """Whether a commit with the generation's id can still succeed."""
         return self.cause.can_commit
 
     def __str__(self) -> str:
@@ -358,7 +361,7 @@ class End:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """The numbers of partitions by topic, both sorted: the shape in which requests name them."""
+    """The partition numbers of each topic, all sorted, as requests name them."""
     topics: dict[str, list[int]] = {}
     for partition in partitions:
         topics.setdefault(partition.topic, []).append(partition.partition)
@@ -366,7 +369,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 Offsets = Mapping[TopicPartition, "int | OffsetAndMetadata"]
-"""What a commit takes: for each partition the next offset to read."""
+"""The offsets of a commit: for each partition, the offset of the next record to read."""
 
 MemberAssignments = Mapping[str, Sequence[TopicPartition]]
-"""What an assignor gives: for each member id its partitions."""
+"""An assignment of the whole group: for each member id, its partitions."""

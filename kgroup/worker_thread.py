@@ -1,12 +1,11 @@
-"""Where an assignment is computed: beside the event loop, so that heartbeats go on meanwhile.
+"""A worker thread for long computations, so that the event loop goes on sending heartbeats.
 
-A thread cannot be cancelled. Who waits for one can give up; the thread then computes on until what
-it calls returns, and what that returns or raises is nobody's any more. So that a program does not
-gather such threads, one ends before the next begins: a member has one thread for its assignor, one
-for what the coordinator says about the group, one for reading large answers, and one for what it
-was assigned.
+A thread cannot be cancelled. A cancelled caller stops waiting for it; the thread runs on until its
+function returns, and the result is ignored. So that such threads cannot pile up, a `WorkerThread`
+starts one only after the one before it has ended. A member has four of them: for its assignor, for
+DescribeGroups responses, for large responses, and for its own assignment.
 
-INVARIANT: at most one thread at a time; it carries the name that its caller gave.
+INVARIANT: a `WorkerThread` has at most one thread at a time; it has the name that the caller gave.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ T = TypeVar("T")
 
 @final
 class WorkerThread:
-    """Computes in a thread, one thing at a time; see `Compute`.
+    """Implements `Compute` with a thread that runs one function at a time.
 
-    An interpreter that exits does not wait for the thread.
+    The interpreter does not wait for the thread when it exits.
     """
 
     def __init__(self) -> None:
-        # Trio gives its token back when the thread has ended, also one that was given up.
+        # Trio returns the token only when the thread has ended, even if its caller was cancelled.
         self._limiter = trio.CapacityLimiter(1)
 
     async def __call__(self, work: Callable[[], T], name: str) -> T:
@@ -38,9 +37,9 @@ class WorkerThread:
 
 
 async def compute_inline(work: Callable[[], T], name: str) -> T:
-    """Compute in the event loop, which stands still meanwhile: for tests in virtual time.
+    """Implements `Compute` in the event loop, which is blocked meanwhile.
 
-    Its clock would run on beside a thread.
+    For tests in virtual time: beside a thread, the virtual clock would go on.
     """
     del name
     await trio.lowlevel.checkpoint()

@@ -23,8 +23,8 @@ MEMBERSHIP = Membership(
 
 def test_events_are_about_whom_was_told_last() -> None:
     """Nobody at first, a membership, then a member without one, then nobody again."""
-    told: list[Event] = []
-    emitter = EventEmitter("g", told.append)
+    events: list[Event] = []
+    emitter = EventEmitter("g", events.append)
     emitter.emit(GenerationStarted)
     emitter.bind(MEMBERSHIP)
     emitter.emit(GenerationStarted)
@@ -32,7 +32,7 @@ def test_events_are_about_whom_was_told_last() -> None:
     emitter.emit(GenerationStarted)
     emitter.bind(None)
     emitter.emit(GenerationStarted)
-    assert told == [
+    assert events == [
         GenerationStarted(group_id="g"),
         GenerationStarted(group_id="g", member_id="m-1", generation_id=7, epoch=3),
         GenerationStarted(group_id="g", member_id="m-1"),
@@ -55,25 +55,25 @@ def test_everybody_hears_the_same_event_in_order() -> None:
 
 def test_a_failure_says_what_follows() -> None:
     """Request, reason and next reaction are in words."""
-    told: list[Event] = []
+    events: list[Event] = []
     error = ConnectionLostError("it is gone")
     reaction = decide(Request.HEARTBEAT, error)
-    EventEmitter("g", told.append).failed(Request.HEARTBEAT, error, reaction)
-    assert told == [
+    EventEmitter("g", events.append).failed(Request.HEARTBEAT, error, reaction)
+    assert events == [
         RequestFailed(
             group_id="g", request="Heartbeat", reason="it is gone", next_action=str(reaction)
         )
     ]
-    assert "send the request again" in str(told[0])
+    assert "send the request again" in str(events[0])
 
 
 def test_a_fault_of_the_source() -> None:
     """It may be about a partition, or about none."""
-    told: list[Event] = []
-    emitter = EventEmitter("g", told.append)
+    events: list[Event] = []
+    emitter = EventEmitter("g", events.append)
     emitter.fault(TopicPartition("t", 0), "away")
     emitter.fault(None, "all are")
-    assert told == [
+    assert events == [
         SourceFault(group_id="g", partition=TopicPartition("t", 0), reason="away"),
         SourceFault(group_id="g", partition=None, reason="all are"),
     ]
@@ -81,16 +81,16 @@ def test_a_fault_of_the_source() -> None:
 
 def test_a_handler_that_raises_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     """With its traceback; the other handlers get every event, and nothing is raised."""
-    told: list[Event] = []
+    events: list[Event] = []
 
     def broken(event: Event) -> None:
         raise RuntimeError(f"no room for {event}")
 
-    emitter = EventEmitter("g", broken, told.append)
+    emitter = EventEmitter("g", broken, events.append)
     emitter.emit(GenerationStarted)
     emitter.fault(None, "away")
-    assert len(told) == 2
+    assert len(events) == 2
     (record,) = caplog.records
-    assert "the group goes on" in record.getMessage()
+    assert "the group continues" in record.getMessage()
     assert record.exc_info
     assert "no room for" in str(record.exc_info[1])

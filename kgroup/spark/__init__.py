@@ -17,20 +17,6 @@ if typing.TYPE_CHECKING:
     from kgroup.spark.offset_ranges import OffsetRange, batch_id
     from kgroup.spark.reader_settings import ReaderSettings
 
-_HOMES: typing.Final = {
-    "MicroBatch": "kgroup.spark.batch",
-    "Batches": "kgroup.spark.batch_loop",
-    "OffsetRange": "kgroup.spark.offset_ranges",
-    "ReaderSettings": "kgroup.spark.reader_settings",
-    "BatchStage": "kgroup.spark.batch",
-    "batch_id": "kgroup.spark.offset_ranges",
-    "batches": "kgroup.spark.api",
-    "foreach_batch": "kgroup.spark.api",
-    "read_ranges": "kgroup.spark.frames",
-}
-
-__getattr__, __dir__ = kgroup.lazy.lazily(__name__, _HOMES)
-
 __all__ = (
     "BatchStage",
     "Batches",
@@ -41,4 +27,10 @@ __all__ = (
     "batches",
     "foreach_batch",
     "read_ranges",
+)
+
+__getattr__, __dir__ = kgroup.lazy.lazy_names(
+    __name__,
+    __all__,
+    ("offset_ranges", "reader_settings", "frames", "batch", "batch_loop", "api"),
 )

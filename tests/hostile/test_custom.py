@@ -89,7 +89,7 @@ def test_any_other_part_of_an_assignor_is_refused_or_taken(part: str) -> None:
 
 def test_an_assignor_s_class_is_not_an_assignor() -> None:
     """It has name and assign(), and its assign() would take the topics for self."""
-    with pytest.raises(ConfigError, match="it is a class, not an object of it"):
+    with pytest.raises(ConfigError, match="it is a class, not an instance of it"):
         config(type("Ours", (), {"name": "ours", "assign": lambda *_: {}}))
 
 
