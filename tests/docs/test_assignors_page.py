@@ -1,4 +1,4 @@
-"""The page on assignors: its assignor divides as it says, and its file is read."""
+"""docs/assignors.md: its assignor works as the page says, and its JSON file is accepted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def block(language: str) -> str:
 
 
 def test_its_assignor_is_whole() -> None:
-    """It gives whole topics away, one after the other, and everything is given."""
+    """It assigns whole topics in turn, and leaves no partition unassigned."""
     names: dict[str, Any] = {}
     exec(block("python"), names)  # noqa: S102 # the page's own code
     assignor = names["OneEach"]()
@@ -31,19 +31,19 @@ def test_its_assignor_is_whole() -> None:
     members = [MemberSubscription(member_id=name, topics=tuple(topics)) for name in "ab"]
     checked = check_assignments(assignor.name, topics, members, assignor.assign(topics, members))
     assert checked.unassigned == ()
-    told = {name: {one.topic for one in got} for name, got in checked.assignments.items()}
-    assert told == {"a": {"x", "z"}, "b": {"y"}}
+    topics_of = {name: {one.topic for one in got} for name, got in checked.assignments.items()}
+    assert topics_of == {"a": {"x", "z"}, "b": {"y"}}
 
 
 def test_its_group_is_read() -> None:
-    """The file of the page has a plan by every assignor, and its shorter form too."""
+    """Every assignor assigns all partitions of the page's group; the short form is read too."""
     group = read_group(read_json(block("json")))
     assert {plan(assignor, group).unassigned for assignor in BUILTIN.values()} == {0}
     short = {"topics": {}, "members": [{"member_id": "a", "topics": []}]}
     assert read_group(read_json(json.dumps(short))).members
 
 
-def test_all_built_in_ones_are_told_of() -> None:
-    """The first table has a row for each, in the order in which they are built in."""
+def test_the_page_has_every_built_in_assignor() -> None:
+    """The first table has a row for each built-in assignor, in the order of ``BUILTIN``."""
     rows = re.findall(r"^\| `([a-z-]+)` \|.*\| (?:yes|no) \|", PAGE, re.MULTILINE)
     assert rows == list(BUILTIN)

@@ -1,4 +1,4 @@
-"""Every ``kgroup`` command that a page or the README shows takes the options that it is given."""
+"""Every ``kgroup`` command in the documentation has options that kgroup accepts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kgroup.cli import main
 from tests.hostile.test_commands import DONE, WORK, begin
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-PAGES: Final = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES: Final = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 COMMAND: Final = re.compile(
     r"^(?:.*/bin/| +)?kgroup ((?:assign|broker|demo|simulate)\b.*)$", re.MULTILINE
 )
@@ -42,7 +42,7 @@ SHOWN: Final = [
 
 
 def test_pages_show_commands() -> None:
-    """Each command is shown somewhere but the demo, which stands in the README's first line."""
+    """The documentation shows each command; README's demo command is tested elsewhere."""
     assert {given.values[0][0] for given in SHOWN} >= {"assign", "broker", "simulate"}  # type: ignore[index]
 
 
@@ -50,7 +50,7 @@ def test_pages_show_commands() -> None:
 def test_a_command_is_accepted_as_it_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
-    """It comes as far as its work, which is left out here."""
+    """The command parses its options and begins its work, which is replaced here."""
     worked: list[Any] = []
 
     def work(*given: Any, **more: Any) -> Any:

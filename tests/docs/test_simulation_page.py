@@ -1,4 +1,4 @@
-"""The page on simulation: its worker fails as the page says, and the mended one does not."""
+"""docs/simulation.md: its worker fails as the page says, and the corrected worker passes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kgroup.testing.simulation import Scenario, SimulationError, Worker, check
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "simulation.md"
 WORKER, TEST = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)[:2]
 FAULT: Final = "                    break  # make way for the next owner\n"
-MENDED: Final = (
+CORRECTED: Final = (
     "                    await generation.commit({partition: message.offset()})\n"
     "                    return\n"
 )
@@ -27,7 +27,7 @@ Run = Callable[[str], None]
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run the page's test with a worker, in this process, for a shorter and a rougher time."""
+    """Run the page's test with a worker in this process: less time, more faults."""
 
     def simulation(worker: Worker, *, seeds: range, **scenario: Any) -> None:
         given = Scenario(**scenario, duration=100.0, faults_per_hour=400.0)
@@ -44,18 +44,18 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     return with_worker
 
 
-def test_the_way_is_short() -> None:
-    """From a worker to a test that fails it is less than forty lines."""
+def test_the_example_is_short() -> None:
+    """The worker and the test that reveals its fault take less than forty lines."""
     assert len((WORKER + TEST).splitlines()) < LONGEST
 
 
 def test_the_worker_fails(run: Run) -> None:
-    """The simulator finds that the page's worker commits what it has not processed."""
+    """The simulator finds that the page's worker commits records that it has not processed."""
     with pytest.raises(SimulationError, match="invariant 7 broken.*nobody has processed"):
         run(WORKER)
 
 
-def test_the_mended_worker_does_not(run: Run) -> None:
-    """With what the page says about it the worker passes."""
+def test_the_corrected_worker_passes(run: Run) -> None:
+    """With the correction that the page describes, the worker passes."""
     assert FAULT in WORKER
-    run(WORKER.replace(FAULT, MENDED))
+    run(WORKER.replace(FAULT, CORRECTED))

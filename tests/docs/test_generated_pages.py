@@ -1,4 +1,4 @@
-"""The pages of docs/ that are made from the code are current."""
+"""The generated pages of docs/ are up to date."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 
 
-def made() -> Iterator[tuple[Path, str]]:
-    """What docs/make.py would write."""
+def generated() -> Iterator[tuple[Path, str]]:
+    """Run the functions of docs/make.py without writing their pages."""
     specification = importlib.util.spec_from_file_location("docs_make", DOCS / "make.py")
     assert specification is not None
     assert specification.loader is not None
@@ -22,8 +22,8 @@ def made() -> Iterator[tuple[Path, str]]:
 
 
 @pytest.mark.parametrize(
-    ("path", "text"), [(p, t) for p, t in made()], ids=lambda it: str(it)[-20:]
+    ("path", "text"), [(p, t) for p, t in generated()], ids=lambda it: str(it)[-20:]
 )
-def test_a_made_page_is_current(path: Path, text: str) -> None:
-    """Each page says what the tables in the code say; else run ``python docs/make.py``."""
+def test_a_generated_page_is_current(path: Path, text: str) -> None:
+    """Each page is what the tables in the code give; if not, run ``python docs/make.py``."""
     assert path.read_text() == text
