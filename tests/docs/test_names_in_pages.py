@@ -1,0 +1,97 @@
+"""Every path, module and name of kgroup that the documentation mentions exists."""
+
+from __future__ import annotations
+
+import ast
+import pkgutil
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from kgroup.broker.broker_settings import PROPERTIES
+from kgroup.broker.groups.coordinator_settings import PROPERTIES as GROUP_PROPERTIES
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+ARCHITECTURE: Final = ROOT / "docs" / "architecture.md"
+PAGES: Final = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "tests" / "conformance" / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+]
+FOLDERS: Final = "benchmarks|docs|examples|generation|kgroup|tests|watchers"
+PATH: Final = re.compile(rf"(?<![\w/.-])(?:{FOLDERS})/[\w./-]*\w")
+NAME: Final = re.compile(r"(?<![\w/.-])kgroup(?:\.\w+)+")
+LINK: Final = re.compile(r"\]\(([^)\s]+)\)")
+HEADING: Final = re.compile(r"^#+ (.+)$", re.MULTILINE)
+STEP: Final = re.compile(r"^\| `([\w/]+\.py)` \| (`.+?`) \|", re.MULTILINE)
+PLACEHOLDER: Final = re.compile(r"[A-Z]{4}")
+OTHER_NAMES: Final = {*PROPERTIES, *GROUP_PROPERTIES, "kgroup.librdkafka", "kgroup.zip"}
+"""Properties of the embedded broker, a logger, and a file."""
+
+
+def anchors(page: Path) -> Iterator[str]:
+    """The anchors that GitHub gives to the headings of a page."""
+    for heading in HEADING.findall(page.read_text(encoding="utf-8")):
+        yield re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
+def is_link_good(page: Path, link: str) -> bool:
+    """Whether a relative link leads to a file, and to a heading if it names one."""
+    name, _, anchor = link.partition("#")
+    target = page.parent / name if name else page
+    return target.exists() and (not anchor or anchor in anchors(target))
+
+
+def exists(name: str) -> bool:
+    """Whether a dotted name is a module, or an attribute of one."""
+    try:
+        pkgutil.resolve_name(name)
+    except (AttributeError, ImportError):
+        return False
+    return True
+
+
+@cache
+def definitions(file: Path) -> frozenset[str]:
+    """The classes, functions and methods that a file defines, methods with their class."""
+    found: set[str] = set()
+
+    def visit(body: list[ast.stmt], owner: str) -> None:
+        for node in body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                found.add(owner + node.name)
+            if isinstance(node, ast.ClassDef):
+                visit(node.body, f"{owner}{node.name}.")
+
+    visit(ast.parse(file.read_text(encoding="utf-8")).body, "")
+    return frozenset(found)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_names_of_a_page_exist(page: Path) -> None:
+    """Links lead somewhere, paths are in the checkout, and dotted names can be imported."""
+    text = page.read_text(encoding="utf-8")
+    links = [link for link in LINK.findall(text) if "://" not in link]
+    assert [link for link in links if not is_link_good(page, link)] == []
+    paths = [path for path in PATH.findall(text) if not PLACEHOLDER.search(path)]
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+    names = set(NAME.findall(text)) - OTHER_NAMES
+    assert [name for name in sorted(names) if not exists(name)] == []
+
+
+def test_architecture_names_code_that_exists() -> None:
+    """Each step of a record, a commit and a rebalance is in the file that the page names."""
+    steps = STEP.findall(ARCHITECTURE.read_text(encoding="utf-8"))
+    assert len(steps) > 20
+    missing = [
+        f"{file}: {name}"
+        for file, names in steps
+        for name in re.findall(r"`([^`]+)`", names)
+        if name not in definitions(ROOT / file)
+    ]
+    assert missing == []
