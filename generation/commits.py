@@ -1,23 +1,29 @@
-"""Commits of one generation: one request at a time, those that wait go out together.
+"""Commits of one generation: one request at a time; those that wait go out together.
 
-Each caller gets its own answer, for its own partitions. Nothing is ever stamped with another
-generation than the one the commit was made in.
+Each caller has its own outcome, for its own partitions. A commit carries the ids of the generation
+that it was called on, and never those of another one.
 
-Outcome under cancellation. INVARIANT: from the moment that a request takes a caller's offsets
-along, that caller is shielded until the outcome is known, or until the deadline. Before that, a
-cancelled caller takes its offsets back and nothing of them is sent.
+Cancellation. INVARIANT: from the moment at which a request includes a caller's offsets, that caller
+is shielded until the outcome is known, or until the deadline. Before that, a cancelled caller takes
+its offsets back and nothing of them is sent.
+
+Offsets can also be committed inside a producer's transaction. librdkafka's consumer would stamp
+them with whatever generation it is in; here the bytes that name the generation are made from the
+membership itself.
+
+Source: KIP-447; librdkafka's ``rd_kafka_consumer_group_metadata_write``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from functools import partial
-from typing import TYPE_CHECKING, final
+import struct
+from collections.abc import Mapping
+from functools import cache, partial
+from typing import TYPE_CHECKING, Final, final
 
 import attrs
 import trio
-from confluent_kafka import KafkaException
+from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from kgroup.client.error_policy import Action, Request, broker_error, reaction_for
@@ -26,29 +32,30 @@ from kgroup.errors import (
     LeaseExpiredError,
     OffsetBehindFloorError,
     StaleGenerationError,
+    UsageError,
 )
+from kgroup.events import Committed
 from kgroup.generation.commit_request import (
-    CommitContext,
+    CommitOffsets,
     CommitRequest,
-    Positions,
+    emit_refused,
+    generation_ended_error,
     numbers,
     stale_error,
     unknown_error,
 )
-from kgroup.types import Cause, End, OffsetAndMetadata, TopicPartition
+from kgroup.generation.lifecycle import Lifecycle
+from kgroup.generation.member_context import MemberContext
+from kgroup.generation.positions import Positions
+from kgroup.types import Cause, End, Membership, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
 
-
-import struct
-from functools import cache
-from typing import Final
-
-from confluent_kafka import Consumer
-
-from kgroup.errors import UsageError
-from kgroup.types import Membership
+_MAGIC: Final = b"CGMDv2:"
+_NO_GENERATION: Final = -1
+_GROUP: Final = "kgroup-format-check"
+_INSTANCE: Final = "instance"
 
 
 @final
@@ -56,7 +63,7 @@ from kgroup.types import Membership
 class _Entry:
     """One caller's commit."""
 
-    offsets: Positions
+    offsets: CommitOffsets
     moves: Mapping[TopicPartition, int]
     taken: bool = False
     done: trio.Event = attrs.field(factory=trio.Event)
@@ -67,44 +74,19 @@ class _Entry:
 class Committer:
     """Sends the commits of one generation."""
 
-    def __init__(self, setting: CommitContext) -> None:
-        self._setting = setting
+    def __init__(self, member: MemberContext, lifecycle: Lifecycle, positions: Positions) -> None:
+        self._member = member
+        self._lifecycle = lifecycle
+        self._membership = lifecycle.membership
+        self._positions = positions
         self._waiting: list[_Entry] = []
         self._turn = trio.StrictFIFOLock()
-        self._changed = trio.Event()
-        self._over: End | None = None
-        self._latest = float("inf")
-        self._scopes: set[trio.CancelScope] = set()
-        self._attempt: CommitRequest | None = None
         self.unanswered = False
         """Whether the coordinator may yet receive a commit of this generation."""
 
-    def bound(self, deadline: float) -> None:
-        """From now on no commit outlasts this time of trio's clock."""
-        self._latest = min(self._latest, deadline)
-        for scope in self._scopes:
-            scope.deadline = min(scope.deadline, self._latest)
-
-    def stop(self, end: End) -> None:
-        """The generation has ended: what has not been sent is refused."""
-        self._over = end
-        if self._attempt is not None:
-            self._attempt.stop(self._stale(end))
-        self.wake()
-
-    def wake(self) -> None:
-        """The lease was confirmed, or the generation is over: look again."""
-        self._changed.set()
-        self._changed = trio.Event()
-
-    async def lease_confirmed(self) -> None:
-        """Wait until the lease is valid, or the generation is over."""
-        while self._setting.lease.left <= 0 and self._over is None:
-            await self._changed.wait()
-
-    async def commit(self, offsets: Positions) -> None:
+    async def commit(self, offsets: CommitOffsets) -> None:
         """Send these offsets, which were checked, and wait for their outcome."""
-        entry = _Entry(offsets, self._setting.floors.moves(offsets))
+        entry = _Entry(offsets, self._positions.moves(offsets))
         self._waiting.append(entry)
         try:
             async with self._turn:
@@ -118,16 +100,15 @@ class Committer:
         if entry.error is not None:
             raise entry.error
 
-    async def commit_in_transaction(self, producer: Producer, offsets: Positions) -> None:
+    async def commit_in_transaction(self, producer: Producer, offsets: CommitOffsets) -> None:
         """Hand these offsets, which were checked, to the producer's open transaction."""
-        setting = self._setting
         await trio.lowlevel.checkpoint()
-        if await self._lease_is_over() and self._over is None:
-            raise _lease_error(setting)
-        if self._over is not None:
-            raise self._stale(self._over)
+        if await self._lease_is_over() and self._lifecycle.over is None:
+            raise _lease_error(self._membership)
+        if (end := self._lifecycle.over) is not None:
+            raise generation_ended_error(self._membership, end)
         answered = False
-        with self._shielded() as scope:
+        with self._lifecycle.commit_scope() as scope:
             try:
                 await self._hand_to(producer, offsets, scope.deadline - trio.current_time())
             except KafkaException as error:
@@ -136,57 +117,48 @@ class Committer:
                 raise stale from error
             answered = True
         if answered:
-            setting.committed(numbers(offsets))
+            self._member.emitter.emit(Committed, offsets=numbers(offsets))
             return
-        setting.refused(numbers(offsets), "the producer did not answer in time", False)
+        emit_refused(self._member.emitter, offsets, "the producer did not answer in time")
         raise CommitUnknownError(
-            f"{setting.membership}: the producer was given the commit of"
+            f"{self._membership}: the producer was given the commit of"
             f" {', '.join(map(str, sorted(offsets)))} for its transaction and did not answer in"
             " time; abort the transaction"
         )
 
-    async def _hand_to(self, producer: Producer, offsets: Positions, seconds: float) -> None:
+    async def _hand_to(self, producer: Producer, offsets: CommitOffsets, seconds: float) -> None:
         positions = [
             KafkaPartition(name.topic, name.partition, at.offset, at.metadata)
             for name, at in sorted(offsets.items())
         ]
-        metadata = group_metadata(self._setting.membership)
+        metadata = group_metadata(self._membership)
         await trio.to_thread.run_sync(
             partial(producer.send_offsets_to_transaction, positions, metadata, seconds),
             abandon_on_cancel=True,
         )
 
-    def _refusal(self, error: KafkaException, offsets: Positions) -> StaleGenerationError | None:
+    def _refusal(
+        self, error: KafkaException, offsets: CommitOffsets
+    ) -> StaleGenerationError | None:
         """The end of the generation, if that is what the producer's failure says."""
-        setting = self._setting
         code = error.args[0].code()
         reaction = reaction_for(Request.COMMIT, code)
         if reaction.action not in (Action.LOST, Action.FAIL):
             return None
-        refusal = broker_error(Request.COMMIT, code, str(setting.membership))
-        setting.refused(numbers(offsets), refusal.name, True)
-        end = setting.end(End(reaction.cause or Cause.MEMBERSHIP_LOST, str(refusal), refusal))
+        refusal = broker_error(Request.COMMIT, code, str(self._membership))
+        emit_refused(self._member.emitter, offsets, refusal.name, stale=True)
+        end = self._lifecycle.end(
+            End(reaction.cause or Cause.MEMBERSHIP_LOST, str(refusal), refusal)
+        )
         reason = f"the coordinator refused it ({refusal.name}); abort the transaction"
-        return stale_error(setting.membership, end, reason)
+        return stale_error(self._membership, end, reason)
 
     async def _outcome_of_anothers_request(self, entry: _Entry) -> None:
-        with self._shielded():
+        with self._lifecycle.commit_scope():
             await entry.done.wait()
         if not entry.done.is_set():
-            entry.error = unknown_error(self._setting, entry.offsets, self._passed())
-
-    @contextmanager
-    def _shielded(self) -> Iterator[trio.CancelScope]:
-        """A scope that nothing but its deadline cancels, which `bound` may bring forward."""
-        with trio.CancelScope(shield=True, deadline=self._deadline()) as scope:
-            self._scopes.add(scope)
-            try:
-                yield scope
-            finally:
-                self._scopes.remove(scope)
-
-    def _deadline(self) -> float:
-        return min(trio.current_time() + self._setting.commit_timeout, self._latest)
+            end = self._lifecycle.commits_are_over()
+            entry.error = unknown_error(self._membership, entry.offsets, end)
 
     async def _send_waiting(self) -> None:
         """Send all that waits, as one request. Raises Cancelled only before it takes any."""
@@ -195,13 +167,13 @@ class Committer:
         for entry in entries:
             entry.taken = True
         try:
-            if self._over is not None:
-                self._refuse(entries, self._stale(self._over))
+            if (end := self._lifecycle.over) is not None:
+                self._refuse(entries, generation_ended_error(self._membership, end))
             elif expired:
-                self._refuse(entries, _lease_error(self._setting))
+                self._refuse(entries, _lease_error(self._membership))
             else:
                 await self._send(entries)
-        # A handler of events that raises: nobody may take its commit for acknowledged.
+        # Whatever goes wrong here: no caller may take its commit for acknowledged.
         except Exception as error:  # noqa: BLE001
             for entry in entries:
                 entry.error = entry.error or error
@@ -211,37 +183,27 @@ class Committer:
 
     async def _lease_is_over(self) -> bool:
         """Wait for a heartbeat to confirm membership; True if none did in time."""
-        with trio.move_on_at(self._deadline()):
-            await self.lease_confirmed()
-        return self._setting.lease.left <= 0
-
-    def _passed(self) -> End | None:
-        """The generation's end, once none of its commits may be waited for any more."""
-        if self._over is None and trio.current_time() >= self._latest:
-            return self._setting.why()
-        return self._over
-
-    def _stale(self, end: End) -> StaleGenerationError:
-        return stale_error(self._setting.membership, end, f"the generation has ended ({end})")
+        with trio.move_on_at(self._lifecycle.commit_deadline()):
+            await self._lifecycle.wait_to_commit()
+        return self._lifecycle.lease.left <= 0
 
     def _refuse(self, entries: list[_Entry], error: Exception) -> None:
         for entry in entries:
             entry.error = error
-            self._setting.refused(numbers(entry.offsets), str(error), True)
+            emit_refused(self._member.emitter, entry.offsets, str(error), stale=True)
 
     async def _send(self, entries: list[_Entry]) -> None:
         merged, moves = self._merge(entries)
-        self._attempt = attempt = CommitRequest(self._setting, merged, moves, self.lease_confirmed)
+        request = CommitRequest(self._member, self._lifecycle, self._positions, merged, moves)
         try:
-            with self._shielded():
-                await attempt.run()
+            with self._lifecycle.commit_scope():
+                await request.run()
         finally:
-            self.unanswered |= attempt.unanswered
-        self._attempt = None
-        if (end := self._passed()) is not None:
-            attempt.cut_off(self._stale(end))
+            self.unanswered |= request.unanswered
+        if (end := self._lifecycle.commits_are_over()) is not None:
+            request.cut_off(end)
         for entry in entries:
-            entry.error = entry.error or attempt.outcome(entry.offsets)
+            entry.error = entry.error or request.outcome(entry.offsets)
 
     def _merge(
         self, entries: list[_Entry]
@@ -251,7 +213,7 @@ class Committer:
         moves: dict[TopicPartition, int] = {}
         for entry in entries:
             try:
-                self._setting.floors.check(entry.offsets, entry.moves, beyond_read=True)
+                self._positions.check(entry.offsets, entry.moves, beyond_read=True)
                 for name, position in entry.offsets.items():
                     if moves.get(name) == entry.moves[name]:
                         _check_order(name, position, merged[name])
@@ -269,21 +231,15 @@ def _check_order(
     if position.offset < before.offset:
         raise OffsetBehindFloorError(
             f"{partition}: offset {position.offset} is behind {before.offset}, whose"
-            " commit was asked for before; nothing of this commit was sent"
+            " commit was called before this one; nothing of this commit was sent"
         )
 
 
-def _lease_error(setting: CommitContext) -> LeaseExpiredError:
+def _lease_error(membership: Membership) -> LeaseExpiredError:
     return LeaseExpiredError(
-        f"{setting.membership}: the lease has ended and no heartbeat could confirm membership, so"
+        f"{membership}: the lease has ended and no heartbeat could confirm membership, so"
         " the commit was not sent; its records will be read again by whoever owns the partitions"
     )
-
-
-_MAGIC: Final = b"CGMDv2:"
-_NO_GENERATION: Final = -1
-_GROUP: Final = "kgroup-format-check"
-_INSTANCE: Final = "instance"
 
 
 def group_metadata(membership: Membership) -> bytes:

@@ -13,21 +13,27 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 import trio
 
 from kgroup import arguments
-from kgroup.client.lease import Lease
 from kgroup.config import GroupConfig
 from kgroup.errors import ArgumentError, UsageError
 from kgroup.events import Event
-from kgroup.generation.commit_bounds import CommitBounds
-from kgroup.generation.commit_request import stale_error
+from kgroup.generation.commit_request import generation_ended_error, stale_error
 from kgroup.generation.commits import Committer, group_metadata
 from kgroup.generation.lifecycle import Lifecycle, State
+from kgroup.generation.member_context import MemberContext
 from kgroup.generation.offset_stream import OffsetStream
-from kgroup.generation.record_stream import RecordStream, StreamContext
-from kgroup.interfaces import RecordSource, Task
+from kgroup.generation.positions import Positions
+from kgroup.generation.record_stream import RecordStream
+from kgroup.generation.start_offsets import StartOffsets
+from kgroup.interfaces import Task
 from kgroup.types import Assignment, End, Membership, Offsets, TopicPartition
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
+
+T = TypeVar("T")
+
+MAX_RECORDS: Final = 1000
+"""How many records a batch has at most, unless `records()` is called with another number."""
 
 
 class MembershipView:
@@ -76,19 +82,12 @@ class MembershipView:
         return self._membership.assignor
 
 
-T = TypeVar("T")
-
-MAX_RECORDS: Final = 1000
-"""How many records a batch has at most, unless `records()` is told otherwise."""
-
-
 @final
 class Generation(MembershipView):
     """One generation of a consumer group, as one member has it. Made by `ConsumerGroup`.
 
     Attributes:
         assignment: the partitions; iterates over them.
-        positions: for each partition the offset at which it starts, as far as it is known.
         ending: set when the end begins; a handler of long batches looks at it and commits part
             of its batch.
     """
@@ -96,27 +95,27 @@ class Generation(MembershipView):
     def __init__(
         self,
         *,
-        membership: Membership,
-        assignment: Assignment,
-        positions: Mapping[TopicPartition, int],
+        member: MemberContext,
         lifecycle: Lifecycle,
-        lease: Lease,
-        floors: CommitBounds,
+        assignment: Assignment,
+        positions: Positions,
+        starts: StartOffsets,
         committer: Committer,
-        source: RecordSource,
-        feed: StreamContext,
     ) -> None:
-        super().__init__(membership)
+        super().__init__(lifecycle.membership)
         self.assignment = assignment
-        self.positions = positions
         self.ending = lifecycle.ending
+        self._member = member
         self._lifecycle = lifecycle
-        self._lease = lease
-        self._floors = floors
+        self._positions = positions
+        self._starts = starts
         self._committer = committer
-        self._source = source
-        self._feed = feed
         self._streams: set[RecordStream | OffsetStream] = set()
+
+    @property
+    def positions(self) -> Mapping[TopicPartition, int]:
+        """For each partition the offset at which it starts, as far as it was known at first."""
+        return self._positions.start
 
     @property
     def state(self) -> State:
@@ -134,12 +133,12 @@ class Generation(MembershipView):
 
         A handler looks at it before a side effect that must not happen twice.
         """
-        return 0.0 if self.state is State.ENDED else max(0.0, self._lease.left)
+        return 0.0 if self.state is State.ENDED else max(0.0, self._lifecycle.lease.left)
 
     @property
     def config(self) -> GroupConfig:
         """The member's settings."""
-        return self._feed.config
+        return self._member.config
 
     @property
     def streams(self) -> Collection[RecordStream | OffsetStream]:
@@ -217,7 +216,15 @@ class Generation(MembershipView):
         """
         limit = arguments.whole("max_records", max_records, 1)
         wanted = self._free(partitions)
-        stream = RecordStream(self._feed, self._floors, wanted, limit, self._streams.discard)
+        stream = RecordStream(
+            member=self._member,
+            lifecycle=self._lifecycle,
+            positions=self._positions,
+            starts=self._starts,
+            partitions=wanted,
+            max_records=limit,
+            open_streams=self._streams,
+        )
         self._streams.add(stream)
         return stream
 
@@ -235,8 +242,15 @@ class Generation(MembershipView):
             UsageError: another open stream has one of them.
         """
         wanted = self._free(partitions)
-        self._floors.lift(wanted)
-        stream = OffsetStream(self._feed, self._floors, wanted, self._streams.discard)
+        self._positions.lift(wanted)
+        stream = OffsetStream(
+            member=self._member,
+            lifecycle=self._lifecycle,
+            positions=self._positions,
+            starts=self._starts,
+            partitions=wanted,
+            open_streams=self._streams,
+        )
         self._streams.add(stream)
         return stream
 
@@ -246,7 +260,7 @@ class Generation(MembershipView):
         Raises:
             NotOwnedError: a partition is not of this generation.
         """
-        self._source.pause(self.epoch, self._named(partitions))
+        self._member.source.pause(self.epoch, self._named(partitions))
 
     def resume(self, partitions: TopicPartition | Iterable[TopicPartition] | None = None) -> None:
         """Hand out records of these partitions, or of all, again.
@@ -254,7 +268,7 @@ class Generation(MembershipView):
         Raises:
             NotOwnedError: a partition is not of this generation.
         """
-        self._source.resume(self.epoch, self._named(partitions))
+        self._member.source.resume(self.epoch, self._named(partitions))
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on reading at this offset, and allow commits from there on.
@@ -263,12 +277,12 @@ class Generation(MembershipView):
             ArgumentError: the offset is no int from 0 to 2**63-1, or the partition is none.
             NotOwnedError: the partition is not of this generation.
         """
-        self._floors.check_owned(partition)
+        self._positions.check_owned(partition)
         position = arguments.whole(f"{partition}: offset", offset, 0)
-        self._floors.move(partition, position)
-        self._source.seek(self.epoch, partition, position)
-        if self._feed.sought is not None:
-            self._feed.sought(partition, position)
+        self._positions.move(partition, position)
+        self._member.source.seek(self.epoch, partition, position)
+        if (observer := self._member.runtime.observer) is not None:
+            observer.sought(self._membership, partition, position)
 
     async def commit(self, offsets: Offsets, *, beyond_read: bool = False) -> None:
         """Commit the next offsets to read, under this generation's id.
@@ -301,7 +315,7 @@ class Generation(MembershipView):
         Source: KIP-394, KIP-447; Kafka's ``OffsetMetadataManager.validateOffsetCommit``.
         """
         self._refuse_if_ended()
-        checked = self._floors.check(offsets, beyond_read=beyond_read)
+        checked = self._positions.check(offsets, beyond_read=beyond_read)
         if not checked:
             await trio.lowlevel.checkpoint()
             return
@@ -347,12 +361,12 @@ class Generation(MembershipView):
         if not callable(getattr(producer, "send_offsets_to_transaction", None)):
             wanted = "it must be a transactional confluent_kafka.Producer"
             raise ArgumentError("producer", producer, wanted)
-        checked = self._floors.check(offsets, beyond_read=beyond_read)
+        checked = self._positions.check(offsets, beyond_read=beyond_read)
         await self._committer.commit_in_transaction(producer, checked)
 
     def emit(self, kind: Callable[..., Event], **fields: Any) -> None:
         """Tell those who listen to the group's events of one about this generation."""
-        self._feed.emit(kind, **fields)
+        self._member.emitter.emit(kind, **fields)
 
     def __repr__(self) -> str:
         why = f": {self.end}" if self.end is not None else ""
@@ -360,8 +374,7 @@ class Generation(MembershipView):
 
     def _refuse_if_ended(self) -> None:
         if self.state is State.ENDED and self.end is not None:
-            reason = f"the generation has ended ({self.end})"
-            raise stale_error(self._membership, self.end, reason)
+            raise generation_ended_error(self._membership, self.end)
 
     def _free(
         self, partitions: TopicPartition | Iterable[TopicPartition] | None
@@ -383,5 +396,5 @@ class Generation(MembershipView):
         if named is None:
             return frozenset(self.assignment)
         for partition in named:
-            self._floors.check_owned(partition)
+            self._positions.check_owned(partition)
         return named

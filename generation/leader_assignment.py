@@ -5,7 +5,7 @@ Source: Kafka's ``ConsumerCoordinator.onLeaderElected``; KIP-814 (a leader that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Final, final
 
@@ -14,14 +14,11 @@ import trio
 
 from kgroup.assignors import resolve
 from kgroup.assignors.validation import CheckedAssignments, check_assignments
-from kgroup.client.backoff import Backoff
-from kgroup.client.cluster import Cluster, Metadata
+from kgroup.client.cluster import Metadata
 from kgroup.client.coordinator import UNREADABLE
 from kgroup.client.error_policy import Request
 from kgroup.client.retry import until_answered
-from kgroup.config import GroupConfig
 from kgroup.errors import AssignorTimeoutError, UsageError
-from kgroup.event_emitter import EventEmitter
 from kgroup.events import (
     AssignmentGivenUp,
     PartitionsUnassigned,
@@ -29,7 +26,8 @@ from kgroup.events import (
     TopicsMissing,
     TopicsRefused,
 )
-from kgroup.interfaces import Assignor, Compute, JoinResult
+from kgroup.generation.member_context import MemberContext
+from kgroup.interfaces import Assignor, JoinResult
 from kgroup.types import (
     MemberAssignments,
     Membership,
@@ -76,17 +74,15 @@ class LeaderAssignment:
     """Computes one generation's assignment.
 
     Attributes:
-        compute: where an assignor is called.
+        member: the member's standing parts.
+        membership: the leader's.
+        answer: the answer to its JoinGroup.
         deadline: when, by trio's clock, the coordinator stops waiting for this leader.
     """
 
-    config: GroupConfig
-    cluster: Cluster
-    emitter: EventEmitter
+    member: MemberContext
     membership: Membership
     answer: JoinResult
-    new_backoff: Callable[[], Backoff]
-    compute: Compute
     deadline: float
 
     def topics_of(self, own: Collection[str]) -> GroupTopics:
@@ -108,14 +104,14 @@ class LeaderAssignment:
             Request.METADATA,
             partial(self._ask, wanted),
             find=None,
-            backoff=self.new_backoff(),
-            report=self.emitter.failed,
+            backoff=self.member.new_backoff(),
+            report=self.member.emitter.failed,
         )
         refused = {**wanted.wrong, **found.refused}
         if refused:
-            self.emitter.emit(TopicsRefused, topics=dict(sorted(refused.items())))
+            self.member.emitter.emit(TopicsRefused, topics=dict(sorted(refused.items())))
         if missing := (wanted.own | wanted.foreign) - found.topics.keys() - refused.keys():
-            self.emitter.emit(TopicsMissing, topics=tuple(sorted(missing)))
+            self.member.emitter.emit(TopicsMissing, topics=tuple(sorted(missing)))
         return found.topics
 
     async def look_once(self, wanted: GroupTopics) -> Mapping[str, TopicInfo]:
@@ -132,11 +128,11 @@ class LeaderAssignment:
             await trio.lowlevel.checkpoint()
             return Metadata(topics={}, leaders={})
         if len(wanted.foreign) <= MANY_TOPICS:
-            return await self.cluster.metadata(wanted.own | wanted.foreign, wanted.foreign)
+            return await self.member.cluster.metadata(wanted.own | wanted.foreign, wanted.foreign)
         # Names that other members send decide how long a request is that names them, and it is
         # sent every few seconds; how many topics there are, the cluster does.
-        own = await self.cluster.metadata(wanted.own)
-        everything = await self.cluster.metadata(None)
+        own = await self.member.cluster.metadata(wanted.own)
+        everything = await self.member.cluster.metadata(None)
         asked = wanted.foreign & everything.topics.keys()
         theirs = {name: everything.topics[name] for name in asked}
         return attrs.evolve(own, topics={**theirs, **own.topics})
@@ -161,7 +157,7 @@ class LeaderAssignment:
             await trio.lowlevel.checkpoint()
             return {}
         self._emit_of_unreadable(self.answer.members)
-        assignor = resolve(self.config.assignors).get(self.membership.assignor)
+        assignor = resolve(self.member.config.assignors).get(self.membership.assignor)
         if assignor is None:
             raise UsageError(
                 f"{self.membership}: the coordinator chose the assignor"
@@ -169,7 +165,7 @@ class LeaderAssignment:
             )
         checked = await self._computed(assignor, known)
         if checked.unassigned:
-            self.emitter.emit(PartitionsUnassigned, partitions=checked.unassigned)
+            self.member.emitter.emit(PartitionsUnassigned, partitions=checked.unassigned)
         return checked.assignments
 
     async def _computed(
@@ -177,11 +173,11 @@ class LeaderAssignment:
     ) -> CheckedAssignments:
         thread = f"kgroup-assign {self.membership.group_id}"
         began = trio.current_time()
-        limit = self.config.rebalance_timeout
+        limit = self.member.config.rebalance_timeout
         checked: CheckedAssignments | None = None
         try:
             with trio.move_on_at(self.deadline - min(MARGIN, limit / 10)):
-                checked = await self.compute(
+                checked = await self.member.assignor_thread(
                     partial(_compute, assignor, known, self.answer.members), thread
                 )
         except trio.Cancelled:
@@ -203,7 +199,7 @@ class LeaderAssignment:
         )
 
     def _emit_given_up(self, assignor: Assignor, began: float, thread: str) -> None:
-        self.emitter.emit(
+        self.member.emitter.emit(
             AssignmentGivenUp,
             assignor=assignor.name,
             seconds=trio.current_time() - began,
@@ -213,7 +209,7 @@ class LeaderAssignment:
     def _emit_of_unreadable(self, members: Collection[MemberSubscription]) -> None:
         for member in members:
             if member.version == UNREADABLE:
-                self.emitter.emit(
+                self.member.emitter.emit(
                     RequestFailed,
                     request=Request.JOIN.value,
                     reason=f"the subscription of member {member.member_id} cannot be read",

@@ -1,32 +1,96 @@
-"""The life of one generation: its tasks, its end, its drain.
+"""The life of one generation: its state, its lease, its tasks, how it ends and how it drains.
 
-Work is what the program started, and the body of its loop; services are what kgroup started
-(heartbeats, watchers). The first of them to end ends the generation. Work is then waited for
-until the drain's deadline; services go on until the very end, so that heartbeats do.
+Theory of operation
+===================
 
-INVARIANTS: no task outlives `run`; nothing is started once the end has begun; the first end is
-the recorded one, except that a loss replaces a planned end; the drain has one deadline.
+**Two kinds of tasks.** *Work* is what the program started with `Generation.start_soon` or
+`Generation.run`, and the body of the program's ``async for`` loop while it holds the generation.
+*Services* are what kgroup started: heartbeats, watchers, the steps before the hand-over. Both run
+in one nursery, so that nothing outlives the generation. The first task of either kind that returns
+an `End`, returns (work) or raises ends the generation.
+
+**The end has two kinds.** `TRANSITIONS` is the whole table. After a *planned* end (a rebalance, a
+task that returned, the group that closes) the coordinator still accepts commits under this
+generation's id, until the member joins again. So the generation drains. After a *loss* (the
+coordinator refused the generation, or the session has expired) a commit could only fail, and other
+members may already read the partitions. So everything is cancelled at once. A loss during a drain
+replaces the planned end, because from then on it is the reason for which commits fail. In all other
+cases the first end is the recorded one.
+
+**What happens at an end**, in this order, in one call of `end` without a checkpoint:
+
+1. The record source revokes the epoch: streams hand out nothing more, and finish.
+2. Tasks that wait for the lease wake up, and notice the end.
+3. `ending` is set, and requests that only a running generation needs (`until_ending`) are
+   cancelled.
+4. After a loss, the nursery and all scopes of `until_ended` are cancelled.
+
+**The drain** waits until no work is left, or for its deadline: ``drain_timeout``, or less where
+the rebalance would time out earlier. That is counted from the last heartbeat that was sent and
+answered without an error, because the rebalance cannot have begun before it. Heartbeats go on
+through the whole drain: without them a long drain would cost the membership. The body of the loop
+counts as work, because a program may process and commit there without any task. What is still
+running at the deadline is cancelled, and `cut_short` says so.
+
+**Commits are shielded, and still have a deadline.** A commit that was sent is awaited in a
+`commit_scope`, which no cancellation reaches: otherwise a task that is cancelled could not know
+whether its offsets were committed. The beginning of a drain brings the deadlines of all those
+scopes forward to its own; without that, a shielded commit would keep the generation alive for
+``commit_timeout`` after the drain. Closing the group does the same whatever ended the generation
+before. Once the state is ENDED no commit is sent, not even a repeated attempt: the next JoinGroup
+may be on its way.
+
+**Traps.**
+
+- Between an end and the end of the nursery other tasks run. Each step that hands something to the
+  program checks `state` and hands it over without a checkpoint in between.
+- A service must not wait for the drain, which waits until services are cancelled last. A service
+  whose result must not be lost does that part within `working`, which counts as work.
+- `run_within` waits for its function even if the caller was cancelled, because the function may be
+  in a thread, which cannot be cancelled.
+- `StaleGenerationError` of this very generation, out of one of its tasks, is a normal way to end
+  and no failure. The same error of another generation is a mistake in the program, and surfaces.
+
+INVARIANTS: no task outlives `open`; nothing is started once the end has begun; the first end is the
+recorded one, except that a loss replaces a planned end; the drain has one deadline.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, Generic, TypeVar, final
 
 import attrs
 import trio
 
+from kgroup.client.lease import Lease
+from kgroup.config import DRAIN_MARGIN
 from kgroup.errors import CommitUnknownError, LeaseExpiredError, StaleGenerationError
+from kgroup.events import GenerationDraining
+from kgroup.generation.member_context import MemberContext
 from kgroup.interfaces import Task
-from kgroup.types import Cause, End
+from kgroup.notifier import Notifier
+from kgroup.types import Cause, End, Membership
+
+T = TypeVar("T")
+E = TypeVar("E", bound=BaseException)
+
+_PATIENCE: Final = 10.0
+"""Seconds between two checks of a cancelled function that still runs."""
+
+inside_of: Final[ContextVar[frozenset[object]]] = ContextVar("kgroup_inside", default=frozenset())
+"""The groups of whose generations the current task is work."""
+
+Service = Callable[..., Awaitable[End | None]]
+"""A task of kgroup's own; what it returns, if anything, ends the generation."""
 
 
 @final
 class State(enum.Enum):
-    """Where a generation stands."""
+    """The state of a generation."""
 
     RUNNING = "running"
     DRAINING = "draining"
@@ -35,7 +99,7 @@ class State(enum.Enum):
 
 @final
 class Signal(enum.Enum):
-    """What moves a generation on."""
+    """What changes the state of a generation."""
 
     REVOKED = "an end after which commits still succeed"
     LOST = "an end after which commits can only fail"
@@ -61,10 +125,10 @@ class StateMachine:
         self.end: End | None = None
 
     def signal(self, end: End) -> bool:
-        """Take note of an end; True if the state changed by it.
+        """Record an end; True if it changed the state.
 
-        The first end is kept, except that a loss while draining takes its place: from then on
-        it is why commits fail.
+        The first end is kept, except that a loss while draining replaces it: from then on it is
+        why commits fail.
         """
         kind = Signal.REVOKED if end.can_commit else Signal.LOST
         following = TRANSITIONS.get((self.state, kind))
@@ -77,64 +141,6 @@ class StateMachine:
     def finish(self) -> None:
         """All tasks have ended."""
         self.state = TRANSITIONS.get((self.state, Signal.FINISHED), self.state)
-
-
-E = TypeVar("E", bound=BaseException)
-
-
-def without_stale_errors(error: E, end: End | None) -> E | None:
-    """What work of a generation raised, without that generation's own passing.
-
-    Args:
-        error: what it raised; a group is looked through.
-        end: the generation's recorded end, if it has one.
-
-    Returns:
-        the rest, or None if it was nothing else.
-    """
-
-    def is_own_passing(one: BaseException) -> bool:
-        return isinstance(one, LeaseExpiredError) or (
-            isinstance(one, StaleGenerationError | CommitUnknownError)
-            and end is not None
-            and one.end is end
-        )
-
-    if isinstance(error, BaseExceptionGroup):
-        return error.split(is_own_passing)[1]  # type: ignore[return-value] # a group of its kind
-    return None if is_own_passing(error) else error
-
-
-T = TypeVar("T")
-
-_PATIENCE: Final = 10.0
-"""Seconds between looks at what was cancelled and still runs."""
-
-inside_of: Final[ContextVar[frozenset[object]]] = ContextVar("kgroup_inside", default=frozenset())
-"""The groups of whose generations the current task is work."""
-
-Service = Callable[..., Awaitable[End | None]]
-"""A task of kgroup's own; what it returns, if anything, ends the generation."""
-
-
-@final
-@attrs.frozen(kw_only=True)
-class Hooks:
-    """Whom a generation tells of its passing.
-
-    Attributes:
-        drain_limit: seconds that a drain that begins now may take.
-        draining: the drain has begun: the end, and its seconds.
-        revoked: records must not be handed out any more.
-        lost: commits can only fail.
-        bound: no commit may outlast this time of trio's clock.
-    """
-
-    drain_limit: Callable[[], float]
-    draining: Callable[[End, float], None]
-    revoked: Callable[[], None]
-    lost: Callable[[End], None]
-    bound: Callable[[float], None]
 
 
 @final
@@ -159,18 +165,43 @@ class _Inner(Generic[T]):
 
 @final
 class Lifecycle:
-    """Runs the tasks of one generation."""
+    """The state, the lease and the tasks of one generation.
 
-    def __init__(self, owner: object, hooks: Hooks) -> None:
-        self._owner = owner
-        self._hooks = hooks
-        self._life = StateMachine()
+    Args:
+        member: the member's standing parts.
+        membership: whose generation it is.
+        joined_at: when the JoinGroup was sent, by the runtime's clock.
+
+    Attributes:
+        membership: whose generation it is.
+        lease: until when the coordinator cannot have given the partitions away.
+        ending: set when the end begins.
+        ended: set when every task has ended.
+        errors: what tasks raised, in the order in which they raised it.
+        cut_short: whether work was still running at the drain's deadline.
+        was_held: whether the program was given the generation.
+    """
+
+    def __init__(self, member: MemberContext, membership: Membership, joined_at: float) -> None:
+        self._member = member
+        self._machine = StateMachine()
         self._nursery: trio.Nursery | None = None
         self._working = 0
         self._body: trio.lowlevel.Task | None = None
-        self._changed = trio.Event()
-        self._bodies: set[trio.CancelScope] = set()
+        self._work_changed = Notifier()
+        self._lease_changed = Notifier()
         self._until_ending: dict[trio.CancelScope, None] = {}
+        self._until_ended: set[trio.CancelScope] = set()
+        self._commit_scopes: set[trio.CancelScope] = set()
+        self._last_commit_by = float("inf")
+        self.membership = membership
+        self.lease = Lease(
+            member.clock,
+            session_timeout=member.config.session_timeout,
+            rebalance_timeout=member.config.rebalance_timeout,
+            joined_at=joined_at,
+            on_confirm=self._lease_changed.notify,
+        )
         self.ending = trio.Event()
         self.ended = trio.Event()
         self.errors: list[Exception] = []
@@ -179,34 +210,102 @@ class Lifecycle:
 
     @property
     def state(self) -> State:
-        """Where it stands."""
-        return self._life.state
+        """Running, draining or ended."""
+        return self._machine.state
 
     @property
     def why(self) -> End | None:
         """The recorded end, or None while there is none."""
-        return self._life.end
+        return self._machine.end
 
-    async def run(self, opening: Service, *args: Any) -> None:
-        """Run from the first service to the end of the last task.
+    @property
+    def over(self) -> End | None:
+        """The recorded end, once no commit may be sent any more; None before."""
+        return self._machine.end if self.state is State.ENDED else None
 
-        Cancellation: without a drain; all tasks are cancelled.
+    # The life, from the first task to the end of the last one.
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """A block for the whole life: leaving it cancels what still runs, and waits for that.
+
+        Cancellation: all tasks are cancelled without a drain.
         """
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
-                nursery.start_soon(self._serve, opening, args)
                 try:
-                    await self.ending.wait()
-                    if self.state is State.DRAINING:
-                        await self._drain()
+                    yield
                 except BaseException:
-                    # At once: a task may yet wait for the answer of a commit, behind a shield.
+                    # At once: a shielded task may still wait for the answer of a commit.
                     self.close(End(Cause.CANCELLED, "the scope around the group was cancelled"))
                     raise
                 nursery.cancel_scope.cancel()
         finally:
             self._finish()
+            self.ended.set()
+            self._work_changed.notify()
+
+    def end(self, end: End) -> End:
+        """Begin the end, or turn a planned one into a loss; otherwise nothing.
+
+        Returns:
+            the end that is recorded now, which is an earlier one where there was one.
+        """
+        if not self._machine.signal(end):
+            return self.why or end
+        self._member.source.revoke(self.membership.epoch)
+        self._lease_changed.notify()
+        self.ending.set()
+        for scope in self._until_ending:
+            scope.cancel()
+        if self.state is State.ENDED:
+            if self._nursery is not None:
+                self._nursery.cancel_scope.cancel()
+            self._cancel_until_ended()
+        self._work_changed.notify()
+        return end
+
+    def close(self, end: End) -> None:
+        """Begin the end because the group closes; an end that was recorded before stays.
+
+        Whatever ended the generation, and however long ago: the answer of a commit that was sent
+        is awaited for no longer than a drain that begins now may take.
+        """
+        self.end(end)
+        self._bound_commits(trio.current_time() + self._drain_limit())
+
+    async def drain(self) -> None:
+        """After a planned end: wait until no work is left, for a loss, or for the deadline."""
+        limit = self._drain_limit()
+        deadline = trio.current_time() + limit
+        self._bound_commits(deadline)
+        self._member.emitter.emit(GenerationDraining, end=self.why, deadline=limit)
+        with trio.move_on_at(deadline):
+            while (self._working or self._body is not None) and self.state is State.DRAINING:
+                await self._work_changed.wait()
+        self.cut_short = self.state is State.DRAINING and self._working > 0
+        self._finish()
+
+    async def wait_ended(self) -> End:
+        """Wait until every task has ended. The drain does not wait for a body that only does this.
+
+        Returns:
+            the recorded end.
+        """
+        body = self._body
+        if body is trio.lowlevel.current_task():
+            self.release_body()
+        else:
+            body = None
+        try:
+            await self.ended.wait()
+        finally:
+            self._body = self._body or body
+        assert self.why is not None  # nothing ends without a cause
+        return self.why
+
+    # Work and services.
 
     def start_work(self, fn: Task, args: tuple[Any, ...]) -> bool:
         """Start a task of the program's; False if the end has begun."""
@@ -216,11 +315,16 @@ class Lifecycle:
         self._nursery.start_soon(self._work, fn, args, name=fn)
         return True
 
-    async def run_within(self, fn: Callable[[], Awaitable[T]]) -> Finished[T] | None:
-        """Run a function as work that the caller waits for, in whatever task the caller is.
+    def start_service(self, fn: Service, *args: Any) -> None:
+        """Start a task of kgroup's own, unless the end has begun."""
+        if self.state is State.RUNNING and self._nursery is not None:
+            self._nursery.start_soon(self._serve, fn, args, name=fn)
 
-        The generation's end waits for it even if nobody does any more; it may begin in a drain
-        too, and neither its return nor what it raises ends the generation.
+    async def run_within(self, fn: Callable[[], Awaitable[T]]) -> Finished[T] | None:
+        """Run a function as work that the caller waits for, from whatever task.
+
+        The generation's end waits for it even if the caller is gone. It may begin in a drain too,
+        and neither its return nor what it raises ends the generation.
 
         Returns:
             what it returned; None if the generation ended, before or meanwhile.
@@ -240,7 +344,7 @@ class Lifecycle:
             await inner.done.wait()
         except trio.Cancelled:
             inner.scope.cancel()
-            # However long it takes: what it runs may be a thread, which trio waits for as well.
+            # However long it takes: the function may run in a thread, which trio waits for too.
             while not inner.done.is_set():
                 with trio.move_on_after(_PATIENCE, shield=True):
                     await inner.done.wait()
@@ -251,93 +355,39 @@ class Lifecycle:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Let what a service does in the block count as work: the drain waits for it.
+        """Let what a service does in the block count as work, so that the drain waits for it.
 
-        Heartbeats then go on beside it. What merely shields itself is waited for as well, but
-        only after all services were cancelled.
+        Heartbeats then go on beside it. A service that only shields itself is waited for as well,
+        but after all other services were cancelled.
         """
         self._working += 1
         try:
             yield
         finally:
             self._working -= 1
-            self._wake()
-
-    def start_service(self, fn: Service, *args: Any) -> None:
-        """Start a task of kgroup's own, unless the end has begun."""
-        if self.state is State.RUNNING and self._nursery is not None:
-            self._nursery.start_soon(self._serve, fn, args, name=fn)
-
-    def end(self, end: End) -> End:
-        """Begin the end, or turn a planned one into a loss; otherwise nothing.
-
-        Returns:
-            the end that is recorded now, which is another one where that came before.
-        """
-        if not self._life.signal(end):
-            return self.why or end
-        self._hooks.revoked()
-        self.ending.set()
-        for scope in self._until_ending:
-            scope.cancel()
-        if self.state is State.ENDED:
-            self._hooks.lost(end)
-            if self._nursery is not None:
-                self._nursery.cancel_scope.cancel()
-            self._cancel_bodies()
-        self._wake()
-        return end
-
-    def close(self, end: End) -> None:
-        """Begin the end because the group closes; what ended the generation before stays.
-
-        Whatever ended it, and however long ago: the answer of a commit that was sent is awaited
-        for no longer than a drain that begins now may take.
-        """
-        self.end(end)
-        self._hooks.bound(trio.current_time() + max(0.0, self._hooks.drain_limit()))
+            self._work_changed.notify()
 
     def hold_body(self) -> None:
-        """The loop's body, this task, has the generation: what it does is work of it."""
+        """The loop's body, this task, has the generation: what it does is work."""
         self._body = trio.lowlevel.current_task()
         self.was_held = True
 
     def release_body(self) -> None:
         """The loop's body is done with the generation."""
         self._body = None
-        self._wake()
+        self._work_changed.notify()
 
-    async def wait_ended(self) -> End:
-        """Wait until all is over. The drain does not wait for a body that does nothing but that."""
-        body = self._body
-        if body is trio.lowlevel.current_task():
-            self.release_body()
-        else:
-            body = None
-        try:
-            await self.ended.wait()
-        finally:
-            self._body = self._body or body
-        assert self.why is not None  # nothing ends without a cause
-        return self.why
+    # What waits, and until when.
 
-    @contextmanager
-    def scope(self) -> Iterator[None]:
-        """Cancel what is inside when the generation's tasks are cancelled."""
-        with trio.CancelScope() as scope:
-            self._bodies.add(scope)
-            if self.ended.is_set() or self.state is State.ENDED:
-                scope.cancel()
-            try:
-                yield
-            except BaseException as error:
-                rest = without_stale_errors(error, self.why)
-                if rest is error:
-                    raise
-                if rest is not None:
-                    raise rest from None
-            finally:
-                self._bodies.discard(scope)
+    async def wait_to_read(self) -> None:
+        """Wait until the lease is valid, or records are not handed out any more."""
+        while self.lease.left <= 0 and self.state is State.RUNNING:
+            await self._lease_changed.wait()
+
+    async def wait_to_commit(self) -> None:
+        """Wait until the lease is valid, or commits are not sent any more."""
+        while self.lease.left <= 0 and self.state is not State.ENDED:
+            await self._lease_changed.wait()
 
     async def until_ending(self, fn: Callable[[], Awaitable[T]]) -> Finished[T] | None:
         """Call a function that is cancelled when the end begins.
@@ -355,82 +405,139 @@ class Lifecycle:
                 del self._until_ending[scope]
         return None
 
+    @contextmanager
+    def until_ended(self) -> Iterator[None]:
+        """A scope that is cancelled when the generation's tasks are."""
+        with trio.CancelScope() as scope:
+            self._until_ended.add(scope)
+            if self.state is State.ENDED:
+                scope.cancel()
+            try:
+                yield
+            finally:
+                self._until_ended.discard(scope)
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """As `until_ended`; a stale error of this generation ends the block quietly."""
+        with self.until_ended():
+            try:
+                yield
+            except BaseException as error:
+                rest = without_stale_errors(error, self.why)
+                if rest is error:
+                    raise
+                if rest is not None:
+                    raise rest from None
+
+    @contextmanager
+    def commit_scope(self) -> Iterator[trio.CancelScope]:
+        """A shielded scope that only its deadline cancels, which the end may bring forward."""
+        with trio.CancelScope(shield=True, deadline=self.commit_deadline()) as scope:
+            self._commit_scopes.add(scope)
+            try:
+                yield scope
+            finally:
+                self._commit_scopes.remove(scope)
+
+    def commit_deadline(self) -> float:
+        """Until when, by trio's clock, a commit that begins now may take."""
+        return min(trio.current_time() + self._member.config.commit_timeout, self._last_commit_by)
+
+    def commits_are_over(self) -> End | None:
+        """The recorded end, once no commit of this generation is awaited; None before."""
+        if self.over is None and trio.current_time() >= self._last_commit_by:
+            return self.why
+        return self.over
+
+    # How tasks end.
+
     async def _work(self, fn: Task, args: tuple[Any, ...]) -> None:
-        inside_of.set(inside_of.get() | {self._owner})
+        inside_of.set(inside_of.get() | {self._member.group})
         try:
             await fn(*args)
         except Exception as error:  # noqa: BLE001 # kept, and raised when the others have drained
-            self._ended_by(fn, error)
+            rest = without_stale_errors(error, self.why)
+            if rest is None:
+                self.end(End(Cause.MEMBERSHIP_LOST, str(error), error))
+            else:
+                self._raised(fn, rest)
         else:
             self.end(End(Cause.TASK_RETURNED, f"{_name_of(fn)} returned"))
         finally:
             self._working -= 1
-            self._wake()
+            self._work_changed.notify()
 
     async def _attend(self, inner: _Inner[Any]) -> None:
-        inside_of.set(inside_of.get() | {self._owner})
+        inside_of.set(inside_of.get() | {self._member.group})
         try:
             with inner.scope:
                 inner.finished = Finished(await inner.fn())
-        except Exception as error:  # noqa: BLE001 # it is the caller's
+        except Exception as error:  # noqa: BLE001 # the caller raises it
             inner.error = error
         finally:
             self._working -= 1
             inner.done.set()
-            self._wake()
+            self._work_changed.notify()
 
     async def _serve(self, fn: Service, args: tuple[Any, ...]) -> None:
         try:
             end = await fn(*args)
-        # Nothing that the recovery table knows: it surfaces as a task's exception does.
+        # The error policy has no row for it: it surfaces as a task's exception does.
         except Exception as error:  # noqa: BLE001
             self._raised(fn, error)
         else:
             if end is not None:
                 self.end(end)
 
-    async def _drain(self) -> None:
-        limit = max(0.0, self._hooks.drain_limit())
-        deadline = trio.current_time() + limit
-        self._hooks.bound(deadline)
-        assert self.why is not None  # DRAINING is only reached by an end
-        self._hooks.draining(self.why, limit)
-        with trio.move_on_at(deadline):
-            while (self._working or self._body is not None) and self.state is State.DRAINING:
-                await self._changed.wait()
-        self.cut_short = self.state is State.DRAINING and self._working > 0
-        # From here on a commit is refused as stale: the Join may be on its way.
-        self._finish_life()
-
-    def _ended_by(self, fn: Task, error: Exception) -> None:
-        rest = without_stale_errors(error, self.why)
-        if rest is None:
-            self.end(End(Cause.MEMBERSHIP_LOST, str(error), error))
-        else:
-            self._raised(fn, rest)
-
     def _raised(self, fn: Task, error: Exception) -> None:
         self.errors.append(error)
         self.end(End(Cause.TASK_RAISED, f"{_name_of(fn)} raised {error!r}", error))
 
-    def _finish_life(self) -> None:
-        self._life.finish()
-        assert self.why is not None  # nothing ends without a cause
-        self._hooks.lost(self.why)
-        self._cancel_bodies()
-
     def _finish(self) -> None:
-        self._finish_life()
-        self.ended.set()
-        self._wake()
+        """From here on a commit is refused as stale: the JoinGroup may be on its way."""
+        self._machine.finish()
+        self._lease_changed.notify()
+        self._cancel_until_ended()
 
-    def _cancel_bodies(self) -> None:
-        for scope in self._bodies:
+    def _cancel_until_ended(self) -> None:
+        for scope in self._until_ended:
             scope.cancel()
 
-    def _wake(self) -> None:
-        self._changed.set()
-        self._changed = trio.Event()
+    def _bound_commits(self, deadline: float) -> None:
+        """From now on no commit lasts beyond this time of trio's clock."""
+        self._last_commit_by = min(self._last_commit_by, deadline)
+        for scope in self._commit_scopes:
+            scope.deadline = min(scope.deadline, self._last_commit_by)
+
+    def _drain_limit(self) -> float:
+        """Seconds that a drain which begins now may take."""
+        config = self._member.config
+        rebalance = config.rebalance_timeout - self.lease.unconfirmed_for - DRAIN_MARGIN
+        return max(0.0, min(config.drain_timeout, rebalance))
+
+
+def without_stale_errors(error: E, end: End | None) -> E | None:
+    """What a task of a generation raised, without the errors that only say that it has ended.
+
+    Args:
+        error: what the task raised; an exception group is searched.
+        end: the generation's recorded end, if it has one.
+
+    Returns:
+        the rest, or None if there was nothing else.
+    """
+
+    def is_stale(one: BaseException) -> bool:
+        return isinstance(one, LeaseExpiredError) or (
+            isinstance(one, StaleGenerationError | CommitUnknownError)
+            and end is not None
+            and one.end is end
+        )
+
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(is_stale)[1]  # type: ignore[return-value] # a group of its kind
+    return None if is_stale(error) else error
 
 
 def _name_of(fn: Task) -> str:

@@ -7,17 +7,18 @@ record stream's place: the partitions are its own while it is open, and count as
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, final
+from typing import Any, final
 
 import trio
 
+from kgroup.client.cluster import EARLIEST, LATEST
 from kgroup.config import GroupConfig
 from kgroup.errors import OffsetOutOfRangeError
-from kgroup.generation.commit_bounds import CommitBounds
+from kgroup.generation.lifecycle import Lifecycle, State
+from kgroup.generation.member_context import MemberContext
+from kgroup.generation.positions import Positions
+from kgroup.generation.start_offsets import StartOffsets
 from kgroup.types import IsolationLevel, TopicPartition
-
-if TYPE_CHECKING:
-    from kgroup.generation.record_stream import StreamContext
 
 
 @final
@@ -30,14 +31,18 @@ class OffsetStream:
 
     def __init__(
         self,
-        feed: StreamContext,
-        floors: CommitBounds,
+        member: MemberContext,
+        lifecycle: Lifecycle,
+        positions: Positions,
+        starts: StartOffsets,
         partitions: frozenset[TopicPartition],
-        closed: Callable[[OffsetStream], None],
+        open_streams: set[Any],
     ) -> None:
-        self._feed = feed
-        self._floors = floors
-        self._emit_closed = closed
+        self._member = member
+        self._lifecycle = lifecycle
+        self._positions = positions
+        self._starts = starts
+        self._open_streams = open_streams
         self._closed = False
         self._held_since: float | None = None
         self.partitions = partitions
@@ -45,24 +50,24 @@ class OffsetStream:
     @property
     def config(self) -> GroupConfig:
         """The member's settings."""
-        return self._feed.config
+        return self._member.config
 
     @property
     def running(self) -> bool:
         """Whether new work may begin: the generation runs and the stream is open."""
-        return self._feed.running() and not self._closed
+        return self._lifecycle.state is State.RUNNING and not self._closed
 
     @property
     def held_for(self) -> float:
         """Seconds for which the program has worked on what it took; see `hold`."""
-        return 0.0 if self._held_since is None else self._feed.clock.now() - self._held_since
+        return 0.0 if self._held_since is None else self._member.clock.now() - self._held_since
 
     def hold(self, *, working: bool) -> None:
         """Say that the program works on offsets that it took, or that it is done with them.
 
         ``max_processing_time`` is measured by that.
         """
-        self._held_since = self._feed.clock.now() if working else None
+        self._held_since = self._member.clock.now() if working else None
 
     async def begin(self) -> Mapping[TopicPartition, int]:
         """Where each partition starts: the committed offset, or what ``auto_offset_reset`` says.
@@ -74,8 +79,8 @@ class OffsetStream:
 
         Cancellation: nothing changes.
         """
-        await self._feed.locate(self.partitions, None)
-        return {name: self._floors[name] for name in sorted(self.partitions)}
+        await self._starts.locate(self.partitions, None)
+        return {name: self._positions[name] for name in sorted(self.partitions)}
 
     async def reset(self, partition: TopicPartition, offset: int) -> int:
         """Where to go on after an offset that the log does not have, by ``auto_offset_reset``.
@@ -90,8 +95,8 @@ class OffsetStream:
             partition,
             offset,
         )
-        await self._feed.locate([partition], error)
-        return self._floors[partition]
+        await self._starts.locate([partition], error)
+        return self._positions[partition]
 
     async def first(self) -> Mapping[TopicPartition, int]:
         """The first offset of each partition's log.
@@ -101,7 +106,7 @@ class OffsetStream:
         Raises:
             BrokerError: a leader refuses for good.
         """
-        return await self._feed.look(self.partitions, earliest=True)
+        return await self._starts.list_offsets(self.partitions, EARLIEST)
 
     async def end(
         self, isolation_level: IsolationLevel | None = None
@@ -117,25 +122,23 @@ class OffsetStream:
         Raises:
             BrokerError: a leader refuses for good.
         """
-        return await self._feed.look(
-            self.partitions, earliest=False, isolation_level=isolation_level
-        )
+        return await self._starts.list_offsets(self.partitions, LATEST, isolation_level)
 
     async def confirmed(self) -> bool:
         """Wait until the lease is valid; False if nothing new may begin any more."""
-        await self._feed.lease_confirmed()
+        await self._lifecycle.wait_to_read()
         await trio.lowlevel.checkpoint()
-        return self.running and self._feed.lease_valid()
+        return self.running and self._lifecycle.lease.left > 0
 
     def serve(self, fn: Callable[[], Awaitable[None]]) -> None:
         """Start a task that is cancelled when the generation is, unless its end has begun."""
-        self._feed.serve(fn)
+        self._lifecycle.start_service(fn)
 
     def close(self) -> None:
         """Give the partitions up, so that another stream of this generation can have them."""
         if not self._closed:
             self._closed = True
-            self._emit_closed(self)
+            self._open_streams.discard(self)
 
     def __repr__(self) -> str:
         names = ", ".join(map(str, sorted(self.partitions)))

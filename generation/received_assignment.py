@@ -43,7 +43,8 @@ from kgroup.client.coordinator import UNREADABLE
 from kgroup.client.error_policy import Request
 from kgroup.client.retry import until_answered
 from kgroup.generation.leader_assignment import GroupTopics, LeaderAssignment, group_topics
-from kgroup.interfaces import Coordinator, DescribeResult
+from kgroup.generation.member_context import CompletedJoin, PreviousGenerations
+from kgroup.interfaces import DescribeResult
 from kgroup.types import Assignment, Cause, TopicInfo, TopicPartition, name_fault, number_fault
 
 MANY: Final = 5_000
@@ -165,36 +166,30 @@ class InheritedAssignment:
     """Compares the assignment of one generation with the topics, where that is in question.
 
     Attributes:
-        leader: looks up topics, and knows the Join's answer.
-        coordinator: says what the group's assignment is.
-        topics: what this member subscribes to.
-        returning: whether this is a static member whose Join carried no member id, so that the
-            coordinator may have put it in the place of its earlier process.
-        repeated: whether the generation before had the same id, for the same member.
-        asked: whether a rebalance was asked for just before this generation.
+        leader: fetches topics, and has the JoinGroup's answer.
+        join: the answered JoinGroup.
+        previous: what came before this generation.
     """
 
     leader: LeaderAssignment
-    coordinator: Coordinator
-    topics: frozenset[str]
-    returning: bool
-    repeated: bool
-    asked: bool
+    join: CompletedJoin
+    previous: PreviousGenerations
 
     @property
     def in_question(self) -> bool:
         """Whether `check` has anything to compare."""
-        if self.asked:
+        if self.previous.rebalance_requested:
             return False
-        if self.leader.answer.leader:
-            inherits = self.leader.answer.skip_assignment or self.repeated
-            return inherits and self.leader.config.watch_partition_changes
-        return self.returning
+        answer = self.join.answer
+        if answer.leader:
+            inherits = answer.skip_assignment or self.previous.repeated_by(answer)
+            return inherits and self.leader.member.config.watch_partition_changes
+        return self.join.returning
 
     @property
     def ask(self) -> Ask:
         """How this member has to ask for a rebalance, as far as the Join's answer says."""
-        return Ask.BY_JOINING if self.leader.answer.leader else Ask.BY_LEAVING
+        return Ask.BY_JOINING if self.join.answer.leader else Ask.BY_LEAVING
 
     async def check(self, held: Collection[str], known: Mapping[str, TopicInfo]) -> Verdict:
         """Compare; at most one DescribeGroups, and one Metadata for a follower.
@@ -208,7 +203,7 @@ class InheritedAssignment:
 
         Cancellation: the offsets connection may be broken; nothing else.
         """
-        if self.leader.answer.leader:
+        if self.join.answer.leader:
             return await self._as_leader(await self._describe(), known)
         return await self._as_follower(frozenset(held))
 
@@ -216,20 +211,21 @@ class InheritedAssignment:
         if not group.stable:  # A rebalance is under way, and this member will be asked to join.
             return Verdict(watched=known, wanted=self._wanted(group, known))
         thread = f"kgroup-compare {self.leader.membership.group_id}"
-        faults, watched = await self.leader.compute(partial(compare, known, group), thread)
+        work = partial(compare, known, group)
+        faults, watched = await self.leader.member.assignor_thread(work, thread)
         return Verdict(faults=faults, watched=watched, wanted=self._wanted(group, watched))
 
     async def _as_follower(self, held: frozenset[str]) -> Verdict:
-        if strange := held - self.topics:
+        if strange := held - self.join.topics:
             return _not_subscribed(strange)
-        lacking = await self._existing(self.topics - held)
+        lacking = await self._existing(self.join.topics - held)
         if not lacking and not self._may_lead:
             return FITS
         group = await self._describe()
         if not group.stable:
             return FITS
         # A broker before JoinGroup v9 names the id that a returning leader had before.
-        if self._may_lead and self.leader.answer.leader_id not in group.assignments:
+        if self._may_lead and self.join.answer.leader_id not in group.assignments:
             known = await self.leader.look(self._wanted(group))
             return await self._as_leader(group, known)
         covered = {one.topic for given in group.assignments.values() for one in given}
@@ -242,19 +238,19 @@ class InheritedAssignment:
         A coordinator makes the ids of static members of the instance id, "-" and a UUID.
         """
         instance = self.leader.membership.group_instance_id
-        return self.leader.answer.leader_id.startswith(f"{instance}-")
+        return self.join.answer.leader_id.startswith(f"{instance}-")
 
     def _wanted(self, group: DescribeResult, more: Collection[str] = ()) -> GroupTopics:
-        members = (*group.members, *self.leader.answer.members)
-        return group_topics(self.topics, more, *(member.topics for member in members))
+        members = (*group.members, *self.join.answer.members)
+        return group_topics(self.join.topics, more, *(member.topics for member in members))
 
     async def _describe(self) -> DescribeResult:
         return await until_answered(
             Request.DESCRIBE,
-            self.coordinator.describe,
-            find=self.coordinator.find,
-            backoff=self.leader.new_backoff(),
-            report=self.leader.emitter.failed,
+            self.leader.member.coordinator.describe,
+            find=self.leader.member.coordinator.find,
+            backoff=self.leader.member.new_backoff(),
+            report=self.leader.member.emitter.failed,
         )
 
     async def _existing(self, topics: Collection[str]) -> frozenset[str]:
@@ -262,8 +258,8 @@ class InheritedAssignment:
             Request.METADATA,
             partial(self.leader.look_once, group_topics(topics)),
             find=None,
-            backoff=self.leader.new_backoff(),
-            report=self.leader.emitter.failed,
+            backoff=self.leader.member.new_backoff(),
+            report=self.leader.member.emitter.failed,
         )
         return frozenset(found)
 

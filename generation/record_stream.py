@@ -6,73 +6,19 @@ valid lease. What happens at an offset that does not exist is `auto_offset_reset
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Protocol, final
+from typing import Any, final
 
 import attrs
 import trio
 
 from kgroup.client.backoff import Backoff
-from kgroup.config import GroupConfig
 from kgroup.errors import OffsetOutOfRangeError, StaleGenerationError, UsageError
-from kgroup.generation.commit_bounds import CommitBounds
-from kgroup.interfaces import Batch, Clock, RecordSource
-from kgroup.types import IsolationLevel, TopicPartition
-
-
-class Look(Protocol):
-    """Asks the leaders for offsets, once."""
-
-    async def __call__(
-        self,
-        partitions: Collection[TopicPartition],
-        *,
-        earliest: bool,
-        isolation_level: IsolationLevel | None = None,
-    ) -> Mapping[TopicPartition, int]:
-        """The first offset of each log, or the end of what can be read; as far as told."""
-        ...
-
-
-@final
-@attrs.frozen(kw_only=True)
-class StreamContext:
-    """What streams of one generation share.
-
-    Attributes:
-        epoch: the generation's.
-        source: where records come from.
-        running: whether the generation still hands out records.
-        ending: set when it no longer does.
-        lease_valid: whether records may be handed out by the lease.
-        lease_confirmed: waits until the lease is valid or the generation is over.
-        locate: decides a position that no commit gave, or that does not exist; it may raise
-            what the handler is to see, and StaleGenerationError when the end has begun.
-        look: asks for the offsets that there are.
-        tell: tells of an event of this generation.
-        serve: starts a task that is cancelled with the generation, unless its end has begun.
-        config: the member's settings.
-        clock: measures how long a batch is held.
-        backoff: makes the waits between positions of one partition that do not exist.
-        handed_out: is called with each batch as it is handed out, or None.
-        sought: is called with each position that the program seeks, or None.
-    """
-
-    epoch: int
-    source: RecordSource
-    running: Callable[[], bool]
-    ending: trio.Event
-    lease_valid: Callable[[], bool]
-    lease_confirmed: Callable[[], Awaitable[None]]
-    locate: Callable[[Collection[TopicPartition], OffsetOutOfRangeError | None], Awaitable[None]]
-    look: Look
-    emit: Callable[..., None]
-    serve: Callable[[Callable[[], Awaitable[None]]], None]
-    config: GroupConfig
-    clock: Clock
-    backoff: Callable[[], Backoff]
-    handed_out: Callable[[Batch], None] | None = None
-    sought: Callable[[TopicPartition, int], None] | None = None
+from kgroup.generation.lifecycle import Lifecycle, State
+from kgroup.generation.member_context import MemberContext
+from kgroup.generation.positions import Positions
+from kgroup.generation.start_offsets import StartOffsets
+from kgroup.interfaces import Batch
+from kgroup.types import TopicPartition
 
 
 @final
@@ -100,16 +46,21 @@ class RecordStream:
 
     def __init__(
         self,
-        feed: StreamContext,
-        floors: CommitBounds,
+        member: MemberContext,
+        lifecycle: Lifecycle,
+        positions: Positions,
+        starts: StartOffsets,
         partitions: frozenset[TopicPartition],
         max_records: int,
-        closed: Callable[[RecordStream], None],
+        open_streams: set[Any],
     ) -> None:
-        self._feed = feed
-        self._floors = floors
-        self._emit_closed = closed
+        self._member = member
+        self._lifecycle = lifecycle
+        self._epoch = lifecycle.membership.epoch
+        self._positions = positions
+        self._starts = starts
         self._limit = max_records
+        self._open_streams = open_streams
         self._located = False
         self._busy = False
         self._closed = False
@@ -146,17 +97,17 @@ class RecordStream:
         if batch is None:
             self.close()
             raise StopAsyncIteration
-        self._held_since = self._feed.clock.now()
-        self._floors.handed_out(batch.partition, batch.next_offset)
-        if self._feed.handed_out is not None:
-            self._feed.handed_out(batch)
+        self._held_since = self._member.clock.now()
+        self._positions.handed_out(batch.partition, batch.next_offset)
+        if (observer := self._member.runtime.observer) is not None:
+            observer.handed_out(self._lifecycle.membership, batch)
         return batch
 
     def close(self) -> None:
         """Give the partitions up, so that another stream of this generation can have them."""
         if not self._closed:
             self._closed = True
-            self._emit_closed(self)
+            self._open_streams.discard(self)
 
     async def aclose(self) -> None:
         """As `close`; a checkpoint."""
@@ -166,7 +117,7 @@ class RecordStream:
     @property
     def held_for(self) -> float:
         """Seconds for which the handler has had the last batch; 0 while the stream waits."""
-        return 0.0 if self._held_since is None else self._feed.clock.now() - self._held_since
+        return 0.0 if self._held_since is None else self._member.clock.now() - self._held_since
 
     def __repr__(self) -> str:
         names = ", ".join(map(str, sorted(self.partitions)))
@@ -174,16 +125,16 @@ class RecordStream:
 
     async def _next(self) -> Batch | None:
         """The next batch, or None at the end."""
-        feed = self._feed
+        source, epoch = self._member.source, self._epoch
         await trio.lowlevel.checkpoint()
         while self._goes_on():
             try:
                 if not self._located:
-                    await feed.locate(self.partitions, None)
+                    await self._starts.locate(self.partitions, None)
                     self._located = True
-                    feed.source.open(feed.epoch, self.partitions)
+                    source.open(epoch, self.partitions)
                     continue
-                await feed.lease_confirmed()
+                await self._lifecycle.wait_to_read()
                 batch = await self._receive()
             except OffsetOutOfRangeError as error:
                 await self._locate_again(error)
@@ -195,24 +146,24 @@ class RecordStream:
             self._resets.pop(batch.partition, None)
             # INVARIANT: no checkpoint between this look and the hand-over, nor to the return:
             # what has left the source is handed out, or given back to it.
-            if self._goes_on() and feed.lease_valid():
+            if self._goes_on() and self._lifecycle.lease.left > 0:
                 return batch
-            feed.source.seek(feed.epoch, batch.partition, batch.messages[0].offset())
+            source.seek(epoch, batch.partition, batch.messages[0].offset())
         return None
 
     async def _receive(self) -> Batch | None:
         """The source's next batch; None where a partition's wait is over before there is one."""
-        feed = self._feed
+        source, epoch = self._member.source, self._epoch
         if self._away:
             self._forget_sought()
         if not self._away:
-            return await feed.source.receive(feed.epoch, self.partitions, self._limit)
+            return await source.receive(epoch, self.partitions, self._limit)
         batch: Batch | None = None
         with trio.move_on_at(min(waiting.until for waiting in self._away.values())):
             if ready := self.partitions.difference(self._away):
-                batch = await feed.source.receive(feed.epoch, ready, self._limit)
+                batch = await source.receive(epoch, ready, self._limit)
             else:
-                await feed.ending.wait()
+                await self._lifecycle.ending.wait()
         if batch is None and self._goes_on():
             self._forget_sought()
             now = trio.current_time()
@@ -225,7 +176,7 @@ class RecordStream:
     def _forget_sought(self) -> None:
         """A partition that the program sought meanwhile is read from there, and not reset."""
         for name, waiting in list(self._away.items()):
-            if self._floors.moves([name])[name] != waiting.moves:
+            if self._positions.moves([name])[name] != waiting.moves:
                 del self._away[name]
                 self._resets.pop(name, None)
 
@@ -237,15 +188,15 @@ class RecordStream:
         """
         name = error.partition
         if name not in self._resets:
-            self._resets[name] = self._feed.backoff()
+            self._resets[name] = self._member.new_backoff()
             await self._reset(error)
         else:
             until = trio.current_time() + self._resets[name].next()
-            self._away[name] = _Waiting(until, error, self._floors.moves([name])[name])
+            self._away[name] = _Waiting(until, error, self._positions.moves([name])[name])
 
     async def _reset(self, error: OffsetOutOfRangeError) -> None:
         try:
-            await self._feed.locate([error.partition], error)
+            await self._starts.locate([error.partition], error)
         except StaleGenerationError:
             return  # the generation's end has begun, and so the stream is at its end
         except Exception:
@@ -254,4 +205,4 @@ class RecordStream:
             raise
 
     def _goes_on(self) -> bool:
-        return self._feed.running() and not self._closed
+        return self._lifecycle.state is State.RUNNING and not self._closed

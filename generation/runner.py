@@ -1,7 +1,25 @@
-"""One generation from the answer of its Join to its last task: assign, sync, start, hand over.
+"""One generation of one member, from the answered JoinGroup to the end of its last task.
 
-INVARIANT: whatever goes wrong on the way to the hand-over ends the generation like anything else
-does; nobody is given a generation that is over, or whose lease is.
+This file is the way of a rebalance, in its order. What stands in each step is in the file that the
+step names; `lifecycle` says how a generation ends and drains.
+
+1. `run` opens the generation's tasks. From here on heartbeats go on until the last task has ended,
+   because every step below may take longer than the session.
+2. The leader computes the assignment (``leader_assignment``); SyncGroup brings each member its own.
+3. The assignment is checked (``received_assignment``). If a partition that the member owned is
+   missing from it, another member waits for that partition: the generation ends, and the next
+   JoinGroup gives it up.
+4. Start offsets are fetched (``start_offsets``), and the record source is given them.
+5. Once a valid lease confirms the membership, the program is handed the `Generation`.
+6. The first of these ends it: a task of the program, a heartbeat that reports a rebalance or a
+   loss, a watcher, a refused commit, or the group that closes.
+7. The drain: tasks finish, and commit under this generation's id. Then nothing is left, and
+   `Member` joins again.
+
+INVARIANT: whatever goes wrong before the hand-over ends the generation as anything else does, and
+the program is never handed a generation that is over or whose lease is.
+
+Source: kafka-go's ``ConsumerGroup.nextGeneration``; Kafka's ``AbstractCoordinator``.
 """
 
 from __future__ import annotations
@@ -10,33 +28,18 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar, final
 
-import attrs
 import trio
 
 from kgroup.assignors import all_cooperative, call_on_assignment, resolve
-from kgroup.client.backoff import Backoff
-from kgroup.client.cluster import Cluster
 from kgroup.client.error_policy import Request, decide, row_of
-from kgroup.client.lease import Lease
-from kgroup.client.subscription import Subscription
-from kgroup.config import DRAIN_MARGIN, GroupConfig
 from kgroup.errors import BrokerError, TransportError
-from kgroup.event_emitter import EventEmitter
-from kgroup.events import (
-    Assigned,
-    AssignmentRefused,
-    CommitRefused,
-    Committed,
-    GenerationDraining,
-    LoopBlocked,
-    PartitionsNotRead,
-)
-from kgroup.generation.commit_bounds import CommitBounds
-from kgroup.generation.commit_request import CommitContext
+from kgroup.events import Assigned, AssignmentRefused, LoopBlocked, PartitionsNotRead
 from kgroup.generation.commits import Committer
 from kgroup.generation.generation import Generation
 from kgroup.generation.leader_assignment import GroupTopics, LeaderAssignment
-from kgroup.generation.lifecycle import Hooks, Lifecycle, State
+from kgroup.generation.lifecycle import Lifecycle, State
+from kgroup.generation.member_context import CompletedJoin, MemberContext, PreviousGenerations
+from kgroup.generation.positions import Positions
 from kgroup.generation.received_assignment import (
     MANY,
     Ask,
@@ -45,10 +48,7 @@ from kgroup.generation.received_assignment import (
     Verdict,
     take_over,
 )
-from kgroup.generation.record_stream import StreamContext
-from kgroup.generation.start_offsets import PositionLookup, StartOffsets
-from kgroup.interfaces import Compute, Coordinator, JoinResult, RecordSource
-from kgroup.runtime import Runtime
+from kgroup.generation.start_offsets import StartOffsets
 from kgroup.types import (
     Assignment,
     Cause,
@@ -65,121 +65,57 @@ from kgroup.watchers.processing import processing_watcher
 from kgroup.watchers.subscription import subscription_watcher
 
 _UNREAD_AFTER: Final = 5.0
-"""Seconds after which partitions that nobody reads are told of."""
+"""Seconds after which partitions that no stream reads are reported."""
 
 T = TypeVar("T")
 
 
 @final
-@attrs.frozen
-class ReadyGeneration:
-    """A generation that is ready, and its life."""
-
-    generation: Generation
-    lifecycle: Lifecycle
-
-
-@final
 class GenerationRunner:
-    """Runs one generation. After `run`, its attributes say how it went."""
+    """Runs one generation. After `run`, its attributes say how it went.
+
+    Args:
+        member: the member's standing parts.
+        membership: the member's, in this generation.
+        join: the answered JoinGroup.
+        previous: what came before this generation.
+
+    Attributes:
+        lifecycle: its state and its tasks.
+        assignment: its partitions, once they are known.
+        claim: what the next JoinGroup reports as owned.
+        generation: what the program was offered, or None.
+        failure: the request that failed before the hand-over, and its error.
+        fatal: what the assignor raised; it ends the group.
+        ask: how the member has to request a rebalance, if the assignment did not fit.
+        lived: seconds from the JoinGroup's answer to the end of the last task.
+    """
 
     def __init__(
         self,
-        *,
-        config: GroupConfig,
-        runtime: Runtime,
-        emitter: EventEmitter,
-        source: RecordSource,
-        coordinator: Coordinator,
-        cluster: Cluster,
-        subscription: Subscription,
+        member: MemberContext,
         membership: Membership,
-        answer: JoinResult,
-        topics: frozenset[str],
-        joined_at: float,
-        previous: Assignment,
-        claim: Claim | None,
-        owner: object,
-        new_backoff: Callable[[], Backoff],
-        compute: Compute,
-        beside: Compute,
-        returning: bool,
-        repeated: bool,
-        asked: bool,
-        read_before: Mapping[TopicPartition, int],
+        join: CompletedJoin,
+        previous: PreviousGenerations,
     ) -> None:
-        self._config = config
-        self._runtime = runtime
-        self._emitter = emitter
-        self._source = source
-        self._coordinator = coordinator
-        self._subscription = subscription
+        self._member = member
         self._membership = membership
-        self._topics = topics
+        self._join = join
         self._previous = previous
-        self._assignors = resolve(config.assignors)
-        self.claim = claim
-        self._new_backoff = new_backoff
-        self._beside = beside
-        self._committer: Committer | None = None
-        self._confirmed = trio.Event()
+        self._assignors = resolve(member.config.assignors)
         self._began = trio.current_time()
-        self._lease = Lease(
-            runtime.clock,
-            session_timeout=config.session_timeout,
-            rebalance_timeout=config.rebalance_timeout,
-            joined_at=joined_at,
-            on_confirm=self._lease_confirmed,
-        )
+        deadline = self._began + member.config.rebalance_timeout
         self._leader = LeaderAssignment(
-            config=config,
-            cluster=cluster,
-            emitter=emitter,
-            membership=membership,
-            answer=answer,
-            new_backoff=new_backoff,
-            compute=compute,
-            deadline=self._began + config.rebalance_timeout,
+            member=member, membership=membership, answer=join.answer, deadline=deadline
         )
-        self._inherited = InheritedAssignment(
-            leader=self._leader,
-            coordinator=coordinator,
-            topics=topics,
-            returning=returning,
-            repeated=repeated,
-            asked=asked,
-        )
-        self._known: Mapping[str, TopicInfo] = {}
-        self._read_before = read_before
-        self._floors: CommitBounds | None = None
-        self._starts = StartOffsets(
-            PositionLookup(
-                coordinator,
-                cluster,
-                membership,
-                config.auto_offset_reset,
-                backoff=new_backoff,
-                report=emitter.failed,
-            ),
-            emitter,
-            config.auto_offset_reset,
-            commit_latest=config.commit_initial_position,
-            seek=partial(source.seek, membership.epoch),
-        )
-        self.lifecycle = Lifecycle(
-            owner,
-            Hooks(
-                drain_limit=self._drain_limit,
-                draining=lambda end, limit: emitter.emit(
-                    GenerationDraining, end=end, deadline=limit
-                ),
-                revoked=self._revoked,
-                lost=self._lost,
-                bound=self._bound,
-            ),
-        )
-        self.assignment = Assignment((), previous)
-        self.handed_over = False
+        self._inherited = InheritedAssignment(leader=self._leader, join=join, previous=previous)
+        self.lifecycle = Lifecycle(member, membership, join.sent_at)
+        self._positions = Positions(membership, previous.read)
+        self._committer = Committer(member, self.lifecycle, self._positions)
+        self._starts = StartOffsets(member, self.lifecycle, self._positions, self._committer)
+        self.assignment = Assignment((), previous.assignment)
+        self.claim = previous.claim
+        self.generation: Generation | None = None
         self.failure: tuple[Request, BrokerError | TransportError] | None = None
         self.fatal: Exception | None = None
         self.ask: Ask | None = None
@@ -193,110 +129,143 @@ class GenerationRunner:
 
     @property
     def read(self) -> Mapping[TopicPartition, int]:
-        """How far each partition was handed out; what counted before where none was assigned."""
-        return self._read_before if self._floors is None else self._floors.read
+        """For each partition the offset after the last record that was handed out.
+
+        Those of the generation before, where this one ended before it had partitions.
+        """
+        return self._positions.read
+
+    @property
+    def handed_over(self) -> bool:
+        """Whether the program was offered the generation."""
+        return self.generation is not None
 
     @property
     def unanswered(self) -> bool:
         """Whether the coordinator may yet receive a commit that was sent under this generation."""
-        return self._committer is not None and self._committer.unanswered
+        return self._committer.unanswered
 
-    async def run(self, offer: Callable[[ReadyGeneration], None]) -> None:
-        """Run until every task has ended."""
+    async def run(self, offer: Callable[[GenerationRunner], None]) -> None:
+        """Run until every task has ended.
+
+        Args:
+            offer: is called when `generation` is there to be taken.
+
+        Cancellation: all tasks are cancelled without a drain.
+        """
+        lifecycle = self.lifecycle
         try:
-            await self.lifecycle.run(self._open, offer)
+            async with lifecycle.open():
+                lifecycle.start_service(self._begin, offer)
+                await lifecycle.ending.wait()
+                if lifecycle.state is State.DRAINING:
+                    await lifecycle.drain()
         finally:
-            # Once more: an end may have come just before the source was told to begin.
-            self._source.revoke(self._membership.epoch)
+            # Once more: an end may have come just before the source was given its partitions.
+            self._member.source.revoke(self._membership.epoch)
             self.lived = trio.current_time() - self._began
 
-    # From the Join's answer to the hand-over.
+    # From the JoinGroup's answer to the hand-over. A service, so that an end cancels it.
 
-    async def _open(self, offer: Callable[[ReadyGeneration], None]) -> End | None:
+    async def _begin(self, offer: Callable[[GenerationRunner], None]) -> End | None:
         self.lifecycle.start_service(self._keep_membership)
         try:
-            generation = await self._prepare()
-        except _PartitionsRevokedError as given_up:
-            return End(Cause.REBALANCE, str(given_up))
-        except _OutdatedAssignmentError as misfit:
-            self.ask = misfit.verdict.ask
-            return End(misfit.verdict.cause, str(misfit))
+            await self._prepare()
+        except _PartitionsRevokedError as revoked:
+            return End(Cause.REBALANCE, str(revoked))
+        except _OutdatedAssignmentError as outdated:
+            self.ask = outdated.verdict.ask
+            return End(outdated.verdict.cause, str(outdated))
         except _StepError as step:
             self.failure = (step.request, step.error)
             if step.request is Request.DESCRIBE:
                 self.ask = self._inherited.ask
             cause = decide(*self.failure).cause or Cause.MEMBERSHIP_LOST
             return End(cause, str(step.error), step.error)
-        # What an assignor raises is the program's to see, from next().
+        # What an assignor raises is for the program, which gets it from next().
         except Exception as error:  # noqa: BLE001
             self.fatal = error
             return End(Cause.TASK_RAISED, f"no assignment could be made: {error}", error)
         if self.lifecycle.state is State.RUNNING:
-            self.handed_over = True
-            self.lifecycle.start_service(self._watch_unread, generation)
-            if self._config.max_processing_time is not None:
-                self.lifecycle.start_service(
-                    processing_watcher,
-                    lambda: [stream.held_for for stream in generation.streams],
-                    self._config.max_processing_time,
-                )
-            offer(ReadyGeneration(generation, self.lifecycle))
+            self._hand_over(offer)
         return None
 
-    async def _prepare(self) -> Generation:
+    async def _prepare(self) -> None:
+        """The steps to a generation that can be handed over.
+
+        Raises:
+            _PartitionsRevokedError: the group waits for what this member owned.
+            _OutdatedAssignmentError: the group needs a rebalance, which this member has to request.
+            _StepError: a request failed; the error policy says what follows.
+            Exception: what an assignor raised.
+        """
+        member, join = self._member, self._join
+        known: Mapping[str, TopicInfo] = {}
         assignments: MemberAssignments = {}
         if self._membership.leader:
-            assignments = await self._lead()
+            topics = self._leader.topics_of(join.topics)
+            known = await self._step(Request.METADATA, partial(self._leader.look, topics))
+            # The topics from which an inherited assignment was computed are not known yet.
+            if not self._inherited.in_question:
+                self._watch_partitions(topics, known)
+            assignments = await self._leader.assign(known)
         assigned = await self._step(Request.SYNC, partial(self._sync, assignments))
         taken = await self._take_over(assigned)
         if taken.admitted.left_out:
-            self._emitter.emit(AssignmentRefused, entries=taken.admitted.left_out)
+            member.emitter.emit(AssignmentRefused, entries=taken.admitted.left_out)
         self.assignment = taken.assignment
-        mine = taken.admitted.partitions
-        self._assigned(taken.given_up)
+        self._report_assignment(taken.given_up)
         if self._inherited.in_question:
-            await self._check_inherited({*self.assignment.topics(), *taken.admitted.foreign})
-        positions = await self._step(
-            Request.FETCH_OFFSETS, partial(self._starts.before_hand_over, mine)
+            await self._check_inherited({*self.assignment.topics(), *taken.admitted.foreign}, known)
+        found = await self._step(
+            Request.FETCH_OFFSETS, partial(self._starts.begin, self.assignment)
         )
-        generation, committer = self._make(positions)
         with self.lifecycle.working():
-            await self._starts.commit_found(committer)
-        # A member that stood still since its Join may read answers that were sent long before: it
-        # owns what they say only once a heartbeat confirms it.
-        await self._wait_for_lease()
+            await self._starts.commit_latest(found)
+        # A member that was suspended after its JoinGroup may read answers that were sent long ago:
+        # it owns what they say only once a heartbeat confirms it.
+        await self.lifecycle.wait_to_read()
         if self.lifecycle.state is State.RUNNING:
-            self._emitter.emit(
-                Assigned,
-                assignment=self.assignment,
-                positions=positions,
+            member.emitter.emit(
+                Assigned, assignment=self.assignment, positions=self._positions.start
             )
-        if self._subscription.has_patterns:
+        if member.subscription.has_patterns:
             self.lifecycle.start_service(
                 subscription_watcher,
-                self._subscription.resolve,
-                self._topics,
-                self._config.partition_watch_interval,
-                self._emitter.failed,
+                member.subscription.resolve,
+                join.topics,
+                member.config.partition_watch_interval,
+                member.emitter.failed,
             )
-        return generation
+
+    async def _sync(self, assignments: MemberAssignments) -> Sequence[TopicPartition]:
+        try:
+            return await self._member.coordinator.sync(self._membership, assignments)
+        except (BrokerError, TransportError) as error:
+            reaction = decide(Request.SYNC, error)
+            if reaction.cause is not Cause.REBALANCE:  # which is no failure
+                self._member.emitter.failed(Request.SYNC, error, reaction)
+            raise
 
     async def _take_over(self, assigned: Sequence[TopicPartition]) -> TakenOver:
-        """Check and sort it, beside the event loop where it is long: another member wrote it."""
+        """Check and sort what the leader wrote; in a thread where it is long."""
         before = self.claim
         owned: Collection[TopicPartition] = ()
         if before is not None and not before.lost and all_cooperative(self._assignors.values()):
             owned = before.owned
-        work = partial(take_over, assigned, self._topics, self._previous, owned)
+        work = partial(take_over, assigned, self._join.topics, self._previous.assignment, owned)
         if max(len(assigned), len(owned)) < MANY:
             return work()
-        return await self._beside(work, f"kgroup-assigned {self._membership.group_id}")
+        return await self._member.checking_thread(
+            work, f"kgroup-assigned {self._membership.group_id}"
+        )
 
-    def _assigned(self, given_up: Collection[TopicPartition]) -> None:
-        """Tell the assignor, and join again at once if it is to give something up.
+    def _report_assignment(self, given_up: Collection[TopicPartition]) -> None:
+        """Report it to the assignor, and join again at once if a partition has to be given up.
 
-        Nothing of what was owned is in work: every task ended before the Join. Not to have been
-        assigned it is to have given it up, which the next Join says.
+        No task works on what was owned before: every task ended before the JoinGroup was sent. So
+        a partition that is missing from the new assignment counts as given up, and the next
+        JoinGroup says so.
 
         Raises:
             _PartitionsRevokedError: the group waits for what this member owned.
@@ -309,148 +278,70 @@ class GenerationRunner:
         if given_up:
             raise _PartitionsRevokedError(f"gave up {', '.join(map(str, given_up))}")
 
-    async def _lead(self) -> MemberAssignments:
-        """Compute the assignment, and watch what it is computed from."""
-        wanted = self._leader.topics_of(self._topics)
-        known = await self._step(Request.METADATA, partial(self._leader.look, wanted))
-        self._known = known
-        # What an inherited assignment was computed from is not known before it is looked at.
-        if not self._inherited.in_question:
-            self._watch(wanted, known)
-        return await self._leader.assign(known)
-
-    def _watch(self, topics: GroupTopics, baseline: Mapping[str, TopicInfo]) -> None:
-        if self._config.watch_partition_changes:
-            self.lifecycle.start_service(
-                partition_watcher,
-                partial(self._leader.look_once, topics),
-                baseline,
-                self._config.partition_watch_interval,
-                self._emitter.failed,
-            )
-
-    async def _check_inherited(self, assigned: Collection[str]) -> None:
+    async def _check_inherited(
+        self, assigned: Collection[str], known: Mapping[str, TopicInfo]
+    ) -> None:
         """Compare an assignment that this member did not see being made with today's topics.
 
         Args:
             assigned: the topics of what this member was given, also those that it does not
                 subscribe to.
+            known: for a leader, the topics of the whole group that exist.
 
         Raises:
-            _OutdatedAssignmentError: the group needs a rebalance, for which this member has to ask.
+            _OutdatedAssignmentError: the group needs a rebalance, which this member has to request.
         """
-        check = partial(self._inherited.check, assigned, self._known)
+        check = partial(self._inherited.check, assigned, known)
         verdict = await self._step(Request.DESCRIBE, check)
         if verdict.faults:
             raise _OutdatedAssignmentError(verdict)
         if verdict.watched is not None and verdict.wanted is not None:
-            self._watch(verdict.wanted, verdict.watched)
-
-    async def _sync(self, assignments: MemberAssignments) -> Sequence[TopicPartition]:
-        try:
-            return await self._coordinator.sync(self._membership, assignments)
-        except (BrokerError, TransportError) as error:
-            reaction = decide(Request.SYNC, error)
-            if reaction.cause is not Cause.REBALANCE:  # which is no failure
-                self._emitter.failed(Request.SYNC, error, reaction)
-            raise
+            self._watch_partitions(verdict.wanted, verdict.watched)
 
     async def _step(self, request: Request, send: Callable[[], Awaitable[T]]) -> T:
-        """One step on the way to the hand-over; its failure is for the recovery table."""
+        """One step before the hand-over; the error policy decides what follows its failure."""
         try:
             return await send()
         except (BrokerError, TransportError) as error:
             raise _StepError(row_of(error, request), error) from error
 
-    # The generation and what it is told.
-
-    def _make(self, positions: Mapping[TopicPartition, int]) -> tuple[Generation, Committer]:
-        config, membership = self._config, self._membership
-        observer = self._runtime.observer
-        floors = CommitBounds(membership, self.assignment, positions, self._read_before)
-        self._floors = floors
-        committer = Committer(
-            CommitContext(
-                membership=membership,
-                coordinator=self._coordinator,
-                lease=self._lease,
-                floors=floors,
-                clock=self._runtime.clock,
-                backoff=self._new_backoff,
-                commit_timeout=config.commit_timeout,
-                report=self._emitter.failed,
-                committed=lambda offsets: self._emitter.emit(Committed, offsets=offsets),
-                refused=lambda offsets, reason, stale: self._emitter.emit(
-                    CommitRefused, offsets=offsets, reason=reason, stale=stale
-                ),
-                end=self.lifecycle.end,
-                why=lambda: self.lifecycle.why,
-            )
-        )
-        self._committer = committer
-        # A position that is yet to be found is sought before its partition is opened.
-        self._source.assign(
-            membership.epoch, {name: positions.get(name, 0) for name in self.assignment}
-        )
-        # Where nothing is committed, the topic may have been deleted and created again: records of
-        # a kept partition that were fetched before are not the ones that are there now.
-        for name in sorted(self._starts.without_commit.intersection(self.assignment)):
-            self._source.seek(membership.epoch, name, positions.get(name, 0))
-        generation = Generation(
-            membership=membership,
-            assignment=self.assignment,
-            positions=positions,
+    def _hand_over(self, offer: Callable[[GenerationRunner], None]) -> None:
+        self.generation = generation = Generation(
+            member=self._member,
             lifecycle=self.lifecycle,
-            lease=self._lease,
-            floors=floors,
-            committer=committer,
-            source=self._source,
-            feed=StreamContext(
-                epoch=membership.epoch,
-                source=self._source,
-                running=lambda: self.lifecycle.state is State.RUNNING,
-                ending=self.lifecycle.ending,
-                lease_valid=lambda: self._lease.left > 0,
-                lease_confirmed=self._wait_for_lease,
-                locate=partial(
-                    self._starts.locate,
-                    lifecycle=self.lifecycle,
-                    floors=floors,
-                    committer=committer,
-                ),
-                look=self._starts.look,
-                emit=self._emitter.emit,
-                serve=self.lifecycle.start_service,
-                config=config,
-                clock=self._runtime.clock,
-                backoff=self._new_backoff,
-                handed_out=None if observer is None else partial(observer.handed_out, membership),
-                sought=None if observer is None else partial(observer.sought, membership),
-            ),
+            assignment=self.assignment,
+            positions=self._positions,
+            starts=self._starts,
+            committer=self._committer,
         )
-        return generation, committer
+        self.lifecycle.start_service(self._report_unread, generation)
+        limit = self._member.config.max_processing_time
+        if limit is not None:
+            self.lifecycle.start_service(
+                processing_watcher,
+                lambda: [stream.held_for for stream in generation.streams],
+                limit,
+            )
+        offer(self)
 
-    async def _wait_for_lease(self) -> None:
-        while self._lease.left <= 0 and self.lifecycle.state is State.RUNNING:
-            await self._confirmed.wait()
-
-    # What ends it.
+    # Services that go on beside the program's tasks; most of them can end the generation.
 
     async def _keep_membership(self) -> End:
-        config = self._config
+        """Send heartbeats; a rebalance begins the drain, through which heartbeats go on."""
+        member, config = self._member, self._member.config
         heartbeats = Heartbeats(
-            self._coordinator,
+            member.coordinator,
             self._membership,
-            self._lease,
+            self.lifecycle.lease,
             Pace(
                 interval=config.heartbeat_interval,
                 session_timeout=config.session_timeout,
                 request_timeout=config.request_timeout,
-                clock=self._runtime.clock,
-                backoff=self._new_backoff,
+                clock=member.clock,
+                backoff=member.new_backoff,
             ),
-            report=self._emitter.failed,
-            blocked=lambda seconds: self._emitter.emit(LoopBlocked, seconds=seconds),
+            report=member.emitter.failed,
+            blocked=lambda seconds: member.emitter.emit(LoopBlocked, seconds=seconds),
         )
         end = await heartbeats.until_rebalance()
         if end.can_commit:
@@ -458,38 +349,24 @@ class GenerationRunner:
             end = await heartbeats.until_lost()
         return end
 
-    async def _watch_unread(self, generation: Generation) -> None:
+    def _watch_partitions(self, topics: GroupTopics, baseline: Mapping[str, TopicInfo]) -> None:
+        config = self._member.config
+        if config.watch_partition_changes:
+            self.lifecycle.start_service(
+                partition_watcher,
+                partial(self._leader.look_once, topics),
+                baseline,
+                config.partition_watch_interval,
+                self._member.emitter.failed,
+            )
+
+    async def _report_unread(self, generation: Generation) -> None:
         await trio.sleep(_UNREAD_AFTER)
         read = frozenset[TopicPartition]().union(
             *(stream.partitions for stream in generation.streams)
         )
         if unread := set(self.assignment) - read:
-            self._emitter.emit(PartitionsNotRead, partitions=tuple(sorted(unread)))
-
-    def _drain_limit(self) -> float:
-        rebalance = self._config.rebalance_timeout - self._lease.unconfirmed_for - DRAIN_MARGIN
-        return min(self._config.drain_timeout, rebalance)
-
-    def _lease_confirmed(self) -> None:
-        self._wake()
-
-    def _revoked(self) -> None:
-        self._source.revoke(self._membership.epoch)
-        self._wake()
-
-    def _lost(self, end: End) -> None:
-        if self._committer is not None:
-            self._committer.stop(end)
-
-    def _bound(self, deadline: float) -> None:
-        if self._committer is not None:
-            self._committer.bound(deadline)
-
-    def _wake(self) -> None:
-        self._confirmed.set()
-        self._confirmed = trio.Event()
-        if self._committer is not None:
-            self._committer.wake()
+            self._member.emitter.emit(PartitionsNotRead, partitions=tuple(sorted(unread)))
 
 
 @final
@@ -499,7 +376,7 @@ class _PartitionsRevokedError(Exception):
 
 @final
 class _OutdatedAssignmentError(Exception):
-    """An assignment that was taken over does not fit the group's topics."""
+    """An inherited assignment does not fit the group's topics."""
 
     def __init__(self, verdict: Verdict) -> None:
         super().__init__("; ".join(verdict.faults))

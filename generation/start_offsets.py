@@ -1,4 +1,16 @@
-"""How the partitions of one generation find where they start, before and after the hand-over."""
+"""Where the partitions of one generation start, before and after the hand-over.
+
+A partition starts at the group's committed offset, or where ``auto_offset_reset`` says. Offsets are
+fetched stable: an undecided transaction is waited for, and never read as "no offset". With
+``latest``, a partition without an offset in a topic of which the group has other offsets starts at
+the earliest: it was added later, and its first records count.
+
+The hand-over waits for partition leaders for `EAGER` seconds only. A leader that is away must not
+keep the other partitions waiting, so what is still unknown then is found when it is first read.
+
+Source: KIP-447 (stable offsets), KIP-32 (ListOffsets); Kafka's ``ConsumerCoordinator`` and
+``OffsetFetcher``.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +21,9 @@ from typing import Final, TypeVar, final
 import attrs
 import trio
 
-from kgroup.client.backoff import Backoff
-from kgroup.client.cluster import EARLIEST, LATEST, Cluster
+from kgroup.client.cluster import EARLIEST, LATEST
 from kgroup.client.error_policy import Action, Request, decide
-from kgroup.client.retry import Report, until_answered
+from kgroup.client.retry import until_answered
 from kgroup.errors import (
     BrokerError,
     CommitFailedError,
@@ -22,20 +33,23 @@ from kgroup.errors import (
     StaleGenerationError,
     TransportError,
 )
-from kgroup.event_emitter import EventEmitter
 from kgroup.events import OffsetReset
-from kgroup.generation.commit_bounds import CommitBounds
 from kgroup.generation.commits import Committer
 from kgroup.generation.lifecycle import Lifecycle
-from kgroup.interfaces import Coordinator
+from kgroup.generation.member_context import MemberContext
+from kgroup.generation.positions import Positions
 from kgroup.types import (
+    Assignment,
     AutoOffsetReset,
     IsolationLevel,
-    Membership,
     OffsetAndMetadata,
     TopicPartition,
 )
-from kgroup.types import AutoOffsetReset as Rule
+
+EAGER: Final = 2.0
+"""Seconds for which a hand-over waits for leaders to answer where their partitions begin."""
+
+T = TypeVar("T")
 
 _TIMESTAMPS: Final = {AutoOffsetReset.EARLIEST: EARLIEST, AutoOffsetReset.LATEST: LATEST}
 
@@ -50,26 +64,118 @@ class StartPosition:
     reason: str
 
 
+_FROM_ZERO: Final = StartPosition(
+    0,
+    AutoOffsetReset.EARLIEST,
+    "no offset is committed and its leader does not answer, so from the beginning",
+)
+
+
 @final
-class PositionLookup:
-    """Finds positions for one membership."""
+class StartOffsets:
+    """Finds where the partitions of one generation start, and tells `Positions` and the source."""
 
     def __init__(
         self,
-        coordinator: Coordinator,
-        cluster: Cluster,
-        membership: Membership,
-        reset: AutoOffsetReset,
-        *,
-        backoff: Callable[[], Backoff],
-        report: Report,
+        member: MemberContext,
+        lifecycle: Lifecycle,
+        positions: Positions,
+        committer: Committer,
     ) -> None:
-        self._coordinator = coordinator
-        self._cluster = cluster
-        self.membership = membership
-        self._reset = reset
-        self._backoff = backoff
-        self._report = report
+        self._member = member
+        self._lifecycle = lifecycle
+        self._positions = positions
+        self._committer = committer
+        self._membership = lifecycle.membership
+        self._rule = member.config.auto_offset_reset
+
+    async def begin(self, assignment: Assignment) -> Mapping[TopicPartition, StartPosition]:
+        """Find where each partition starts, as far as it can be known soon, and begin with that.
+
+        What no leader answers in time begins at 0 where the rule is ``earliest`` (if 0 is gone
+        from the log, reading finds out), and is found when it is first read where the rule is
+        ``latest``.
+
+        Returns:
+            the positions that no commit gave, for `commit_latest`.
+
+        Raises:
+            BrokerError | TransportError: what the error policy does not retry.
+
+        Cancellation: the offsets connection may be broken; nothing else.
+        """
+        committed = await self.committed(assignment.partitions)
+        known = {name: at.offset for name, at in committed.items() if at is not None}
+        missing = [name for name in assignment.partitions if name not in known]
+        found: Mapping[TopicPartition, StartPosition] = {}
+        if missing and self._rule is not AutoOffsetReset.ERROR:
+            with trio.move_on_after(EAGER):
+                found = await self.without_commit(missing)
+        if self._rule is AutoOffsetReset.EARLIEST:
+            found = {**dict.fromkeys(missing, _FROM_ZERO), **found}
+        self._emit(found, skipped=False)
+        known |= {name: start.offset for name, start in found.items()}
+        self._positions.begin(assignment, known)
+        # A partition whose position is still unknown gets one before its first stream opens it.
+        epoch, source = self._membership.epoch, self._member.source
+        source.assign(epoch, {name: known.get(name, 0) for name in assignment})
+        # Where nothing is committed, the topic may have been deleted and created again: what was
+        # fetched before of a kept partition is not what is there now.
+        for name in sorted(missing):
+            source.seek(epoch, name, known.get(name, 0))
+        return found
+
+    async def locate(
+        self, partitions: Collection[TopicPartition], error: OffsetOutOfRangeError | None
+    ) -> None:
+        """Find positions for a stream that begins, or that met an offset that is not there.
+
+        A partition that the program sought, before or meanwhile, keeps the position it was given.
+        A request to a leader ends when the generation's end begins; the commit of a position that
+        was found does not, because the drain waits for it.
+
+        Raises:
+            NoOffsetError | OffsetOutOfRangeError: ``auto_offset_reset`` is ``error``.
+            BrokerError: a leader refuses for good.
+            StaleGenerationError: the generation's end began before the leaders had answered; the
+                partitions keep the positions they had.
+        """
+        if error is not None:
+            wanted = [error.partition]
+            before = self._positions.moves(wanted)
+            start = await self._until_ending(partial(self.out_of_range, error))
+            found: Mapping[TopicPartition, StartPosition] = {error.partition: start}
+        else:
+            wanted = sorted(self._positions.unlocated.intersection(partitions))
+            if not wanted:
+                await trio.lowlevel.checkpoint()
+                return
+            before = self._positions.moves(wanted)
+            found = await self._until_ending(partial(self.without_commit, wanted))
+        after = self._positions.moves(found)
+        starts = {name: start for name, start in found.items() if after[name] == before[name]}
+        for name, start in starts.items():
+            self._positions.reset(name, start.offset)
+            self._member.source.seek(self._membership.epoch, name, start.offset)
+        self._emit(starts, skipped=error is not None)
+        await self.commit_latest(starts)
+
+    async def commit_latest(self, starts: Mapping[TopicPartition, StartPosition]) -> None:
+        """Commit those positions that are the end of a log, so that a restart skips nothing."""
+        latest = {
+            name: OffsetAndMetadata(start.offset)
+            for name, start in starts.items()
+            if start.rule is AutoOffsetReset.LATEST
+        }
+        if not latest or not self._member.config.commit_initial_position:
+            return
+        try:
+            await self._committer.commit(latest)
+        except (CommitFailedError, CommitUnknownError, StaleGenerationError, TransportError):
+            # The committer has reported it; the first commit of the program makes up for it.
+            return
+
+    # Requests.
 
     async def committed(
         self, partitions: Collection[TopicPartition]
@@ -77,19 +183,20 @@ class PositionLookup:
         """The group's stable offsets; None where there is none.
 
         Raises:
-            BrokerError | TransportError: what the recovery table does not retry.
+            BrokerError | TransportError: what the error policy does not retry.
 
         Cancellation: the offsets connection may be broken; nothing else.
         """
         if not partitions:
             await trio.lowlevel.checkpoint()
             return {}
+        member = self._member
         return await until_answered(
             Request.FETCH_OFFSETS,
-            partial(self._coordinator.fetch_offsets, self.membership, partitions),
-            find=self._coordinator.find,
-            backoff=self._backoff(),
-            report=self._report,
+            partial(member.coordinator.fetch_offsets, self._membership, partitions),
+            find=member.coordinator.find,
+            backoff=member.new_backoff(),
+            report=member.emitter.failed,
         )
 
     async def without_commit(
@@ -101,13 +208,13 @@ class PositionLookup:
             NoOffsetError: ``auto_offset_reset`` is ``error``.
             BrokerError: a leader refuses for good.
         """
-        if self._reset is AutoOffsetReset.ERROR:
+        if self._rule is AutoOffsetReset.ERROR:
             names = ", ".join(map(str, sorted(partitions)))
             raise NoOffsetError(
-                f"{self.membership}: no offset is committed for {names} and auto_offset_reset is"
+                f"{self._membership}: no offset is committed for {names} and auto_offset_reset is"
                 " 'error'; commit a position first, or choose 'earliest' or 'latest'"
             )
-        rule = self._reset
+        rule = self._rule
         late: Collection[TopicPartition] = ()
         if rule is AutoOffsetReset.LATEST:
             late = await self._added_later(partitions)
@@ -127,14 +234,14 @@ class PositionLookup:
             OffsetOutOfRangeError: the very one, where ``auto_offset_reset`` is ``error``.
             BrokerError: a leader refuses for good.
         """
-        if self._reset is AutoOffsetReset.ERROR:
+        if self._rule is AutoOffsetReset.ERROR:
             raise error
-        found = await self._list([error.partition], self._reset)
+        found = await self._list([error.partition], self._rule)
         at = f"offset {error.offset}" if error.offset >= 0 else "its position"
-        reason = f"{at} is not in the log, so by auto_offset_reset at the {self._reset.value}"
-        return StartPosition(found[error.partition], self._reset, reason)
+        reason = f"{at} is not in the log, so by auto_offset_reset at the {self._rule.value}"
+        return StartPosition(found[error.partition], self._rule, reason)
 
-    async def now(
+    async def list_offsets(
         self,
         partitions: Collection[TopicPartition],
         timestamp: int,
@@ -142,7 +249,13 @@ class PositionLookup:
     ) -> Mapping[TopicPartition, int]:
         """Offsets from the leaders that answer now; the others' partitions are left out.
 
-        One request for each leader; Metadata is asked only where who leads is not known any more.
+        One request for each leader; Metadata is requested only where the leader is not known any
+        more.
+
+        Args:
+            partitions: whose.
+            timestamp: `EARLIEST` or `LATEST`.
+            isolation_level: the group's by default.
 
         Raises:
             BrokerError: a leader refuses for good.
@@ -150,29 +263,30 @@ class PositionLookup:
         Cancellation: nothing changes.
         """
         found: dict[TopicPartition, int] = {}
+        report = self._member.emitter.failed
         try:
-            answers = await self._cluster.list_offsets(
+            answers = await self._member.cluster.list_offsets(
                 sorted(partitions),
                 timestamp,
                 isolation_level=isolation_level,
                 remembered=True,
             )
         except TransportError as error:
-            self._report(Request.LIST_OFFSETS, error, decide(Request.LIST_OFFSETS, error))
+            report(Request.LIST_OFFSETS, error, decide(Request.LIST_OFFSETS, error))
             return found
-        told: set[TransportError] = set()
+        reported: set[TransportError] = set()
         for name, answer in answers.items():
             if isinstance(answer, int):
                 found[name] = answer
                 continue
-            if answer in told:  # the way to one leader fails once for all of its partitions
+            if answer in reported:  # a connection fails once for all partitions of its leader
                 continue
             reaction = decide(Request.LIST_OFFSETS, answer)
             if reaction.action is not Action.RETRY:
                 raise answer
-            self._report(Request.LIST_OFFSETS, answer, reaction)
+            report(Request.LIST_OFFSETS, answer, reaction)
             if isinstance(answer, TransportError):
-                told.add(answer)
+                reported.add(answer)
         return found
 
     async def _added_later(
@@ -182,10 +296,10 @@ class PositionLookup:
         topics = {name.topic for name in partitions}
         known = await until_answered(
             Request.METADATA,
-            partial(self._cluster.metadata, topics),
+            partial(self._member.cluster.metadata, topics),
             find=None,
-            backoff=self._backoff(),
-            report=self._report,
+            backoff=self._member.new_backoff(),
+            report=self._member.emitter.failed,
         )
         everything = [
             TopicPartition(topic.name, number)
@@ -202,10 +316,10 @@ class PositionLookup:
         """Offsets from the leaders, however long it takes for all to answer."""
         found: dict[TopicPartition, int] = {}
 
-        async def ask() -> None:
+        async def send() -> None:
             # Sorted, so that the same partitions make the same requests in every run.
             wanted = sorted(set(partitions) - found.keys())
-            answers = await self._cluster.list_offsets(wanted, _TIMESTAMPS[rule])
+            answers = await self._member.cluster.list_offsets(wanted, _TIMESTAMPS[rule])
             failed: BrokerError | TransportError | None = None
             for name, answer in answers.items():
                 if isinstance(answer, int):
@@ -218,166 +332,29 @@ class PositionLookup:
         if partitions:
             await until_answered(
                 Request.LIST_OFFSETS,
-                ask,
+                send,
                 find=None,
-                backoff=self._backoff(),
-                report=self._report,
+                backoff=self._member.new_backoff(),
+                report=self._member.emitter.failed,
             )
         return found
 
-
-EAGER: Final = 2.0
-"""Seconds for which a hand-over waits for leaders to tell where their partitions begin."""
-
-T = TypeVar("T")
-
-_NEVER_MOVED: Final = 0
-_FROM_ZERO: Final = StartPosition(
-    0, Rule.EARLIEST, "no offset is committed and its leader does not answer, so from the beginning"
-)
-
-
-@final
-class StartOffsets:
-    """Positions of one generation, and what is yet to be found of them."""
-
-    def __init__(
-        self,
-        positions: PositionLookup,
-        emitter: EventEmitter,
-        rule: Rule,
-        *,
-        commit_latest: bool,
-        seek: Callable[[TopicPartition, int], None],
-    ) -> None:
-        self._positions = positions
-        self._emitter = emitter
-        self._rule = rule
-        self._commit_latest = commit_latest
-        self._seek = seek
-        self._unlocated: set[TopicPartition] = set()
-        self._found: Mapping[TopicPartition, StartPosition] = {}
-        self.without_commit: frozenset[TopicPartition] = frozenset()
-        """Those partitions of the hand-over for which the group has committed nothing."""
-
-    async def before_hand_over(
-        self, partitions: Collection[TopicPartition]
-    ) -> Mapping[TopicPartition, int]:
-        """Where each partition starts, as far as it can be known soon.
-
-        A leader that is away must not keep the other partitions waiting: what is not told in
-        time begins at 0 where the rule is ``earliest`` (if 0 is gone from the log, reading finds
-        out), and is found when it is first read where the rule is ``latest``.
-
-        Raises:
-            BrokerError | TransportError: what the recovery table does not retry.
-        """
-        committed = await self._positions.committed(partitions)
-        known = {name: at.offset for name, at in committed.items() if at is not None}
-        missing = [name for name in partitions if name not in known]
-        if missing and self._rule is not Rule.ERROR:
-            with trio.move_on_after(EAGER):
-                self._found = await self._positions.without_commit(missing)
-        if self._rule is Rule.EARLIEST:
-            self._found = {**dict.fromkeys(missing, _FROM_ZERO), **self._found}
-        self._emit(self._found, skipped=False)
-        known |= {name: start.offset for name, start in self._found.items()}
-        self._unlocated = set(partitions) - known.keys()
-        self.without_commit = frozenset(missing)
-        return known
-
-    async def commit_found(self, committer: Committer) -> None:
-        """Commit what `before_hand_over` resolved as latest."""
-        await self._commit(self._found, committer)
-
-    async def locate(
-        self,
-        partitions: Collection[TopicPartition],
-        error: OffsetOutOfRangeError | None,
-        *,
-        lifecycle: Lifecycle,
-        floors: CommitBounds,
-        committer: Committer,
-    ) -> None:
-        """Find positions for a stream that begins, or that met an offset that is not there.
-
-        A partition that the program sought, before or meanwhile, keeps the position it was given.
-        A request to a leader ends when the generation's end begins; the commit of a position that
-        was found does not, because the drain waits for it.
-
-        Raises:
-            NoOffsetError | OffsetOutOfRangeError: ``auto_offset_reset`` is ``error``.
-            BrokerError: a leader refuses for good.
-            StaleGenerationError: the generation's end began before the leaders had answered; the
-                partitions keep the positions they had.
-        """
-        if error is not None:
-            known = floors.moves([error.partition])
-            start = await self._until_ending(
-                lifecycle, partial(self._positions.out_of_range, error)
-            )
-            found: Mapping[TopicPartition, StartPosition] = {error.partition: start}
-        else:
-            known = dict.fromkeys(sorted(self._unlocated.intersection(partitions)), _NEVER_MOVED)
-            wanted = {name for name in known if floors.moves([name])[name] == _NEVER_MOVED}
-            if not wanted:
-                await trio.lowlevel.checkpoint()
-                return
-            without_commit = partial(self._positions.without_commit, wanted)
-            found = await self._until_ending(lifecycle, without_commit)
-        moved = floors.moves(found)
-        starts = {name: start for name, start in found.items() if moved[name] == known[name]}
-        for name, start in starts.items():
-            self._unlocated.discard(name)
-            floors.reset(name, start.offset)
-            self._seek(name, start.offset)
-        self._emit(starts, skipped=error is not None)
-        await self._commit(starts, committer)
-
-    async def look(
-        self,
-        partitions: Collection[TopicPartition],
-        *,
-        earliest: bool,
-        isolation_level: IsolationLevel | None = None,
-    ) -> Mapping[TopicPartition, int]:
-        """The first offsets, or the ends, as far as leaders tell them now."""
-        timestamp = EARLIEST if earliest else LATEST
-        return await self._positions.now(partitions, timestamp, isolation_level)
-
-    async def _until_ending(self, lifecycle: Lifecycle, find: Callable[[], Awaitable[T]]) -> T:
-        if (found := await lifecycle.until_ending(find)) is not None:
+    async def _until_ending(self, find: Callable[[], Awaitable[T]]) -> T:
+        if (found := await self._lifecycle.until_ending(find)) is not None:
             return found.value
+        why = self._lifecycle.why
         raise StaleGenerationError(
-            f"{self._positions.membership}: the generation ended ({lifecycle.why}) before the"
-            " partitions' leaders said where to start; nothing was read or committed. Go on with"
-            " the next generation",
-            lifecycle.why,
+            f"{self._membership}: the generation ended ({why}) before the partitions' leaders"
+            " said where to start; nothing was read or committed. Go on with the next generation",
+            why,
         )
 
     def _emit(self, starts: Mapping[TopicPartition, StartPosition], *, skipped: bool) -> None:
         for name, start in sorted(starts.items()):
-            self._emitter.emit(
+            self._member.emitter.emit(
                 OffsetReset,
                 partition=name,
                 offset=start.offset,
                 reason=start.reason,
                 skipped=skipped,
             )
-
-    async def _commit(
-        self, starts: Mapping[TopicPartition, StartPosition], committer: Committer
-    ) -> None:
-        """Commit positions at the end of the log, so that a restart skips nothing."""
-        latest = {
-            name: OffsetAndMetadata(start.offset)
-            for name, start in starts.items()
-            if start.rule is Rule.LATEST
-        }
-        if not latest or not self._commit_latest:
-            return
-        try:
-            await committer.commit(latest)
-        except (CommitFailedError, CommitUnknownError, StaleGenerationError, TransportError):
-            # The committer has told of it; the first commit of the program makes up for it.
-            return

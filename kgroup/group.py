@@ -37,9 +37,10 @@ from kgroup.events import EventHandler, GenerationStarted
 from kgroup.extension_checks import check_source
 from kgroup.generation.generation import Generation
 from kgroup.generation.lifecycle import Lifecycle, State, inside_of
-from kgroup.generation.runner import GenerationRunner, ReadyGeneration
+from kgroup.generation.runner import GenerationRunner
 from kgroup.logs import log
 from kgroup.member import Member
+from kgroup.notifier import Notifier
 from kgroup.records.librdkafka import LibrdkafkaSource
 from kgroup.runtime import Runtime, default_runtime_factory
 from kgroup.types import Cause, End
@@ -116,8 +117,8 @@ class ConsumerGroup:
         self._emitter = EventEmitter(config.group_id, *handlers)
         self._opened: AbstractAsyncContextManager[None] | None = None
         self._waiting = False
-        self._ready: ReadyGeneration | None = None
-        self._held: ReadyGeneration | None = None
+        self._ready: GenerationRunner | None = None
+        self._held: Lifecycle | None = None
         self._holder: trio.lowlevel.Task | None = None
         self._life: Lifecycle | None = None
         self._cancelled_by_closing: trio.CancelScope | None = None
@@ -129,7 +130,7 @@ class ConsumerGroup:
         self._errors: list[Exception] = []
         self._inside = True
         self._done = trio.Event()
-        self._changed = trio.Event()
+        self._changed = Notifier()
 
     @property
     def config(self) -> GroupConfig:
@@ -194,7 +195,7 @@ class ConsumerGroup:
             )
         self._waiting = True
         self.release()
-        self._wake()
+        self._changed.notify()
         try:
             await trio.lowlevel.checkpoint()
             while True:
@@ -211,7 +212,7 @@ class ConsumerGroup:
         For a program that has something else to do before it asks for the next one.
         """
         if self._held is not None:
-            self._held.lifecycle.release_body()
+            self._held.release_body()
             self._held = self._holder = None
 
     def shutdown(self, reason: str = "the program closes the group") -> None:
@@ -229,7 +230,7 @@ class ConsumerGroup:
             self._life.close(End(Cause.CLOSED, reason))
         if self._cancelled_by_closing is not None:
             self._cancelled_by_closing.cancel()
-        self._wake()
+        self._changed.notify()
 
     async def aclose(self, reason: str = "the program closes the group") -> None:
         """Close: drain the generation, leave the group, and wait until that is done.
@@ -309,7 +310,7 @@ class ConsumerGroup:
             if self._errors:
                 self._body.cancel()
             self._done.set()
-            self._wake()
+            self._changed.notify()
 
     async def _belong(self, around: trio.CancelScope) -> None:
         """Be a member until the end; `around` is the scope that this runs in."""
@@ -354,11 +355,16 @@ class ConsumerGroup:
 
     async def _one_generation(self, member: Member) -> GenerationRunner | None:
         """Join and run one generation; None if the group is closed before one began."""
-        finished: GenerationRunner | None = None
+        ended: GenerationRunner | None = None
         with self._until_closing():
-            finished = await member.own_a_generation(self._offer, self._joined)
+            runner = await member.join()
+            # From here on the generation ends by its own drain and not by this scope.
+            self._cancelled_by_closing = None
+            self._life = runner.lifecycle
+            await member.run(runner, self._offer)
+            ended = runner
         self._life = self._ready = None
-        return finished
+        return ended
 
     @contextmanager
     def _until_closing(self) -> Iterator[trio.CancelScope]:
@@ -393,25 +399,21 @@ class ConsumerGroup:
         with trio.CancelScope(shield=True, deadline=self._leave_by):
             await member.leave(reason)
 
-    def _joined(self, life: Lifecycle) -> None:
-        # From here on the generation ends by its own drain and not by this scope.
-        self._cancelled_by_closing = None
-        self._life = life
-
-    def _offer(self, handover: ReadyGeneration) -> None:
-        self._ready = handover
-        self._wake()
+    def _offer(self, ready: GenerationRunner) -> None:
+        self._ready = ready
+        self._changed.notify()
 
     def _take(self) -> Generation | None:
         """The generation that is ready, if it still runs."""
         ready = self._ready
         if ready is not None and ready.lifecycle.state is State.RUNNING and self._closing is None:
-            self._ready, self._held = None, ready
+            self._ready, self._held = None, ready.lifecycle
             self._holder = trio.lowlevel.current_task()
             ready.lifecycle.hold_body()
             self._emitter.emit(GenerationStarted)
             # Whoever was told may have closed the group.
             if not ready.lifecycle.ending.is_set():
+                assert ready.generation is not None  # it was offered
                 return ready.generation
             self.release()
         if self._fatal is not None:
@@ -430,10 +432,6 @@ class ConsumerGroup:
 
     def _fail(self, error: Exception) -> None:
         self._fatal = error
-
-    def _wake(self) -> None:
-        self._changed.set()
-        self._changed = trio.Event()
 
 
 def _cuts_off(error: BaseException) -> bool:

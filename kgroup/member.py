@@ -11,14 +11,14 @@ Source: Kafka's ``AbstractCoordinator`` and ``ConsumerCoordinator``; kafka-go's 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Final, final
 
 import attrs
 import trio
 
-from kgroup.client.backoff import Allowance, Backoff
+from kgroup.client.backoff import Allowance
 from kgroup.client.cluster import Cluster
 from kgroup.client.coordinator import GroupCoordinator
 from kgroup.client.error_policy import Action, MemberId, Request, decide, row_of
@@ -32,12 +32,12 @@ from kgroup.errors import (
 )
 from kgroup.event_emitter import EventEmitter
 from kgroup.events import BackingOff, CoordinatorFound, GenerationEnded, Joined, Joining, Left
-from kgroup.generation.lifecycle import Lifecycle
+from kgroup.generation.member_context import CompletedJoin, MemberContext, PreviousGenerations
 from kgroup.generation.received_assignment import Ask
-from kgroup.generation.runner import GenerationRunner, ReadyGeneration
-from kgroup.interfaces import JoinResult, RecordSource
+from kgroup.generation.runner import GenerationRunner
+from kgroup.interfaces import RecordSource
 from kgroup.runtime import Runtime
-from kgroup.types import Assignment, Cause, Claim, End, Membership, TopicPartition
+from kgroup.types import Cause, End, Membership
 
 JOINS_AT_ONCE: Final = 20
 """So many Joins in a row are sent as the recovery table says: rebalances come in bursts."""
@@ -56,59 +56,54 @@ class Member:
         runtime: Runtime,
         emitter: EventEmitter,
         source: RecordSource,
-        owner: object,
+        group: object,
     ) -> None:
         self._config = config
         self._runtime = runtime
         self._emitter = emitter
-        self._source = source
-        self._owner = owner
         self._cluster = Cluster(config, runtime.open_stream, runtime.random, runtime.compute())
-        # Each has its own: what brokers answer and what the coordinator says about the group is
-        # read, and an assignment taken over, even while an assignor that was given up goes on.
-        self._compute = runtime.compute()
-        self._beside = runtime.compute()
+        # Each has a thread of its own: even while an assignor that was given up goes on, answers
+        # of brokers and of the coordinator are read, and assignments are checked.
+        assignor_thread, checking_thread = runtime.compute(), runtime.compute()
         self._coordinator = GroupCoordinator(self._cluster, config, runtime.compute())
         self._subscription = Subscription(config.topics, self._cluster)
+        self._context = MemberContext(
+            config=config,
+            runtime=runtime,
+            emitter=emitter,
+            source=source,
+            coordinator=self._coordinator,
+            cluster=self._cluster,
+            subscription=self._subscription,
+            group=group,
+            assignor_thread=assignor_thread,
+            checking_thread=checking_thread,
+        )
         self._member_id = ""
         self._epoch = 0
-        self._previous = Assignment(())
-        self._claim: Claim | None = None
+        self._previous = PreviousGenerations()
         self._failures = 0
-        self._waits = self._new_backoff()
-        self._short_lives = self._new_backoff()
+        self._waits = self._context.new_backoff()
+        self._short_lives = self._context.new_backoff()
         self._joins = Allowance(JOINS_AT_ONCE, JOINS_PER_SECOND)
         self._reason = _FIRST
-        self._read: Mapping[TopicPartition, int] = {}
-        self._asked = False
-        self._returning = False
         self._doubtful = False
-        """Whether an assignment did not fit and the leave that asks for another one failed."""
-        self._last_generation: tuple[str, int] | None = None
-        self._unanswered = False
-        """Whether the coordinator may yet receive a commit of `_last_generation`."""
+        """Whether an assignment did not fit and the leave that requests another one failed."""
 
-    async def own_a_generation(
-        self,
-        offer: Callable[[ReadyGeneration], None],
-        joined: Callable[[Lifecycle], None],
-    ) -> GenerationRunner:
-        """Join, hand the generation over, and come back when every task of it has ended.
-
-        Args:
-            offer: is given the generation as soon as it is ready.
-            joined: is told of the life that began when the Join was answered.
+    async def join(self) -> GenerationRunner:
+        """Join the group, however often JoinGroup has to be sent; a generation begins with that.
 
         Raises:
             FatalGroupError: a refusal that trying again cannot mend.
-            KgroupError: another failure that the recovery table does not know how to mend.
+            KgroupError: another failure that the error policy does not retry.
 
-        Cancellation: tasks of the generation are cancelled without a drain.
+        Cancellation: the connection may be broken, and the coordinator may count the member in.
         """
-        answer, topics, joined_at = await self._join()
-        if self._unanswered and self._is_repeated(answer):
+        join = await self._join()
+        if self._previous.unanswered and self._previous.repeated_by(join.answer):
             await self._fence_unanswered_commits()
-            answer, topics, joined_at = await self._join()
+            join = await self._join()
+        answer = join.answer
         self._epoch += 1
         membership = Membership(
             group_id=self._config.group_id,
@@ -126,37 +121,23 @@ class Member:
             assignor=answer.assignor,
             members=len(answer.members),
         )
-        current = GenerationRunner(
-            config=self._config,
-            runtime=self._runtime,
-            emitter=self._emitter,
-            source=self._source,
-            coordinator=self._coordinator,
-            cluster=self._cluster,
-            subscription=self._subscription,
-            membership=membership,
-            answer=answer,
-            topics=topics,
-            joined_at=joined_at,
-            previous=self._previous,
-            claim=self._claim,
-            owner=self._owner,
-            new_backoff=self._new_backoff,
-            compute=self._compute,
-            beside=self._beside,
-            returning=self._returning,
-            repeated=self._is_repeated(answer),
-            asked=self._asked,
-            read_before=self._read,
-        )
-        self._last_generation = answer.member_id, answer.generation_id
-        self._unanswered = False
-        joined(current.lifecycle)
+        return GenerationRunner(self._context, membership, join, self._previous)
+
+    async def run(
+        self, runner: GenerationRunner, offer: Callable[[GenerationRunner], None]
+    ) -> None:
+        """Run the generation that `join` began, until every task of it has ended.
+
+        Args:
+            runner: what `join` returned.
+            offer: is called when the generation is there to be taken.
+
+        Cancellation: tasks of the generation are cancelled without a drain.
+        """
         try:
-            await current.run(offer)
+            await runner.run(offer)
         finally:
-            self._over(current)
-        return current
+            self._over(runner)
 
     async def recover(self, last: GenerationRunner) -> None:
         """Do what has to be done between the end of a generation and the next Join.
@@ -170,10 +151,11 @@ class Member:
         if last.handed_over and last.lived > self._config.rejoin_backoff_max:
             self._failures = 0
             self._waits.reset()
-        self._asked = last.ask is not None
+        requested = last.ask is not None
         if last.ask is Ask.BY_LEAVING:
-            self._asked = await self._leave_to_rebalance()
-        self._doubtful = last.ask is not None and not self._asked
+            requested = await self._leave_to_rebalance()
+        self._previous = attrs.evolve(self._previous, rebalance_requested=requested)
+        self._doubtful = last.ask is not None and not requested
         if last.failure is not None:
             await self._follow(*last.failure)
         elif isinstance(end.error, BrokerError):
@@ -205,7 +187,7 @@ class Member:
                 Request.LEAVE,
                 partial(self._coordinator.leave, member_id, None, reason),
                 find=self._coordinator.find,
-                backoff=self._new_backoff(),
+                backoff=self._context.new_backoff(),
                 report=self._emitter.failed,
             )
             told = True
@@ -239,7 +221,7 @@ class Member:
                     Request.LEAVE,
                     partial(self._coordinator.leave, self._member_id, instance, self._reason),
                     find=self._coordinator.find,
-                    backoff=self._new_backoff(),
+                    backoff=self._context.new_backoff(),
                     report=self._emitter.failed,
                 )
             except (BrokerError, TransportError):  # The failure was reported as it came.
@@ -251,30 +233,28 @@ class Member:
         await self._wait("LeaveGroup was not answered")
         return False
 
-    def _is_repeated(self, answer: JoinResult) -> bool:
-        """Whether the coordinator answered a Join with the generation that ended last."""
-        return self._last_generation == (answer.member_id, answer.generation_id)
-
     async def _fence_unanswered_commits(self) -> None:
         """Join under another member id, so that the coordinator refuses commits under the old one.
 
         A commit that was sent and never answered may still be on its way, also where its connection
-        was closed. The coordinator answers a follower's Join in a stable group with the generation
-        that it has, and would apply such a commit after later ones of the same member id and
-        generation: the committed offset would go back.
+        was closed. The coordinator answers a follower's JoinGroup in a stable group with the
+        generation that it has, and would apply such a commit after later ones of the same member id
+        and generation: the committed offset would go back.
         """
         reason = "a commit of the last generation was never answered, and must not be applied later"
         with trio.move_on_after(self._config.close_timeout):
             await self.leave(reason)
-        # Without an answer too: the Join that follows makes the group rebalance. A static member
-        # does not leave, its next Join replaces the member id of its instance (KIP-345).
+        # Even if the leave was not answered, the JoinGroup that follows makes the group rebalance.
+        # A static member does not leave: its next JoinGroup replaces the member id of its instance
+        # (KIP-345).
         self._member_id = ""
         self._reason = reason
-        if self._claim is not None:
-            self._claim = attrs.evolve(self._claim, lost=True)
+        if (claim := self._previous.claim) is not None:
+            claim = attrs.evolve(claim, lost=True)
+            self._previous = attrs.evolve(self._previous, claim=claim)
 
-    async def _join(self) -> tuple[JoinResult, frozenset[str], float]:
-        """Send Join until it is answered well; with the topics and the time of the last one."""
+    async def _join(self) -> CompletedJoin:
+        """Send JoinGroup until it is answered without an error."""
         given = 0
         while True:
             request = Request.METADATA
@@ -286,11 +266,11 @@ class Member:
                 await self._pace()
                 self._emitter.bind(None, self._member_id)
                 self._emitter.emit(Joining, reason=self._reason)
-                joined_at = self._runtime.clock.now()
+                sent_at = self._runtime.clock.now()
                 static = self._config.group_instance_id is not None
-                self._returning = static and (not self._member_id or self._doubtful)
+                returning = static and (not self._member_id or self._doubtful)
                 answer = await self._coordinator.join(
-                    self._member_id, topics, self._reason, self._claim
+                    self._member_id, topics, self._reason, self._previous.claim
                 )
             except MemberIdRequiredError as error:
                 given += 1
@@ -305,10 +285,13 @@ class Member:
                 await self._follow(request, error)
             else:
                 self._member_id = answer.member_id
-                return answer, topics, joined_at
+                return CompletedJoin(
+                    answer=answer, topics=topics, sent_at=sent_at, returning=returning
+                )
 
     async def _find(self) -> None:
-        await find_coordinator(self._coordinator.find, self._new_backoff(), self._emitter.failed)
+        backoff = self._context.new_backoff()
+        await find_coordinator(self._coordinator.find, backoff, self._emitter.failed)
         found = self._coordinator.broker
         assert found is not None  # find() returned
         self._emitter.emit(
@@ -326,7 +309,7 @@ class Member:
                 await self.leave(f"starting over after {error}")
         if reaction.member_id is MemberId.DROP:
             self._member_id = ""
-            self._asked = False
+            self._previous = attrs.evolve(self._previous, rebalance_requested=False)
         if must_wait(reaction, self._failures):
             await self._wait(str(error))
         if reaction.find:
@@ -363,18 +346,16 @@ class Member:
         await trio.sleep(seconds)
 
     def _over(self, last: GenerationRunner) -> None:
-        if last.lifecycle.was_held:
-            self._previous = last.assignment
-        self._claim = last.claim
-        self._read = last.read if last.end.can_commit else {}
-        self._unanswered = last.unanswered
-        if self._claim is not None and not last.end.can_commit:
-            self._claim = attrs.evolve(self._claim, lost=True)
-        self._emitter.emit(GenerationEnded, end=last.end, cut_short=last.lifecycle.cut_short)
-
-    def _new_backoff(self) -> Backoff:
-        return Backoff(
-            self._config.rejoin_backoff,
-            self._config.rejoin_backoff_max,
-            self._runtime.random,
+        claim = last.claim
+        if claim is not None and not last.end.can_commit:
+            claim = attrs.evolve(claim, lost=True)
+        membership = last.lifecycle.membership
+        self._previous = attrs.evolve(
+            self._previous,
+            assignment=last.assignment if last.lifecycle.was_held else self._previous.assignment,
+            claim=claim,
+            read=last.read if last.end.can_commit else {},
+            ids=(membership.member_id, membership.generation_id),
+            unanswered=last.unanswered,
         )
+        self._emitter.emit(GenerationEnded, end=last.end, cut_short=last.lifecycle.cut_short)

@@ -28,7 +28,7 @@ from kgroup.types import Cause, End
 from kgroup.worker_thread import compute_inline
 from tests.client.test_cluster import coordinator_of
 from tests.client.test_coordinator import left
-from tests.generation.test_record_stream import FakeSource
+from tests.generation.bench import FakeSource
 from tests.nodes import Nodes
 
 LOST = ConnectionLostError("gone", sent=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any, Final, NoReturn, final
+from types import SimpleNamespace
+from typing import Any, Final, NoReturn, Self, final
 
 import attrs
 import trio
@@ -14,20 +15,24 @@ from kgroup.client.backoff import Backoff
 from kgroup.client.error_policy import Reaction, Request
 from kgroup.client.lease import Lease
 from kgroup.clocks import TrioClock
-from kgroup.errors import BrokerError, TransportError
-from kgroup.generation.commit_bounds import CommitBounds
-from kgroup.generation.commit_request import CommitContext
+from kgroup.config import GroupConfig
+from kgroup.errors import BrokerError, OffsetOutOfRangeError, TransportError
+from kgroup.events import CommitRefused, Committed, Event
 from kgroup.generation.commits import Committer
-from kgroup.interfaces import DescribeResult, JoinResult
+from kgroup.generation.lifecycle import Lifecycle
+from kgroup.generation.member_context import MemberContext
+from kgroup.generation.positions import Positions
+from kgroup.interfaces import Batch, DescribeResult, JoinResult
+from kgroup.runtime import Runtime
 from kgroup.types import (
     Assignment,
     Claim,
-    End,
     MemberAssignments,
     Membership,
     OffsetAndMetadata,
     TopicPartition,
 )
+from kgroup.worker_thread import compute_inline
 
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
 MEMBERSHIP: Final = Membership(
@@ -139,70 +144,198 @@ def backoff() -> Backoff:
     return Backoff(0.1, 5.0, random.Random(1))
 
 
+@final
+@attrs.define
+class FakeSource:
+    """Hands out offsets one by one, from where it stands; or raises what it is told to."""
+
+    position: int = 0
+    end: int = 1000
+    error: Exception | None = None
+    lost: TopicPartition | None = None
+    pause_between: float = 0.0
+    log: list[Any] = attrs.field(factory=list)
+    grown: trio.Event = attrs.field(factory=trio.Event)
+
+    async def __aenter__(self) -> Self:
+        """See ``RecordSource``."""
+        await trio.lowlevel.checkpoint()
+        return self
+
+    async def __aexit__(self, *details: object) -> None:
+        """See ``RecordSource``."""
+        await trio.lowlevel.checkpoint()
+
+    def assign(self, epoch: int, positions: Mapping[TopicPartition, int]) -> None:
+        """See ``RecordSource``."""
+        self.log.append(("assign", epoch, dict(positions)))
+
+    def open(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
+        """See ``RecordSource``."""
+        self.log.append(("open", epoch, sorted(partitions)))
+
+    async def receive(
+        self, epoch: int, partitions: Collection[TopicPartition], limit: int
+    ) -> Batch:
+        """See ``RecordSource``."""
+        assert limit > 0
+        await trio.lowlevel.checkpoint()
+        if self.error is not None:
+            error, self.error = self.error, None
+            raise error
+        if self.lost in partitions:
+            raise OffsetOutOfRangeError("gone", P0, 7)
+        await trio.sleep(self.pause_between)
+        while self.position >= self.end:
+            await self.grown.wait()
+        number = self.position
+        self.position += 1
+        message: Any = SimpleNamespace(offset=lambda: number)
+        return Batch(
+            partition=min(partitions), messages=[message], next_offset=number + 1, epoch=epoch
+        )
+
+    def pause(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
+        """See ``RecordSource``."""
+        self.log.append(("pause", epoch, sorted(partitions)))
+
+    def resume(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
+        """See ``RecordSource``."""
+        self.log.append(("resume", epoch, sorted(partitions)))
+
+    def seek(self, epoch: int, partition: TopicPartition, offset: int) -> None:
+        """See ``RecordSource``."""
+        self.log.append(("seek", epoch, partition, offset))
+        self.position = offset
+
+    def revoke(self, epoch: int) -> None:
+        """See ``RecordSource``."""
+        self.log.append(("revoke", epoch))
+
+
+class RecordingEmitter:
+    """An emitter that keeps what was emitted, and what was reported with its reaction."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.reports: list[tuple[Request, Reaction]] = []
+
+    def emit(self, kind: Callable[..., Event], **fields: Any) -> None:
+        """See ``EventEmitter``."""
+        self.events.append(kind(group_id="g", **fields))
+
+    def failed(
+        self, request: Request, error: BrokerError | TransportError, reaction: Reaction
+    ) -> None:
+        """See ``EventEmitter``."""
+        self.reports.append((request, reaction))
+
+
+def member_context(**parts: Any) -> MemberContext:
+    """A member's standing parts: fakes, except for those that are given.
+
+    Args:
+        parts: attributes of `MemberContext`, and settings of its `GroupConfig`.
+    """
+    made: dict[str, Any] = {
+        "emitter": RecordingEmitter(),
+        "source": FakeSource(),
+        "coordinator": FakeCoordinator(),
+        "cluster": None,
+        "subscription": None,
+        "group": object(),
+        "assignor_thread": compute_inline,
+        "checking_thread": compute_inline,
+    }
+    made |= {name: parts.pop(name) for name in made if name in parts}
+    given: dict[str, Any] = {
+        "group_id": "g",
+        "bootstrap_servers": "a:1",
+        "topics": ["t"],
+        "rejoin_backoff": 0.1,
+        "rejoin_backoff_max": 5.0,
+        **parts,
+    }
+    runtime = Runtime(
+        open_stream=_no_network,
+        clock=TrioClock(),
+        random=random.Random(1),
+        record_source=lambda *_: made["source"],
+        compute=lambda: compute_inline,
+    )
+    return MemberContext(config=GroupConfig(**given), runtime=runtime, **made)
+
+
+async def _no_network(host: str, port: int) -> NoReturn:
+    raise AssertionError("nothing under test connects")
+
+
 @attrs.define
 class Bench:
-    """A committer in its setting, and what it told."""
+    """A committer with the parts that it uses, and what it emitted."""
 
     coordinator: FakeCoordinator = attrs.field(factory=FakeCoordinator)
-    positions: Mapping[TopicPartition, int] = attrs.field(factory=dict)
+    start: Mapping[TopicPartition, int] = attrs.field(factory=dict)
     owned: Sequence[TopicPartition] = (P0, P1, P2)
-    reports: list[tuple[Request, Reaction]] = attrs.field(factory=list)
-    committed: list[dict[TopicPartition, int]] = attrs.field(factory=list)
-    refused: list[tuple[dict[TopicPartition, int], str, bool]] = attrs.field(factory=list)
-    ends: list[End] = attrs.field(factory=list)
     commit_timeout: float = 10.0
     session_timeout: float = 30.0
-    floors: CommitBounds = attrs.field(init=False)
-    lease: Lease = attrs.field(init=False)
-    setting: CommitContext = attrs.field(init=False)
+    cluster: Any = None
+    settings: Mapping[str, Any] = attrs.field(factory=dict)
+    emitter: RecordingEmitter = attrs.field(factory=RecordingEmitter)
+    source: FakeSource = attrs.field(factory=FakeSource)
+    member: MemberContext = attrs.field(init=False)
+    lifecycle: Lifecycle = attrs.field(init=False)
+    positions: Positions = attrs.field(init=False)
     committer: Committer = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         """Make what needs the rest."""
-        self.floors = CommitBounds(MEMBERSHIP, Assignment(self.owned), self.positions)
-        self.floors.lift(self.owned)  # nothing is read here
-        self.lease = Lease(
-            TrioClock(),
+        self.member = member_context(
+            coordinator=self.coordinator,
+            emitter=self.emitter,
+            source=self.source,
+            commit_timeout=self.commit_timeout,
             session_timeout=self.session_timeout,
             rebalance_timeout=3600.0,
-            joined_at=trio.current_time(),
-            on_confirm=self.confirmed,
+            cluster=self.cluster,
+            **self.settings,
         )
-        self.setting = CommitContext(
-            membership=MEMBERSHIP,
-            coordinator=self.coordinator,
-            lease=self.lease,
-            floors=self.floors,
-            clock=TrioClock(),
-            backoff=backoff,
-            commit_timeout=self.commit_timeout,
-            report=self.report,
-            committed=lambda offsets: self.committed.append(dict(offsets)),
-            refused=lambda offsets, why, stale: self.refused.append((dict(offsets), why, stale)),
-            end=self.end,
-            why=lambda: self.ends[0] if self.ends else None,
-        )
-        self.committer = Committer(self.setting)
+        self.lifecycle = Lifecycle(self.member, MEMBERSHIP, trio.current_time())
+        self.positions = Positions(MEMBERSHIP)
+        self.positions.begin(Assignment(self.owned), self.start)
+        self.positions.lift(self.owned)  # nothing is read here
+        self.committer = Committer(self.member, self.lifecycle, self.positions)
 
-    def confirmed(self) -> None:
-        """The lease is longer again."""
-        self.committer.wake()
+    @property
+    def lease(self) -> Lease:
+        """The generation's lease."""
+        return self.lifecycle.lease
 
-    def report(
-        self, request: Request, error: BrokerError | TransportError, reaction: Reaction
-    ) -> None:
-        """See ``Report``."""
-        self.reports.append((request, reaction))
+    @property
+    def reports(self) -> list[tuple[Request, Reaction]]:
+        """The failures that were reported."""
+        return self.emitter.reports
 
-    def end(self, end: End) -> End:
-        """The first end is the recorded one."""
-        self.ends.append(end)
-        return self.ends[0]
+    @property
+    def committed(self) -> list[dict[TopicPartition, int]]:
+        """What was committed, by event."""
+        return [
+            dict(event.offsets) for event in self.emitter.events if isinstance(event, Committed)
+        ]
+
+    @property
+    def refused(self) -> list[tuple[dict[TopicPartition, int], str, bool]]:
+        """What was refused, by event: the offsets, why, and whether as stale."""
+        return [
+            (dict(event.offsets), event.reason, event.stale)
+            for event in self.emitter.events
+            if isinstance(event, CommitRefused)
+        ]
 
     async def commit(self, **offsets: int) -> None:
         """Check and commit, as a generation does: ``commit(p0=3)``."""
         named = {(P0, P1, P2)[int(name[1:])]: offset for name, offset in offsets.items()}
-        await self.committer.commit(self.floors.check(named))
+        await self.committer.commit(self.positions.check(named))
 
     async def commit_first(self) -> None:
         """The commit that others wait behind."""

@@ -34,7 +34,7 @@ NOT_SENT = ConnectionLostError("nobody listens")
 def attempt(bench: Bench, offsets: Mapping[Any, Any]) -> CommitRequest:
     """An attempt at these offsets."""
     return CommitRequest(
-        bench.setting, offsets, bench.floors.moves(offsets), bench.committer.lease_confirmed
+        bench.member, bench.lifecycle, bench.positions, offsets, bench.positions.moves(offsets)
     )
 
 
@@ -46,7 +46,7 @@ async def test_all_applied(autojump_clock: MockClock) -> None:
     await made.run()
     assert made.outcome(at(p0=3)) is None
     assert made.outcome(at(p0=3, p1=4)) is None
-    assert (bench.floors[P0], bench.floors[P1]) == (3, 4)
+    assert (bench.positions[P0], bench.positions[P1]) == (3, 4)
     assert bench.committed == [{P0: 3, P1: 4}]
     assert bench.lease.left == pytest.approx(30)
     assert bench.refused == []
@@ -68,7 +68,7 @@ async def test_a_refused_partition_is_the_affair_of_who_named_it(
     }
     assert bench.committed == [{P0: 1, P2: 3}]
     assert bench.refused == [({P1: 2}, "t-1: OFFSET_METADATA_TOO_LARGE", False)]
-    assert bench.ends == []
+    assert bench.lifecycle.why is None
 
 
 async def test_what_passes_is_sent_again_alone(autojump_clock: MockClock) -> None:
@@ -174,7 +174,8 @@ async def test_a_refused_generation_is_everybody_s_affair(
     bench.coordinator.replies = [{P0: code, P1: code}]
     made = attempt(bench, at(p0=1, p1=2, p2=3))
     await made.run()
-    (end,) = bench.ends
+    end = bench.lifecycle.why
+    assert end is not None
     assert end.cause is (reaction_for(Request.COMMIT, code).cause or Cause.MEMBERSHIP_LOST)
     assert not end.can_commit
     for mine in (at(p0=1), at(p1=2)):
@@ -283,10 +284,10 @@ def test_each_partition_has_exactly_its_own_outcome(replies: Sequence[Any]) -> N
             error = made.outcome({name: at(p0=offset)[P0]})
             if outcomes[name] == 0:
                 assert error is None
-                assert bench.floors[name] == offset
+                assert bench.positions[name] == offset
             else:
                 assert isinstance(error, CommitFailedError)
                 assert [why.code for why in error.partitions.values()] == [outcomes[name]]
-                assert bench.floors[name] == 0
+                assert bench.positions[name] == 0
 
     trio.run(scenario, clock=MockClock(autojump_threshold=0))

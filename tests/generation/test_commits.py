@@ -20,6 +20,7 @@ from kgroup.errors import (
     OffsetBehindFloorError,
     StaleGenerationError,
 )
+from kgroup.events import Committed
 from kgroup.generation.commits import group_metadata
 from kgroup.types import Cause, End, OffsetAndMetadata, TopicPartition
 from tests.generation.bench import MEMBERSHIP, P0, P1, P2, Bench, at
@@ -40,11 +41,11 @@ async def test_a_handler_of_events_that_raises_acknowledges_nothing(
     bench.coordinator.replies = [for_a_second]
     errors = []
 
-    def explode(offsets: object) -> None:
-        if bench.coordinator.commits[1:]:
+    def explode(kind: object, **fields: object) -> None:
+        if kind is Committed and bench.coordinator.commits[1:]:
             raise RuntimeError("a handler of events")
 
-    object.__setattr__(bench.setting, "committed", explode)
+    bench.emitter.emit = explode  # type: ignore[method-assign]
 
     async def commit(offset: int) -> None:
         try:
@@ -70,10 +71,10 @@ async def test_a_seek_between_two_commits_of_one_request(autojump_clock: MockClo
         await trio.sleep(0.1)
         nursery.start_soon(lambda: bench.commit(p0=100))
         await trio.sleep(0.1)
-        bench.floors.move(P0, 10)
+        bench.positions.move(P0, 10)
         nursery.start_soon(lambda: bench.commit(p0=11))
     assert bench.coordinator.commits[1] == at(p0=11)
-    assert bench.floors[P0] == 11
+    assert bench.positions[P0] == 11
 
 
 async def test_behind_one_that_waits_is_refused_alone(autojump_clock: MockClock) -> None:
@@ -106,8 +107,8 @@ async def test_bringing_the_deadline_forward_reaches_what_is_on_its_way(
 
         nursery.start_soon(commit)
         await trio.sleep(1)
-        bench.committer.bound(began + 3)
-        bench.committer.bound(began + 9)
+        bench.lifecycle._bound_commits(began + 3)
+        bench.lifecycle._bound_commits(began + 9)
     bench.coordinator.replies = [trio.sleep_forever]
     with pytest.raises(CommitFailedError, match="NETWORK_EXCEPTION"):
         await bench.commit(p0=2)
@@ -167,7 +168,7 @@ async def test_those_who_wait_when_it_ends_are_stale(autojump_clock: MockClock) 
         await trio.sleep(0.1)
         nursery.start_soon(waits)
         await trio.sleep(0.1)
-        bench.committer.stop(OVER)
+        bench.lifecycle.end(OVER)
     assert bench.coordinator.commits == [at(p2=1)]
     assert [(offsets, stale) for offsets, _, stale in bench.refused] == [({P0: 1}, True)]
 
@@ -186,7 +187,7 @@ async def test_a_cancelled_waiter_s_own_deadline(autojump_clock: MockClock) -> N
 
         async def hurry() -> None:
             await trio.sleep(3)
-            waiting = max(bench.committer._scopes, key=lambda scope: scope.deadline)
+            waiting = max(bench.lifecycle._commit_scopes, key=lambda scope: scope.deadline)
             waiting.deadline = trio.current_time()
 
         nursery.start_soon(carries)
@@ -248,7 +249,7 @@ async def test_offsets_go_to_the_producer_under_the_generation_s_id() -> None:
     assert metadata == group_metadata(MEMBERSHIP)
     assert 9 < seconds <= 10
     assert bench.committed == [{P0: 4, P1: 5}]
-    assert bench.floors[P0] == 0
+    assert bench.positions[P0] == 0
 
 
 async def test_a_producer_that_does_not_answer_is_no_success() -> None:
@@ -279,8 +280,10 @@ async def test_a_refused_generation_ends_by_its_transaction_too(code: int, cause
     with pytest.raises(StaleGenerationError, match="abort the transaction") as caught:
         await transact(bench, FakeProducer(refusal), p0=1)
     assert caught.value.__cause__ is refusal
-    assert caught.value.end is bench.ends[0]
-    assert bench.ends[0].cause is cause
+    end = bench.lifecycle.why
+    assert end is not None
+    assert caught.value.end is end
+    assert end.cause is cause
     assert [stale for _, _, stale in bench.refused] == [True]
 
 
@@ -291,7 +294,7 @@ async def test_the_producer_s_own_failures_are_its_own() -> None:
     with pytest.raises(KafkaException) as caught:
         await transact(bench, FakeProducer(failure), p0=1)
     assert caught.value is failure
-    assert bench.ends == []
+    assert bench.lifecycle.why is None
 
 
 async def test_nothing_is_given_to_the_producer_past_the_lease(
@@ -321,7 +324,7 @@ async def test_nothing_is_given_to_it_after_the_end(autojump_clock: MockClock) -
 
         nursery.start_soon(commit)
         await trio.sleep(1)
-        bench.committer.stop(OVER)
+        bench.lifecycle.end(OVER)
     assert producer.given == []
 
 
@@ -389,7 +392,7 @@ class Calls:
             if until is not None:
                 scope.deadline = trio.current_time() + until / 10
             try:
-                await self.bench.committer.commit(self.bench.floors.check(offsets))
+                await self.bench.committer.commit(self.bench.positions.check(offsets))
             except (CommitFailedError, OffsetBehindFloorError) as caught:
                 error = caught
         self.outcomes.append((offsets, "cancelled" if scope.cancelled_caught else error))
@@ -399,7 +402,7 @@ class Calls:
         for name in NAMES:
             mine = [offset for it, offset in self._applied() if it == name]
             assert mine == sorted(mine)
-            assert self.bench.floors[name] == max(mine, default=0)
+            assert self.bench.positions[name] == max(mine, default=0)
 
     def check_requests(self) -> None:
         """Nothing is sent that nobody asked for."""

@@ -17,11 +17,11 @@ from kgroup.errors import (
 )
 from kgroup.generation.commits import group_metadata
 from kgroup.generation.generation import MAX_RECORDS, Generation
-from kgroup.generation.lifecycle import Hooks, Lifecycle, State
+from kgroup.generation.lifecycle import State
+from kgroup.generation.start_offsets import StartOffsets
 from kgroup.types import Assignment, Cause, End, TopicPartition
 from tests.generation.bench import MEMBERSHIP, P0, P1, P2, Bench, at
 from tests.generation.test_commits import FakeProducer
-from tests.generation.test_record_stream import Around, FakeSource
 
 LOSS = End(Cause.MEMBERSHIP_LOST, "forgotten")
 
@@ -30,28 +30,16 @@ class Made:
     """A generation of t-0 and t-1, and what it stands on."""
 
     def __init__(self) -> None:
-        self.bench = Bench(owned=(P0, P1), positions={P0: 5})
-        self.source = FakeSource()
-        self.life = Lifecycle(
-            object(),
-            Hooks(
-                drain_limit=lambda: 10.0,
-                draining=lambda *told: None,
-                revoked=lambda: None,
-                lost=self.bench.committer.stop,
-                bound=self.bench.committer.bound,
-            ),
-        )
+        self.bench = bench = Bench(owned=(P0, P1), start={P0: 5})
+        self.source = bench.source
+        self.life = bench.lifecycle
         self.generation = Generation(
-            membership=MEMBERSHIP,
+            member=bench.member,
+            lifecycle=bench.lifecycle,
             assignment=Assignment((P0, P1)),
-            positions={P0: 5},
-            lifecycle=self.life,
-            lease=self.bench.lease,
-            floors=self.bench.floors,
-            committer=self.bench.committer,
-            source=self.source,
-            feed=Around(self.source).feed,
+            positions=bench.positions,
+            starts=StartOffsets(bench.member, bench.lifecycle, bench.positions, bench.committer),
+            committer=bench.committer,
         )
 
 
@@ -169,7 +157,7 @@ async def test_seek_to_where_no_record_can_be(autojump_clock: MockClock, bad: in
         ValueError, match=f"t-0: offset={bad} is refused: it must be an int from 0 to"
     ):
         made.generation.seek(P0, bad)
-    assert made.bench.floors[P0] == 5
+    assert made.bench.positions[P0] == 5
     assert made.source.log == []
 
 
@@ -212,7 +200,7 @@ async def test_a_transaction_s_offsets_go_to_the_producer() -> None:
     producer = FakeProducer()
     await made.generation.commit_in_transaction(producer, {P0: 9}, beyond_read=True)  # type: ignore[arg-type]
     assert [[it.offset for it in positions] for positions, *_ in producer.given] == [[9]]
-    assert made.bench.floors[P0] == 5
+    assert made.bench.positions[P0] == 5
 
 
 async def test_a_block_of_the_body(autojump_clock: MockClock) -> None:

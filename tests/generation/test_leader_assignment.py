@@ -25,7 +25,7 @@ from kgroup.generation.leader_assignment import GroupTopics, LeaderAssignment
 from kgroup.interfaces import Compute, JoinResult
 from kgroup.types import MemberSubscription, TopicInfo, TopicPartition
 from kgroup.worker_thread import WorkerThread, compute_inline
-from tests.generation.bench import MEMBERSHIP, backoff
+from tests.generation.bench import MEMBERSHIP, member_context
 from tests.nodes import Nodes, metadata
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -66,11 +66,14 @@ class Led:
         self.nodes = Nodes(nursery)
         self.node = self.nodes.add("a:1", metadata=metadata(ALONE, {"t": [1, 1]}))
         self.told: list[Event] = []
-        config = self.nodes.config(assignors=[assignor])
-        self.leader = LeaderAssignment(
-            config=config,
+        member = member_context(
             cluster=self.nodes.cluster(),
             emitter=EventEmitter("g", self.told.append),
+            assignor_thread=compute,
+            assignors=[assignor],
+        )
+        self.leader = LeaderAssignment(
+            member=member,
             membership=attrs.evolve(MEMBERSHIP, leader=True),
             answer=JoinResult(
                 member_id="m-1",
@@ -80,9 +83,7 @@ class Led:
                 members=members or (subscribed("m-1", "t"), subscribed("m-2", "t")),
                 **answer,
             ),
-            new_backoff=backoff,
-            compute=compute,
-            deadline=trio.current_time() + config.rebalance_timeout,
+            deadline=trio.current_time() + member.config.rebalance_timeout,
         )
 
 
@@ -224,7 +225,7 @@ async def test_an_assignor_has_until_the_rebalance_time_out(
     began = trio.current_time()
     with pytest.raises(AssignorTimeoutError, match="2 partitions among 2 members") as raised:
         await it.leader.assign(known())
-    assert trio.current_time() - began == it.leader.config.rebalance_timeout - 1
+    assert trio.current_time() - began == it.leader.member.config.rebalance_timeout - 1
     assert "'m-1'" in str(raised.value)
     assert (raised.value.assignor, raised.value.thread) == ("range", "kgroup-assign g")
     (event,) = it.told

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import final
 
 import pytest
 import trio
 from trio.testing import MockClock
 
 from kgroup.errors import LeaseExpiredError, StaleGenerationError
-from kgroup.generation.lifecycle import Hooks, Lifecycle, State, inside_of
+from kgroup.events import GenerationDraining
+from kgroup.generation.lifecycle import Lifecycle, State, inside_of
 from kgroup.types import Cause, End
+from tests.generation.bench import MEMBERSHIP, FakeSource, RecordingEmitter, member_context
 
 OWNER = object()
 REBALANCE = End(Cause.REBALANCE)
@@ -19,30 +21,37 @@ LOSS = End(Cause.MEMBERSHIP_LOST, "forgotten")
 
 @final
 class Life:
-    """A lifecycle that runs, and whom it told of what."""
+    """A lifecycle that runs, and what it emitted."""
 
     def __init__(self, limit: float = 10.0) -> None:
-        self.limit = limit
-        self.told: list[Any] = []
-        self.life = Lifecycle(
-            OWNER,
-            Hooks(
-                drain_limit=lambda: self.limit,
-                draining=lambda end, seconds: self.told.append(("draining", end, seconds)),
-                revoked=lambda: self.told.append("revoked"),
-                lost=lambda end: self.told.append(("lost", end)),
-                bound=lambda deadline: self.told.append(("bound", deadline - trio.current_time())),
-            ),
+        self.emitter = RecordingEmitter()
+        self.source = FakeSource()
+        member = member_context(
+            emitter=self.emitter, source=self.source, group=OWNER, drain_timeout=limit
         )
+        self.life = Lifecycle(member, MEMBERSHIP, trio.current_time())
+
+    async def run(self) -> None:
+        """Run it, as a generation does."""
+        async with self.life.open():
+            await self.life.ending.wait()
+            if self.life.state is State.DRAINING:
+                await self.life.drain()
 
     async def begin(self, nursery: trio.Nursery) -> Lifecycle:
         """Run it until a signal comes."""
-        nursery.start_soon(self.life.run, self._opening)
+        nursery.start_soon(self.run)
         await trio.testing.wait_all_tasks_blocked()
         return self.life
 
-    async def _opening(self) -> None:
-        await trio.lowlevel.checkpoint()
+    @property
+    def drains(self) -> list[tuple[End, float]]:
+        """The drains that were reported, and their seconds."""
+        return [
+            (event.end, event.deadline)
+            for event in self.emitter.events
+            if isinstance(event, GenerationDraining)
+        ]
 
 
 @pytest.fixture
@@ -65,7 +74,7 @@ async def test_a_loss_before_it_runs_ends_it(autojump_clock: MockClock) -> None:
     """`run` then comes back at once."""
     made = Life()
     made.life.end(LOSS)
-    await made.life.run(made._opening)
+    await made.run()
     assert made.life.why is LOSS
     assert made.life.ended.is_set()
 
@@ -89,7 +98,9 @@ async def test_a_task_that_returns_ends_it(autojump_clock: MockClock, running: L
     assert end.detail.endswith("quick returned")
     assert finished == [State.DRAINING]
     assert not life.cut_short
-    assert running.told[:4] == ["revoked", ("bound", 10), ("draining", end, 10), ("lost", end)]
+    assert running.source.log == [("revoke", MEMBERSHIP.epoch)]
+    assert running.drains == [(end, 10)]
+    assert life.over is end
 
 
 async def test_a_callable_without_a_name_is_told_by_its_repr(
@@ -152,14 +163,15 @@ async def test_a_drain_without_time(
     nursery: trio.Nursery, autojump_clock: MockClock, limit: float
 ) -> None:
     """A heartbeat that was last answered long ago leaves none: it is 0 and not negative."""
-    made = Life(limit)
+    made = Life()
     life = await made.begin(nursery)
+    await trio.sleep(100.0 - limit)
     life.start_work(trio.sleep_forever, ())
     before = trio.current_time()
     life.end(REBALANCE)
     await life.wait_ended()
     assert trio.current_time() == before
-    assert ("draining", REBALANCE, 0.0) in made.told
+    assert made.drains == [(REBALANCE, 0.0)]
 
 
 async def test_the_body_is_work(
@@ -362,7 +374,7 @@ async def test_cancelled_from_outside_it_does_not_drain(autojump_clock: MockCloc
     assert life.why.cause is Cause.CANCELLED
     assert life.state is State.ENDED
     assert life.ended.is_set()
-    assert not any("draining" in str(told) for told in made.told)
+    assert made.drains == []
 
 
 async def test_a_block_in_the_body_ends_with_the_tasks(
@@ -427,7 +439,7 @@ async def test_closing_bounds_commits_even_after_a_loss(
     life.end(LOSS)
     life.close(End(Cause.CLOSED))
     assert life.why is LOSS
-    assert running.told[-1] == ("bound", 10.0)
+    assert life.commit_deadline() == trio.current_time() + 10.0
 
 
 async def test_what_a_service_does_as_work_is_waited_for(

@@ -9,20 +9,18 @@ import trio
 from trio.testing import MockClock
 
 from kgroup.client.cluster import LATEST
-from kgroup.client.error_policy import Reaction, Request
+from kgroup.client.error_policy import Request
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
     AuthorizationError,
-    BrokerError,
     NoOffsetError,
     OffsetOutOfRangeError,
-    TransportError,
 )
-from kgroup.generation.start_offsets import PositionLookup
+from kgroup.generation.start_offsets import StartOffsets
 from kgroup.types import AutoOffsetReset, OffsetAndMetadata
 from kgroup.wire.codec import RequestFrame
 from tests.client.test_cluster import T0, T1, T2, offsets_of
-from tests.generation.bench import MEMBERSHIP, FakeCoordinator, backoff
+from tests.generation.bench import P0, P1, Bench, FakeCoordinator
 from tests.nodes import Nodes, metadata
 
 ALONE = {1: "a:1"}
@@ -31,37 +29,34 @@ ALONE = {1: "a:1"}
 class Asked:
     """Positions beside one broker of topic t with three partitions."""
 
-    def __init__(self, nursery: trio.Nursery, reset: AutoOffsetReset) -> None:
+    def __init__(self, nursery: trio.Nursery, reset: AutoOffsetReset, **settings: Any) -> None:
         self.nodes = Nodes(nursery)
         self.node = self.nodes.add(
             "a:1", metadata=metadata(ALONE, {"t": [1, 1, 1]}), list_offsets=offsets_of
         )
         self.coordinator = FakeCoordinator()
-        self.reports: list[Request] = []
-        self.positions = PositionLookup(
-            self.coordinator,
-            self.nodes.cluster(),
-            MEMBERSHIP,
-            reset,
-            backoff=backoff,
-            report=self.report,
+        self.bench = Bench(
+            coordinator=self.coordinator,
+            cluster=self.nodes.cluster(),
+            owned=(P0, P1),
+            settings={"auto_offset_reset": reset, **settings},
         )
+        bench = self.bench
+        self.starts = StartOffsets(bench.member, bench.lifecycle, bench.positions, bench.committer)
 
-    def report(
-        self, request: Request, error: BrokerError | TransportError, reaction: Reaction
-    ) -> None:
-        """See ``Report``."""
-        del error, reaction
-        self.reports.append(request)
+    @property
+    def reports(self) -> list[Request]:
+        """The requests whose failures were reported."""
+        return [request for request, _ in self.bench.reports]
 
 
 async def test_committed_offsets(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     """None where there is none; of no partitions nobody is asked."""
     it = Asked(nursery, AutoOffsetReset.EARLIEST)
     it.coordinator.stable = {T0: 7}
-    assert await it.positions.committed([T0, T1]) == {T0: OffsetAndMetadata(7), T1: None}
+    assert await it.starts.committed([T0, T1]) == {T0: OffsetAndMetadata(7), T1: None}
     with trio.testing.assert_checkpoints():
-        assert await it.positions.committed([]) == {}
+        assert await it.starts.committed([]) == {}
 
 
 @pytest.mark.parametrize(
@@ -84,7 +79,7 @@ async def test_without_a_commit_the_rule_decides(
     """Each with the rule that was followed, and its reason in words."""
     it = Asked(nursery, reset)
     it.coordinator.stable = committed
-    found = await it.positions.without_commit([T0, T1])
+    found = await it.starts.without_commit([T0, T1])
     assert {name: start.offset for name, start in found.items()} == offsets
     late = reset is AutoOffsetReset.LATEST and committed
     for start in found.values():
@@ -99,10 +94,10 @@ async def test_without_a_rule_it_is_an_error(
     """It names the partitions, the member, and what to do."""
     it = Asked(nursery, AutoOffsetReset.ERROR)
     with pytest.raises(NoOffsetError, match=r"'m-1'.* for t-0, t-1 and .*'earliest' or 'latest'"):
-        await it.positions.without_commit([T1, T0])
+        await it.starts.without_commit([T1, T0])
     error = OffsetOutOfRangeError("gone", T0, 99)
     with pytest.raises(OffsetOutOfRangeError) as caught:
-        await it.positions.out_of_range(error)
+        await it.starts.out_of_range(error)
     assert caught.value is error
 
 
@@ -112,7 +107,7 @@ async def test_out_of_range(
 ) -> None:
     """By the rule, and it says from where."""
     it = Asked(nursery, AutoOffsetReset.LATEST)
-    start = await it.positions.out_of_range(OffsetOutOfRangeError("gone", T1, at))
+    start = await it.starts.out_of_range(OffsetOutOfRangeError("gone", T1, at))
     assert (start.offset, start.rule) == (15, AutoOffsetReset.LATEST)
     assert start.reason == f"{words} not in the log, so by auto_offset_reset at the latest"
 
@@ -131,7 +126,7 @@ async def test_only_what_is_not_known_yet_is_asked_again(
         return offsets
 
     it.node.answers["list_offsets"] = answer
-    found = await it.positions.without_commit([T0, T1])
+    found = await it.starts.without_commit([T0, T1])
     assert {name: start.offset for name, start in found.items()} == {T0: 0, T1: 10}
     asked = [
         [part.partition_index for part in request.topics[0].partitions]
@@ -156,7 +151,7 @@ async def test_a_leader_that_refuses_for_good(
 
     it.node.answers["list_offsets"] = refuse
     with pytest.raises(AuthorizationError, match="t-0"):
-        await it.positions.without_commit([T0, T1])
+        await it.starts.without_commit([T0, T1])
     assert len(it.nodes.requests("list_offsets")) == 1
 
 
@@ -166,7 +161,7 @@ async def test_offsets_of_now_are_one_request_a_look(
     """Who leads is looked up once, however often the ends are asked for."""
     it = Asked(nursery, AutoOffsetReset.EARLIEST)
     for _ in range(3):
-        assert await it.positions.now([T2, T0], LATEST) == {T0: 5, T2: 25}
+        assert await it.starts.list_offsets([T2, T0], LATEST) == {T0: 5, T2: 25}
     assert len(it.nodes.requests("list_offsets")) == 3
     assert len(it.nodes.requests("metadata")) == 1
 
@@ -179,10 +174,10 @@ async def test_offsets_of_now_leave_out_who_does_not_answer(
     tells = metadata({1: "a:1", 2: "b:1"}, {"t": [1, 2, 2]})
     it.node.answers["metadata"] = tells
     away = it.nodes.add("b:1", metadata=tells, list_offsets=lambda _: None)
-    assert await it.positions.now([T0, T1, T2], LATEST) == {T0: 5}
+    assert await it.starts.list_offsets([T0, T1, T2], LATEST) == {T0: 5}
     assert it.reports == [Request.LIST_OFFSETS]
     away.answers["list_offsets"] = offsets_of
-    assert await it.positions.now([T0, T1, T2], LATEST) == {T0: 5, T1: 15, T2: 25}
+    assert await it.starts.list_offsets([T0, T1, T2], LATEST) == {T0: 5, T1: 15, T2: 25}
 
 
 async def test_offsets_of_now_are_none_where_nobody_answers(
@@ -191,7 +186,7 @@ async def test_offsets_of_now_are_none_where_nobody_answers(
     """It is told, and the caller looks again later."""
     it = Asked(nursery, AutoOffsetReset.EARLIEST)
     it.node.up = False
-    assert await it.positions.now([T0, T1], LATEST) == {}
+    assert await it.starts.list_offsets([T0, T1], LATEST) == {}
     assert it.reports == [Request.LIST_OFFSETS]
 
 
@@ -210,4 +205,4 @@ async def test_offsets_of_now_are_refused_for_good(
 
     it.node.answers["list_offsets"] = refuse
     with pytest.raises(AuthorizationError, match="t-0"):
-        await it.positions.now([T0, T1], LATEST)
+        await it.starts.list_offsets([T0, T1], LATEST)

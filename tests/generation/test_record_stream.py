@@ -2,151 +2,81 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from types import SimpleNamespace
-from typing import Any, Self, final
+from typing import Any, final
 
-import attrs
 import pytest
 import trio
 from trio.testing import MockClock
 
-from kgroup.client.backoff import Backoff
-from kgroup.clocks import TrioClock
-from kgroup.config import GroupConfig
 from kgroup.errors import FetchError, OffsetOutOfRangeError, StaleGenerationError, UsageError
-from kgroup.generation.commit_bounds import CommitBounds
-from kgroup.generation.record_stream import RecordStream, StreamContext
+from kgroup.generation.lifecycle import State
+from kgroup.generation.positions import Positions
+from kgroup.generation.record_stream import RecordStream
 from kgroup.interfaces import Batch
-from kgroup.types import Assignment, IsolationLevel, TopicPartition
-from tests.generation.bench import MEMBERSHIP, P0, P1
+from kgroup.types import Assignment, TopicPartition
+from tests.generation.bench import MEMBERSHIP, P0, P1, FakeSource, member_context
 
-EPOCH = 3
-CONFIG = GroupConfig(group_id="g", bootstrap_servers="a:1", topics=["t"])
+EPOCH = MEMBERSHIP.epoch
 
 
 @final
-@attrs.define
-class FakeSource:
-    """Hands out offsets one by one, from where it stands; or raises what it is told to."""
+class FakeLifecycle:
+    """A generation that runs, ends and has a valid lease as the test says."""
 
-    position: int = 0
-    end: int = 1000
-    error: Exception | None = None
-    lost: TopicPartition | None = None
-    pause_between: float = 0.0
-    log: list[Any] = attrs.field(factory=list)
-    grown: trio.Event = attrs.field(factory=trio.Event)
+    membership = MEMBERSHIP
 
-    async def __aenter__(self) -> Self:
-        """See ``RecordSource``."""
-        await trio.lowlevel.checkpoint()
-        return self
+    def __init__(self) -> None:
+        self.state = State.RUNNING
+        self.ending = trio.Event()
+        self.lease = SimpleNamespace(left=30.0)
+        self.confirmed = trio.Event()
 
-    async def __aexit__(self, *details: object) -> None:
-        """See ``RecordSource``."""
-        await trio.lowlevel.checkpoint()
-
-    def assign(self, epoch: int, positions: Mapping[TopicPartition, int]) -> None:
-        """See ``RecordSource``."""
-        self.log.append(("assign", epoch, dict(positions)))
-
-    def open(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
-        """See ``RecordSource``."""
-        self.log.append(("open", epoch, sorted(partitions)))
-
-    async def receive(
-        self, epoch: int, partitions: Collection[TopicPartition], limit: int
-    ) -> Batch:
-        """See ``RecordSource``."""
-        assert limit > 0
-        await trio.lowlevel.checkpoint()
-        if self.error is not None:
-            error, self.error = self.error, None
-            raise error
-        if self.lost in partitions:
-            raise OffsetOutOfRangeError("gone", P0, 7)
-        await trio.sleep(self.pause_between)
-        while self.position >= self.end:
-            await self.grown.wait()
-        number = self.position
-        self.position += 1
-        message: Any = SimpleNamespace(offset=lambda: number)
-        return Batch(
-            partition=min(partitions), messages=[message], next_offset=number + 1, epoch=epoch
-        )
-
-    def pause(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
-        """See ``RecordSource``."""
-        self.log.append(("pause", epoch, sorted(partitions)))
-
-    def resume(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
-        """See ``RecordSource``."""
-        self.log.append(("resume", epoch, sorted(partitions)))
-
-    def seek(self, epoch: int, partition: TopicPartition, offset: int) -> None:
-        """See ``RecordSource``."""
-        self.log.append(("seek", epoch, partition, offset))
-        self.position = offset
-
-    def revoke(self, epoch: int) -> None:
-        """See ``RecordSource``."""
-        self.log.append(("revoke", epoch))
+    async def wait_to_read(self) -> None:
+        """See ``Lifecycle``."""
+        while self.lease.left <= 0 and self.state is State.RUNNING:
+            await self.confirmed.wait()
 
 
 @final
 class Around:
-    """A feed, and what a test changes of its surroundings."""
+    """What a stream uses, and what a test changes of it."""
 
     def __init__(self, source: FakeSource | None = None) -> None:
         self.source = source or FakeSource()
-        self.running = True
-        self.ending = trio.Event()
-        self.lease = True
-        self.confirmed = trio.Event()
+        self.member = member_context(source=self.source)
+        self.lifecycle: Any = FakeLifecycle()
         self.located: list[Any] = []
         self.locating: Exception | None = None
-        self.closed: list[RecordStream] = []
-        self.told: list[Any] = []
-        self.floors = CommitBounds(MEMBERSHIP, Assignment((P0, P1)), {})
-        self.feed = StreamContext(
-            epoch=EPOCH,
-            source=self.source,
-            running=lambda: self.running,
-            ending=self.ending,
-            lease_valid=lambda: self.lease,
-            lease_confirmed=self._confirm,
-            locate=self._locate,
-            look=self._look,
-            emit=self.told.append,
-            serve=self.told.append,
-            config=CONFIG,
-            clock=TrioClock(),
-            backoff=lambda: Backoff(0.1, 5.0, random.Random(1)),
-        )
+        self.open: set[Any] = set()
+        self.made: list[RecordStream] = []
+        self.positions = Positions(MEMBERSHIP)
+        self.positions.begin(Assignment((P0, P1)), {})
 
     def stream(self, *partitions: TopicPartition) -> RecordStream:
         """A stream of these, P0 by default."""
-        wanted = frozenset(partitions or {P0})
-        return RecordStream(self.feed, self.floors, wanted, 100, self.closed.append)
+        starts: Any = self
+        stream = RecordStream(
+            member=self.member,
+            lifecycle=self.lifecycle,
+            positions=self.positions,
+            starts=starts,
+            partitions=frozenset(partitions or {P0}),
+            max_records=100,
+            open_streams=self.open,
+        )
+        self.open.add(stream)
+        self.made.append(stream)
+        return stream
 
-    async def _confirm(self) -> None:
-        while not self.lease and self.running:
-            await self.confirmed.wait()
+    @property
+    def closed(self) -> list[RecordStream]:
+        """The streams that are closed."""
+        return [stream for stream in self.made if stream not in self.open]
 
-    async def _look(
-        self,
-        partitions: Collection[TopicPartition],
-        *,
-        earliest: bool,
-        isolation_level: IsolationLevel | None = None,
-    ) -> Mapping[TopicPartition, int]:
-        assert isolation_level is None
-        await trio.lowlevel.checkpoint()
-        return dict.fromkeys(partitions, 0 if earliest else 10)
-
-    async def _locate(self, partitions: Collection[TopicPartition], error: Any) -> None:
+    async def locate(self, partitions: Collection[TopicPartition], error: Any) -> None:
+        """See ``StartOffsets``."""
         await trio.lowlevel.checkpoint()
         self.located.append((sorted(partitions), error))
         if self.locating is not None:
@@ -154,13 +84,17 @@ class Around:
 
     def end(self) -> None:
         """The generation's end begins."""
-        self.running = False
-        self.ending.set()
+        self.lifecycle.state = State.DRAINING
+        self.lifecycle.ending.set()
+
+    def suspend(self) -> None:
+        """The lease is over."""
+        self.lifecycle.lease.left = 0.0
 
     def confirm(self) -> None:
         """A heartbeat was answered."""
-        self.lease = True
-        self.confirmed.set()
+        self.lifecycle.lease.left = 30.0
+        self.lifecycle.confirmed.set()
 
 
 async def offsets(stream: RecordStream, count: int) -> list[int]:
@@ -188,7 +122,7 @@ async def test_it_ends_with_its_generation(autojump_clock: MockClock) -> None:
     around = Around()
     stream = around.stream()
     await offsets(stream, 1)
-    around.running = False
+    around.lifecycle.state = State.DRAINING
     assert [batch async for batch in stream] == []
     assert [batch async for batch in stream] == []
     assert around.closed == [stream]
@@ -237,7 +171,7 @@ async def test_a_seek_takes_the_place_of_a_reset_that_waits(autojump_clock: Mock
         await anext(stream)
     resets, began = len(around.located), trio.current_time()
     around.source.lost = None
-    around.floors.move(P0, 5)  # as Generation.seek does
+    around.positions.move(P0, 5)  # as Generation.seek does
     assert await offsets(stream, 2) == [0, 1]
     assert trio.current_time() == began
     assert len(around.located) == resets
@@ -278,7 +212,7 @@ async def test_past_the_lease_nothing_is_handed_out(
     around = Around()
     stream = around.stream()
     await offsets(stream, 2)
-    around.lease = False
+    around.suspend()
     seen: list[int] = []
 
     async def read() -> None:
@@ -307,7 +241,7 @@ async def test_a_lease_that_ends_while_it_waits_for_records(
 
     async def freeze() -> None:
         await trio.sleep(1)
-        around.lease = False
+        around.suspend()
         around.source.end = 5
         around.source.grown.set()
 

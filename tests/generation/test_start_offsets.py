@@ -15,13 +15,11 @@ from kgroup.errors import (
     OffsetOutOfRangeError,
     StaleGenerationError,
 )
-from kgroup.event_emitter import EventEmitter
-from kgroup.events import Event, OffsetReset
-from kgroup.generation.start_offsets import StartOffsets
+from kgroup.events import CommitRefused, Committed, Event, OffsetReset
+from kgroup.types import Assignment, TopicPartition
 from kgroup.types import AutoOffsetReset as Rule
-from kgroup.types import TopicPartition
-from tests.generation.bench import P0, P1, P2, Bench, at
-from tests.generation.test_lifecycle import LOSS, Life
+from tests.generation.bench import P0, P1, P2, at
+from tests.generation.test_lifecycle import LOSS
 from tests.generation.test_position_lookup import Asked
 from tests.nodes import SILENCE
 
@@ -32,36 +30,37 @@ class Starting:
     """Starts of t-0 and t-1, of whose leader every partition n ends at 10 * n + 5."""
 
     def __init__(self, nursery: trio.Nursery, rule: Rule, *, commit_latest: bool = True) -> None:
-        self.asked = Asked(nursery, rule)
-        self.bench = Bench()
-        self.life = Life()
-        self.told: list[Event] = []
-        self.seeks: list[tuple[TopicPartition, int]] = []
-        self.starts = StartOffsets(
-            self.asked.positions,
-            EventEmitter("g", self.told.append),
-            rule,
-            commit_latest=commit_latest,
-            seek=lambda name, offset: self.seeks.append((name, offset)),
-        )
+        self.asked = Asked(nursery, rule, commit_initial_position=commit_latest)
+        self.bench = self.asked.bench
+        self.starts = self.asked.starts
+        self.life = self.bench.lifecycle
 
     async def before(self) -> dict[TopicPartition, int]:
         """Up to the hand-over."""
-        known = dict(await self.starts.before_hand_over([P0, P1]))
-        await self.starts.commit_found(self.bench.committer)
-        return known
+        found = await self.starts.begin(Assignment((P0, P1)))
+        await self.starts.commit_latest(found)
+        self.bench.source.log.clear()
+        return dict(self.bench.positions.start)
 
     async def locate(
         self, *partitions: TopicPartition, error: OffsetOutOfRangeError | None = None
     ) -> None:
         """After it."""
-        await self.starts.locate(
-            partitions,
-            error,
-            lifecycle=self.life.life,
-            floors=self.bench.floors,
-            committer=self.bench.committer,
-        )
+        await self.starts.locate(partitions, error)
+
+    @property
+    def told(self) -> list[Event]:
+        """The events but for those of commits."""
+        return [
+            event
+            for event in self.bench.emitter.events
+            if not isinstance(event, Committed | CommitRefused)
+        ]
+
+    @property
+    def seeks(self) -> list[tuple[TopicPartition, int]]:
+        """What the source was told to seek after the hand-over."""
+        return [entry[2:] for entry in self.bench.source.log if entry[0] == "seek"]
 
     def resets(self) -> list[tuple[TopicPartition, int, bool]]:
         """What was told."""
@@ -135,7 +134,7 @@ async def test_a_leader_that_is_silent_is_found_when_it_is_read(
     await it.locate(P0)
     await it.locate(P0)
     assert it.seeks == [(P0, 5)]
-    assert it.bench.floors[P0] == 5
+    assert it.bench.positions[P0] == 5
     assert it.bench.coordinator.commits == [at(p0=5)]
     await it.locate(P1, P2)
     assert it.seeks == [(P0, 5), (P1, 15)]
@@ -170,10 +169,10 @@ async def test_a_position_that_is_gone_is_told_as_such(
     it = Starting(nursery, rule)
     it.asked.coordinator.stable = {P0: 3, P1: 999}
     await it.before()
-    it.bench.floors.move(P1, 999)
+    it.bench.positions.move(P1, 999)
     await it.locate(P1, error=OffsetOutOfRangeError("gone", P1, 999))
     assert it.seeks == [(P1, offset)]
-    assert it.bench.floors[P1] == offset
+    assert it.bench.positions[P1] == offset
     assert it.bench.coordinator.commits == commits
     assert it.resets() == [(P1, offset, True)]
 
@@ -190,7 +189,7 @@ async def test_the_end_ends_the_look_up_of_a_position(
 
     async def end() -> None:
         await trio.sleep(3)
-        it.life.life.end(LOSS)
+        it.life.end(LOSS)
 
     nursery.start_soon(end)
     for _ in range(2):
@@ -199,4 +198,4 @@ async def test_the_end_ends_the_look_up_of_a_position(
         assert caught.value.end == LOSS
         assert trio.current_time() == began + 3
     assert (it.told, it.seeks, it.bench.coordinator.commits) == ([], [], [])
-    assert it.bench.floors.moves([P0]) == {P0: 0}
+    assert it.bench.positions.moves([P0]) == {P0: 0}

@@ -82,9 +82,9 @@ CLIENT: Final = (
     Mutation(
         breaks=6,
         says="A generation starts at the beginning whatever is committed.",
-        module="kgroup.generation.runner",
-        old="membership.epoch, {name: positions.get(name, 0) for name in self.assignment}",
-        new="membership.epoch, dict.fromkeys(self.assignment, 0)",
+        module="kgroup.generation.start_offsets",
+        old="source.assign(epoch, {name: known.get(name, 0) for name in assignment})",
+        new="source.assign(epoch, dict.fromkeys(assignment, 0))",
     ),
     Mutation(
         breaks=7,
@@ -106,8 +106,8 @@ CLIENT: Final = (
         breaks=7,
         says="A batch that may not be handed out any more is not given back.",
         module="kgroup.generation.record_stream",
-        old="feed.source.seek(feed.epoch, batch.partition, batch.messages[0].offset())",
-        new="feed.source.seek(feed.epoch, batch.partition, batch.next_offset)",
+        old="source.seek(epoch, batch.partition, batch.messages[0].offset())",
+        new="source.seek(epoch, batch.partition, batch.next_offset)",
         seed=21,
     ),
     Mutation(
@@ -122,8 +122,8 @@ CLIENT: Final = (
         breaks=7,
         says="Without a committed offset reading starts at the end.",
         module="kgroup.generation.start_offsets",
-        old="answers = await self._cluster.list_offsets(wanted, _TIMESTAMPS[rule])",
-        new="answers = await self._cluster.list_offsets(wanted, LATEST)",
+        old="answers = await self._member.cluster.list_offsets(wanted, _TIMESTAMPS[rule])",
+        new="answers = await self._member.cluster.list_offsets(wanted, LATEST)",
     ),
     Mutation(
         breaks=8,
@@ -167,8 +167,8 @@ CLIENT: Final = (
         breaks=10,
         says="The end of a generation is told once by the member and once on the way out.",
         module="kgroup.member",
-        old="return current",
-        new="return self._over(current) or current",
+        old="await runner.run(offer)",
+        new="await runner.run(offer); self._over(runner)",
     ),
     Mutation(
         breaks=10,
@@ -191,7 +191,7 @@ CLIENT: Final = (
         breaks=6,
         says="A program that seeks goes on where its partition was.",
         module="kgroup.generation.generation",
-        old="self._source.seek(self.epoch, partition, position)",
+        old="self._member.source.seek(self.epoch, partition, position)",
         new="pass",
     ),
     Mutation(

@@ -15,15 +15,16 @@ from kgroup.errors import (
     OffsetBehindFloorError,
     OffsetBeyondReadError,
 )
-from kgroup.generation.commit_bounds import CommitBounds
+from kgroup.generation.positions import Positions
 from kgroup.types import Assignment, OffsetAndMetadata, TopicPartition
 from tests.generation.bench import MEMBERSHIP, P0, P1, P2
 
 
-def floors(**positions: int) -> CommitBounds:
+def floors(**positions: int) -> Positions:
     """Floors of t-0 and t-1, at these positions, without ceilings."""
     at = {TopicPartition("t", int(name[1:])): offset for name, offset in positions.items()}
-    made = CommitBounds(MEMBERSHIP, Assignment((P0, P1)), at)
+    made = Positions(MEMBERSHIP)
+    made.begin(Assignment((P0, P1)), at)
     made.lift([P0, P1])
     return made
 
@@ -48,7 +49,7 @@ def test_what_is_not_owned_is_refused() -> None:
     """The error names the partition, the member and what it owns."""
     with pytest.raises(NotOwnedError, match=r"t-2 is not of .*'m-1'.* owns t-0, t-1;"):
         floors().check({P0: 0, P2: 1})
-    nothing = CommitBounds(MEMBERSHIP, Assignment(()), {})
+    nothing = Positions(MEMBERSHIP)
     with pytest.raises(NotOwnedError, match="owns nothing"):
         nothing.check_owned(P0)
 
@@ -100,10 +101,12 @@ def test_a_commit_asked_for_before_a_move_is_not_refused_by_it() -> None:
         mine.check({P0: 5}, mine.moves([P0]))
 
 
-def ceilings(**read: int) -> CommitBounds:
+def ceilings(**read: int) -> Positions:
     """Floors of t-0 at 5 and t-1 at an unknown position, of which so much was read before."""
     before = {TopicPartition("t", int(name[1:])): offset for name, offset in read.items()}
-    return CommitBounds(MEMBERSHIP, Assignment((P0, P1)), {P0: 5}, before)
+    made = Positions(MEMBERSHIP, before)
+    made.begin(Assignment((P0, P1)), {P0: 5})
+    return made
 
 
 def test_nothing_goes_past_what_was_handed_out() -> None:

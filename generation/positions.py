@@ -1,16 +1,23 @@
-"""The floor and the ceiling of each owned partition: no commit goes behind one or past the other.
+"""The position of each partition of one generation: where it starts, and what may be committed.
 
-The floor is the start position, then the last commit that was acknowledged; a seek or a reset
-moves it. The ceiling is the next offset after the last record that was handed out; reading and a
-seek raise it. The coordinator checks neither: a handler's mistake would silently repeat records,
-or make the group skip records that no member ever read. Programs that read by other means
-(``Generation.offsets``) have no ceiling, because only they know how far they are.
+Everything that kgroup knows of a partition's offsets in a generation is here, except the next
+offset to fetch, which is the record source's:
+
+- the *start*: the committed offset, or what ``auto_offset_reset`` gave; a partition without one is
+  *unlocated* until its first reader finds it;
+- the *floor*, which no commit goes behind: the start, then the last commit that was acknowledged;
+- the *ceiling*, which no commit goes past: the offset after the last record that was handed out.
+
+A seek or a reset moves the floor, and the ceiling with it. The coordinator checks neither: a
+mistake in a handler would silently repeat records, or make the group skip records that no member
+has read. Programs that read by other means (``Generation.offsets``) have no ceiling, because only
+they know how far they are.
 
 What was handed out in the generation before counts where the member has kept the partition: its
 handlers may have carried over what they made of it.
 
-INVARIANT: a commit is held to the floor as its caller knew it. One that was asked for before the
-floor was moved is neither refused because of the move, nor does its answer undo the move.
+INVARIANT: a commit is checked against the floor as its caller knew it. A commit that was called
+before the floor was moved is not refused because of the move, nor does its answer undo the move.
 """
 
 from __future__ import annotations
@@ -25,35 +32,49 @@ from kgroup.types import Assignment, Membership, OffsetAndMetadata, Offsets, Top
 
 
 @final
-class CommitBounds:
-    """Checks commits of one generation before anything is sent."""
+class Positions:
+    """The positions of one generation; checks commits before anything is sent.
+
+    Args:
+        membership: whose they are.
+        read_before: the ceilings of the generation before.
+
+    Attributes:
+        start: for each partition the offset at which it starts, as far as it is known.
+        unlocated: the partitions whose start is not known, and which nobody has sought.
+    """
 
     def __init__(
-        self,
-        membership: Membership,
-        assignment: Assignment,
-        positions: Mapping[TopicPartition, int],
-        read_before: Mapping[TopicPartition, int] | None = None,
+        self, membership: Membership, read_before: Mapping[TopicPartition, int] | None = None
     ) -> None:
         self._membership = membership
-        self._assignment = assignment
-        self._floors = dict(positions)
+        self._assignment = Assignment(())
+        self._floors: dict[TopicPartition, int] = {}
         self._moves: Counter[TopicPartition] = Counter()
-        self._read = {
-            name: offset for name, offset in (read_before or {}).items() if name in assignment
-        }
+        self._read = dict(read_before or {})
         self._without_ceiling: set[TopicPartition] = set()
+        self.start: Mapping[TopicPartition, int] = {}
+        self.unlocated: set[TopicPartition] = set()
+
+    def begin(self, assignment: Assignment, start: Mapping[TopicPartition, int]) -> None:
+        """The partitions are known, and where they start, as far as that could be found soon."""
+        self._assignment = assignment
+        self._floors = dict(start)
+        self._read = {name: offset for name, offset in self._read.items() if name in assignment}
+        self.start = start
+        self.unlocated = set(assignment).difference(start)
 
     def __getitem__(self, partition: TopicPartition) -> int:
+        """The floor; 0 where it is not known."""
         return self._floors.get(partition, 0)
 
     def moves(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """How often each floor was moved so far: what a caller that asks now knows."""
+        """How often each floor was moved so far, which is what a caller knows now."""
         return {partition: self._moves[partition] for partition in partitions}
 
     @property
     def read(self) -> Mapping[TopicPartition, int]:
-        """The next offset after the last record handed out, of partitions that were read."""
+        """Of partitions that were read the offset after the last record that was handed out."""
         return self._read
 
     def handed_out(self, partition: TopicPartition, next_offset: int) -> None:
@@ -61,7 +82,7 @@ class CommitBounds:
         self._read[partition] = max(next_offset, self._read.get(partition, 0))
 
     def lift(self, partitions: Iterable[TopicPartition]) -> None:
-        """From now on these have no ceiling: the program reads them by other means."""
+        """From now on these have no ceiling, because the program reads them by other means."""
         self._without_ceiling.update(partitions)
 
     def check(
@@ -115,6 +136,7 @@ class CommitBounds:
         """Set the floor after a seek; the ceiling is raised to it."""
         self._floors[partition] = offset
         self._moves[partition] += 1
+        self.unlocated.discard(partition)
         self.handed_out(partition, offset)
 
     def reset(self, partition: TopicPartition, offset: int) -> None:

@@ -1,0 +1,110 @@
+"""What a generation receives from its member: the parts that outlive it, and what came before it.
+
+All of these are values or are made once for a member. `GenerationRunner` and the parts that it
+makes take them as they are, so that each part calls the object that has the method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import final
+
+import attrs
+
+from kgroup.client.backoff import Backoff
+from kgroup.client.cluster import Cluster
+from kgroup.client.subscription import Subscription
+from kgroup.config import GroupConfig
+from kgroup.event_emitter import EventEmitter
+from kgroup.interfaces import Clock, Compute, Coordinator, JoinResult, RecordSource
+from kgroup.runtime import Runtime
+from kgroup.types import Assignment, Claim, TopicPartition
+
+
+@final
+@attrs.frozen(kw_only=True, eq=False)
+class MemberContext:
+    """The standing parts of one member, which each of its generations uses.
+
+    Attributes:
+        config: the group's settings.
+        runtime: the network, the clock and the random numbers.
+        emitter: makes the member's events.
+        source: fetches records.
+        coordinator: the group's coordinator.
+        cluster: the brokers and the leaders of partitions.
+        subscription: the topics that the member subscribes to.
+        group: the `ConsumerGroup`. Tasks of its generations are marked with it, so that a call to
+            `next()` from one of them can be refused.
+        assignor_thread: where the assignor of the program is called.
+        checking_thread: where a long assignment is checked and sorted. It is a thread of its own
+            because an assignor that was given up may occupy the other one for ever.
+    """
+
+    config: GroupConfig
+    runtime: Runtime
+    emitter: EventEmitter
+    source: RecordSource
+    coordinator: Coordinator
+    cluster: Cluster
+    subscription: Subscription
+    group: object
+    assignor_thread: Compute
+    checking_thread: Compute
+
+    @property
+    def clock(self) -> Clock:
+        """The clock that counts suspended time."""
+        return self.runtime.clock
+
+    def new_backoff(self) -> Backoff:
+        """Waits between attempts, from the shortest on."""
+        config = self.config
+        return Backoff(config.rejoin_backoff, config.rejoin_backoff_max, self.runtime.random)
+
+
+@final
+@attrs.frozen(kw_only=True)
+class CompletedJoin:
+    """A JoinGroup that was answered without an error.
+
+    Attributes:
+        answer: the answer.
+        topics: the topics that the member joined with.
+        sent_at: when the request was sent, by the runtime's clock. The lease begins then.
+        returning: whether this is a static member whose JoinGroup carried no member id, so that
+            the coordinator may have put it in the place of its earlier process.
+    """
+
+    answer: JoinResult
+    topics: frozenset[str]
+    sent_at: float
+    returning: bool = False
+
+
+@final
+@attrs.frozen(kw_only=True)
+class PreviousGenerations:
+    """What a member remembers of its generations when the next one begins.
+
+    Attributes:
+        assignment: the partitions of the last generation that the program was given.
+        claim: what the member was assigned last, which its JoinGroup reports to assignors.
+        read: for each partition the offset after the last record that was handed out, where the
+            last generation ended without a loss.
+        ids: the member id and the generation id of the last generation; None before the first.
+        unanswered: whether the coordinator may yet receive a commit of the last generation.
+        rebalance_requested: whether the member has just requested a rebalance because an assignment
+            did not fit.
+    """
+
+    assignment: Assignment = attrs.field(factory=lambda: Assignment(()))
+    claim: Claim | None = None
+    read: Mapping[TopicPartition, int] = attrs.field(factory=dict)
+    ids: tuple[str, int] | None = None
+    unanswered: bool = False
+    rebalance_requested: bool = False
+
+    def repeated_by(self, answer: JoinResult) -> bool:
+        """Whether a JoinGroup was answered with the very generation that ended last."""
+        return self.ids == (answer.member_id, answer.generation_id)
