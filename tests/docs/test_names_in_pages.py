@@ -16,6 +16,7 @@ from kgroup.broker.broker_settings import PROPERTIES
 from kgroup.broker.groups.coordinator_settings import PROPERTIES as GROUP_PROPERTIES
 
 ROOT: Final = Path(__file__).resolve().parents[2]
+CHANGELOG: Final = ROOT / "CHANGELOG.md"
 ARCHITECTURE: Final = ROOT / "docs" / "architecture.md"
 PAGES: Final = [
     ROOT / "README.md",
@@ -82,6 +83,15 @@ def test_names_of_a_page_exist(page: Path) -> None:
     assert [path for path in paths if not (ROOT / path).exists()] == []
     names = set(NAME.findall(text)) - OTHER_NAMES
     assert [name for name in sorted(names) if not exists(name)] == []
+
+
+def test_renamed_names_are_where_the_changelog_says() -> None:
+    """In the table of renamed names, the new name of each row exists and the old one does not."""
+    table = CHANGELOG.read_text(encoding="utf-8").partition("### Renamed")[2]
+    rows = re.findall(r"^\| (`.+) \| (.+) \|$", table, re.MULTILINE)
+    assert len(rows) > 10
+    assert [name for old, _ in rows for name in NAME.findall(old) if exists(name)] == []
+    assert [name for _, new in rows for name in NAME.findall(new) if not exists(name)] == []
 
 
 def test_architecture_names_code_that_exists() -> None:
