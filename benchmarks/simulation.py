@@ -43,10 +43,10 @@ class TimedRecorder:
         self.recorder = Recorder()
         self.changes: list[tuple[history.GroupChanged, float]] = []
 
-    def note(self, kind: Callable[..., history.Fact], **fields: Any) -> None:
+    def record(self, kind: Callable[..., history.HistoryEntry], **fields: Any) -> None:
         """As `Recorder.note`."""
-        self.recorder.note(kind, **fields)
-        last = self.recorder.facts[-1]
+        self.recorder.record(kind, **fields)
+        last = self.recorder.history[-1]
         if isinstance(last, history.GroupChanged):
             self.changes.append((last, time.process_time()))
 

@@ -336,7 +336,7 @@ def invariants() -> str:
         "| --- | --- |",
     ]
     checks = sorted(CHECKS, key=lambda one: one.number)
-    lines += [f"| {one.number} | {_plain(one.says)} |" for one in checks]
+    lines += [f"| {one.number} | {_plain(one.invariant)} |" for one in checks]
     return "\n".join(lines) + "\n"
 
 

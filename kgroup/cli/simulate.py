@@ -29,7 +29,7 @@ from kgroup.testing.simulation import (
     Worker,
     check,
     coverage,
-    draw,
+    generate_plan,
 )
 from kgroup.testing.simulation import simulate as run
 from kgroup.testing.simulation import worker as default_worker
@@ -182,7 +182,7 @@ def simulate(
     began = time.monotonic()
     try:
         if trace is not None:
-            _write(trace, run(draw(scenario, seeds[0]), worker))
+            _write(trace, run(generate_plan(scenario, seeds[0]), worker))
         with display:
             summary = check(
                 scenario,

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from kgroup.cli import main
 from kgroup.cli.simulate import _Display
-from kgroup.testing.simulation import Progress, Scenario, draw, simulate
+from kgroup.testing.simulation import Progress, Scenario, generate_plan, simulate
 from kgroup.testing.simulation import worker as default_worker
 
 LOSSY = "tests.testing.simulation.programs:lossy"
@@ -38,7 +38,7 @@ def test_seeds_that_are_well_are_accounted_for(tmp_path: Path) -> None:
     assert result.output.startswith("seed 17: every invariant holds\n  virtual time ")
     assert re.search(r"records +(\d+) written, \1 processed, 0 processed again", result.output)
     scenario = Scenario(members=2, brokers=1, duration=30.0, faults_per_hour=0.0)
-    assert trace.read_text(encoding="utf-8") == simulate(draw(scenario, 17)).trace
+    assert trace.read_text(encoding="utf-8") == simulate(generate_plan(scenario, 17)).trace
 
 
 def test_a_failure_is_reported() -> None:

@@ -51,7 +51,7 @@ def test_the_example_is_short() -> None:
 
 def test_the_worker_fails(run: Run) -> None:
     """The simulator finds that the page's worker commits records that it has not processed."""
-    with pytest.raises(SimulationError, match="invariant 7 broken.*nobody has processed"):
+    with pytest.raises(SimulationError, match="invariant 7 broken.*has not been processed"):
         run(WORKER)
 
 

@@ -13,7 +13,7 @@ from kgroup.errors import ConfigError
 from kgroup.testing import admin
 from kgroup.testing.embedded import EmbeddedKafka
 from kgroup.testing.kafka import RealKafka
-from kgroup.testing.simulation import Scenario, draw
+from kgroup.testing.simulation import Scenario, generate_plan
 from kgroup.testing.simulation import check as simulate
 from kgroup.testing.spark.cluster import SparkCluster
 from kgroup.types import TopicPartition
@@ -111,7 +111,7 @@ def test_a_campaign_of_simulations_has_bounds(arguments: dict[str, Any], named: 
 )
 def test_a_plan_has_bounds(name: str) -> None:
     """A plan that a program makes itself waits for no time that never comes."""
-    plan, evolve = draw(Scenario(), 1), cast("Any", attrs.evolve)
+    plan, evolve = generate_plan(Scenario(), 1), cast("Any", attrs.evolve)
     pairs = [(value, 1.0) for value in WRONG]
     for value in (*WRONG, *pairs, (2.0, 1.0), 10**400, 1e300):
         with pytest.raises(ConfigError, match=f"{name}=.* is refused"):

@@ -86,9 +86,9 @@ def test_it_cannot_be_simulated() -> None:
         ConsumerGroup(process.config())
 
     outcome = simulate(a_plan(duration=1.0), worker)
-    ended = [fact for fact in outcome.facts if isinstance(fact, history.ProcessEnded)]
-    assert {fact.process for fact in ended} == {"m1", "m2"}
-    for fact in ended:
-        assert fact.error is not None
-        assert fact.error.startswith("UsageError: group 'group': kgroup.threaded runs on threads")
-        assert "simulate the same work on kgroup.ConsumerGroup" in fact.error
+    ended = [entry for entry in outcome.history if isinstance(entry, history.ProcessEnded)]
+    assert {entry.process for entry in ended} == {"m1", "m2"}
+    for entry in ended:
+        assert entry.error is not None
+        assert entry.error.startswith("UsageError: group 'group': kgroup.threaded runs on threads")
+        assert "simulate the same work on kgroup.ConsumerGroup" in entry.error

@@ -1,9 +1,10 @@
-"""A cluster, a network and any number of members in one process, in virtual time, by a seed.
+"""Simulates a cluster, a network and any number of members in one process and in virtual time.
 
-A ``Scenario`` says what all simulations share, ``draw`` makes one seed's ``Plan`` of it, and
-``simulate`` runs a plan and says in an ``Outcome`` what was seen and what was wrong with it.
-``check`` runs many seeds over all processors, and fails with a ``SimulationError``: the shortest
-schedule of faults that still fails, a picture of the group, and what runs it again::
+A ``Scenario`` holds what all simulations of a campaign share, ``generate_plan`` makes the ``Plan``
+of one seed from it, and ``simulate`` runs a plan and returns an ``Outcome``: the history and the
+violations. ``check`` simulates many seeds on all processors and raises ``SimulationError`` for the
+first that fails, with the shortest schedule of faults that still fails, a timeline of the group,
+and the command that runs it again::
 
     from kgroup.testing.simulation import Process, Scenario, check
 
@@ -16,10 +17,10 @@ schedule of faults that still fails, a picture of the group, and what runs it ag
     def test_worker() -> None:
         check(Scenario(members=4), range(100), worker)
 
-A program says by ``Process.processed`` (or `Process.process`, which takes the time of some work
-first) what it has done; that no record is lost is judged by it. ``worker`` is the program that
-``kgroup simulate`` runs if it is given none. ``faults`` are what can go wrong, as values, for a
-plan of one's own. Nothing here is async: call it from outside of an event loop.
+A program reports the records that it has processed by ``Process.processed``, or by
+``Process.process``, which first takes the time of some work; the checks for lost records rely on
+it. ``worker`` is the program that ``kgroup simulate`` runs by default. ``faults`` has the classes
+of faults, for plans of one's own. Nothing here is async: call it outside an event loop.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from kgroup.testing.simulation import faults
 from kgroup.testing.simulation.campaign import Progress, check
 from kgroup.testing.simulation.default_program import worker
 from kgroup.testing.simulation.plan import MemberPlan, Plan, Scenario
-from kgroup.testing.simulation.plan_generation import draw
+from kgroup.testing.simulation.plan_generation import generate_plan
 from kgroup.testing.simulation.process import Process, Worker
 from kgroup.testing.simulation.report import SimulationError
 from kgroup.testing.simulation.run import Outcome, simulate
@@ -45,8 +46,8 @@ __all__ = [
     "Summary",
     "Worker",
     "check",
-    "draw",
     "faults",
+    "generate_plan",
     "simulate",
     "worker",
 ]

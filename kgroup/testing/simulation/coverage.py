@@ -1,4 +1,4 @@
-"""Which faults met which states: what a campaign has visited, and what it never has."""
+"""State coverage of a campaign: which faults were injected in which states, and which never."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from kgroup.testing.simulation.states import COORDINATOR_STATES, MEMBER_STATES
 from kgroup.testing.simulation.targeted_faults import CELLS, Cell
 
 Visits = tuple[tuple[Cell, int], ...]
-"""How often each cell was visited."""
+"""For each cell how often it was visited."""
 
 _SHORT: Final = {"PreparingRebalance": "Preparing", "CompletingRebalance": "Completing"}
 
 
 def lines(visits: Visits) -> Iterator[str]:
-    """A table of what was visited, and the names of what was not.
+    """A table of the cells that were visited, then the names of those that were not.
 
-    A line for each state of a member, a column for each state of the coordinator. In it is the
-    number of kinds of faults that met these states, of all kinds, and how many faults did in all.
+    There is a row for each state of a member and a column for each state of the coordinator. Each
+    entry has how many kinds of faults were injected in these states, out of all kinds, and how
+    many faults that were in total.
     """
     seen = Counter(dict(visits))
     never = [cell for cell in CELLS if not seen[cell]]
     yield (
-        f"state coverage (fault x member's state x coordinator's state): {len(CELLS) - len(never)}"
-        f" of {len(CELLS)}"
+        f"state coverage: {len(CELLS) - len(never)} of {len(CELLS)} combinations of a fault, a"
+        " member's state and the coordinator's state"
     )
     rows = [
         ["", *(_SHORT.get(name, name) for name in COORDINATOR_STATES)],

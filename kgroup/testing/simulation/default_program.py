@@ -1,17 +1,17 @@
-"""The program that ``kgroup simulate`` runs: a task for each partition, at least once."""
+"""The program that ``kgroup simulate`` runs: one task per partition, at-least-once."""
 
 from __future__ import annotations
 
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
-from kgroup.testing.simulation.partition_handlers import HABITS
+from kgroup.testing.simulation.partition_handlers import PARTITION_HANDLERS
 from kgroup.testing.simulation.process import Process
 from kgroup.types import TopicPartition
 
 
 async def worker(process: Process) -> None:
-    """Process every record, then commit its batch; some plans have it seek as well."""
-    handle = HABITS.get(process.habit, _handle)
+    """Process every record, then commit its batch; in some plans it seeks as well."""
+    handle = PARTITION_HANDLERS.get(process.partition_handler, _handle)
     async with ConsumerGroup(process.config()) as group:
         async for generation in group:
             for partition in generation.assignment:

@@ -1,13 +1,54 @@
-"""Runs one plan: brokers, network, programs, records, faults, and the quiet at the end.
+"""Runs one plan: brokers, network, programs, producers and faults, then the wait for the end.
 
-INVARIANTS: every task here belongs to nobody that can be frozen; after the plan's duration
-nothing new goes wrong, and the groups have a bounded time to settle.
+Theory of operation
+-------------------
+Everything lives in one process and one run of trio. The brokers are kgroup's embedded brokers,
+the members are the user's program with kgroup's own client, and between them is `Network`, whose
+connections are objects in memory. The engine makes these parts, connects them, and then plays the
+plan in three stages:
+
+1. Until ``plan.duration`` the programs run, the record writer appends records, and each fault of
+   the plan has one task that waits for its time (and its state of the group) and injects it.
+2. Then nothing new goes wrong and nothing more is written (``WorkloadEnded``). The groups get
+   `_SETTLE_TIMEOUT` virtual seconds to become stable and to commit everything that can be read;
+   the result is recorded as ``FinalGroupState``, which several invariants are judged by.
+3. The programs are asked to end, and killed if they do not (``SimulationEnded``).
+
+Nothing is judged here. Observers record what coordinators, members and programs do as entries of
+one history; the checks read it when the run is over.
+
+Virtual time. ``virtual_time`` runs all of this under a clock that stands still while any task can
+run and jumps to the next deadline when every task waits. An hour of heartbeats therefore costs
+the CPU time of its messages and nothing else. ``trio_internals`` holds all that is private to trio.
+
+Same seed, same trace. Everything that happens is decided by the plan's seed:
+
+- trio shuffles its runnable tasks with a generator of its own; it is seeded for the run;
+- every random choice comes from a generator made by `_random`, one for each purpose, so that a
+  fault that is left out does not shift the choices of latencies or of another program. The texts
+  of the purposes are part of the seeds: changing one changes every simulation;
+- all times come from trio's clock, and nothing depends on the order of a set or on an ``id()``.
+
+What breaks it: a program or a library that uses the ``random`` module, the wall clock, real
+sockets (which are refused) or several worker threads at once; iteration over a set; a timer that
+reads ``time.monotonic``. The trap: such a fault shows only as a trace that differs now and then.
+``tests/testing/simulation/test_determinism.py`` compares processes with different hash seeds.
+
+Freezing. A frozen member must not take a single step, as if the kernel had stopped its process,
+while everything around it goes on. Each program's tasks carry its name in a context variable;
+``freezing`` takes the tasks of one program out of trio's queue of runnable tasks and puts them
+back when the program thaws. Bytes on their way to it are held by the network. The trap: a task
+that is frozen can never end, so the nursery of this run could never be left. `Engine.run` thaws
+every program before it leaves, whatever ended the run.
+
+INVARIANTS: the tasks started here belong to no program, so no fault can freeze or kill them.
+After the plan's duration no fault begins and no record is written.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
+from random import Random
 from typing import Final, final
 
 import trio
@@ -27,17 +68,17 @@ from kgroup.testing.simulation.topics import SimulatedTopics
 from kgroup.testing.simulation.virtual_time import call_at
 from kgroup.types import IsolationLevel, TopicPartition
 
-_COMMITTED: Final = IsolationLevel.READ_COMMITTED.value
-_SETTLED: Final = frozenset({"Stable", "Empty"})
-_PATIENCE: Final = 600.0
-"""Seconds that the groups have at the end to be stable and to have processed everything."""
-_LOOK_EVERY: Final = 0.5
-"""Seconds between two looks at whether everything has settled."""
+_READ_COMMITTED: Final = IsolationLevel.READ_COMMITTED.value
+_STABLE_STATES: Final = frozenset({"Stable", "Empty"})
+_SETTLE_TIMEOUT: Final = 600.0
+"""Seconds that the groups get at the end to become stable and to process everything."""
+_POLL_INTERVAL: Final = 0.5
+"""Seconds between two checks whether they have."""
 
 
 @final
 class Engine:
-    """What a plan becomes. Made and run once, inside of one run of trio."""
+    """Runs one plan, once, inside one run of trio."""
 
     def __init__(self, plan: Plan, worker: Worker, recorder: Recorder) -> None:
         self._plan = plan
@@ -56,12 +97,12 @@ class Engine:
             ) as cluster,
             trio.open_nursery() as nursery,
         ):
-            committed_only = plan.config.get("isolation_level") == _COMMITTED
+            committed_only = plan.config.get("isolation_level") == _READ_COMMITTED
             topics = SimulatedTopics(cluster, self._recorder, committed_only=committed_only)
             cluster.cluster.on_transaction_end = topics.transaction_ended
             coordinators = CoordinatorObserver(self._recorder, cluster.cluster.topics.partitions)
-            states = States(lambda: _state_of_coordinator(cluster, coordinators.group_ids))
-            self._recorder.react(states.reactions)
+            states = States(lambda: _coordinator_state(cluster, coordinators.group_ids))
+            self._recorder.subscribe(states.handlers)
             programs = RunningPrograms(
                 plan=plan,
                 worker=self._worker,
@@ -73,7 +114,7 @@ class Engine:
                 nursery=nursery,
                 new_random=self._random,
             )
-            stage = InjectionContext(
+            context = InjectionContext(
                 plan=plan,
                 recorder=self._recorder,
                 network=network,
@@ -84,51 +125,51 @@ class Engine:
                 writer=RecordWriter(plan, self._random("records"), topics, cluster),
                 states=states,
             )
-            _connect(stage)
+            _connect(context)
             try:
-                await self._play(stage)
+                await self._play(context)
             finally:
-                programs.thaw_all()  # a task that is frozen would never end
+                programs.thaw_all()  # the nursery could not be left while a task is frozen
             nursery.cancel_scope.cancel()
 
-    async def _play(self, stage: InjectionContext) -> None:
-        plan, note = self._plan, self._recorder.note
+    async def _play(self, context: InjectionContext) -> None:
+        plan, record = self._plan, self._recorder.record
         for topic, partitions in plan.topics.items():
-            await stage.topics.create(topic, partitions)
+            await context.topics.create(topic, partitions)
         async with trio.open_nursery() as programs:
             for member in plan.members:
-                programs.start_soon(stage.programs.keep_running, member)
-            async with trio.open_nursery() as troubles:
-                troubles.start_soon(stage.writer.run)
+                programs.start_soon(context.programs.keep_running, member)
+            async with trio.open_nursery() as workload:
+                workload.start_soon(context.writer.run)
                 for fault in plan.faults:
-                    troubles.start_soon(inject, stage, fault)
-                troubles.start_soon(trio.sleep_until, plan.duration)
-            note(history.Quiet, running=stage.programs.running)
-            await self._settle(stage)
-            await stage.programs.end()
-        note(history.Over)
+                    workload.start_soon(inject, context, fault)
+                workload.start_soon(trio.sleep_until, plan.duration)
+            record(history.WorkloadEnded, running=context.programs.running_names)
+            await self._settle(context)
+            await context.programs.end()
+        record(history.SimulationEnded)
 
-    async def _settle(self, stage: InjectionContext) -> None:
-        """Wait until nothing is left to do, as long as it may take."""
-        deadline = trio.current_time() + _PATIENCE
-        while not await _is_settled(stage) and trio.current_time() < deadline:  # noqa: ASYNC110
-            await trio.sleep(_LOOK_EVERY)
-        stable, ends = await _is_stable(stage), stage.topics.ends()
-        for group_id in stage.coordinators.group_ids:
-            self._recorder.note(
-                history.Settled,
+    async def _settle(self, context: InjectionContext) -> None:
+        """Wait until the groups are stable and have committed everything, or time runs out."""
+        deadline = trio.current_time() + _SETTLE_TIMEOUT
+        while not await _is_settled(context) and trio.current_time() < deadline:  # noqa: ASYNC110
+            await trio.sleep(_POLL_INTERVAL)
+        stable, ends = await _is_stable(context), context.topics.ends()
+        for group_id in context.coordinators.group_ids:
+            self._recorder.record(
+                history.FinalGroupState,
                 group_id=group_id,
                 stable=stable,
-                committed=await _committed(stage.cluster, group_id),
+                committed=await _committed(context.cluster, group_id),
                 ends=ends,
             )
 
-    def _random(self, purpose: str) -> random.Random:
-        """A generator for each purpose, so that one does not disturb the others."""
-        return random.Random(f"{self._plan.seed} {purpose}")
+    def _random(self, purpose: str) -> Random:
+        """A generator of its own for each purpose, so that one does not disturb the others."""
+        return Random(f"{self._plan.seed} {purpose}")
 
 
-def _state_of_coordinator(cluster: EmbeddedCluster, group_ids: Sequence[str]) -> str:
+def _coordinator_state(cluster: EmbeddedCluster, group_ids: Sequence[str]) -> str:
     """The state of the first group at its coordinator; see ``states``."""
     if not group_ids:
         return DEAD
@@ -143,28 +184,28 @@ def _state_of_coordinator(cluster: EmbeddedCluster, group_ids: Sequence[str]) ->
     return DEAD if group is None else group.state.value
 
 
-def _connect(stage: InjectionContext) -> None:
-    """Put every broker on the network, and look on at its coordinator."""
-    for node_id, broker in stage.cluster.nodes.items():
-        desk = stage.cluster.cluster.brokers[node_id].groups
-        desk.observer = stage.coordinators.watching(node_id, desk.coordinator)
-        stage.network.listen(broker.host, broker.port, broker_name(node_id), broker.accept)
+def _connect(context: InjectionContext) -> None:
+    """Put every broker on the network and observe its coordinator."""
+    for node_id, broker in context.cluster.nodes.items():
+        purgatory = context.cluster.cluster.brokers[node_id].groups
+        purgatory.observer = context.coordinators.for_broker(node_id, purgatory.coordinator)
+        context.network.listen(broker.host, broker.port, broker_name(node_id), broker.accept)
 
 
-async def _is_settled(stage: InjectionContext) -> bool:
-    if not await _is_stable(stage):
+async def _is_settled(context: InjectionContext) -> bool:
+    if not await _is_stable(context):
         return False
-    ends = stage.topics.ends()
-    for group_id in stage.coordinators.group_ids:
-        committed = await _committed(stage.cluster, group_id)
+    ends = context.topics.ends()
+    for group_id in context.coordinators.group_ids:
+        committed = await _committed(context.cluster, group_id)
         if any(committed.get(name, 0) < end for name, end in ends.items()):
             return False
     return True
 
 
-async def _is_stable(stage: InjectionContext) -> bool:
-    states = {group.group_id: group.state for group in await stage.cluster.groups()}
-    return all(states.get(name) in _SETTLED for name in stage.coordinators.group_ids)
+async def _is_stable(context: InjectionContext) -> bool:
+    states = {group.group_id: group.state for group in await context.cluster.groups()}
+    return all(states.get(name) in _STABLE_STATES for name in context.coordinators.group_ids)
 
 
 async def _committed(cluster: EmbeddedCluster, group_id: str) -> dict[TopicPartition, int]:

@@ -1,32 +1,32 @@
-"""Draws single faults: for each kind what it happens to, and for how long."""
+"""Generates single faults: for each kind, whom it affects and for how long."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Mapping
+from random import Random
 from typing import Final, final
 
 import attrs
 
 from kgroup.testing.simulation import faults
-from kgroup.testing.simulation.faults import EVERYBODY, Fault
+from kgroup.testing.simulation.faults import ALL, Fault
 from kgroup.testing.simulation.plan import MemberPlan, Scenario
 
 
 @final
-class Draw:
-    """The choices of one fault."""
+class FaultChoices:
+    """Random choices for one fault: of members, brokers, topics and durations."""
 
     def __init__(
         self,
-        chance: random.Random,
+        random: Random,
         at: float,
         longest: float,
         scenario: Scenario,
         topics: dict[str, int],
         members: tuple[MemberPlan, ...],
     ) -> None:
-        self.chance = chance
+        self.random = random
         self.at = at
         self.longest = longest
         self._scenario = scenario
@@ -34,164 +34,178 @@ class Draw:
         self._members = members
 
     def seconds(self, *choices: float) -> float:
-        """How long: somewhere below one of these, and over before the plan is."""
-        most = self.chance.choice(choices)
-        return round(min(self.chance.uniform(most / 10, most), self.longest), 3)
+        """A duration: up to one of these, and ending before the plan does."""
+        most = self.random.choice(choices)
+        return round(min(self.random.uniform(most / 10, most), self.longest), 3)
 
     @property
     def processes(self) -> tuple[str, ...]:
-        """All programs."""
+        """The names of all programs."""
         return tuple(member.name for member in self._members)
 
     @property
     def process(self) -> str:
-        """One of the programs."""
-        return self.chance.choice(self._members).name
+        """The name of one of the programs."""
+        return self.random.choice(self._members).name
 
     @property
     def one_or_all_brokers(self) -> str:
-        """A broker, or all."""
-        return self.chance.choice((EVERYBODY, self.broker))
+        """A broker, or `ALL`."""
+        return self.random.choice((ALL, self.broker))
 
     @property
     def broker(self) -> str:
-        """One of the brokers."""
-        return f"b{self.chance.randint(1, self._scenario.brokers)}"
+        """The name of one of the brokers."""
+        return f"b{self.random.randint(1, self._scenario.brokers)}"
 
     @property
     def loading(self) -> float:
-        """For how long a coordinator that moves is loaded."""
-        return self.chance.choice((0.0, self.seconds(1.0, 5.0)))
+        """How long a coordinator that moves takes to load."""
+        return self.random.choice((0.0, self.seconds(1.0, 5.0)))
 
     @property
     def topic(self) -> str:
-        """One of the topics."""
-        return self.chance.choice(sorted(self._topics))
+        """The name of one of the topics."""
+        return self.random.choice(sorted(self._topics))
 
     def partitions_of(self, topic: str) -> int:
-        """How many partitions a topic has at the beginning."""
+        """The number of partitions that a topic has at the beginning."""
         return self._topics[topic]
 
     @property
     def partition(self) -> tuple[str, int]:
         """A topic and one of the partitions that it has from the beginning."""
         topic = self.topic
-        return topic, self.chance.randrange(self._topics[topic])
+        return topic, self.random.randrange(self._topics[topic])
 
 
 _SHORT_OR_LONG: Final = (2.0, 15.0, 60.0)
 
 
-def _freeze(draw: Draw) -> Fault:
-    return faults.Freeze(at=draw.at, process=draw.process, seconds=draw.seconds(*_SHORT_OR_LONG))
+def _freeze(choices: FaultChoices) -> Fault:
+    return faults.Freeze(
+        at=choices.at, process=choices.process, seconds=choices.seconds(*_SHORT_OR_LONG)
+    )
 
 
-def _crash(draw: Draw) -> Fault:
-    return faults.Crash(at=draw.at, process=draw.process, seconds=draw.seconds(1.0, 5.0, 60.0))
+def _crash(choices: FaultChoices) -> Fault:
+    return faults.Crash(
+        at=choices.at, process=choices.process, seconds=choices.seconds(1.0, 5.0, 60.0)
+    )
 
 
-def _stop(draw: Draw) -> Fault:
-    return faults.Stop(at=draw.at, process=draw.process, seconds=draw.seconds(1.0, 5.0, 60.0))
+def _stop(choices: FaultChoices) -> Fault:
+    return faults.Stop(
+        at=choices.at, process=choices.process, seconds=choices.seconds(1.0, 5.0, 60.0)
+    )
 
 
-def _twin(draw: Draw) -> Fault:
-    return faults.Twin(at=draw.at, process=draw.process, seconds=draw.seconds(10.0, 60.0))
+def _twin(choices: FaultChoices) -> Fault:
+    return faults.Twin(at=choices.at, process=choices.process, seconds=choices.seconds(10.0, 60.0))
 
 
-def _slow_work(draw: Draw) -> Fault:
-    times = draw.chance.choice((10.0, 100.0))
+def _slow_work(choices: FaultChoices) -> Fault:
+    times = choices.random.choice((10.0, 100.0))
     return faults.SlowWork(
-        at=draw.at, process=draw.process, times=times, seconds=draw.seconds(15.0, 60.0)
+        at=choices.at, process=choices.process, times=times, seconds=choices.seconds(15.0, 60.0)
     )
 
 
-def _split(draw: Draw) -> Fault:
+def _split(choices: FaultChoices) -> Fault:
     return faults.Split(
-        at=draw.at,
-        process=draw.process,
-        broker=draw.one_or_all_brokers,
-        seconds=draw.seconds(*_SHORT_OR_LONG),
+        at=choices.at,
+        process=choices.process,
+        broker=choices.one_or_all_brokers,
+        seconds=choices.seconds(*_SHORT_OR_LONG),
     )
 
 
-def _stall(draw: Draw) -> Fault:
+def _stall(choices: FaultChoices) -> Fault:
     return faults.Stall(
-        at=draw.at,
-        process=draw.process,
-        broker=EVERYBODY,
-        seconds=draw.seconds(15.0, 30.0),
+        at=choices.at,
+        process=choices.process,
+        broker=ALL,
+        seconds=choices.seconds(15.0, 30.0),
     )
 
 
-def _cut(draw: Draw) -> Fault:
-    process = draw.chance.choice((EVERYBODY, draw.process))
-    return faults.Cut(at=draw.at, process=process, broker=draw.one_or_all_brokers)
+def _cut(choices: FaultChoices) -> Fault:
+    process = choices.random.choice((ALL, choices.process))
+    return faults.Cut(at=choices.at, process=process, broker=choices.one_or_all_brokers)
 
 
-def _slow_network(draw: Draw) -> Fault:
+def _slow_network(choices: FaultChoices) -> Fault:
     return faults.SlowNetwork(
-        at=draw.at,
-        process=draw.process,
-        broker=draw.one_or_all_brokers,
-        delay=draw.seconds(0.5, 4.0, 8.0),
-        seconds=draw.seconds(10.0, 30.0),
+        at=choices.at,
+        process=choices.process,
+        broker=choices.one_or_all_brokers,
+        delay=choices.seconds(0.5, 4.0, 8.0),
+        seconds=choices.seconds(10.0, 30.0),
     )
 
 
-def _broker_stops(draw: Draw) -> Fault:
+def _broker_stops(choices: FaultChoices) -> Fault:
     return faults.BrokerStops(
-        at=draw.at, broker=draw.broker, seconds=draw.seconds(5.0, 60.0), loading=draw.loading
+        at=choices.at,
+        broker=choices.broker,
+        seconds=choices.seconds(5.0, 60.0),
+        loading=choices.loading,
     )
 
 
-def _broker_dies(draw: Draw) -> Fault:
+def _broker_dies(choices: FaultChoices) -> Fault:
     return faults.BrokerDies(
-        at=draw.at, broker=draw.broker, seconds=draw.seconds(5.0, 60.0), loading=draw.loading
+        at=choices.at,
+        broker=choices.broker,
+        seconds=choices.seconds(5.0, 60.0),
+        loading=choices.loading,
     )
 
 
-def _slow_broker(draw: Draw) -> Fault:
+def _slow_broker(choices: FaultChoices) -> Fault:
     return faults.SlowBroker(
-        at=draw.at,
-        broker=draw.broker,
-        delay=draw.seconds(0.5, 4.0),
-        seconds=draw.seconds(5.0, 30.0),
+        at=choices.at,
+        broker=choices.broker,
+        delay=choices.seconds(0.5, 4.0),
+        seconds=choices.seconds(5.0, 30.0),
     )
 
 
-def _coordinator_moves(draw: Draw) -> Fault:
+def _coordinator_moves(choices: FaultChoices) -> Fault:
     return faults.CoordinatorMoves(
-        at=draw.at,
-        away=draw.chance.choice((0.0, draw.seconds(1.0, 5.0))),
-        loading=draw.loading,
+        at=choices.at,
+        away=choices.random.choice((0.0, choices.seconds(1.0, 5.0))),
+        loading=choices.loading,
     )
 
 
-def _leader_moves(draw: Draw) -> Fault:
-    topic, partition = draw.partition
-    return faults.LeaderMoves(at=draw.at, topic=topic, partition=partition)
+def _leader_moves(choices: FaultChoices) -> Fault:
+    topic, partition = choices.partition
+    return faults.LeaderMoves(at=choices.at, topic=topic, partition=partition)
 
 
-def _more_partitions(draw: Draw) -> Fault:
-    return faults.MorePartitions(at=draw.at, topic=draw.topic, by=draw.chance.randint(1, 2))
+def _more_partitions(choices: FaultChoices) -> Fault:
+    return faults.MorePartitions(
+        at=choices.at, topic=choices.topic, by=choices.random.randint(1, 2)
+    )
 
 
-def _topic_deleted(draw: Draw) -> Fault:
-    topic, partition = draw.partition
+def _topic_deleted(choices: FaultChoices) -> Fault:
+    topic, partition = choices.partition
     return faults.TopicDeleted(
-        at=draw.at,
+        at=choices.at,
         topic=topic,
-        partitions=draw.chance.choice((partition + 1, draw.partitions_of(topic))),
-        seconds=draw.seconds(0.5, 5.0, 30.0),
+        partitions=choices.random.choice((partition + 1, choices.partitions_of(topic))),
+        seconds=choices.seconds(0.5, 5.0, 30.0),
     )
 
 
 @final
 @attrs.frozen
 class Kind:
-    """A kind of fault: what draws one, and how often it comes compared with the others."""
+    """A kind of fault: the function that generates one, and how frequent it is."""
 
-    draw: Callable[[Draw], Fault]
+    generate: Callable[[FaultChoices], Fault]
     weight: float
 
 

@@ -1,7 +1,7 @@
-"""What can go wrong in a simulation, as values: what happens, to whom, when, for how long.
+"""The faults of a simulation, as values: what happens, to whom, when and for how long.
 
-A schedule of faults is drawn from the seed before anything runs, so that a part of it can be run
-again with all else as it was. Times are virtual seconds since the beginning.
+The whole schedule of faults is generated from the seed before anything runs, so that a part of it
+can be run again with everything else unchanged. Times are virtual seconds since the beginning.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from typing import final
 
 import attrs
 
-EVERYBODY = "*"
-"""Stands for every broker, or every member, in a fault of the network."""
+ALL = "*"
+"""Stands for all brokers, or all members, in a network fault."""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class Moment:
-    """A state of the group in which a fault is to strike; see ``states`` for the names.
+    """The states in which a fault is injected; see ``states`` for their names.
 
     Attributes:
-        member: the state of the member that the fault is about, or of any member.
+        member: the state of the member that the fault affects, or of any member.
         coordinator: the state of the group at its coordinator.
     """
 
@@ -33,19 +33,19 @@ class Moment:
 
 @attrs.frozen(kw_only=True)
 class Fault:
-    """The root of all faults.
+    """The base class of all faults.
 
     Attributes:
-        at: when it happens; with ``when``, from when on the moment is waited for.
-        when: the state of the group that it waits for. If that never comes in time, the fault
-            does not happen.
+        at: when the fault is injected; with ``when``, the earliest time.
+        when: the states that the fault waits for. If they do not come in time, the fault is not
+            injected.
     """
 
     at: float
     when: Moment | None = None
 
     def words(self) -> str:
-        """What happens, in words."""
+        """What happens, as text."""
         raise NotImplementedError
 
     def __str__(self) -> str:
@@ -55,7 +55,7 @@ class Fault:
 
 @attrs.frozen(kw_only=True)
 class LastingFault(Fault):
-    """A fault that is over after so many seconds."""
+    """A fault that ends after ``seconds``."""
 
     seconds: float
 
@@ -66,7 +66,7 @@ class LastingFault(Fault):
 @final
 @attrs.frozen(kw_only=True)
 class Freeze(LastingFault):
-    """A member stands still and goes on afterwards, as if nothing had been."""
+    """A member is frozen and continues afterwards, as after SIGSTOP and SIGCONT."""
 
     process: str
 
@@ -78,7 +78,7 @@ class Freeze(LastingFault):
 @final
 @attrs.frozen(kw_only=True)
 class Crash(LastingFault):
-    """A member is gone without a word, and is started again."""
+    """A member is killed, as by SIGKILL, and started again."""
 
     process: str
 
@@ -90,7 +90,7 @@ class Crash(LastingFault):
 @final
 @attrs.frozen(kw_only=True)
 class Stop(LastingFault):
-    """A member is asked to end, and is started again (a rolling restart)."""
+    """A member is asked to end and started again, as in a rolling restart."""
 
     process: str
 
@@ -102,7 +102,7 @@ class Stop(LastingFault):
 @final
 @attrs.frozen(kw_only=True)
 class Twin(LastingFault):
-    """A second program with the same instance id runs for a while beside a static member."""
+    """A second program with the same instance id runs beside a static member."""
 
     process: str
 
@@ -114,7 +114,7 @@ class Twin(LastingFault):
 @final
 @attrs.frozen(kw_only=True)
 class SlowWork(LastingFault):
-    """A member takes so many times as long for each record."""
+    """A member takes ``times`` as long for each record."""
 
     process: str
     times: float
@@ -130,7 +130,7 @@ class SlowWork(LastingFault):
 @final
 @attrs.frozen(kw_only=True)
 class Split(LastingFault):
-    """Nothing passes between a member and a broker (or all)."""
+    """No byte passes between a member and a broker, or all of them."""
 
     process: str
     broker: str
@@ -143,9 +143,10 @@ class Split(LastingFault):
 @final
 @attrs.frozen(kw_only=True)
 class Stall(LastingFault):
-    """Half of the connections that a member has to a broker (or all) stand still, others do not.
+    """Half of a member's connections to a broker, or to all, stall; the others do not.
 
-    What was sent in one of them arrives late, when its sender has long gone on in another.
+    What was sent on a stalled connection arrives late, when its sender has long continued on
+    another one.
     """
 
     process: str
@@ -154,7 +155,7 @@ class Stall(LastingFault):
     def words(self) -> str:
         """See ``Fault``."""
         return (
-            f"half of the connections between {self.process} and {self.broker} stand still"
+            f"half of the connections between {self.process} and {self.broker} are stalled"
             f" for {self.seconds:.2f} s"
         )
 
@@ -162,7 +163,7 @@ class Stall(LastingFault):
 @final
 @attrs.frozen(kw_only=True)
 class Cut(Fault):
-    """The connections between a member and a broker (or all) are reset."""
+    """The connections between a member and a broker, or all of them, are reset."""
 
     process: str
     broker: str
@@ -175,7 +176,7 @@ class Cut(Fault):
 @final
 @attrs.frozen(kw_only=True)
 class SlowNetwork(LastingFault):
-    """Bytes between a member and a broker (or all) are under way for up to so much longer."""
+    """Bytes between a member and a broker, or all, take up to ``delay`` seconds longer."""
 
     process: str
     broker: str
@@ -195,11 +196,11 @@ class SlowNetwork(LastingFault):
 @final
 @attrs.frozen(kw_only=True)
 class BrokerStops(LastingFault):
-    """A broker is shut down, and started again; what it led moves.
+    """A broker is shut down cleanly and started again; its leaders and coordinators move.
 
     Attributes:
-        broker: which.
-        loading: seconds for which the coordinators that move are loaded.
+        broker: the broker.
+        loading: seconds that the moved coordinators take to load.
     """
 
     broker: str
@@ -213,11 +214,11 @@ class BrokerStops(LastingFault):
 @final
 @attrs.frozen(kw_only=True)
 class BrokerDies(LastingFault):
-    """A broker is killed, and started again; who waits there is never answered.
+    """A broker is killed and started again; requests parked there are never answered.
 
     Attributes:
-        broker: which.
-        loading: seconds for which the coordinators that move are loaded.
+        broker: the broker.
+        loading: seconds that the moved coordinators take to load.
     """
 
     broker: str
@@ -231,7 +232,7 @@ class BrokerDies(LastingFault):
 @final
 @attrs.frozen(kw_only=True)
 class SlowBroker(LastingFault):
-    """A broker serves every request late."""
+    """A broker answers every request ``delay`` seconds late."""
 
     broker: str
     delay: float
@@ -247,8 +248,8 @@ class CoordinatorMoves(Fault):
     """The group's coordinator moves to the next broker.
 
     Attributes:
-        away: seconds in which nobody coordinates it.
-        loading: seconds after that in which it is loaded.
+        away: seconds without any coordinator.
+        loading: seconds after that in which the new coordinator loads the group.
     """
 
     away: float
@@ -264,7 +265,7 @@ class CoordinatorMoves(Fault):
 @final
 @attrs.frozen(kw_only=True)
 class LeaderMoves(Fault):
-    """A partition gets another leader."""
+    """Another broker becomes the leader of a partition."""
 
     topic: str
     partition: int
@@ -287,7 +288,7 @@ class MorePartitions(Fault):
 
     def words(self) -> str:
         """See ``Fault``."""
-        return f"{self.topic} gets {self.by} partitions more"
+        return f"{self.topic} gets {self.by} more partitions"
 
 
 @final
@@ -296,8 +297,8 @@ class TopicDeleted(LastingFault):
     """A topic is deleted with all of its records, and created again.
 
     Attributes:
-        topic: which.
-        partitions: how many it has when it is created again.
+        topic: the topic.
+        partitions: its number of partitions when it is created again.
     """
 
     topic: str

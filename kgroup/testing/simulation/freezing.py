@@ -1,7 +1,14 @@
-"""Freezes all tasks of one owner, as SIGSTOP freezes a process: not one of them takes a step.
+"""Freezes all tasks of one program, as SIGSTOP freezes a process: none of them takes a step.
 
-A task belongs to the owner that was entered where it was started, and so do its children. What
-wakes a frozen task (a deadline, a cancellation, a byte) is kept, and takes effect as it thaws.
+Every task that a program starts carries the program's name in a context variable, which trio
+copies to child tasks. To freeze a program is to take its tasks out of trio's queue of runnable
+tasks; tasks that are waiting stay where they are. When a deadline, a cancellation or a byte makes
+one of those runnable later, trio announces it to its instruments (``task_scheduled``), and the
+`Freezer` takes it out of the queue at once and keeps it. What woke it takes effect at the thaw.
+
+Traps: trio takes all tasks of a round out of its queue before it runs the first, so a task that
+is in the current round still takes one step; `Freezer.freeze` therefore waits for the end of the
+round. And a program is never thawed by its own cancellation: whoever cancels it must thaw it.
 """
 
 from __future__ import annotations
@@ -20,7 +27,7 @@ _owner: Final[ContextVar[str | None]] = ContextVar("kgroup_simulated_owner", def
 
 @contextmanager
 def owned_by(owner: str) -> Iterator[None]:
-    """Tasks that are started inside belong to this owner, and so does this one meanwhile."""
+    """Let tasks that are started inside, and this one meanwhile, belong to this owner."""
     token = _owner.set(owner)
     try:
         yield
@@ -29,7 +36,7 @@ def owned_by(owner: str) -> Iterator[None]:
 
 
 def current_owner() -> str | None:
-    """Whose task this is, or None."""
+    """The owner of this task, or None."""
     return _owner.get()
 
 
@@ -38,44 +45,44 @@ class Freezer(trio.abc.Instrument):
     """Freezes and thaws owners within one run of trio."""
 
     def __init__(self) -> None:
-        self._held: dict[str, list[trio.lowlevel.Task]] = {}
+        self._frozen: dict[str, list[trio.lowlevel.Task]] = {}
 
     def is_frozen(self, owner: str) -> bool:
         """Whether an owner is frozen."""
-        return owner in self._held
+        return owner in self._frozen
 
     async def freeze(self, owner: str) -> None:
-        """Freeze; when it returns no task of the owner takes another step. Again is nothing."""
-        if owner not in self._held:
-            if not self._held:
+        """Freeze an owner, unless it is frozen already; none of its tasks takes a step after."""
+        if owner not in self._frozen:
+            if not self._frozen:
                 trio.lowlevel.add_instrument(self)
-            self._held[owner] = []
+            self._frozen[owner] = []
             queue = trio_internals.runnable_tasks()
             for task in [one for one in queue if one.context.get(_owner) == owner]:
                 queue.remove(task)
-                self._held[owner].append(task)
-        # Tasks that trio has taken up in this very round take their step yet.
+                self._frozen[owner].append(task)
+        # Tasks of the current round still take one step: wait until the round is over.
         await trio.lowlevel.cancel_shielded_checkpoint()
 
     def thaw(self, owner: str) -> None:
-        """Let it go on where it was. One that is not frozen: nothing."""
-        held = self._held.pop(owner, None)
-        if held is None:
+        """Let an owner continue where it was; does nothing if it is not frozen."""
+        tasks = self._frozen.pop(owner, None)
+        if tasks is None:
             return
-        if not self._held:
+        if not self._frozen:
             trio.lowlevel.remove_instrument(self)
-        trio_internals.runnable_tasks().extend(held)
+        trio_internals.runnable_tasks().extend(tasks)
 
     def thaw_all(self) -> None:
-        """Let everything go on that is frozen."""
-        for owner in list(self._held):
+        """Let every frozen owner continue."""
+        for owner in list(self._frozen):
             self.thaw(owner)
 
     def task_scheduled(self, task: trio.lowlevel.Task) -> None:
-        """See ``trio.abc.Instrument``: the task is the last of those that are to go on."""
+        """See ``trio.abc.Instrument``: trio has just appended the task to its queue."""
         owner = task.context.get(_owner)
-        if owner is None or owner not in self._held:
+        if owner is None or owner not in self._frozen:
             return
         last = trio_internals.runnable_tasks().pop()
-        assert last is task, "trio tells of a task as soon as it is to go on"
-        self._held[owner].append(task)
+        assert last is task, "trio calls task_scheduled right after it has queued the task"
+        self._frozen[owner].append(task)

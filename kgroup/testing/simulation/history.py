@@ -1,8 +1,8 @@
-"""What is seen in a simulation: values in the order in which things happened.
+"""The history of a simulation: everything that was recorded, in the order in which it happened.
 
-Checks are made from them, and so are the trace and the timeline. Nothing here judges.
-``at`` is always virtual seconds since the simulation began; ``process`` the name of a member's
-program ("m1"), whose every start is another ``life``.
+The checks, the trace and the timeline are all made from these entries. ``at`` is in virtual seconds
+since the simulation began. ``process`` is the name of a member's program, such as "m1", and
+``life`` says which start of the program it is, from 1.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from kgroup.types import TopicPartition
 
 
 @attrs.frozen(kw_only=True)
-class Fact:
-    """The root of all facts."""
+class HistoryEntry:
+    """The base class of all entries."""
 
     at: float
 
 
-# What the programs do.
+# Programs.
 
 
 @final
 @attrs.frozen(kw_only=True)
-class ProcessStarted(Fact):
-    """A member's program begins; ``group_instance_id`` where it is a static member."""
+class ProcessStarted(HistoryEntry):
+    """A member's program was started; ``group_instance_id`` is set for a static member."""
 
     process: str
     life: int
@@ -39,8 +39,8 @@ class ProcessStarted(Fact):
 
 @final
 @attrs.frozen(kw_only=True)
-class GroupOpened(Fact):
-    """A program has entered a group, with these settings of its own; see ``GroupConfig``."""
+class GroupOpened(HistoryEntry):
+    """A program opened a group with these settings; see ``GroupConfig``."""
 
     process: str
     life: int
@@ -55,8 +55,8 @@ class GroupOpened(Fact):
 
 @final
 @attrs.frozen(kw_only=True)
-class ProcessEnded(Fact):
-    """A program has ended by itself, or because it was asked to; ``error`` is what it raised."""
+class ProcessEnded(HistoryEntry):
+    """A program ended by itself or because it was asked to; ``error`` is the error it raised."""
 
     process: str
     life: int
@@ -65,8 +65,8 @@ class ProcessEnded(Fact):
 
 @final
 @attrs.frozen(kw_only=True)
-class ProcessCrashed(Fact):
-    """A program is gone from one moment to the next; nothing of it counts any more."""
+class ProcessCrashed(HistoryEntry):
+    """A program was killed; what its tasks do afterwards is not recorded."""
 
     process: str
     life: int
@@ -74,8 +74,8 @@ class ProcessCrashed(Fact):
 
 @final
 @attrs.frozen(kw_only=True)
-class ProcessFrozen(Fact):
-    """No task of it takes a step, and no byte moves, until it thaws."""
+class ProcessFrozen(HistoryEntry):
+    """A program was frozen: none of its tasks runs and none of its bytes moves."""
 
     process: str
     life: int
@@ -83,8 +83,8 @@ class ProcessFrozen(Fact):
 
 @final
 @attrs.frozen(kw_only=True)
-class ProcessThawed(Fact):
-    """It goes on where it was."""
+class ProcessThawed(HistoryEntry):
+    """A frozen program continued."""
 
     process: str
     life: int
@@ -92,8 +92,8 @@ class ProcessThawed(Fact):
 
 @final
 @attrs.frozen(kw_only=True)
-class Told(Fact):
-    """kgroup told of an event in this process."""
+class EventReported(HistoryEntry):
+    """kgroup reported an event in this process."""
 
     process: str
     life: int
@@ -102,12 +102,12 @@ class Told(Fact):
 
 @final
 @attrs.frozen(kw_only=True)
-class HandedOut(Fact):
-    """A handler got a batch: the records from ``first`` up to, and without, ``next_offset``.
+class HandedOut(HistoryEntry):
+    """A handler got a batch: the records from ``first`` to before ``next_offset``.
 
     Attributes:
-        left_out: offsets between the two of which the batch has no record.
-        creation: which creation of the topic the records are of.
+        left_out: the offsets between the two that are not in the batch.
+        creation: the creation of the topic that the records belong to.
     """
 
     process: str
@@ -125,7 +125,7 @@ class HandedOut(Fact):
 
 @final
 @attrs.frozen(kw_only=True)
-class Sought(Fact):
+class SeekCalled(HistoryEntry):
     """A program called ``Generation.seek``."""
 
     process: str
@@ -138,8 +138,8 @@ class Sought(Fact):
 
 @final
 @attrs.frozen(kw_only=True)
-class Skipped(Fact):
-    """The program says that it passes the records before ``offset`` on purpose."""
+class RecordsSkipped(HistoryEntry):
+    """The program reported that it skips the records before ``offset`` on purpose."""
 
     process: str
     life: int
@@ -149,11 +149,11 @@ class Skipped(Fact):
 
 @final
 @attrs.frozen(kw_only=True)
-class Processed(Fact):
-    """The program says that it is done with a record: its effect is in the world.
+class Processed(HistoryEntry):
+    """The program reported that it has processed a record.
 
     Attributes:
-        creation: which creation of the topic the record is of.
+        creation: the creation of the topic that the record belongs to.
     """
 
     process: str
@@ -163,26 +163,26 @@ class Processed(Fact):
     creation: int = 1
 
 
-# What the coordinators see and answer.
+# Coordinators.
 
 
 @final
 @attrs.frozen(kw_only=True)
-class Judged(Fact):
-    """A coordinator answered a request at once, or parks it (``error`` is None then).
+class RequestHandled(HistoryEntry):
+    """A coordinator answered a request at once or parked it (``response`` is None then).
 
     Attributes:
         node_id: the coordinator's broker.
-        incarnation: counts the times that the group was loaded, by any broker.
+        incarnation: how often the group was loaded, by any broker.
         api: "join_group", "sync_group", "heartbeat", "leave_group", "offset_commit",
             "offset_fetch", and so on.
-        ticket: tells a parked request from all others; see ``Answered``.
-        process: who asked, empty if nobody knows.
-        request: the coordinator's value of the request.
-        response: what was answered, or None while it is parked.
-        state: the group's state after it.
-        group_generation_id: the group's generation after it.
-        is_member: whether the member that asked is one, after it.
+        ticket: identifies a parked request; see ``ParkedRequestAnswered``.
+        process: the program that sent the request; empty if it is unknown.
+        request: the request, as the coordinator's value.
+        response: the response, or None while the request is parked.
+        state: the group's state afterwards.
+        group_generation_id: the group's generation afterwards.
+        is_member: whether the member that sent the request is a member afterwards.
     """
 
     node_id: int
@@ -199,7 +199,7 @@ class Judged(Fact):
 
 @final
 @attrs.frozen(kw_only=True)
-class Answered(Fact):
+class ParkedRequestAnswered(HistoryEntry):
     """A parked request was answered."""
 
     node_id: int
@@ -209,8 +209,8 @@ class Answered(Fact):
 
 @final
 @attrs.frozen(kw_only=True)
-class MemberSeen:
-    """A member as its group has it."""
+class MemberSnapshot:
+    """A member as the coordinator knows it."""
 
     member_id: str
     process: str
@@ -220,13 +220,13 @@ class MemberSeen:
 
 @final
 @attrs.frozen(kw_only=True)
-class GroupChanged(Fact):
-    """A group entered another state or generation, or its members changed.
+class GroupChanged(HistoryEntry):
+    """The state, the generation or the members of a group changed.
 
     Attributes:
         assigned: whether the members' assignments are those of this generation.
-        topics: what its members subscribe to, with the partitions that each has in the cluster.
-        assignor: the one that the group has chosen, or None.
+        topics: the topics that its members subscribe to, each with its number of partitions.
+        assignor: the assignor that the group has chosen, or None.
     """
 
     node_id: int
@@ -235,7 +235,7 @@ class GroupChanged(Fact):
     state: str
     generation_id: int
     leader: str | None
-    members: tuple[MemberSeen, ...]
+    members: tuple[MemberSnapshot, ...]
     assigned: bool
     topics: Mapping[str, int]
     assignor: str | None = None
@@ -243,8 +243,8 @@ class GroupChanged(Fact):
 
 @final
 @attrs.frozen(kw_only=True)
-class CoordinatorMoved(Fact):
-    """A group was loaded by a coordinator, from what the one before had written down."""
+class CoordinatorMoved(HistoryEntry):
+    """A coordinator loaded a group from what the previous coordinator had written."""
 
     node_id: int
     incarnation: int
@@ -252,17 +252,17 @@ class CoordinatorMoved(Fact):
     committed: Mapping[TopicPartition, int]
 
 
-# What the world does.
+# Faults, records and topics.
 
 
 @final
 @attrs.frozen(kw_only=True)
-class FaultBegan(Fact):
-    """A fault of the plan happens now.
+class FaultBegan(HistoryEntry):
+    """A fault of the plan was injected.
 
     Attributes:
-        members: the states that the members it concerns are in.
-        coordinator: the state that their group is in.
+        members: the states of the members that it affects.
+        coordinator: the state of their group at its coordinator.
     """
 
     fault: Fault
@@ -272,19 +272,19 @@ class FaultBegan(Fact):
 
 @final
 @attrs.frozen(kw_only=True)
-class FaultEnded(Fact):
-    """A lasting fault is over."""
+class FaultEnded(HistoryEntry):
+    """The effect of a fault ended."""
 
     fault: Fault
 
 
 @final
 @attrs.frozen(kw_only=True)
-class Appended(Fact):
-    """Records were written: from ``first`` up to, and without, ``next_offset``.
+class Appended(HistoryEntry):
+    """Records were written, from ``first`` to before ``next_offset``.
 
     Attributes:
-        producer_id: whose open transaction they are part of, or None.
+        producer_id: the producer whose open transaction they belong to, or None.
     """
 
     partition: TopicPartition
@@ -295,13 +295,13 @@ class Appended(Fact):
 
 @final
 @attrs.frozen(kw_only=True)
-class TransactionEnded(Fact):
-    """A transaction was committed or aborted, by its producer or by the coordinator's timer.
+class TransactionEnded(HistoryEntry):
+    """A transaction was committed or aborted, by its producer or on its time-out.
 
     Attributes:
-        producer_id: whose.
-        committed: which of the two.
-        markers: the offset of the marker in each partition that the transaction wrote to.
+        producer_id: the producer.
+        committed: whether it was committed.
+        markers: for each partition of the transaction the offset of its marker.
     """
 
     producer_id: int
@@ -311,11 +311,11 @@ class TransactionEnded(Fact):
 
 @final
 @attrs.frozen(kw_only=True)
-class TopicChanged(Fact):
-    """A topic has so many partitions now; 0 if it was deleted.
+class TopicChanged(HistoryEntry):
+    """A topic was created, extended or deleted (``partitions`` is 0 then).
 
     Attributes:
-        creation: counts how often a topic of this name was created.
+        creation: how often a topic of this name was created.
     """
 
     topic: str
@@ -325,22 +325,22 @@ class TopicChanged(Fact):
 
 @final
 @attrs.frozen(kw_only=True)
-class Quiet(Fact):
-    """All faults are over, and nothing is written any more; ``running`` are the programs left."""
+class WorkloadEnded(HistoryEntry):
+    """All faults are over and all records are written; ``running`` names the programs that run."""
 
     running: tuple[str, ...]
 
 
 @final
 @attrs.frozen(kw_only=True)
-class Settled(Fact):
-    """The end, before the programs are asked to stop.
+class FinalGroupState(HistoryEntry):
+    """A group at the end, before the programs are asked to stop.
 
     Attributes:
-        group_id: which group this is about.
+        group_id: the group.
         stable: whether every group is stable or empty.
-        committed: what is committed, by partition.
-        ends: where each partition's log ends.
+        committed: for each partition the committed offset.
+        ends: for each partition the end offset of its log.
     """
 
     group_id: str
@@ -351,5 +351,5 @@ class Settled(Fact):
 
 @final
 @attrs.frozen(kw_only=True)
-class Over(Fact):
+class SimulationEnded(HistoryEntry):
     """All programs have ended."""

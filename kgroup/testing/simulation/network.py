@@ -1,12 +1,11 @@
-"""A network of memory streams: latency, cuts, partitions, and members that move no byte.
+"""A simulated network of memory streams with latency, partitions, stalls and resets.
 
-Everybody on it has a name; a *route* is the pair (member, broker). Bytes are under way for the
-route's latency and arrive in order. While a route is *held* (the network is partitioned, the
-member frozen) what is under way waits, as TCP's retransmissions do, and goes on later; so it
-does in a connection that is *stalled* while others of its route are not. A *cut* ends the
-connections at once and loses what was under way.
+Members and brokers have names; a *route* is the pair (member, broker). Bytes take the route's
+latency and arrive in order. While a route is *held* (the network is partitioned or the member
+frozen), bytes in flight wait and arrive later, as TCP retransmits them; the same happens on a
+single *stalled* connection. To *cut* a route resets its connections and loses the bytes in flight.
 
-INVARIANT: what happens depends on the injected choices, the calls made, and trio's clock alone.
+INVARIANT: what happens depends only on the generator given, the calls made, and trio's clock.
 """
 
 from __future__ import annotations
@@ -23,32 +22,32 @@ import attrs
 import trio
 
 Accept = Callable[["SimulatedStream", str], None]
-"""Takes a broker's end of a new connection and the name of who opened it."""
+"""Takes the broker's end of a new connection and the name of the member that opened it."""
 CallAt = Callable[[float, Callable[[], None]], None]
-"""Has a function called at a virtual time; see ``virtual.call_at``."""
+"""Calls a function at a virtual time; see ``virtual_time.call_at``."""
 Route = tuple[str, str]
 """(member, broker)."""
 
 _RESET: Final = "the connection was reset"
 _STALLED: Final = 0.5
-"""The part of a route's connections that a stall concerns."""
+"""The part of a route's connections that a stall affects."""
 
 
 @final
 @attrs.frozen
 class Latency:
-    """How long bytes are under way: drawn anew for each piece, from ``least`` to ``most`` seconds.
+    """How long bytes are in flight: a random time for each message.
 
     Attributes:
-        least: seconds.
-        most: seconds.
+        least: the shortest time, in seconds.
+        most: the longest time, in seconds.
     """
 
     least: float = 0.0005
     most: float = 0.005
 
-    def draw(self, random: Random) -> float:
-        """One of them."""
+    def sample(self, random: Random) -> float:
+        """A random latency."""
         return random.uniform(self.least, self.most)
 
 
@@ -56,8 +55,9 @@ class Latency:
 class SimulatedStream(trio.abc.Stream):
     """One end of a connection.
 
-    Its reader is woken by the clock itself as bytes arrive: a task that delivered them, or a scope
-    with a deadline, would cost as much again as the message, and simulations are made of messages.
+    The clock itself wakes the reader when bytes arrive. A task that delivers them, or a cancel
+    scope with a deadline, would double the cost of a message, and messages are most of the cost
+    of a simulation.
     """
 
     def __init__(self, network: Network, route: Route) -> None:
@@ -103,7 +103,7 @@ class SimulatedStream(trio.abc.Stream):
         """See ``trio.abc.AsyncResource``."""
         if not self._closed:
             self._closed = True
-            self.look()
+            self.wake_reader()
             self._peer.post(None)
             if self._peer.closed:
                 self._network.forget(self, self._peer)
@@ -112,14 +112,14 @@ class SimulatedStream(trio.abc.Stream):
     # For the network and the other end.
 
     def post(self, data: bytes | None) -> None:
-        """Bytes, or the end of them, are on their way to here."""
+        """Bytes, or the end of the stream (None), are sent to this end."""
         if self._closed or self._broken:
             return
         arrival = trio.current_time() + self._network.delay(self.route)
         if self._inbox:
             arrival = max(arrival, self._inbox[-1][0])
         self._inbox.append((arrival, data))
-        self.look()
+        self.wake_reader()
 
     @property
     def closed(self) -> bool:
@@ -127,28 +127,28 @@ class SimulatedStream(trio.abc.Stream):
         return self._closed
 
     def stall(self) -> None:
-        """Nothing arrives until as many `resume`."""
+        """Let nothing arrive until `resume` was called as often."""
         self._stalls += 1
-        self.look()
+        self.wake_reader()
 
     def resume(self) -> None:
-        """Take one `stall` back."""
+        """Undo one `stall`."""
         self._stalls -= 1
         self.release()
 
     def release(self) -> None:
-        """What was held back goes on from now."""
+        """Let the bytes that were held continue from now."""
         self._not_before = trio.current_time() + self._network.delay(self.route)
-        self.look()
+        self.wake_reader()
 
     def reset(self) -> None:
-        """The connection is gone, and with it what was under way."""
+        """Reset the connection; bytes in flight are lost."""
         self._broken = True
         self._inbox.clear()
-        self.look()
+        self.wake_reader()
 
-    def look(self) -> None:
-        """What the reader waits for has changed, or the time for it has come."""
+    def wake_reader(self) -> None:
+        """Wake the reader if it can read now; if it can later, have this called then."""
         if self._reader is None:
             return
         at = self._readable_at()
@@ -156,15 +156,15 @@ class SimulatedStream(trio.abc.Stream):
             reader, self._reader = self._reader, None
             trio.lowlevel.reschedule(reader)
         elif at < math.inf:
-            self._network.call_at(at, self.look)
+            self._network.call_at(at, self.wake_reader)
 
-    # Within.
+    # Internal.
 
     async def _wait(self, at: float) -> None:
-        """Until it may be readable; ``at`` is when that will be as things are."""
+        """Wait until there may be something to read; ``at`` is when, as far as is known now."""
         self._reader = trio.lowlevel.current_task()
         if at < math.inf:
-            self._network.call_at(at, self.look)
+            self._network.call_at(at, self.wake_reader)
 
         def abort(_: object) -> trio.lowlevel.Abort:
             self._reader = None
@@ -173,7 +173,7 @@ class SimulatedStream(trio.abc.Stream):
         await trio.lowlevel.wait_task_rescheduled(abort)
 
     def _readable_at(self) -> float:
-        """From when on a reader need not wait."""
+        """The time from which a reader need not wait."""
         if self._closed or self._broken:
             return -math.inf
         if not self._inbox or self._stalls or self._network.holds(self.route):
@@ -199,7 +199,7 @@ class SimulatedStream(trio.abc.Stream):
 
 @final
 class Network:
-    """Who can talk to whom, and what is under way."""
+    """The routes between members and brokers, and the connections on them."""
 
     def __init__(self, random: Random, latency: Latency, call_at: CallAt) -> None:
         self.call_at: Final = call_at
@@ -212,27 +212,27 @@ class Network:
         self._slowness: dict[Route, float] = {}
 
     def listen(self, host: str, port: int, broker: str, accept: Accept) -> None:
-        """A broker is to be found at an address; ``accept`` raises OSError while it is down."""
+        """Make a broker reachable at an address; ``accept`` raises OSError while it is down."""
         self._brokers[host, port] = (broker, accept)
 
     def plug_in(self, member: str) -> Plug:
-        """A member's way to every broker."""
+        """Connect a member to the network."""
         return Plug(self, member)
 
     # Faults.
 
     def hold(self, route: Route) -> None:
-        """Let nothing pass on a route, in either direction; holds are counted."""
+        """Let nothing pass on a route, in either direction, until `release` was called as often."""
         self._holds[route] += 1
         self._released.setdefault(route, trio.Event())
         for end in self._both_ends(route):
-            end.look()
+            end.wake_reader()
 
     def release(self, route: Route) -> None:
-        """Take one hold back; after the last one what was held goes on.
+        """Undo one `hold`; after the last one the held bytes continue.
 
         Raises:
-            ValueError: it is not held.
+            ValueError: the route is not held.
         """
         if not self._holds[route]:
             raise ValueError(f"the route {route} is not held")
@@ -245,7 +245,7 @@ class Network:
             end.release()
 
     def stall(self, route: Route) -> list[SimulatedStream]:
-        """Let about half of a route's connections stand still; gives the ends to `resume`."""
+        """Stall about half of a route's connections; returns their ends, to be resumed."""
         chosen = [
             end
             for both in self._ends.get(route, {}).items()
@@ -257,9 +257,9 @@ class Network:
         return chosen
 
     def slow_down(self, route: Route, seconds: float) -> None:
-        """Let bytes be under way for up to so much longer from now on; 0 for not any longer.
+        """Let bytes take up to so many seconds longer from now on; 0 ends it.
 
-        Each piece takes a time of its own, so that one connection overtakes another.
+        Each message takes a random time, so that one connection overtakes another.
         """
         if seconds:
             self._slowness[route] = seconds
@@ -267,7 +267,7 @@ class Network:
             self._slowness.pop(route, None)
 
     def cut(self, route: Route) -> int:
-        """End every connection of a route; how many there were."""
+        """Reset every connection of a route; returns how many there were."""
         ends = self._ends.pop(route, {})
         for ours, theirs in ends.items():
             ours.reset()
@@ -277,24 +277,24 @@ class Network:
     # For the ends.
 
     def delay(self, route: Route) -> float:
-        """How long what is sent now is under way."""
-        usual = self._latency.draw(self._random)
+        """How long bytes that are sent now are in flight."""
+        usual = self._latency.sample(self._random)
         if route not in self._slowness:
             return usual
         return usual + self._random.uniform(0.0, self._slowness[route])
 
     def holds(self, route: Route) -> bool:
-        """Whether nothing passes."""
+        """Whether a route is held."""
         return route in self._holds
 
     def forget(self, end: SimulatedStream, other: SimulatedStream) -> None:
-        """Both ends of a connection were closed; until then bytes may yet arrive at one of them."""
+        """Remove a connection of which both ends are closed; before, bytes can still arrive."""
         ends = self._ends.get(end.route, {})
         ends.pop(end, None)
         ends.pop(other, None)
 
     def cut_all(self, member: str) -> None:
-        """End every connection of a member."""
+        """Reset every connection of a member."""
         for route in [one for one in self._ends if one[0] == member]:
             self.cut(route)
 
@@ -315,7 +315,7 @@ class Network:
         self._ends.setdefault(route, {})[ours] = theirs
         return ours
 
-    # Within.
+    # Internal.
 
     def _both_ends(self, route: Route) -> list[SimulatedStream]:
         return [end for both in self._ends.get(route, {}).items() for end in both]
@@ -323,7 +323,7 @@ class Network:
 
 @final
 class Plug:
-    """A member's way into the network, until it is pulled out for good."""
+    """A member's network plug; once it is pulled out, the member is disconnected for good."""
 
     def __init__(self, network: Network, member: str) -> None:
         self._network = network
@@ -334,14 +334,14 @@ class Plug:
         """Open a connection to a broker; a ``StreamOpener``.
 
         Raises:
-            OSError: nobody is at the address, the broker is down, or the plug was pulled out.
+            OSError: no broker has this address, the broker is down, or the plug was pulled out.
 
-        Cancellation: nothing is left open.
+        Cancellation: no connection is left open.
         """
         return await self._network.open(self, host, port)
 
     def pull_out(self) -> None:
-        """Cut the member off for good, as if its machine were gone."""
+        """Disconnect the member for good, as if its machine had failed."""
         self.plugged_in = False
         self._network.cut_all(self.member)
 

@@ -1,7 +1,7 @@
-"""Looks on: turns what coordinators, members and programs do into facts.
+"""Observers: record what coordinators, members and programs do as entries of the history.
 
-Nothing is judged here, and nothing that is looked at is changed. What a crashed program's tasks
-do while they end is no fact: its process is gone.
+Observers judge nothing and change nothing. What the tasks of a crashed program still do while they
+are cancelled is not recorded: a real process would be gone.
 """
 
 from __future__ import annotations
@@ -28,60 +28,60 @@ from kgroup.errors import ProtocolError
 from kgroup.events import Event
 from kgroup.interfaces import Batch, Message
 from kgroup.testing.simulation.history import (
-    Answered,
     CoordinatorMoved,
-    Fact,
+    EventReported,
     GroupChanged,
     HandedOut,
-    Judged,
-    MemberSeen,
+    HistoryEntry,
+    MemberSnapshot,
+    ParkedRequestAnswered,
     Processed,
-    Skipped,
-    Sought,
-    Told,
+    RecordsSkipped,
+    RequestHandled,
+    SeekCalled,
 )
 from kgroup.types import Membership, TopicPartition
 from kgroup.wire.consumer_protocol import decode_assignment
 
 _CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
-_GIVEN: Final = frozenset({ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED})
-"""Answers to a Join that give a member its id."""
+_ID_GIVEN: Final = frozenset({ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED})
+"""The errors of a JoinGroup response that gives a member its id."""
 _ASSIGNED: Final = frozenset({GroupState.STABLE})
 
 
 @final
 class Recorder:
-    """All facts of one simulation, in their order."""
+    """Records the history of one simulation."""
 
     def __init__(self) -> None:
-        self.facts: list[Fact] = []
-        self._reactions: Mapping[type[Fact], Callable[[Any], None]] = {}
+        self.history: list[HistoryEntry] = []
+        self._handlers: Mapping[type[HistoryEntry], Callable[[Any], None]] = {}
 
-    def react(self, reactions: Mapping[type[Fact], Callable[[Any], None]]) -> None:
-        """From now on, call these with the facts of their kinds."""
-        self._reactions = reactions
+    def subscribe(self, handlers: Mapping[type[HistoryEntry], Callable[[Any], None]]) -> None:
+        """From now on, call each handler with the entries of its kind."""
+        self._handlers = handlers
 
-    def note(self, kind: Callable[..., Fact], **fields: Any) -> None:
-        """A fact of now."""
-        fact = kind(at=trio.current_time(), **fields)
-        self.facts.append(fact)
-        if (react := self._reactions.get(type(fact))) is not None:
-            react(fact)
+    def record(self, kind: Callable[..., HistoryEntry], **fields: Any) -> None:
+        """Append an entry of this moment."""
+        entry = kind(at=trio.current_time(), **fields)
+        self.history.append(entry)
+        if (handle := self._handlers.get(type(entry))) is not None:
+            handle(entry)
 
 
 @final
 class MemberObserver:
-    """Looks on at one life of a program; an ``Observer``."""
+    """Records what one run of a program does; an ``Observer``."""
 
     def __init__(
         self, recorder: Recorder, process: str, life: int, creation_of: Callable[[Message], int]
     ) -> None:
         self._recorder = recorder
-        self._who = {"process": process, "life": life}
+        self._identity = {"process": process, "life": life}
         self._creation_of = creation_of
         self._shutdowns: list[Callable[[str], None]] = []
         self.gone = False
-        """Whether the program has crashed: then nothing that it does is noted."""
+        """Whether the program has crashed; then nothing more is recorded."""
 
     def opened(self, shutdown: Callable[[str], None]) -> None:
         """See ``Observer``."""
@@ -94,12 +94,12 @@ class MemberObserver:
 
     def event(self, event: Event) -> None:
         """See ``Observer``."""
-        self.note(Told, event=event)
+        self.record(EventReported, event=event)
 
     def handed_out(self, membership: Membership, batch: Batch) -> None:
         """See ``Observer``."""
         first = batch.messages[0].offset()
-        self.note(
+        self.record(
             HandedOut,
             group_id=membership.group_id,
             member_id=membership.member_id,
@@ -114,8 +114,8 @@ class MemberObserver:
 
     def sought(self, membership: Membership, partition: TopicPartition, offset: int) -> None:
         """See ``Observer``."""
-        self.note(
-            Sought,
+        self.record(
+            SeekCalled,
             group_id=membership.group_id,
             epoch=membership.epoch,
             partition=partition,
@@ -123,8 +123,8 @@ class MemberObserver:
         )
 
     def processed(self, message: Message) -> None:
-        """The program is done with a record."""
-        self.note(
+        """The program has processed a record."""
+        self.record(
             Processed,
             partition=TopicPartition(message.topic(), message.partition()),
             offset=message.offset(),
@@ -132,18 +132,18 @@ class MemberObserver:
         )
 
     def skipped(self, partition: TopicPartition, offset: int) -> None:
-        """The program passes the records before an offset on purpose."""
-        self.note(Skipped, partition=partition, offset=offset)
+        """The program skips the records before an offset on purpose."""
+        self.record(RecordsSkipped, partition=partition, offset=offset)
 
-    def note(self, kind: Callable[..., Fact], **fields: Any) -> None:
-        """A fact of this life, unless it is over."""
+    def record(self, kind: Callable[..., HistoryEntry], **fields: Any) -> None:
+        """Append an entry of this run, unless it has crashed."""
         if not self.gone:
-            self._recorder.note(kind, **self._who, **fields)
+            self._recorder.record(kind, **self._identity, **fields)
 
 
 @final
 class CoordinatorObserver:
-    """Looks on at the coordinators of all brokers; `watching` gives each its ``Watch``."""
+    """Records what the coordinators of all brokers do; `for_broker` makes one for each."""
 
     def __init__(self, recorder: Recorder, topics: Callable[[str], int | None]) -> None:
         self._recorder = recorder
@@ -155,21 +155,21 @@ class CoordinatorObserver:
 
     @property
     def group_ids(self) -> tuple[str, ...]:
-        """The groups that were seen, in their order."""
+        """The groups that were seen, in the order of their first appearance."""
         return tuple(self._seen)
 
-    def watching(self, node_id: int, coordinator: GroupCoordinatorService) -> CoordinatorWatch:
-        """What looks on at one broker's coordinator."""
-        return CoordinatorWatch(self, node_id, coordinator)
+    def for_broker(self, node_id: int, coordinator: GroupCoordinatorService) -> BrokerObserver:
+        """The observer of one broker's coordinator."""
+        return BrokerObserver(self, node_id, coordinator)
 
     def loaded(
         self, node_id: int, coordinator: GroupCoordinatorService, shards: Collection[int]
     ) -> None:
-        """Groups have a coordinator anew."""
+        """A broker's coordinator has loaded shards."""
         for group_id in [name for name in self._seen if coordinator.shard_of(name) in shards]:
             self._incarnations[group_id] = self._incarnations.get(group_id, 0) + 1
             offsets = coordinator.snapshot([coordinator.shard_of(group_id)]).offsets
-            self._recorder.note(
+            self._recorder.record(
                 CoordinatorMoved,
                 node_id=node_id,
                 incarnation=self._incarnations[group_id],
@@ -179,9 +179,9 @@ class CoordinatorObserver:
                 },
             )
             self._seen[group_id] = None
-            self.look(node_id, coordinator, group_id)
+            self.record_group(node_id, coordinator, group_id)
 
-    def asked(
+    def handled(
         self,
         node_id: int,
         coordinator: GroupCoordinatorService,
@@ -189,7 +189,7 @@ class CoordinatorObserver:
         ticket: Hashable,
         answers: Sequence[CoordinatorResponse],
     ) -> None:
-        """A request was handled."""
+        """A coordinator handled a request."""
         own, others = None, []
         for answer in answers:
             if answer.ticket is ticket:
@@ -200,16 +200,16 @@ class CoordinatorObserver:
         if others:
             self.answered(node_id, others)
         if isinstance(request, JoinGroup):
-            self._told_its_id(own, _process_of(request.client_host))
+            self._remember_process(own, _process_of(request.client_host))
         member_id = getattr(request, "member_id", "")
-        process = self._who(request, member_id)
+        process = self._sender(request, member_id)
         number = -1
         if own is None:
             number = len(self._tickets)
             self._tickets[ticket] = number, process
         group = None if group_id is None else coordinator.group(group_id)
-        self._recorder.note(
-            Judged,
+        self._recorder.record(
+            RequestHandled,
             node_id=node_id,
             incarnation=self._incarnations.get(group_id or "", 0),
             api=_API[type(request)] if type(request) in _API else _api(type(request)),
@@ -222,19 +222,23 @@ class CoordinatorObserver:
             is_member=group is not None and member_id in group.members,
         )
         if group_id is not None and not isinstance(request, Heartbeat | OffsetFetch):
-            self.look(node_id, coordinator, group_id)
+            self.record_group(node_id, coordinator, group_id)
 
     def answered(self, node_id: int, answers: Sequence[CoordinatorResponse]) -> None:
-        """Requests that were parked have got their answers."""
+        """Coordinators answered parked requests."""
         for answer in answers:
             if answer.ticket not in self._tickets:
                 continue
             number, process = self._tickets[answer.ticket]
-            self._told_its_id(answer.response, process)
-            self._recorder.note(Answered, node_id=node_id, ticket=number, response=answer.response)
+            self._remember_process(answer.response, process)
+            self._recorder.record(
+                ParkedRequestAnswered, node_id=node_id, ticket=number, response=answer.response
+            )
 
-    def look(self, node_id: int, coordinator: GroupCoordinatorService, group_id: str) -> None:
-        """Note the group if it has changed since it was looked at last."""
+    def record_group(
+        self, node_id: int, coordinator: GroupCoordinatorService, group_id: str
+    ) -> None:
+        """Record the group if it has changed since it was recorded last."""
         group = coordinator.group(group_id)
         if group is None:
             return
@@ -248,7 +252,7 @@ class CoordinatorObserver:
         if self._seen.get(group_id) == seen:
             return
         self._seen[group_id] = seen
-        self._recorder.note(
+        self._recorder.record(
             GroupChanged,
             node_id=node_id,
             incarnation=self._incarnations.get(group_id, 0),
@@ -262,16 +266,16 @@ class CoordinatorObserver:
             assignor=group.protocol_name,
         )
 
-    def look_at_all(self, node_id: int, coordinator: GroupCoordinatorService) -> None:
-        """Note every known group that has changed."""
+    def record_groups(self, node_id: int, coordinator: GroupCoordinatorService) -> None:
+        """Record every known group that has changed."""
         for group_id in list(self._seen):
-            self.look(node_id, coordinator, group_id)
+            self.record_group(node_id, coordinator, group_id)
 
-    def _members(self, group: ClassicGroup) -> tuple[MemberSeen, ...]:
+    def _members(self, group: ClassicGroup) -> tuple[MemberSnapshot, ...]:
         for member in group.members.values():
             self._processes.setdefault(member.member_id, _process_of(member.client_host))
         return tuple(
-            MemberSeen(
+            MemberSnapshot(
                 member_id=member.member_id,
                 process=self._processes[member.member_id],
                 group_instance_id=member.group_instance_id,
@@ -280,12 +284,16 @@ class CoordinatorObserver:
             for member in group.members.values()
         )
 
-    def _told_its_id(self, response: object, process: str) -> None:
-        """A member's id belongs to who was told of it, whoever its instance id was of before."""
-        if isinstance(response, JoinCompleted) and response.member_id and response.error in _GIVEN:
+    def _remember_process(self, response: object, process: str) -> None:
+        """A member id belongs to the program that got it in a JoinGroup response."""
+        if (
+            isinstance(response, JoinCompleted)
+            and response.member_id
+            and response.error in _ID_GIVEN
+        ):
             self._processes[response.member_id] = process
 
-    def _who(self, request: Request, member_id: str) -> str:
+    def _sender(self, request: Request, member_id: str) -> str:
         if isinstance(request, JoinGroup):
             return _process_of(request.client_host)
         if isinstance(request, LeaveGroup) and request.members:
@@ -294,8 +302,8 @@ class CoordinatorObserver:
 
 
 @final
-class CoordinatorWatch:
-    """Looks on at the coordinator of one broker; a ``Watch``."""
+class BrokerObserver:
+    """Observes the coordinator of one broker; a ``PurgatoryObserver``."""
 
     def __init__(
         self, observer: CoordinatorObserver, node_id: int, coordinator: GroupCoordinatorService
@@ -307,21 +315,21 @@ class CoordinatorWatch:
     def handled(
         self, request: Request, ticket: Hashable, answers: Sequence[CoordinatorResponse]
     ) -> None:
-        """See ``Watch``."""
-        self._observer.asked(self._node_id, self._coordinator, request, ticket, answers)
+        """See ``PurgatoryObserver``."""
+        self._observer.handled(self._node_id, self._coordinator, request, ticket, answers)
 
     def expired(self, answers: Sequence[CoordinatorResponse]) -> None:
-        """See ``Watch``."""
+        """See ``PurgatoryObserver``."""
         self._observer.answered(self._node_id, answers)
-        self._observer.look_at_all(self._node_id, self._coordinator)
+        self._observer.record_groups(self._node_id, self._coordinator)
 
     def unloaded(self, shards: Collection[int], answers: Sequence[CoordinatorResponse]) -> None:
-        """See ``Watch``."""
+        """See ``PurgatoryObserver``."""
         del shards
         self._observer.answered(self._node_id, answers)
 
     def loaded(self, shards: Collection[int]) -> None:
-        """See ``Watch``."""
+        """See ``PurgatoryObserver``."""
         self._observer.loaded(self._node_id, self._coordinator, shards)
 
 
@@ -334,7 +342,7 @@ _API: Final[dict[type, str]] = {}
 
 
 def _left_out(first: int, batch: Batch) -> tuple[int, ...]:
-    """The offsets within a batch of which it has no record."""
+    """The offsets within a batch's range that the batch does not have."""
     if batch.next_offset - first == len(batch):
         return ()
     there = {message.offset() for message in batch.messages}
@@ -348,5 +356,5 @@ def _process_of(client_host: str) -> str:
 def _partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
     try:
         return tuple(decode_assignment(assignment))
-    except ProtocolError:  # what a foreign leader gives is no matter of ours
+    except ProtocolError:  # a leader that is not kgroup's may send anything
         return ()

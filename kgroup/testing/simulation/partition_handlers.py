@@ -1,6 +1,6 @@
-"""Other ways in which the program of ``kgroup simulate`` handles a partition: with seeks.
+"""Partition handlers of ``kgroup simulate``'s own program that seek.
 
-Which one a plan has is drawn from its seed; the plain one is in ``worker``.
+The plan's seed chooses the handler; the plain one is in ``default_program``.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from kgroup.types import TopicPartition
 Handler = Callable[[Process, Generation, TopicPartition], Awaitable[None]]
 
 _SEEKS: Final = 0.05
-"""How likely a program that seeks goes back after a batch."""
-_BACK: Final = 10
-"""By how many offsets it goes back at most."""
+"""The probability that a program that seeks goes back after a batch."""
+_MOST_BACK: Final = 10
+"""The most offsets that it goes back."""
 
 
 async def with_own_offsets(
     process: Process, generation: Generation, partition: TopicPartition
 ) -> None:
-    """Begin where the program's own store says, which may be past what is committed."""
+    """Start at the offset in the program's own store, which may be past the committed one."""
     stored = process.store.get(partition)
     if stored is not None:
         generation.seek(partition, stored)
@@ -40,7 +40,7 @@ async def with_own_offsets(
 
 
 async def with_seeks(process: Process, generation: Generation, partition: TopicPartition) -> None:
-    """Begin further back, at the beginning or at the end, and go back now and then."""
+    """Start further back, at the beginning or at the end, and go back now and then."""
     start = _elsewhere(process, generation, partition)
     if start is not None:
         generation.seek(partition, start)
@@ -60,19 +60,22 @@ async def with_seeks(process: Process, generation: Generation, partition: TopicP
 
 
 def _elsewhere(process: Process, generation: Generation, partition: TopicPartition) -> int | None:
-    """Where to begin instead of at the position that was given, or None."""
+    """Where to start instead of at the given position; None to start there."""
     position = generation.positions.get(partition, 0)
     places = (None, None, None, _back(process, position), 0, process.end_offset(partition))
     return process.random.choice(places)
 
 
 def _back(process: Process, offset: int) -> int:
-    return max(0, offset - process.random.randint(1, _BACK))
+    return max(0, offset - process.random.randint(1, _MOST_BACK))
 
 
 PLAIN: Final = "plain"
 OWN_OFFSETS: Final = "own offsets"
 SEEKS: Final = "seeks"
 
-HABITS: Final[Mapping[str, Handler]] = {OWN_OFFSETS: with_own_offsets, SEEKS: with_seeks}
-"""By the name that a plan has for it."""
+PARTITION_HANDLERS: Final[Mapping[str, Handler]] = {
+    OWN_OFFSETS: with_own_offsets,
+    SEEKS: with_seeks,
+}
+"""By the plan's name for it."""

@@ -1,7 +1,7 @@
 """A plan: everything that a seed decides before a simulation begins.
 
-A ``Scenario`` is what all seeds share, a ``Plan`` is one seed's. Two runs of one plan are the
-same; a plan with fewer faults is the same but for them.
+A ``Scenario`` holds what all seeds share, a ``Plan`` is that of one seed. Two runs of a plan are
+the same. A plan without some of its faults makes all its other choices as before.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ LONGEST_HOURS: Final = 1000
 DURATION: Final = bounds.seconds(1, LONGEST_HOURS * _HOUR)
 FAULTS_PER_HOUR: Final = bounds.number(0, 100_000)
 MOST_MEMBER_HOURS: Final = 100
-"""What all members of a simulation may live together; each hour of one is about 8 MB of facts."""
+"""The most hours that all members together may be simulated; each takes about 8 MB of history."""
 MOST_FAULTS: Final = 10_000
 MOST_TOPICS: Final = 100
 MOST_PARTITIONS: Final = 1000
-"""Partitions of all topics of a simulation together."""
+"""The most partitions of all topics together."""
 TOPICS: Final = (
     f"it must be None, or 1 to {MOST_TOPICS} topics with 1 to {MOST_PARTITIONS} partitions in all"
 )
@@ -51,19 +51,19 @@ def _check_topics(_: object, attribute: attrs.Attribute[Any], value: Any) -> Non
 @final
 @attrs.frozen(kw_only=True)
 class Scenario:
-    """What all seeds share. Durations are float seconds.
+    """What all seeds of a campaign share. Durations are float seconds.
 
     Attributes:
-        members: how many programs.
-        brokers: how many.
-        duration: until the last fault and the last record.
-        topics: each with its number of partitions; None lets the seed choose.
-        faults_per_hour: how many, on average; 0 for a world without any.
-        config: settings of every member's group, which no seed may change.
-        broker_settings: Kafka's property names with their values, which no seed may change.
+        members: the number of members.
+        brokers: the number of brokers.
+        duration: how long faults happen and records are written.
+        topics: each topic with its number of partitions; None lets the seed choose.
+        faults_per_hour: the number of faults an hour, on average; 0 for none.
+        config: settings of every member's group; they take precedence over the seed's.
+        broker_settings: Kafka's broker properties; they take precedence over the seed's.
 
     Raises:
-        ConfigError: a value is not allowed, or all together would cost too much.
+        ConfigError: a value is out of bounds, or all together would cost too much.
     """
 
     members: int = attrs.field(default=4, validator=MEMBERS)
@@ -77,7 +77,7 @@ class Scenario:
     broker_settings: Mapping[str, object] = attrs.field(factory=dict, validator=_NAMES)
 
     def __attrs_post_init__(self) -> None:
-        """What members and faults together may cost; a simulation keeps all that happens."""
+        """Bound the cost of members and faults: a simulation keeps its history in memory."""
         hours = self.duration / _HOUR
         if self.members * hours > MOST_MEMBER_HOURS:
             raise ConfigError(
@@ -110,12 +110,12 @@ def _check_work(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
 @final
 @attrs.frozen(kw_only=True)
 class MemberPlan:
-    """One member's program.
+    """One member.
 
     Attributes:
-        name: of its process.
-        start_at: when it is started first.
-        group_instance_id: if it is a static member.
+        name: the name of its program.
+        start_at: when it is started for the first time.
+        group_instance_id: the instance id of a static member, or None.
     """
 
     name: str
@@ -129,28 +129,28 @@ class Plan:
     """One simulation. Durations are float seconds.
 
     Attributes:
-        seed: of every choice that is not made yet.
-        duration: until the last fault and the last record.
-        brokers: how many.
-        topics: each with its number of partitions at the beginning.
-        members: the programs.
-        config: settings of every member's group beside those that its program gives.
-        broker_settings: Kafka's property names with their values.
-        latency: of every route.
+        seed: decides every choice that the plan leaves open.
+        duration: how long faults happen and records are written.
+        brokers: the number of brokers.
+        topics: each topic with its number of partitions at the beginning.
+        members: the members.
+        config: settings of every member's group, beside those that its program gives.
+        broker_settings: Kafka's broker properties.
+        latency: the latency between members and brokers.
         records_every: seconds between two writes, on average.
-        records_at_once: how many records a write has, at most.
-        work: how long a program takes for a record, at least and at most.
-        faults: in the order of their times.
-        habit: how kgroup's own example worker handles a partition: "plain", "own offsets" (it
-            seeks to what it has stored itself) or "seeks" (anywhere).
-        transactional: which part of the writes is in transactions, 0 to 1.
+        records_at_once: the most records of one write.
+        work: the least and the most seconds that a program takes for a record.
+        faults: the faults, in the order of their times.
+        partition_handler: how kgroup's own example program handles a partition: "plain",
+            "own offsets" (it seeks to the offsets in a store of its own) or "seeks" (anywhere).
+        transactional: the part of the writes that is in transactions, 0 to 1.
 
     Raises:
-        ConfigError: a number is not allowed; a wait of NaN seconds would have no end.
+        ConfigError: a number is out of bounds; a wait of NaN seconds, for example, would never end.
     """
 
     seed: int
-    # A plan that is made smaller may be shorter than a scenario.
+    # A shrunk plan may be shorter than a scenario can be.
     duration: float = attrs.field(validator=bounds.seconds(0, LONGEST_HOURS * _HOUR))
     brokers: int = attrs.field(validator=BROKERS)
     topics: Mapping[str, int]
@@ -162,5 +162,5 @@ class Plan:
     records_at_once: int = attrs.field(validator=bounds.whole(1, 100_000))
     work: tuple[float, float] = attrs.field(validator=_check_work, metadata={"allowed": WORK})
     faults: tuple[Fault, ...]
-    habit: str = attrs.field(default="plain", validator=bounds.text())
+    partition_handler: str = attrs.field(default="plain", validator=bounds.text())
     transactional: float = attrs.field(default=0.0, validator=bounds.number(0, 1))

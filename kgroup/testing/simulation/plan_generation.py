@@ -1,74 +1,82 @@
-"""Draws a plan from a seed: how the members are set, and what goes wrong when.
+"""Generates a plan from a seed: the members' settings, the load and the faults.
 
-The settings are such that time-outs, drains and rebalances meet each other often: short sessions,
-short rebalance time-outs, work that takes long now and then. Most faults come at a time that
-is drawn, and some in a state of the group; see ``targets``.
+The settings make time-outs, drains and rebalances overlap often: sessions and rebalance time-outs
+are short, and work takes long now and then. Most faults come at a random time, some wait for a
+state of the group; see ``targeted_faults``.
+
+The order in which a generator is used, and the text that seeds it, are part of every plan: to
+change either changes what all seeds mean. A new choice takes a generator of its own.
 """
 
 from __future__ import annotations
 
-import random
+from random import Random
 from typing import Final
 
-from kgroup.testing.simulation.fault_generation import KINDS, Draw
+from kgroup.testing.simulation.fault_generation import KINDS, FaultChoices
 from kgroup.testing.simulation.faults import Fault, TopicDeleted
 from kgroup.testing.simulation.network import Latency
 from kgroup.testing.simulation.partition_handlers import OWN_OFFSETS, PLAIN, SEEKS
 from kgroup.testing.simulation.plan import MemberPlan, Plan, Scenario
-from kgroup.testing.simulation.targeted_faults import targeted
+from kgroup.testing.simulation.targeted_faults import generate_targeted_faults
 
 _HOUR: Final = 3600.0
-_CALM: Final = 0.9
-"""The part of a plan in which faults begin; the rest sees the end of the last ones."""
+_FAULTS_BEGIN: Final = 0.9
+"""The part of a plan in which faults begin; in the rest the last ones end."""
 _ONE_IN_THREE: Final = 3
-_HABITS: Final = (PLAIN, PLAIN, PLAIN, PLAIN, OWN_OFFSETS, SEEKS)
+_HANDLERS: Final = (PLAIN, PLAIN, PLAIN, PLAIN, OWN_OFFSETS, SEEKS)
 _TRANSACTIONAL: Final = (0.0, 0.0, 0.5)
 _ISOLATION: Final = ("read_committed", "read_committed", "read_uncommitted")
 _SESSIONS: Final = {6.0: (1.0, 2.0), 10.0: (1.0, 3.0), 20.0: (2.0, 3.0), 45.0: (3.0, 3.0)}
-"""Session time-outs, each with the seconds between heartbeats that go with it."""
+"""Session time-outs, each with the heartbeat intervals that go with it."""
 _LOADS: Final = ((3.0, 6, (0.0, 0.01)), (4.0, 3, (0.01, 0.2)), (6.0, 2, (0.1, 1.0)))
-"""Seconds between writes, records of one write, seconds of work for a record: never more work
-than one member of one partition can do in a third of its time."""
+"""Seconds between writes, the most records of a write, seconds of work for a record. One member
+with one partition can do all the work in a third of its time."""
 
 
-def draw(scenario: Scenario, seed: int) -> Plan:
-    """The plan of one seed; the same for the same seed and scenario, wherever it is drawn."""
-    chance = random.Random(f"{seed} plan")
-    topics = dict(scenario.topics or _topics(chance))
-    session = chance.choice(tuple(_SESSIONS))
-    rebalance = chance.choice((5.0, 10.0, 30.0, 60.0))
+def generate_plan(scenario: Scenario, seed: int) -> Plan:
+    """Generate the plan of a seed; the same for the same seed and scenario, on every machine.
+
+    Args:
+        scenario: what all seeds share.
+        seed: any integer.
+    """
+    random = Random(f"{seed} plan")
+    topics = dict(scenario.topics or _topics(random))
+    session = random.choice(tuple(_SESSIONS))
+    rebalance = random.choice((5.0, 10.0, 30.0, 60.0))
     config = {
         "session_timeout": session,
         "rebalance_timeout": rebalance,
-        "heartbeat_interval": chance.choice(_SESSIONS[session]),
-        "drain_timeout": chance.choice((1.0, 5.0, 30.0)),
-        "request_timeout": chance.choice((5.0, 10.0)),
-        "assignors": chance.choice((["range"], ["roundrobin"], ["range", "roundrobin"])),
-        "partition_watch_interval": chance.choice((5.0, 20.0)),
+        "heartbeat_interval": random.choice(_SESSIONS[session]),
+        "drain_timeout": random.choice((1.0, 5.0, 30.0)),
+        "request_timeout": random.choice((5.0, 10.0)),
+        "assignors": random.choice((["range"], ["roundrobin"], ["range", "roundrobin"])),
+        "partition_watch_interval": random.choice((5.0, 20.0)),
     }
-    every, at_once, work = chance.choice(_LOADS)
-    static = chance.randrange(_ONE_IN_THREE) == 0
+    every, at_once, work = random.choice(_LOADS)
+    static = random.randrange(_ONE_IN_THREE) == 0
     members = tuple(
         MemberPlan(
             name=f"m{number}",
-            start_at=round(chance.uniform(0.0, 10.0), 3),
+            start_at=round(random.uniform(0.0, 10.0), 3),
             group_instance_id=f"instance-{number}" if static else None,
         )
         for number in range(1, scenario.members + 1)
     )
-    delay = chance.choice((0, 500, 3000))
-    latency = chance.choice((Latency(0.0002, 0.002), Latency(0.001, 0.02), Latency(0.01, 0.2)))
-    # Drawn apart, so that all else of a plan is the same whatever its programs do.
-    apart = random.Random(f"{seed} habits")
-    habit = apart.choice(_HABITS)
-    transactional = apart.choice(_TRANSACTIONAL)
+    delay = random.choice((0, 500, 3000))
+    latency = random.choice((Latency(0.0002, 0.002), Latency(0.001, 0.02), Latency(0.01, 0.2)))
+    # A generator of its own, so that these choices change nothing else in the plan.
+    separate = Random(f"{seed} habits")
+    partition_handler = separate.choice(_HANDLERS)
+    transactional = separate.choice(_TRANSACTIONAL)
     if transactional:
-        config["isolation_level"] = apart.choice(_ISOLATION)
-    aimed = tuple(targeted(seed, scenario, topics, members, session))
-    if any(map(_takes_logs, aimed)):
-        habit = PLAIN
-    drawn = sorted(
-        (*_faults(chance, scenario, topics, members), *aimed), key=lambda fault: fault.at
+        config["isolation_level"] = separate.choice(_ISOLATION)
+    targeted = tuple(generate_targeted_faults(seed, scenario, topics, members, session))
+    if any(map(_resets_offsets, targeted)):
+        partition_handler = PLAIN
+    all_faults = sorted(
+        (*_faults(random, scenario, topics, members), *targeted), key=lambda fault: fault.at
     )
     return Plan(
         seed=seed,
@@ -88,23 +96,27 @@ def draw(scenario: Scenario, seed: int) -> Plan:
         records_every=every,
         records_at_once=at_once,
         work=work,
-        faults=tuple(fault for fault in drawn if habit == PLAIN or not _takes_logs(fault)),
-        habit=habit,
+        faults=tuple(
+            fault
+            for fault in all_faults
+            if partition_handler == PLAIN or not _resets_offsets(fault)
+        ),
+        partition_handler=partition_handler,
         transactional=transactional,
     )
 
 
-def _takes_logs(fault: Fault) -> bool:
-    """Whether the offsets that a program keeps by itself mean something else afterwards."""
+def _resets_offsets(fault: Fault) -> bool:
+    """Whether a fault makes the offsets that a program has stored itself meaningless."""
     return isinstance(fault, TopicDeleted)
 
 
-def _topics(chance: random.Random) -> dict[str, int]:
-    return chance.choice(({"orders": 6}, {"orders": 3, "payments": 4}, {"orders": 1}))
+def _topics(random: Random) -> dict[str, int]:
+    return random.choice(({"orders": 6}, {"orders": 3, "payments": 4}, {"orders": 1}))
 
 
 def _faults(
-    chance: random.Random,
+    random: Random,
     scenario: Scenario,
     topics: dict[str, int],
     members: tuple[MemberPlan, ...],
@@ -116,9 +128,9 @@ def _faults(
     kinds = tuple(KINDS.values())
     weights = [kind.weight for kind in kinds]
     while True:
-        at = round(at + chance.expovariate(scenario.faults_per_hour / _HOUR), 3)
-        if at > scenario.duration * _CALM:
+        at = round(at + random.expovariate(scenario.faults_per_hour / _HOUR), 3)
+        if at > scenario.duration * _FAULTS_BEGIN:
             return tuple(found)
         longest = scenario.duration - at
-        kind = chance.choices(kinds, weights)[0]
-        found.append(kind.draw(Draw(chance, at, longest, scenario, topics, members)))
+        kind = random.choices(kinds, weights)[0]
+        found.append(kind.generate(FaultChoices(random, at, longest, scenario, topics, members)))

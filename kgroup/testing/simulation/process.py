@@ -1,4 +1,4 @@
-"""What a simulated program is given: its settings, its work, and a way to say what it has done."""
+"""What a simulated program gets: its settings, its work, and a way to report what it has done."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from kgroup.types import TopicPartition
 
 @final
 class Process:
-    """One life of a member's program.
+    """One run of a member's program.
 
     Attributes:
-        name: of the program; "m1", "m2" and so on.
-        life: counts its starts, from 1.
-        bootstrap_servers: the simulated brokers.
-        group_instance_id: of a static member, or None.
-        slowness: by how much its work is slower than usual just now.
-        habit: how the plan wants kgroup's own example worker to handle a partition.
-        random: for what a program does at random, so that it is the same for the same seed.
-        store: a store that all programs of the simulation share and that outlives them; empty at
-            first.
+        name: the program's name: "m1", "m2" and so on.
+        life: which start of the program this is, from 1.
+        bootstrap_servers: the addresses of the simulated brokers.
+        group_instance_id: the instance id of a static member, or None.
+        slowness: the factor by which its work is slower than usual now.
+        partition_handler: how the plan wants kgroup's own example worker to handle a partition.
+        random: a generator for the program's random choices, seeded by the plan.
+        store: a mapping, empty at first, that all programs of the simulation share and that
+            outlives them.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Process:
         self.group_instance_id: Final = group_instance_id
         self.slowness = 1.0
         self._plan = plan
-        self.habit: Final = plan.habit
+        self.partition_handler: Final = plan.partition_handler
         self.random: Final = random
         self.store: Final = store
         self._log = log
@@ -61,7 +61,7 @@ class Process:
         return f"<Process {self.name}, life {self.life}>"
 
     def config(self, **settings: object) -> GroupConfig:
-        """A configuration for the simulated cluster: what the plan says, and ``settings``.
+        """A configuration for the simulated cluster: the plan's settings, then ``settings``.
 
         Raises:
             ConfigError: a setting is refused.
@@ -76,31 +76,31 @@ class Process:
         return GroupConfig(**{**given, **self._plan.config, **settings})
 
     async def process(self, message: Message) -> None:
-        """Work on a record, for as long as the plan has it, and then say that it is done.
+        """Spend the plan's time for a record, then report it as processed.
 
-        Cancellation: the record is not done.
+        Cancellation: the record does not count as processed.
         """
         least, most = self._plan.work
         await trio.sleep(self.random.uniform(least, most) * self.slowness)
         self.processed(message)
 
     def processed(self, message: Message) -> None:
-        """Say that a record is done: its effect is in the world.
+        """Report that a record is processed: its effect has happened.
 
-        A program that does its work otherwise than by `process` calls this at that moment;
-        whether a record was lost or repeated is judged by it.
+        A program that does its work without `process` calls this when the work is done. The
+        checks for lost and repeated records rely on it.
         """
         self._observer.processed(message)
 
     def end_offset(self, partition: TopicPartition) -> int:
-        """Where the log of a partition ends now."""
+        """The end offset of a partition's log now."""
         return self._log.end_offset(partition)
 
     def skipped(self, partition: TopicPartition, offset: int) -> None:
-        """Say that the records of a partition before this offset are passed on purpose.
+        """Report that the program skips the records before this offset on purpose.
 
-        A program that seeks past records that nobody has processed calls this, or they count as
-        lost.
+        A program that seeks past records that are not processed yet calls this; otherwise they
+        count as lost.
         """
         self._observer.skipped(partition, offset)
 

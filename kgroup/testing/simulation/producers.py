@@ -1,8 +1,8 @@
-"""Writes the records of a simulation: one by one, or in transactions that take a while.
+"""Writes the records of a simulation: directly, or in transactions that stay open for a while.
 
-A producer stands beside the network and never fails by itself: what it does is to leave
-transactions open, to commit or abort them late, and now and then to forget one, which the
-coordinator aborts when its time is over.
+Producers append to the brokers' logs without the network, so that no write fails. They keep
+transactions open, commit or abort them late, and now and then abandon one, which the transaction
+coordinator aborts when its time-out is over.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from kgroup.testing.simulation.topics import SimulatedTopics
 from kgroup.types import TopicPartition
 
 _PRODUCERS: Final = 3
-"""Transactions that are open at a time, at most."""
+"""The most transactions that are open at a time."""
 _OPEN: Final = (0.0, 0.5, 8.0)
-"""Seconds for which one of them is open at most."""
+"""The most seconds that one of them stays open; one of these is chosen."""
 _TIMEOUT: Final = 20.0
-"""Seconds after which the coordinator aborts one that was forgotten."""
-_ENDS: Final = ("commit", "commit", "commit", "abort", "forget")
-_AGAIN: Final = 1.0
-"""Seconds after which a coordinator that is away is asked again."""
+"""Seconds after which the coordinator aborts an abandoned transaction."""
+_ENDS: Final = ("commit", "commit", "commit", "abort", "abandon")
+_RETRY_BACKOFF: Final = 1.0
+"""Seconds between attempts to reach a coordinator that is away."""
 
 
 @final
@@ -36,10 +36,10 @@ class Producer:
     """A transactional producer, in its current epoch.
 
     Attributes:
-        transactional_id: its own.
-        producer_id: given by the coordinator.
-        epoch: a new one for each transaction.
-        sequences: of the next record in each partition.
+        transactional_id: its transactional id.
+        producer_id: the id that the coordinator gave it.
+        epoch: its epoch; each transaction has a new one.
+        sequences: for each partition the sequence number of the next record.
     """
 
     transactional_id: str
@@ -50,57 +50,57 @@ class Producer:
 
 @final
 class RecordWriter:
-    """All that is written in one simulation."""
+    """Writes all records of one simulation."""
 
     def __init__(
-        self, plan: Plan, chance: Random, topics: SimulatedTopics, cluster: EmbeddedCluster
+        self, plan: Plan, random: Random, topics: SimulatedTopics, cluster: EmbeddedCluster
     ) -> None:
         self._plan = plan
-        self._chance = chance
-        self._apart = Random(f"{plan.seed} transactions")
+        self._random = random
+        self._transactions = Random(f"{plan.seed} transactions")
         self._topics = topics
         self._cluster = cluster
         self._idle = [Producer(f"writer-{number}") for number in range(_PRODUCERS)]
 
     async def run(self) -> None:
-        """Write until the plan's time is over, and end every transaction."""
-        plan, chance = self._plan, self._chance
+        """Write until the plan's duration is over, and end every transaction."""
+        plan, random = self._plan, self._random
         names = sorted(plan.topics)
         async with trio.open_nursery() as nursery:
             while True:
-                pause = chance.expovariate(1 / plan.records_every)
+                pause = random.expovariate(1 / plan.records_every)
                 await trio.sleep_until(min(trio.current_time() + pause, plan.duration))
                 if trio.current_time() >= plan.duration:
                     return
-                topic = chance.choice(names)
+                topic = random.choice(names)
                 if not (partitions := self._topics.partitions(topic)):
                     continue
-                partition = TopicPartition(topic, chance.randrange(partitions))
-                count = chance.randint(1, plan.records_at_once)
-                if self._idle and self._apart.random() < plan.transactional:
+                partition = TopicPartition(topic, random.randrange(partitions))
+                count = random.randint(1, plan.records_at_once)
+                if self._idle and self._transactions.random() < plan.transactional:
                     nursery.start_soon(self._write_in_transaction, partition, count)
                 else:
                     self._topics.append(partition, count)
 
     async def _write_in_transaction(self, partition: TopicPartition, count: int) -> None:
         producer = self._idle.pop(0)
-        how = self._apart.choice(_ENDS)
-        open_for = self._apart.uniform(0.0, self._apart.choice(_OPEN))
+        end = self._transactions.choice(_ENDS)
+        open_for = self._transactions.uniform(0.0, self._transactions.choice(_OPEN))
         if self._begin(producer, partition):
             self._topics.append(partition, count, producer)
             await trio.sleep(open_for)
             if self._topics.partitions(partition.topic) > partition.partition:
                 self._topics.append(partition, 1, producer)
-            if how == "forget":
+            if end == "abandon":
                 await trio.sleep(_TIMEOUT)
             else:
-                await self._end(producer, committed=how == "commit")
+                await self._end(producer, committed=end == "commit")
         else:
             await trio.lowlevel.checkpoint()
         self._idle.append(producer)
 
     def _begin(self, producer: Producer, partition: TopicPartition) -> bool:
-        """Begin a transaction; False if nobody coordinates it now."""
+        """Begin a transaction; False if there is no transaction coordinator now."""
         node = self._cluster.cluster.transaction_coordinator_of(producer.transactional_id)
         if node is None:
             return False
@@ -115,20 +115,20 @@ class RecordWriter:
                 producer.epoch,
                 [partition],
             )
-        except RequestError:  # one that was forgotten is aborted first
+        except RequestError:  # the abandoned transaction before it has to be aborted first
             return False
         producer.sequences.clear()
         node.transaction_alarm.reschedule()
         return True
 
     async def _end(self, producer: Producer, *, committed: bool) -> None:
-        """End a transaction, however long its coordinator is away."""
+        """End a transaction; wait for its coordinator as long as it is away."""
         while True:
             await trio.lowlevel.checkpoint()
             node = self._cluster.cluster.transaction_coordinator_of(producer.transactional_id)
             if node is not None:
                 break
-            await trio.sleep(_AGAIN)
+            await trio.sleep(_RETRY_BACKOFF)
         try:
             node.transactions.end(
                 producer.transactional_id,
@@ -136,5 +136,5 @@ class RecordWriter:
                 producer.epoch,
                 committed=committed,
             )
-        except RequestError:  # it took too long, and was aborted
+        except RequestError:  # its time-out was over, and the coordinator has aborted it
             return

@@ -1,8 +1,8 @@
-"""The programs of a simulation: started, watched over, asked to end, frozen, killed.
+"""The programs of a simulation: started, restarted, asked to end, frozen, killed.
 
-INVARIANTS: a program's tasks belong to its life, which alone is frozen or killed; one that crashes
-is cut off before it is cancelled, so that no shield of it commits or leaves; nothing that it does
-afterwards is noted.
+INVARIANTS: the tasks of one run of a program belong to one owner, and only they are frozen or
+killed with it. A program that crashes is disconnected before it is cancelled, so that no shielded
+scope of it can still commit or leave. Nothing that it does afterwards is recorded.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import trio
 from kgroup.clocks import TrioClock
 from kgroup.config import GroupConfig
 from kgroup.interfaces import RecordSource
+from kgroup.notifier import Notifier
 from kgroup.records.memory import MemorySource, ReadableLog
 from kgroup.runtime import Runtime, default_runtime_factory
 from kgroup.testing.simulation import history
@@ -31,10 +32,10 @@ from kgroup.testing.simulation.topics import SimulatedTopics
 from kgroup.types import TopicPartition
 from kgroup.worker_thread import compute_inline
 
-STOPPING: Final = 60.0
-"""Seconds that a program has to end once it was asked to; then it is killed."""
-_AFTER_AN_END: Final = (0.5, 5.0)
-"""Seconds after which a program that ended by itself is started again."""
+STOP_TIMEOUT: Final = 60.0
+"""Seconds that a program has to end after it was asked to; then it is killed."""
+_RESTART_DELAY: Final = (0.5, 5.0)
+"""Seconds, at least and at most, until a program that ended by itself is started again."""
 
 
 @final
@@ -44,10 +45,10 @@ class ProgramRun:
 
     Attributes:
         process: what the program was given.
-        observer: looks on.
-        plug: its way into the network.
+        observer: records what it does.
+        plug: its connection to the network.
         scope: holds all of its tasks.
-        over: set when it has ended, or was killed.
+        ended: set when it has ended or was killed.
         crashed: whether it was killed.
     """
 
@@ -55,12 +56,12 @@ class ProgramRun:
     observer: MemberObserver
     plug: Plug
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
-    over: trio.Event = attrs.field(factory=trio.Event)
+    ended: trio.Event = attrs.field(factory=trio.Event)
     crashed: bool = False
 
     @property
     def owner(self) -> str:
-        """Whom its tasks belong to."""
+        """The owner of its tasks; see ``freezing``."""
         return f"{self.process.name}, life {self.process.life}"
 
 
@@ -69,15 +70,15 @@ class RunningPrograms:
     """All programs of one simulation.
 
     Args:
-        plan: says which there are.
-        worker: what each of them runs.
-        recorder: is told what happens.
-        network: what they are plugged into.
-        log: where records are read.
-        topics: tells which creation of its topic a record belongs to.
-        servers: the brokers.
-        nursery: where they run; cancelled only when all is over.
-        new_random: makes a generator of chance for a purpose.
+        plan: names the members.
+        worker: the program that each of them runs.
+        recorder: records what happens.
+        network: where their connections go.
+        log: the brokers' logs, from which records are read.
+        topics: knows which creation of its topic a record belongs to.
+        servers: the brokers' addresses.
+        nursery: where the programs run; cancelled only when the simulation is over.
+        new_random: makes a generator for a purpose; see ``Engine``.
     """
 
     def __init__(
@@ -104,41 +105,41 @@ class RunningPrograms:
         self._nursery = nursery
         self._new_random = new_random
         self._freezer = Freezer()
-        self._lives: dict[str, ProgramRun] = {}
-        self._counts: Counter[str] = Counter()
-        self._barred: Counter[str] = Counter()
-        self._changed = trio.Event()
+        self._running: dict[str, ProgramRun] = {}
+        self._starts: Counter[str] = Counter()
+        self._held_back: Counter[str] = Counter()
+        self._changed = Notifier()
         self._ending = False
 
     @property
-    def running(self) -> tuple[str, ...]:
-        """The names of those that run."""
-        return tuple(sorted(self._lives))
+    def running_names(self) -> tuple[str, ...]:
+        """The names of the programs that run."""
+        return tuple(sorted(self._running))
 
-    def life_of(self, name: str) -> ProgramRun | None:
+    def running(self, name: str) -> ProgramRun | None:
         """The program of this name that runs now, or None."""
-        return self._lives.get(name)
+        return self._running.get(name)
 
     async def keep_running(self, member: MemberPlan) -> None:
-        """Start a program, and again whenever it has ended, as a service manager does.
+        """Start a program, and restart it whenever it ends, as a service manager does.
 
-        It returns when all are to end.
+        Returns when the simulation ends its programs.
         """
-        chance = self._new_random(f"restarts of {member.name}")
+        random = self._new_random(f"restarts of {member.name}")
         await trio.sleep_until(member.start_at)
         while not self._ending:
-            if self._barred[member.name]:
+            if self._held_back[member.name]:
                 await self._changed.wait()
                 continue
-            life = self.begin(member.name, member.group_instance_id)
-            await life.over.wait()
-            if not life.crashed and not self._ending:
-                await trio.sleep(chance.uniform(*_AFTER_AN_END))
+            program = self.begin(member.name, member.group_instance_id)
+            await program.ended.wait()
+            if not program.crashed and not self._ending:
+                await trio.sleep(random.uniform(*_RESTART_DELAY))
 
     def begin(self, name: str, group_instance_id: str | None) -> ProgramRun:
         """Start a program."""
-        self._counts[name] += 1
-        number = self._counts[name]
+        self._starts[name] += 1
+        number = self._starts[name]
         observer = MemberObserver(self._recorder, name, number, self._topics.creation_of)
         process = Process(
             name=name,
@@ -151,94 +152,94 @@ class RunningPrograms:
             log=self._log,
             store=self._store,
         )
-        life = ProgramRun(process, observer, self._network.plug_in(name))
-        self._lives[name] = life
-        observer.note(history.ProcessStarted, group_instance_id=group_instance_id)
-        self._nursery.start_soon(self._run, life)
-        return life
+        program = ProgramRun(process, observer, self._network.plug_in(name))
+        self._running[name] = program
+        observer.record(history.ProcessStarted, group_instance_id=group_instance_id)
+        self._nursery.start_soon(self._run, program)
+        return program
 
-    def crash(self, life: ProgramRun) -> None:
-        """Kill a program. One that is over: nothing."""
-        if life.over.is_set():
+    def crash(self, program: ProgramRun) -> None:
+        """Kill a program, unless it has ended."""
+        if program.ended.is_set():
             return
-        life.plug.pull_out()
-        life.observer.note(history.ProcessCrashed)
-        life.observer.gone = life.crashed = True
-        life.scope.cancel()
-        self._freezer.thaw(life.owner)
-        self._over(life)
+        program.plug.pull_out()
+        program.observer.record(history.ProcessCrashed)
+        program.observer.gone = program.crashed = True
+        program.scope.cancel()
+        self._freezer.thaw(program.owner)
+        self._remove(program)
 
-    async def stop(self, life: ProgramRun) -> None:
+    async def stop(self, program: ProgramRun) -> None:
         """Ask a program to end, and kill it if it does not."""
-        life.observer.shut_down("the program is asked to end")
-        with trio.move_on_after(STOPPING):
-            await life.over.wait()
-        self.crash(life)
+        program.observer.shut_down("the program is asked to end")
+        with trio.move_on_after(STOP_TIMEOUT):
+            await program.ended.wait()
+        self.crash(program)
 
-    async def freeze(self, life: ProgramRun) -> bool:
-        """Freeze a program; False if it is over, or frozen already."""
-        if self._freezer.is_frozen(life.owner) or life.over.is_set():
+    async def freeze(self, program: ProgramRun) -> bool:
+        """Freeze a program; False if it has ended or is frozen already."""
+        if self._freezer.is_frozen(program.owner) or program.ended.is_set():
             await trio.lowlevel.checkpoint()
             return False
-        await self._freezer.freeze(life.owner)
-        life.observer.note(history.ProcessFrozen)
+        await self._freezer.freeze(program.owner)
+        program.observer.record(history.ProcessFrozen)
         return True
 
-    def thaw(self, life: ProgramRun) -> None:
-        """Let a program go on."""
-        life.observer.note(history.ProcessThawed)
-        self._freezer.thaw(life.owner)
+    def thaw(self, program: ProgramRun) -> None:
+        """Let a frozen program continue."""
+        program.observer.record(history.ProcessThawed)
+        self._freezer.thaw(program.owner)
 
     def thaw_all(self) -> None:
-        """Let every frozen program go on, so that it can be cancelled."""
+        """Let every frozen program continue, so that it can be cancelled."""
         self._freezer.thaw_all()
 
     @asynccontextmanager
-    async def barred(self, name: str) -> AsyncIterator[None]:
-        """While this lasts the program is not started again."""
-        self._barred[name] += 1
+    async def without_restarts(self, name: str) -> AsyncIterator[None]:
+        """Do not start the program again while this lasts."""
+        self._held_back[name] += 1
         try:
             yield
         finally:
-            self._barred[name] -= 1
-            self._wake()
+            self._held_back[name] -= 1
+            self._changed.notify()
 
     async def end(self) -> None:
-        """Ask all to end, and wait until they have."""
+        """Ask all programs to end, and wait until they have."""
         self._ending = True
-        self._wake()
+        self._changed.notify()
         async with trio.open_nursery() as nursery:
-            for life in list(self._lives.values()):
-                nursery.start_soon(self.stop, life)
+            for program in list(self._running.values()):
+                nursery.start_soon(self.stop, program)
 
-    async def _run(self, life: ProgramRun) -> None:
-        runtime = self._runtime(life)
+    async def _run(self, program: ProgramRun) -> None:
+        runtime = self._runtime(program)
         default_runtime_factory.set(lambda: runtime)
         try:
-            with owned_by(life.owner), life.scope:
-                # A nursery of its own: its tasks inherit the owner, this one is told of the end.
+            with owned_by(program.owner), program.scope:
+                # A nursery of its own: its tasks inherit the owner, and this task sees their end.
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._guarded, life)
+                    nursery.start_soon(self._guarded, program)
         except BaseExceptionGroup as group:
-            # A program that is killed while its tasks fail raises what they failed with beside
-            # the cancellation. It counts no more; only a cancellation from outside goes on.
-            outside = group.subgroup(trio.Cancelled) if life.crashed else group
+            # A program that is killed while its tasks fail raises their errors together with the
+            # cancellation. It no longer counts; only a cancellation from outside is passed on.
+            outside = group.subgroup(trio.Cancelled) if program.crashed else group
             if outside is not None:
                 raise outside from None
-        if not life.crashed:
-            self._over(life)
+        if not program.crashed:
+            self._remove(program)
 
-    async def _guarded(self, life: ProgramRun) -> None:
+    async def _guarded(self, program: ProgramRun) -> None:
         error: str | None = None
         try:
-            await self._worker(life.process)
-        except Exception as raised:  # noqa: BLE001 # a program may fail as it likes
-            error = _told(raised)
-        life.observer.note(history.ProcessEnded, error=error)
+            await self._worker(program.process)
+        except Exception as raised:  # noqa: BLE001 # a program may fail in any way
+            error = _error_text(raised)
+        program.observer.record(history.ProcessEnded, error=error)
 
-    def _runtime(self, life: ProgramRun) -> Runtime:
+    def _runtime(self, program: ProgramRun) -> Runtime:
         def source(config: GroupConfig, on_fault: Callable[..., None]) -> RecordSource:
-            life.observer.note(
+            program.observer.record(
                 history.GroupOpened,
                 group_id=config.group_id,
                 auto_offset_reset=config.auto_offset_reset.value,
@@ -251,25 +252,21 @@ class RunningPrograms:
             return MemorySource(config, on_fault, self._log)
 
         return Runtime(
-            open_stream=life.plug.open_stream,
+            open_stream=program.plug.open_stream,
             clock=TrioClock(),
-            random=self._new_random(f"choices of {life.owner}"),
+            random=self._new_random(f"choices of {program.owner}"),
             record_source=source,
             compute=lambda: compute_inline,
-            observer=life.observer,
+            observer=program.observer,
         )
 
-    def _over(self, life: ProgramRun) -> None:
-        if self._lives.get(life.process.name) is life:
-            del self._lives[life.process.name]
-        life.over.set()
-
-    def _wake(self) -> None:
-        self._changed.set()
-        self._changed = trio.Event()
+    def _remove(self, program: ProgramRun) -> None:
+        if self._running.get(program.process.name) is program:
+            del self._running[program.process.name]
+        program.ended.set()
 
 
-def _told(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     if isinstance(error, BaseExceptionGroup):
-        return "; ".join(_told(one) for one in error.exceptions)
+        return "; ".join(_error_text(one) for one in error.exceptions)
     return f"{type(error).__name__}: {error}"

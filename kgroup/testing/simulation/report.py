@@ -1,7 +1,7 @@
-"""What a failure says: the seed, what runs it again, what is broken, the least that breaks it.
+"""The report of a failure: what is broken, the smallest plan that breaks it, and how to rerun it.
 
-INVARIANT: the code that it prints runs the shrunk plan as it was run, names of the program apart
-that no module has.
+INVARIANT: the code in the report runs the shrunk plan exactly as it was run. Only a program that
+cannot be imported has to be filled in.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Failure:
     """A seed that breaks an invariant.
 
     Attributes:
-        scenario: what its plan was drawn from.
+        scenario: the scenario that its plan was generated from.
         worker: the program.
-        outcome: of the plan as it was drawn.
-        shrunk: the least that still fails.
-        failed_seeds: all that fail, in their order; this one is the first.
+        outcome: the outcome of the plan as generated.
+        shrunk: the smallest plan that still fails.
+        failed_seeds: all seeds that fail, in order; this one is the first.
     """
 
     scenario: Scenario
@@ -51,10 +51,10 @@ class Failure:
 
 @final
 class SimulationError(AssertionError):
-    """A simulation found an invariant broken; its text is the whole report.
+    """A simulation broke an invariant; the text of the error is the whole report.
 
     Attributes:
-        failure: the report's parts, for whoever wants to look closer.
+        failure: the parts of the report.
     """
 
     def __init__(self, failure: Failure) -> None:
@@ -63,7 +63,7 @@ class SimulationError(AssertionError):
 
 
 def report(failure: Failure) -> str:
-    """A failure in text, for a person; lines without a newline at the end."""
+    """The report as text, without a newline at the end."""
     return "\n".join(_lines(failure))
 
 
@@ -83,7 +83,7 @@ def _lines(failure: Failure) -> Iterator[str]:
     if command is not None:
         yield "Run it again:"
         yield f"    {command}"
-    yield "Run the least that fails:"
+    yield "Run the smallest plan that fails:"
     for line in code_of(failure).splitlines():
         yield f"    {line}"
     yield ""
@@ -94,8 +94,8 @@ def _lines(failure: Failure) -> Iterator[str]:
 def _schedule(failure: Failure) -> Iterator[str]:
     shrunk = failure.shrunk
     yield (
-        f"The least that still breaks invariant {shrunk.invariant}"
-        f" (found in {shrunk.runs} runs{', the most allowed' if shrunk.exhausted else ''}):"
+        f"The smallest plan found that still breaks invariant {shrunk.invariant}"
+        f" ({shrunk.runs} runs{', the most allowed' if shrunk.exhausted else ''}):"
         f" {_size(shrunk.outcome.plan)}, of {_size(failure.outcome.plan)}"
     )
     for fault in shrunk.outcome.plan.faults:
@@ -113,7 +113,7 @@ def _size(plan: Plan) -> str:
 
 
 def command_of(failure: Failure) -> str | None:
-    """The command that runs the seed again, or None if only Python can say what was run."""
+    """The command that runs the seed again, or None if it takes Python code to do so."""
     scenario = failure.scenario
     name = _importable(failure.worker)
     options = Scenario(
@@ -135,38 +135,38 @@ def command_of(failure: Failure) -> str | None:
 
 
 def code_of(failure: Failure) -> str:
-    """Python that runs the shrunk plan; ``outcome`` holds what came of it."""
-    drawn, plan = failure.outcome.plan, failure.shrunk.outcome.plan
+    """Python code that runs the shrunk plan and puts its outcome into ``outcome``."""
+    generated, plan = failure.outcome.plan, failure.shrunk.outcome.plan
     name = _importable(failure.worker)
     lines = [
         "import attrs",
-        "from kgroup.testing.simulation import Scenario, draw, faults, simulate",
+        "from kgroup.testing.simulation import Scenario, faults, generate_plan, simulate",
     ]
-    if plan.members != drawn.members:
+    if plan.members != generated.members:
         lines.append("from kgroup.testing.simulation.plan import MemberPlan")
     if name is None:
         lines.append(f"worker = ...  # {getattr(failure.worker, '__qualname__', failure.worker)}")
     else:
         lines.append(f"from {name[0]} import {name[1]} as worker")
-    lines.append(f"plan = draw({_brief(failure.scenario)}, {failure.seed})")
-    changes = list(_changes(drawn, plan))
+    lines.append(f"plan = generate_plan({_brief(failure.scenario)}, {failure.seed})")
+    changes = list(_changes(generated, plan))
     if changes:
         lines += ["plan = attrs.evolve(", "    plan,", *changes, ")"]
     lines.append("outcome = simulate(plan, worker)")
     return "\n".join(lines)
 
 
-def _changes(drawn: Plan, plan: Plan) -> Iterator[str]:
-    if plan.duration != drawn.duration:
+def _changes(generated: Plan, plan: Plan) -> Iterator[str]:
+    if plan.duration != generated.duration:
         yield f"    duration={plan.duration!r},"
-    if plan.members != drawn.members:
+    if plan.members != generated.members:
         yield from _listed("members", [repr(one) for one in plan.members])
-    if plan.faults != drawn.faults:
+    if plan.faults != generated.faults:
         yield from _listed("faults", [_fault_code(one) for one in plan.faults])
 
 
 def _fault_code(fault: Fault) -> str:
-    """A fault as code, without what is as it is anyway."""
+    """A fault as code, without arguments that have their default."""
     code = repr(fault).replace("when=None, ", "").replace("when=Moment(", "when=faults.Moment(")
     return f"faults.{code}"
 
@@ -186,7 +186,7 @@ def _number(value: float) -> str:
 
 
 def _brief(scenario: Scenario) -> str:
-    """A scenario as code, without what is as it is anyway."""
+    """A scenario as code, without arguments that have their default."""
     default = Scenario()
     given = {
         field.name: _plain(getattr(scenario, field.name))
@@ -201,7 +201,7 @@ def _plain(value: object) -> object:
 
 
 def _importable(worker: Worker) -> tuple[str, str] | None:
-    """A program's module and name, if it can be imported by them."""
+    """A program's module and name, or None if it cannot be imported by them."""
     if not inspect.isfunction(worker) or worker.__module__ == "__main__":
         return None
     if not worker.__qualname__.isidentifier():

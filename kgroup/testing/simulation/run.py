@@ -1,4 +1,4 @@
-"""Runs one seed: from a plan to what was seen and what was wrong with it."""
+"""Runs one plan and checks what happened."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import attrs
 from kgroup.testing.simulation.checks import Violation, check
 from kgroup.testing.simulation.default_program import worker as default_worker
 from kgroup.testing.simulation.engine import Engine
-from kgroup.testing.simulation.history import Fact
+from kgroup.testing.simulation.history import HistoryEntry
 from kgroup.testing.simulation.observer import Recorder
 from kgroup.testing.simulation.plan import Plan
 from kgroup.testing.simulation.process import Worker
@@ -19,39 +19,42 @@ from kgroup.testing.simulation.virtual_time import run_virtual
 @final
 @attrs.frozen(kw_only=True)
 class Outcome:
-    """One simulation, when it is over.
+    """The result of one simulation.
 
     Attributes:
-        plan: what was run.
-        facts: what was seen, in its order.
-        violations: what must not be; none if all is well.
+        plan: the plan that was run.
+        history: everything that was recorded, in the order in which it happened.
+        violations: the invariants that were broken; empty if all of them held.
     """
 
     plan: Plan
-    facts: tuple[Fact, ...] = attrs.field(repr=lambda facts: f"<{len(facts)} facts>")
+    history: tuple[HistoryEntry, ...] = attrs.field(
+        repr=lambda history: f"<{len(history)} entries>"
+    )
     violations: tuple[Violation, ...]
 
     @property
     def trace(self) -> str:
-        """Every fact as a line; the same, byte for byte, for the same plan and program."""
-        return "\n".join(map(str, self.facts)) + "\n"
+        """The history, one line an entry; byte for byte the same for the same plan and program."""
+        return "\n".join(map(str, self.history)) + "\n"
 
 
 def simulate(plan: Plan, worker: Worker = default_worker) -> Outcome:
-    """Run a plan in virtual time, and check what was seen.
+    """Run a plan in virtual time and check every invariant.
 
     Args:
-        plan: from ``draw``.
-        worker: the program of every member.
+        plan: a plan, usually from ``generate_plan``.
+        worker: the program that every member runs.
 
     Raises:
-        UsageError: trio's internals are not what they were; see ``internals``.
-        RuntimeError: called from inside of ``trio.run``.
+        UsageError: this release of trio lacks internals that the simulator needs; see
+            ``trio_internals``.
+        RuntimeError: called from inside ``trio.run``.
     """
     recorder = Recorder()
     run_virtual(plan.seed, Engine(plan, worker, recorder).run)
     return Outcome(
         plan=plan,
-        facts=tuple(recorder.facts),
-        violations=tuple(check(plan, recorder.facts)),
+        history=tuple(recorder.history),
+        violations=tuple(check(plan, recorder.history)),
     )

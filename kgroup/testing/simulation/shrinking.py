@@ -1,7 +1,7 @@
-"""From a plan that fails to the least that fails likewise: few faults, short ones, few members.
+"""Shrinks a plan that fails: to fewer and shorter faults, fewer members and less time.
 
-The seed and all else stay as they are. A smaller plan counts only if it was run and broke the same
-invariant, so whatever is returned has been seen to fail. What runs a plan is left to the caller.
+The seed and everything else stay the same. A smaller plan counts only if it was run and broke the
+same invariant, so the returned plan is known to fail. The caller gives the function that runs one.
 
 Source: A. Zeller, R. Hildebrandt, "Simplifying and Isolating Failure-Inducing Input" (ddmin).
 """
@@ -23,23 +23,23 @@ from kgroup.testing.simulation.run import Outcome
 T = TypeVar("T")
 
 MOST_RUNS: Final = 100
-"""How often a plan is run at most before what was found so far has to do."""
+"""The most runs; then the smallest plan found so far is the result."""
 _LEAST_SECONDS: Final = 0.01
-"""A lasting fault is not made shorter than this."""
+"""No fault is made shorter than this."""
 _PARTS: Final = (0.1, 0.25, 0.5, 0.75)
-"""What part of its seconds a lasting fault, or the whole plan, is tried with; the least first."""
+"""The parts of its duration that a fault, or the whole plan, is tried with; shortest first."""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class Shrunk:
-    """The least that still fails.
+    """The result of shrinking.
 
     Attributes:
-        outcome: of the smallest plan, which breaks the same invariant as the plan at first.
-        invariant: its number.
+        outcome: the outcome of the smallest plan; it breaks the same invariant as the first plan.
+        invariant: the number of that invariant.
         runs: how many plans were run.
-        exhausted: whether the bound on runs ended it; then there may be a smaller one.
+        exhausted: whether the bound on runs ended the search; there may be a smaller plan then.
     """
 
     outcome: Outcome
@@ -51,24 +51,24 @@ class Shrunk:
 def shrink(
     failed: Outcome, run: Callable[[Plan], Outcome], *, most_runs: int = MOST_RUNS
 ) -> Shrunk:
-    """Look for the shortest schedule of faults that breaks the same invariant.
+    """Find the shortest schedule of faults that breaks the same invariant.
 
-    Faults are left out first, as many at once as can be; then those that are left happen at a
-    time instead of in a state of the group and are made shorter, members that are not needed are
-    left out, and the plan ends sooner. This is done again until nothing more can be taken away:
-    then every single fault is needed.
+    Faults are removed first, as many at once as possible. Those that remain get a fixed time
+    instead of a state to wait for and are made shorter; then members are removed, and the plan is
+    made shorter. All this is repeated until nothing more can be removed: every fault that is left
+    is needed.
 
     Args:
-        failed: an outcome with a violation; the first one's invariant is what must break again.
-        run: runs a plan, the same for the same plan. Where it raises an ``Exception``, that plan
-            is taken for one that fails otherwise.
-        most_runs: calls of ``run`` at most.
+        failed: an outcome with violations; smaller plans must break the invariant of the first.
+        run: runs a plan, always with the same outcome for the same plan. If it raises an
+            ``Exception``, the plan counts as one that does not break the invariant.
+        most_runs: the most calls of ``run``.
 
     Raises:
-        ValueError: nothing is wrong with ``failed``.
+        ValueError: ``failed`` has no violations.
     """
     if not failed.violations:
-        raise ValueError(f"the simulation of seed {failed.plan.seed} found nothing wrong")
+        raise ValueError(f"the simulation of seed {failed.plan.seed} broke no invariant")
     search = _Search(failed, run, most_runs)
     exhausted = False
     try:
@@ -85,12 +85,12 @@ def shrink(
 
 
 class _OutOfRunsError(Exception):
-    """No plan may be run any more."""
+    """The bound on runs is reached."""
 
 
 @final
 class _Search:
-    """The smallest failing plan so far, and what was tried."""
+    """The smallest failing plan so far, and the plans that were tried."""
 
     def __init__(self, failed: Outcome, run: Callable[[Plan], Outcome], most_runs: int) -> None:
         self.best = failed
@@ -111,7 +111,7 @@ class _Search:
         return next(one.at for one in self.best.violations if one.number == self.invariant)
 
     def smaller(self, **changes: Any) -> bool:
-        """Try the plan with changes; whether it fails too, and so is the smallest now."""
+        """Try the plan with changes; returns whether it fails too and is the smallest now."""
         plan = attrs.evolve(self.plan, **changes)
         if (name := repr(plan)) in self._tried:
             return False
@@ -121,7 +121,7 @@ class _Search:
         self.runs += 1
         try:
             outcome = self._run(plan)
-        except Exception:  # noqa: BLE001 # what is looked for is the failure that there was at first
+        except Exception:  # noqa: BLE001 # another failure is not the one to shrink
             return False
         if all(one.number != self.invariant for one in outcome.violations):
             return False
@@ -130,7 +130,7 @@ class _Search:
 
 
 def _once(search: _Search) -> bool:
-    """Try everything once; whether anything became smaller."""
+    """Try every step once; returns whether the plan became smaller."""
     before = search.plan
     for step in (_end_sooner, _fewer_faults, _fixed_times, _shorter_faults, _fewer_members):
         step(search)
@@ -138,7 +138,7 @@ def _once(search: _Search) -> bool:
 
 
 def _end_sooner(search: _Search) -> None:
-    """Leave out what comes after the violation, and then what may come before the end."""
+    """End the plan right after the violation, and then even sooner if possible."""
     sooner = float(math.ceil(search.broken_at))
     if sooner < search.plan.duration:
         kept = tuple(one for one in search.plan.faults if one.at <= sooner)
@@ -150,7 +150,7 @@ def _end_sooner(search: _Search) -> None:
 
 
 def _fewer_faults(search: _Search) -> None:
-    """Find faults of which none can be left out (delta debugging)."""
+    """Remove faults until none can be removed (delta debugging)."""
     if search.plan.faults and search.smaller(faults=()):
         return
     parts = 2
@@ -167,18 +167,18 @@ def _fewer_faults(search: _Search) -> None:
 
 
 def _fixed_times(search: _Search) -> None:
-    """Let each fault that waited for a moment happen at the time at which the moment came."""
-    struck = {one.fault: one.at for one in search.best.facts if isinstance(one, FaultBegan)}
+    """Inject each fault that waited for a moment at the time at which the moment came."""
+    began_at = {one.fault: one.at for one in search.best.history if isinstance(one, FaultBegan)}
     for fault in search.plan.faults:
-        if fault.when is not None and fault in struck:
-            # Where it is in the plan changes as others take their times.
+        if fault.when is not None and fault in began_at:
+            # The order of the faults changes when one gets another time.
             others = [one for one in search.plan.faults if one is not fault]
-            fixed = attrs.evolve(fault, at=struck[fault], when=None)
+            fixed = attrs.evolve(fault, at=began_at[fault], when=None)
             search.smaller(faults=tuple(sorted([*others, fixed], key=lambda one: one.at)))
 
 
 def _shorter_faults(search: _Search) -> None:
-    """Make each lasting fault as short as it can be."""
+    """Make each fault as short as possible."""
     for number in range(len(search.plan.faults)):
         fault = search.plan.faults[number]
         if not isinstance(fault, LastingFault):
@@ -191,7 +191,7 @@ def _shorter_faults(search: _Search) -> None:
 
 
 def _fewer_members(search: _Search) -> None:
-    """Leave out members, the last first."""
+    """Remove members, the last first."""
     for member in reversed(search.plan.members):
         members = tuple(one for one in search.plan.members if one is not member)
         if members:
@@ -199,7 +199,7 @@ def _fewer_members(search: _Search) -> None:
 
 
 def _shorter(seconds: float) -> Iterator[float]:
-    """Shorter times, the shortest first; round ones, for whoever reads them."""
+    """Shorter times, the shortest first, rounded to be easy to read."""
     for part in _PARTS:
         shorter = seconds * part
         shorter = round(shorter, 2) if shorter < 1 else round(shorter, 1)
@@ -208,7 +208,7 @@ def _shorter(seconds: float) -> Iterator[float]:
 
 
 def _pieces(whole: Sequence[T], number: int) -> Iterator[tuple[T, ...]]:
-    """Cut into so many pieces of about one length."""
+    """Cut into so many pieces of about the same length."""
     ends = [len(whole) * one // number for one in range(number + 1)]
     for begin, end in pairwise(ends):
         yield tuple(whole[begin:end])

@@ -1,6 +1,7 @@
-"""Inside a simulation no real socket is made: it would bring real time and other machines in.
+"""Refuses real sockets inside a simulation: they would bring in real time and other machines.
 
-Source: ``sys.addaudithook`` (PEP 578); the hook stays for the life of the process and sleeps.
+Source: ``sys.addaudithook`` (PEP 578). A hook cannot be removed; outside simulations it does
+nothing.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
     del arguments
     if event == "socket.__new__" and _forbidden.get():
         raise UsageError(
-            "a real socket was about to be made inside a simulation, where the network is"
-            " simulated and time is virtual: give what connects a stand-in"
+            "the program tried to open a real socket inside a simulation, where the network is"
+            " simulated and time is virtual: replace what connects by a stand-in"
         )
 
 
@@ -35,8 +36,8 @@ def _install() -> None:
 def no_sockets() -> Iterator[None]:
     """Refuse sockets to this task, its children, and their worker threads.
 
-    Raises (from whoever makes one):
-        UsageError: says so.
+    Raises (where a socket is opened):
+        UsageError: a real socket was refused.
     """
     _install()
     token = _forbidden.set(True)

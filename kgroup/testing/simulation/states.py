@@ -1,7 +1,7 @@
-"""Where members and the coordinator stand: what faults wait for, and what coverage counts.
+"""The states of members and of the coordinator: faults wait for them, and coverage counts them.
 
 A member's state follows from the events that kgroup reports in its process; the coordinator's is
-looked up when somebody wants it.
+looked up when it is needed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kgroup.events import (
 )
 from kgroup.testing.simulation import history
 from kgroup.testing.simulation.faults import Moment
-from kgroup.testing.simulation.history import Fact
+from kgroup.testing.simulation.history import HistoryEntry
 from kgroup.types import Cause
 
 ABSENT: Final = "absent"
@@ -35,64 +35,64 @@ RUNNING: Final = "running"
 DRAINING: Final = "draining"
 LEAVING: Final = "leaving"
 
-#: The states of a member, each with what it means.
+#: The states of a member, each with its meaning.
 MEMBER_STATES: Final[Mapping[str, str]] = {
-    ABSENT: "its program does not run",
-    FROZEN: "its program stands still, whatever it was doing",
-    SEARCHING: "it looks for the coordinator, or waits before it joins again",
-    JOINING: "its JoinGroup is on the way, or parked",
-    SYNCING: "it has joined; it computes, syncs, or fetches offsets",
-    RUNNING: "it has a generation that runs",
-    DRAINING: "its generation ends",
-    LEAVING: "its generation has ended for good; it leaves the group",
+    ABSENT: "its program is not running",
+    FROZEN: "its program is frozen, whatever it was doing",
+    SEARCHING: "it is finding the coordinator, or waiting before it joins again",
+    JOINING: "its JoinGroup request is on its way or parked at the coordinator",
+    SYNCING: "it has joined, and is assigning partitions, syncing, or fetching offsets",
+    RUNNING: "its generation is running",
+    DRAINING: "its generation is draining",
+    LEAVING: "its group was closed; it is leaving the group",
 }
 
 AWAY: Final = "away"
 LOADING: Final = "loading"
 DEAD: Final = GroupState.DEAD.value
 
-#: The states of the coordinator, each with what it means: of the group's shard, then of the group.
+#: The states of the coordinator, each with its meaning: of the group's shard, then of the group.
 COORDINATOR_STATES: Final[Mapping[str, str]] = {
     AWAY: "no broker coordinates the group",
-    LOADING: "its new coordinator reads what is written of it",
-    DEAD: "its coordinator has no such group (yet)",
-    GroupState.EMPTY.value: "it has no members",
-    GroupState.PREPARING_REBALANCE.value: "joins are parked",
-    GroupState.COMPLETING_REBALANCE.value: "syncs are parked",
-    GroupState.STABLE.value: "its assignment is known",
+    LOADING: "its new coordinator is loading it",
+    DEAD: "its coordinator does not have the group",
+    GroupState.EMPTY.value: "the group has no members",
+    GroupState.PREPARING_REBALANCE.value: "JoinGroup requests wait until all members have joined",
+    GroupState.COMPLETING_REBALANCE.value: "SyncGroup requests wait for the leader's assignment",
+    GroupState.STABLE.value: "every member can get its assignment",
 }
 
 
-def _after_a_generation(fact: history.Told) -> str:
-    event = fact.event
+def _after_generation(entry: history.EventReported) -> str:
+    event = entry.event
     assert isinstance(event, GenerationEnded)
     return LEAVING if event.end.cause is Cause.CLOSED else SEARCHING
 
 
 #: The state that an event puts a member in.
-_BY_EVENT: Final[Mapping[type, Callable[[history.Told], str]]] = {
+_BY_EVENT: Final[Mapping[type, Callable[[history.EventReported], str]]] = {
     Joining: lambda _: JOINING,
     Joined: lambda _: SYNCING,
     Assigned: lambda _: RUNNING,
     GenerationDraining: lambda _: DRAINING,
-    GenerationEnded: _after_a_generation,
+    GenerationEnded: _after_generation,
     Left: lambda _: LEAVING,
 }
 
 
 @final
 class States:
-    """The states of all programs, kept up with the facts.
+    """The current states of all programs, kept up to date by the history.
 
-    INVARIANT: whoever waits for a moment is woken by the fact that brings it about, so that what
-    they do then happens in that state.
+    INVARIANT: a task that waits for a moment is woken by the very entry that brings it about, so
+    that it acts while the group is still in that state.
     """
 
     def __init__(self, coordinator: Callable[[], str]) -> None:
         """Begin with no program.
 
         Args:
-            coordinator: looks up the state of the group at its coordinator.
+            coordinator: returns the state of the group at its coordinator.
         """
         self._coordinator = coordinator
         self._members: Final[defaultdict[str, str]] = defaultdict(lambda: ABSENT)
@@ -100,18 +100,18 @@ class States:
         self._waiting: Final[dict[trio.Event, Callable[[], bool]]] = {}
 
     @property
-    def reactions(self) -> Mapping[type[Fact], Callable[[Any], None]]:
-        """What to do with each kind of fact."""
+    def handlers(self) -> Mapping[type[HistoryEntry], Callable[[Any], None]]:
+        """The handler for each kind of history entry."""
         return {
-            history.ProcessStarted: self._begins,
-            history.ProcessEnded: self._ends,
-            history.ProcessCrashed: self._ends,
-            history.ProcessFrozen: self._freezes,
-            history.ProcessThawed: self._thaws,
-            history.Told: self._told,
+            history.ProcessStarted: self._process_started,
+            history.ProcessEnded: self._process_ended,
+            history.ProcessCrashed: self._process_ended,
+            history.ProcessFrozen: self._process_frozen,
+            history.ProcessThawed: self._process_thawed,
+            history.EventReported: self._event_reported,
             history.GroupChanged: self._changed,
             history.CoordinatorMoved: self._changed,
-            history.Judged: self._judged,
+            history.RequestHandled: self._request_handled,
         }
 
     @property
@@ -124,16 +124,16 @@ class States:
         return FROZEN if process in self._frozen else self._members[process]
 
     def is_now(self, moment: Moment, processes: tuple[str, ...]) -> bool:
-        """Whether any of these programs, and the coordinator, are in the states of a moment."""
+        """Whether the coordinator and any of these programs are in the states of a moment."""
         return (
             any(self.of(process) == moment.member for process in processes)
             and self.coordinator == moment.coordinator
         )
 
     async def wait_for(self, moment: Moment, processes: tuple[str, ...]) -> None:
-        """Wait until any of these programs, and the coordinator, are in the states of a moment.
+        """Wait until the coordinator and any of these programs are in the states of a moment.
 
-        Cancellation: nothing is left behind.
+        Cancellation: the wait ends; nothing else changes.
         """
         await trio.lowlevel.checkpoint()
         while not self.is_now(moment, processes):
@@ -144,42 +144,42 @@ class States:
             finally:
                 self._waiting.pop(event, None)
 
-    # How states change.
+    # Handlers.
 
-    def _begins(self, fact: history.ProcessStarted) -> None:
-        self._enter(fact.process, SEARCHING)
+    def _process_started(self, entry: history.ProcessStarted) -> None:
+        self._enter(entry.process, SEARCHING)
 
-    def _ends(self, fact: history.ProcessEnded | history.ProcessCrashed) -> None:
-        self._frozen.pop(fact.process, None)
-        self._enter(fact.process, ABSENT)
+    def _process_ended(self, entry: history.ProcessEnded | history.ProcessCrashed) -> None:
+        self._frozen.pop(entry.process, None)
+        self._enter(entry.process, ABSENT)
 
-    def _freezes(self, fact: history.ProcessFrozen) -> None:
-        self._frozen[fact.process] = None
-        self._look()
+    def _process_frozen(self, entry: history.ProcessFrozen) -> None:
+        self._frozen[entry.process] = None
+        self._wake_waiting()
 
-    def _thaws(self, fact: history.ProcessThawed) -> None:
-        self._frozen.pop(fact.process, None)
-        self._look()
+    def _process_thawed(self, entry: history.ProcessThawed) -> None:
+        self._frozen.pop(entry.process, None)
+        self._wake_waiting()
 
-    def _told(self, fact: history.Told) -> None:
-        state = _BY_EVENT.get(type(fact.event))
+    def _event_reported(self, entry: history.EventReported) -> None:
+        state = _BY_EVENT.get(type(entry.event))
         if state is not None:
-            self._enter(fact.process, state(fact))
+            self._enter(entry.process, state(entry))
 
-    def _changed(self, _: Fact) -> None:
-        self._look()
+    def _changed(self, _: HistoryEntry) -> None:
+        self._wake_waiting()
 
-    def _judged(self, fact: history.Judged) -> None:
-        # The only sign that a shard is away or loading is how requests are answered.
-        if fact.state == DEAD:
-            self._look()
+    def _request_handled(self, entry: history.RequestHandled) -> None:
+        # Nothing reports that a shard is away or loading; only the answers to requests show it.
+        if entry.state == DEAD:
+            self._wake_waiting()
 
     def _enter(self, process: str, state: str) -> None:
         if self._members[process] != state:
             self._members[process] = state
-            self._look()
+            self._wake_waiting()
 
-    def _look(self) -> None:
-        for event, has_come in list(self._waiting.items()):
-            if has_come():
+    def _wake_waiting(self) -> None:
+        for event, holds in list(self._waiting.items()):
+            if holds():
                 event.set()

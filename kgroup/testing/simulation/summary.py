@@ -1,4 +1,4 @@
-"""What happened in a simulation, in figures: for one seed, and added up for many."""
+"""The figures of a simulation, for one seed or added up for many."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import attrs
 from kgroup.testing.simulation.coverage import Visits
 from kgroup.testing.simulation.history import (
     Appended,
-    Fact,
     FaultBegan,
     GroupChanged,
-    Judged,
+    HistoryEntry,
     ProcessCrashed,
     Processed,
     ProcessEnded,
     ProcessStarted,
+    RequestHandled,
 )
 from kgroup.testing.simulation.targeted_faults import Cell
 from kgroup.types import TopicPartition
@@ -29,21 +29,21 @@ T = TypeVar("T")
 @final
 @attrs.frozen(kw_only=True)
 class Summary:
-    """Figures of one simulation, or of several together.
+    """The figures of one simulation, or of several added up.
 
     Attributes:
-        seconds: virtual ones.
-        generations: that became stable: rebalances that came to an end.
-        starts: of programs.
-        crashes: of programs.
+        seconds: virtual seconds.
+        generations: how many generations became stable.
+        starts: how often a program was started.
+        crashes: how often a program was killed.
         failures: how often a program ended with an error.
-        failure: the first of these errors, in words; empty if there is none.
-        faults: that happened, by kind, in the kinds' order.
-        requests: that coordinators were asked.
-        written: records.
-        processed: records, each counted once.
-        repeated: how often a record was processed that had been before.
-        visits: how often each kind of fault met which states; see ``coverage``.
+        failure: the first of these errors, as text; empty if there is none.
+        faults: for each kind of fault, sorted by name, how many were injected.
+        requests: how many requests coordinators handled.
+        written: how many records were written.
+        processed: how many records were processed, each counted once.
+        repeated: how often a record was processed again.
+        visits: for each cell how many faults were injected in it; see ``coverage``.
     """
 
     seconds: float = 0.0
@@ -60,10 +60,10 @@ class Summary:
     visits: Visits = attrs.field(default=(), repr=lambda visits: f"<{len(visits)} cells>")
 
     @classmethod
-    def of(cls, facts: Iterable[Fact]) -> Summary:
+    def of(cls, entries: Iterable[HistoryEntry]) -> Summary:
         """The figures of one simulation."""
         at = 0.0
-        kinds: Counter[type[Fact]] = Counter()
+        kinds: Counter[type[HistoryEntry]] = Counter()
         faults: Counter[str] = Counter()
         visits: Counter[Cell] = Counter()
         generations = 0
@@ -71,23 +71,23 @@ class Summary:
         done: set[tuple[TopicPartition, int, int]] = set()
         failures: list[str] = []
         written = 0
-        for fact in facts:
-            at = fact.at
-            kinds[type(fact)] += 1
-            if isinstance(fact, Processed):
-                done.add((fact.partition, fact.creation, fact.offset))
-            elif isinstance(fact, Appended):
-                written += fact.next_offset - fact.first
-            elif isinstance(fact, ProcessEnded) and fact.error is not None:
-                failures.append(f"{fact.process}: {fact.error}")
-            elif isinstance(fact, FaultBegan):
-                name = type(fact.fault).__name__
+        for entry in entries:
+            at = entry.at
+            kinds[type(entry)] += 1
+            if isinstance(entry, Processed):
+                done.add((entry.partition, entry.creation, entry.offset))
+            elif isinstance(entry, Appended):
+                written += entry.next_offset - entry.first
+            elif isinstance(entry, ProcessEnded) and entry.error is not None:
+                failures.append(f"{entry.process}: {entry.error}")
+            elif isinstance(entry, FaultBegan):
+                name = type(entry.fault).__name__
                 faults[name] += 1
-                visits.update((name, member, fact.coordinator) for member in fact.members)
-            elif isinstance(fact, GroupChanged) and fact.assigned:
-                # A group that another coordinator loads is stable in the generation that it was in.
-                generations += current.get(fact.group_id) != fact.generation_id
-                current[fact.group_id] = fact.generation_id
+                visits.update((name, member, entry.coordinator) for member in entry.members)
+            elif isinstance(entry, GroupChanged) and entry.assigned:
+                # A failover is no new generation: the group is loaded in the old one.
+                generations += current.get(entry.group_id) != entry.generation_id
+                current[entry.group_id] = entry.generation_id
         return cls(
             seconds=at,
             generations=generations,
@@ -96,7 +96,7 @@ class Summary:
             failures=len(failures),
             failure=next(iter(failures), ""),
             faults=tuple(sorted(faults.items())),
-            requests=kinds[Judged],
+            requests=kinds[RequestHandled],
             written=written,
             processed=len(done),
             repeated=kinds[Processed] - len(done),
@@ -104,7 +104,7 @@ class Summary:
         )
 
     def __add__(self, other: Summary) -> Summary:
-        """Both together."""
+        """Add up the figures of both."""
         return Summary(
             seconds=self.seconds + other.seconds,
             generations=self.generations + other.generations,
@@ -122,5 +122,5 @@ class Summary:
 
 
 def _sum(one: tuple[tuple[T, int], ...], other: tuple[tuple[T, int], ...]) -> Any:
-    """Counts of both together, sorted by what was counted."""
+    """The counts of both added up, sorted by what was counted."""
     return tuple(sorted((Counter(dict(one)) + Counter(dict(other))).items()))

@@ -1,24 +1,24 @@
-"""Faults that strike in a state of the group, so that none is left to chance.
+"""Faults that wait for a state of the group, so that rare combinations are covered.
 
-Every kind of fault meets every state of a member and of the coordinator. The seed alone says
-which of these *cells* its plan aims at: seeds that follow each other walk through all of them, so
-a campaign covers what it has the seeds for, and one seed is the same simulation in any campaign.
-For a state that is rare something is done first that leads to it.
+A *cell* is a kind of fault, a state of a member and a state of the coordinator. The seed alone
+decides which cells its plan targets. Consecutive seeds walk through all cells, so a campaign covers
+as much as it has seeds for, and a seed is the same simulation in every campaign. For a state that
+is rare, the plan first gets another fault that leads to it.
 """
 
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
 from typing import Final
 
 import attrs
 
 from kgroup.broker.groups.states import GroupState
 from kgroup.testing.simulation import faults
-from kgroup.testing.simulation.fault_generation import KINDS, Draw
-from kgroup.testing.simulation.faults import EVERYBODY, Fault, Moment
+from kgroup.testing.simulation.fault_generation import KINDS, FaultChoices
+from kgroup.testing.simulation.faults import ALL, Fault, Moment
 from kgroup.testing.simulation.plan import MemberPlan, Scenario
 from kgroup.testing.simulation.states import (
     ABSENT,
@@ -38,14 +38,14 @@ from kgroup.testing.simulation.states import (
 Cell = tuple[str, str, str]
 """The name of a kind of fault, the state of a member, the state of the coordinator."""
 
-AIMED_AT: Final = 2
-"""How many cells a plan aims at."""
-_BEGUN: Final = 15.0
+CELLS_PER_PLAN: Final = 2
+"""How many cells a plan targets."""
+_ALL_STARTED: Final = 15.0
 """Seconds after which all programs have been started."""
-_SOON: Final = 0.6
-"""The part of a plan in which moments begin to be waited for."""
-_ABOUT: Final = 3.0
-"""Seconds within which what leads to a state begins."""
+_LATEST: Final = 0.6
+"""The part of a plan in which targeted faults begin to wait for their moment."""
+_LEAD_DELAY: Final = 3.0
+"""The most seconds until a fault that leads to the state begins."""
 _HALF: Final = 0.5
 _EMPTY: Final = GroupState.EMPTY.value
 _PREPARING: Final = GroupState.PREPARING_REBALANCE.value
@@ -60,106 +60,108 @@ def _cells() -> Iterator[Cell]:
 
 
 CELLS: Final = tuple(_cells())
-"""All of them; none is known that no simulation can reach."""
+"""All cells. None is known to be unreachable."""
 _STRIDE: Final = next(
     one for one in range(round(len(CELLS) * 0.382), len(CELLS)) if math.gcd(one, len(CELLS)) == 1
 )
-"""From one seed's cell to the next one's: far, so that a few seeds cover a bit of everything."""
+"""The distance from one cell to the next: large, so that a few seeds sample all kinds."""
 _BY_NAME: Final = {kind.__name__: one for kind, one in KINDS.items()}
 
 
-def targeted(
+def generate_targeted_faults(
     seed: int,
     scenario: Scenario,
     topics: Mapping[str, int],
     members: Sequence[MemberPlan],
     session: float,
 ) -> Iterator[Fault]:
-    """The faults with which the plan of a seed aims at its cells, and what leads to their states.
+    """The targeted faults of a seed's plan, and the faults that lead to their states.
 
     Args:
-        seed: says which cells.
-        scenario: says whether there are faults at all.
-        topics: each with its number of partitions.
-        members: the programs.
+        seed: decides which cells.
+        scenario: decides whether there are faults at all.
+        topics: each topic with its number of partitions.
+        members: the members.
         session: their session time-out.
     """
     if not scenario.faults_per_hour:
         return
-    chance = random.Random(f"{seed} targets")
-    for number in range(AIMED_AT):
-        name, member, coordinator = CELLS[(seed * AIMED_AT + number) * _STRIDE % len(CELLS)]
-        latest = scenario.duration * _SOON
-        at = round(chance.uniform(min(_BEGUN, latest / 2), latest), 3)
+    random = Random(f"{seed} targets")
+    for number in range(CELLS_PER_PLAN):
+        name, member, coordinator = CELLS[(seed * CELLS_PER_PLAN + number) * _STRIDE % len(CELLS)]
+        latest = scenario.duration * _LATEST
+        at = round(random.uniform(min(_ALL_STARTED, latest / 2), latest), 3)
         longest = (scenario.duration - at) / 2
-        draw = Draw(chance, at, longest, scenario, dict(topics), tuple(members))
+        choices = FaultChoices(random, at, longest, scenario, dict(topics), tuple(members))
         fault = attrs.evolve(
-            _BY_NAME[name].draw(draw), when=Moment(member=member, coordinator=coordinator)
+            _BY_NAME[name].generate(choices), when=Moment(member=member, coordinator=coordinator)
         )
         yield fault
-        process = getattr(fault, "process", EVERYBODY)
-        if process == EVERYBODY:
-            process = draw.process
+        process = getattr(fault, "process", ALL)
+        if process == ALL:
+            process = choices.process
         for lead in _LEADS.get(coordinator, ()):
-            yield from lead(draw, process, session)
-        if coordinator not in _ENDS_MEMBERS:
+            yield from lead(choices, process, session)
+        if coordinator not in _WITHOUT_MEMBERS:
             for lead in _LEADS.get(member, ()):
-                yield from lead(draw, process, session)
+                yield from lead(choices, process, session)
 
 
-# What leads to a state: begins at about the time from which the moment is waited for.
+# Faults that lead to a state. They begin about when the targeted fault begins to wait.
 
-_Lead = Callable[[Draw, str, float], Iterator[Fault]]
-
-
-def _later(draw: Draw) -> float:
-    return round(draw.at + draw.chance.uniform(0.0, _ABOUT), 3)
+_Lead = Callable[[FaultChoices, str, float], Iterator[Fault]]
 
 
-def _no_coordinator(draw: Draw, process: str, session: float) -> Iterator[Fault]:
+def _later(choices: FaultChoices) -> float:
+    return round(choices.at + choices.random.uniform(0.0, _LEAD_DELAY), 3)
+
+
+def _no_coordinator(choices: FaultChoices, process: str, session: float) -> Iterator[Fault]:
     del process, session
-    away = draw.seconds(1.0, 5.0)
-    yield faults.CoordinatorMoves(at=_later(draw), away=away, loading=draw.loading)
+    away = choices.seconds(1.0, 5.0)
+    yield faults.CoordinatorMoves(at=_later(choices), away=away, loading=choices.loading)
 
 
-def _a_loading_coordinator(draw: Draw, process: str, session: float) -> Iterator[Fault]:
+def _a_loading_coordinator(choices: FaultChoices, process: str, session: float) -> Iterator[Fault]:
     del process, session
-    yield faults.CoordinatorMoves(at=_later(draw), away=0.0, loading=draw.seconds(1.0, 5.0))
+    yield faults.CoordinatorMoves(at=_later(choices), away=0.0, loading=choices.seconds(1.0, 5.0))
 
 
-def _no_members(draw: Draw, process: str, session: float) -> Iterator[Fault]:
-    """All stop, or all are cut off for longer than their sessions."""
-    if draw.chance.random() < _HALF:
-        for name in draw.processes:
-            yield faults.Stop(at=draw.at, process=name, seconds=draw.seconds(5.0, 20.0))
+def _no_members(choices: FaultChoices, process: str, session: float) -> Iterator[Fault]:
+    """All members stop, or all are disconnected for longer than their sessions."""
+    if choices.random.random() < _HALF:
+        for name in choices.processes:
+            yield faults.Stop(at=choices.at, process=name, seconds=choices.seconds(5.0, 20.0))
         return
-    seconds = min(session + draw.seconds(5.0, 20.0), draw.longest)
-    yield faults.Split(at=draw.at, process=EVERYBODY, broker=EVERYBODY, seconds=seconds)
-    if draw.chance.random() < _HALF:
-        yield faults.Freeze(at=_later(draw), process=process, seconds=seconds)
+    seconds = min(session + choices.seconds(5.0, 20.0), choices.longest)
+    yield faults.Split(at=choices.at, process=ALL, broker=ALL, seconds=seconds)
+    if choices.random.random() < _HALF:
+        yield faults.Freeze(at=_later(choices), process=process, seconds=seconds)
 
 
-def _a_rebalance(draw: Draw, process: str, session: float) -> Iterator[Fault]:
-    """Another member stops, and comes back."""
+def _a_rebalance(choices: FaultChoices, process: str, session: float) -> Iterator[Fault]:
+    """Another member stops and comes back."""
     del session
-    others = [one for one in draw.processes if one != process] or [process]
-    other = draw.chance.choice(others)
-    yield faults.Stop(at=_later(draw), process=other, seconds=draw.seconds(2.0, 10.0))
+    others = [one for one in choices.processes if one != process] or [process]
+    other = choices.random.choice(others)
+    yield faults.Stop(at=_later(choices), process=other, seconds=choices.seconds(2.0, 10.0))
 
 
-def _a_frozen_member(draw: Draw, process: str, session: float) -> Iterator[Fault]:
-    seconds = min(draw.chance.choice((1.0, session)) + draw.seconds(5.0, 20.0), draw.longest)
-    yield faults.Freeze(at=_later(draw), process=process, seconds=round(seconds, 3))
+def _a_frozen_member(choices: FaultChoices, process: str, session: float) -> Iterator[Fault]:
+    seconds = min(
+        choices.random.choice((1.0, session)) + choices.seconds(5.0, 20.0), choices.longest
+    )
+    yield faults.Freeze(at=_later(choices), process=process, seconds=round(seconds, 3))
 
 
-def _a_stopped_member(draw: Draw, process: str, session: float) -> Iterator[Fault]:
+def _a_stopped_member(choices: FaultChoices, process: str, session: float) -> Iterator[Fault]:
     del session
-    yield faults.Stop(at=_later(draw), process=process, seconds=draw.seconds(2.0, 10.0))
+    yield faults.Stop(at=_later(choices), process=process, seconds=choices.seconds(2.0, 10.0))
 
 
-def _a_crashed_member(draw: Draw, process: str, session: float) -> Iterator[Fault]:
+def _a_crashed_member(choices: FaultChoices, process: str, session: float) -> Iterator[Fault]:
     del session
-    yield faults.Crash(at=_later(draw), process=process, seconds=draw.seconds(5.0, 20.0))
+    yield faults.Crash(at=_later(choices), process=process, seconds=choices.seconds(5.0, 20.0))
 
 
 _LEADS: Final[Mapping[str, Sequence[_Lead]]] = {
@@ -177,5 +179,5 @@ _LEADS: Final[Mapping[str, Sequence[_Lead]]] = {
     DRAINING: (_a_rebalance,),
     LEAVING: (_a_stopped_member,),
 }
-_ENDS_MEMBERS: Final = frozenset({DEAD, _EMPTY})
-"""States of the coordinator that say where members are."""
+_WITHOUT_MEMBERS: Final = frozenset({DEAD, _EMPTY})
+"""States of the coordinator that determine the states of the members."""

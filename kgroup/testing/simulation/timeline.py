@@ -1,8 +1,8 @@
-"""A picture of a group in text, for a person who wants to know how it came to a violation.
+"""Draws a group's timeline as text, to show what led to a violation.
 
-Time goes from top to bottom; the coordinator has a lane and so has each program; what happens is
-told beside them. The stretch around the first violation is shown in full, all before and after in
-outline. The same outcome gives the same picture, at most ``WIDTH`` characters wide, in ASCII.
+Time runs from top to bottom; the coordinator and each program have a lane, and the text beside them
+says what happens. The rows around the first violation are shown in full, the rows before and after
+in outline. The same outcome gives the same timeline, in ASCII, at most ``WIDTH`` characters wide.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ import attrs
 from kgroup.events import GenerationDraining, GenerationEnded, GenerationStarted, Joining
 from kgroup.testing.simulation import history
 from kgroup.testing.simulation.checks import Violation
-from kgroup.testing.simulation.faults import EVERYBODY, Split
-from kgroup.testing.simulation.history import Fact
+from kgroup.testing.simulation.faults import ALL, Split
+from kgroup.testing.simulation.history import HistoryEntry
 from kgroup.testing.simulation.run import Outcome
 from kgroup.testing.simulation.trace_format import COORDINATOR, TraceEntry, TraceFormatter
 from kgroup.types import TopicPartition
 
 WIDTH: Final = 100
-"""Characters of a line at most."""
+"""The most characters of a line."""
 _BEFORE: Final = 40
 """Rows before the violation that are shown in full."""
 _AFTER: Final = 5
 """Rows after it that are shown in full."""
 _OUTLINE: Final = 25
-"""Rows of the outline, before the stretch and after it."""
+"""Rows of the outline before the full part, and after it."""
 
 _TIME: Final = 9
 _COORDINATOR: Final = 14
 _WORDS: Final = 30
-"""Characters for words, at least."""
+"""The least characters for the text."""
 _LANE: Final = 9
 _LABELLED: Final = 7
-"""A narrower lane has marks only."""
+"""The least width of a lane that shows labels; a narrower one shows marks only."""
 _NARROWEST: Final = 5
 
 _BLANK, _JOINS, _OWNS, _DRAINS, _FROZEN, _CUT_OFF = " :|~#/"
@@ -54,51 +54,51 @@ _STATES: Final = {
 
 
 def timeline(outcome: Outcome) -> str:
-    """The picture of a simulation, around its first violation if it has one.
+    """The timeline of a simulation, around its first violation if it has one.
 
     Returns:
         Lines without a newline at the end.
     """
     shown = _chosen(_rows(outcome))
-    picture = _Picture(_lanes_of(outcome.facts, shown.rows))
-    return "\n".join((picture.head(), *_lines(picture, shown), "", _LEGEND))
+    drawing = _Drawing(_lanes_of(outcome.history, shown.rows))
+    return "\n".join((drawing.head(), *_lines(drawing, shown), "", _LEGEND))
 
 
 @final
 @attrs.frozen(kw_only=True)
 class _Row:
-    """A sight, with what every lane's state is by then."""
+    """A trace entry, with the state of every lane at that time."""
 
-    sight: TraceEntry
+    trace_entry: TraceEntry
     marks: dict[str, str]
     violation: bool
 
 
 @final
 class _Lanes:
-    """The state of every lane, as the facts go by."""
+    """The current state of every lane."""
 
     def __init__(self) -> None:
         self._states: dict[str, str] = {}
         self._frozen: set[str] = set()
         self._splits: list[Split] = []
 
-    def see(self, fact: Fact) -> None:
-        """Take the next fact in."""
-        match fact:
+    def update(self, entry: HistoryEntry) -> None:
+        """Update the lanes with the next entry."""
+        match entry:
             case history.ProcessStarted():
-                self._states[fact.process] = _JOINS
+                self._states[entry.process] = _JOINS
             case history.ProcessEnded() | history.ProcessCrashed():
-                self._states[fact.process] = _BLANK
-                self._frozen.discard(fact.process)
+                self._states[entry.process] = _BLANK
+                self._frozen.discard(entry.process)
             case history.ProcessFrozen():
-                self._frozen.add(fact.process)
+                self._frozen.add(entry.process)
             case history.ProcessThawed():
-                self._frozen.discard(fact.process)
-            case history.Told():
-                state = _STATES.get(type(fact.event))
+                self._frozen.discard(entry.process)
+            case history.EventReported():
+                state = _STATES.get(type(entry.event))
                 if state is not None:
-                    self._states[fact.process] = state
+                    self._states[entry.process] = state
             case history.FaultBegan(fault=Split() as split):
                 self._splits.append(split)
             case history.FaultEnded(fault=Split() as split):
@@ -107,7 +107,7 @@ class _Lanes:
                 pass
 
     def marks(self) -> dict[str, str]:
-        """Each lane's mark."""
+        """The mark of each lane."""
         return {name: self._mark(name, state) for name, state in self._states.items()}
 
     def _mark(self, name: str, state: str) -> str:
@@ -115,71 +115,73 @@ class _Lanes:
             return _BLANK
         if name in self._frozen:
             return _FROZEN
-        if any(one.process in (name, EVERYBODY) for one in self._splits):
+        if any(one.process in (name, ALL) for one in self._splits):
             return _CUT_OFF
         return state
 
 
 def _rows(outcome: Outcome) -> list[_Row]:
-    """Everything that there is to see, in its order."""
+    """All rows, in order."""
     rows: list[_Row | None] = []
-    speaker, lanes, runs = TraceFormatter(outcome.plan.topics), _Lanes(), _Runs()
+    formatter, lanes, runs = TraceFormatter(outcome.plan.topics), _Lanes(), _Runs()
     for one in _with_violations(outcome):
         if isinstance(one, Violation):
-            sight: TraceEntry | None = TraceEntry(
+            trace_entry: TraceEntry | None = TraceEntry(
                 at=one.at, lane=COORDINATOR, words=f"!!! {one}", outline=True
             )
         else:
-            lanes.see(one)
-            sight = speaker.sight(one)
-        if sight is None:
+            lanes.update(one)
+            trace_entry = formatter.format(one)
+        if trace_entry is None:
             continue
-        sight, replaced = runs.join(one, sight, len(rows))
+        trace_entry, replaced = runs.join(one, trace_entry, len(rows))
         if replaced is not None:
             rows[replaced] = None
-        rows.append(_Row(sight=sight, marks=lanes.marks(), violation=isinstance(one, Violation)))
+        rows.append(
+            _Row(trace_entry=trace_entry, marks=lanes.marks(), violation=isinstance(one, Violation))
+        )
     return [row for row in rows if row is not None]
 
 
 @final
 class _Runs:
-    """Makes one of several records that a program has processed one after another."""
+    """Merges rows of consecutive records that a program has processed into one."""
 
     def __init__(self) -> None:
         self._open: dict[str, dict[TopicPartition, tuple[int, int, int]]] = {}
 
     def join(
-        self, one: Fact | Violation, sight: TraceEntry, row: int
+        self, one: HistoryEntry | Violation, trace_entry: TraceEntry, row: int
     ) -> tuple[TraceEntry, int | None]:
-        """The sight to show in this row, and the row that it takes the place of, if any."""
+        """The trace entry to show in this row, and the row that it replaces, if any."""
         if not isinstance(one, history.Processed):
-            self._open.pop(sight.lane, None)
-            return sight, None
+            self._open.pop(trace_entry.lane, None)
+            return trace_entry, None
         runs = self._open.setdefault(one.process, {})
         first, last, replaced = runs.get(one.partition, (one.offset, one.offset - 1, -1))
         if last + 1 != one.offset:
             first, replaced = one.offset, -1
         runs[one.partition] = (first, one.offset, row)
         if first == one.offset:
-            return sight, None
+            return trace_entry, None
         words = f"{one.process} has processed {one.partition} {first} to {one.offset}"
-        return attrs.evolve(sight, words=words), replaced
+        return attrs.evolve(trace_entry, words=words), replaced
 
 
-def _with_violations(outcome: Outcome) -> Iterator[Fact | Violation]:
-    """The facts, with each violation after its moment."""
+def _with_violations(outcome: Outcome) -> Iterator[HistoryEntry | Violation]:
+    """The history, with each violation at its time."""
     waiting = sorted(outcome.violations, key=lambda one: one.at)
-    for fact in outcome.facts:
-        while waiting and waiting[0].at < fact.at:
+    for entry in outcome.history:
+        while waiting and waiting[0].at < entry.at:
             yield waiting.pop(0)
-        yield fact
+        yield entry
     yield from waiting
 
 
 @final
 @attrs.frozen(kw_only=True)
 class _Shown:
-    """The rows to show: some in outline, a stretch in full, some in outline."""
+    """The rows to show: some in outline, some in full, some in outline."""
 
     left_out_before: int
     before: Sequence[_Row]
@@ -198,8 +200,8 @@ def _chosen(rows: Sequence[_Row]) -> _Shown:
     begin = end = len(rows)
     if broken is not None:
         begin, end = max(broken - _BEFORE, 0), broken + 1 + _AFTER
-    before = [row for row in rows[:begin] if row.sight.outline]
-    after = [row for row in rows[end:] if row.sight.outline]
+    before = [row for row in rows[:begin] if row.trace_entry.outline]
+    after = [row for row in rows[end:] if row.trace_entry.outline]
     return _Shown(
         left_out_before=max(len(before) - _OUTLINE, 0),
         before=before[-_OUTLINE:],
@@ -209,24 +211,24 @@ def _chosen(rows: Sequence[_Row]) -> _Shown:
     )
 
 
-def _lanes_of(seen: Iterable[Fact], rows: Iterable[_Row]) -> list[str]:
-    """The programs that have a lane: all, or those that most happens to if they are too many."""
+def _lanes_of(entries: Iterable[HistoryEntry], rows: Iterable[_Row]) -> list[str]:
+    """The programs that get a lane: all, or those with the most rows if there are too many."""
     names = list(
-        dict.fromkeys(one.process for one in seen if isinstance(one, history.ProcessStarted))
+        dict.fromkeys(one.process for one in entries if isinstance(one, history.ProcessStarted))
     )
     room = (WIDTH - _TIME - 2 - _COORDINATOR - _WORDS) // _NARROWEST
     if len(names) <= room:
         return names
     counts = dict.fromkeys(names, 0)
     for row in rows:
-        if row.sight.lane in counts:
-            counts[row.sight.lane] += 1
+        if row.trace_entry.lane in counts:
+            counts[row.trace_entry.lane] += 1
     most = sorted(names, key=lambda name: -counts[name])[:room]
     return [name for name in names if name in most]
 
 
 @final
-class _Picture:
+class _Drawing:
     """Draws rows in lanes."""
 
     def __init__(self, lanes: Sequence[str]) -> None:
@@ -241,38 +243,38 @@ class _Picture:
         return f"{'seconds':>{_TIME}}  {_fit('coordinator', _COORDINATOR)}{names}what happens"
 
     def lines(self, row: _Row) -> Iterator[str]:
-        """A row: as many lines as its words need."""
-        sight = row.sight
-        for number, words in enumerate(textwrap.wrap(sight.words, self._words)):
+        """The lines of a row: as many as its text needs."""
+        trace_entry = row.trace_entry
+        for number, words in enumerate(textwrap.wrap(trace_entry.words, self._words)):
             first = number == 0
-            time = f"{sight.at:{_TIME}.3f}" if first else " " * _TIME
-            label = sight.label if first else ""
-            cells = [_fit(_OWNS + label * (sight.lane == COORDINATOR), _COORDINATOR)]
+            time = f"{trace_entry.at:{_TIME}.3f}" if first else " " * _TIME
+            label = trace_entry.label if first else ""
+            cells = [_fit(_OWNS + label * (trace_entry.lane == COORDINATOR), _COORDINATOR)]
             for name in self._lanes:
                 mark = row.marks.get(name, _BLANK)
                 cells.append(
                     _fit(
-                        mark + label * (sight.lane == name and self._width >= _LABELLED),
+                        mark + label * (trace_entry.lane == name and self._width >= _LABELLED),
                         self._width,
                     )
                 )
             yield f"{time}  {''.join(cells)}{words}".rstrip()
 
 
-def _lines(picture: _Picture, shown: _Shown) -> Iterator[str]:
-    """All lines, with a ruler where outline and full picture meet."""
+def _lines(drawing: _Drawing, shown: _Shown) -> Iterator[str]:
+    """All lines, with a ruler between outline and full rows."""
     if shown.left_out_before:
         yield f"{'...':>{_TIME}}  ({shown.left_out_before} more)"
     for row in shown.before:
-        yield from picture.lines(row)
+        yield from drawing.lines(row)
     if shown.before and shown.full:
-        yield _ruler("in outline so far; in full from here")
+        yield _ruler("outline so far, everything from here")
     for row in shown.full:
-        yield from picture.lines(row)
+        yield from drawing.lines(row)
     if shown.full and shown.after:
-        yield _ruler("in outline from here")
+        yield _ruler("outline from here")
     for row in shown.after:
-        yield from picture.lines(row)
+        yield from drawing.lines(row)
     if shown.left_out_after:
         yield f"{'...':>{_TIME}}  ({shown.left_out_after} more)"
 
@@ -282,5 +284,5 @@ def _ruler(words: str) -> str:
 
 
 def _fit(text: str, width: int) -> str:
-    """At least one blank at its end; what is too long loses its end."""
+    """The text, cut if it is too long, with at least one blank after it."""
     return (text if len(text) < width else text[: width - 2] + ">").ljust(width)

@@ -1,8 +1,8 @@
-"""The topics of a simulation: how they come, grow and go, and what is written to them.
+"""The topics of a simulation: created, extended, deleted, and written to.
 
-A topic that is deleted and created again has its name and nothing else in common with the one
-before. Each record's value is a number that no other record has, so that of every record that a
-program holds one can say which *creation* of its topic it belongs to.
+A topic that is deleted and created again shares only its name with the one before. Each record's
+value is a number that no other record has; from it follows which *creation* of its topic a record
+belongs to.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kgroup.types import TopicPartition
 
 
 class Producer(Protocol):
-    """What is written of a producer in a batch of its transaction."""
+    """What a transactional batch says about its producer."""
 
     producer_id: int
     epoch: int
@@ -35,12 +35,12 @@ class SimulatedTopics:
     def __init__(
         self, cluster: EmbeddedCluster, recorder: Recorder, *, committed_only: bool = False
     ) -> None:
-        """No topic yet.
+        """Start without topics.
 
         Args:
-            cluster: where they are.
-            recorder: notes what happens.
-            committed_only: whether members read committed records only.
+            cluster: the brokers.
+            recorder: records what happens.
+            committed_only: whether the members read committed records only.
         """
         self._cluster = cluster
         self._recorder = recorder
@@ -51,7 +51,7 @@ class SimulatedTopics:
         self._first_numbers: Final[defaultdict[str, list[int]]] = defaultdict(list)
 
     def partitions(self, topic: str) -> int:
-        """How many partitions a topic has; 0 if it does not exist now."""
+        """The number of partitions of a topic; 0 if it does not exist now."""
         return self._cluster.cluster.topics.partitions(topic) or 0
 
     async def create(self, topic: str, partitions: int) -> None:
@@ -66,7 +66,7 @@ class SimulatedTopics:
         self._changed(topic)
 
     async def delete(self, topic: str) -> None:
-        """Delete a topic with its records, and with what groups have committed of it."""
+        """Delete a topic with its records and all committed offsets of it."""
         await self._cluster.delete_topic(topic)
         for partition in [one for one in self._ends if one.topic == topic]:
             del self._ends[partition]
@@ -77,7 +77,7 @@ class SimulatedTopics:
     def append(
         self, partition: TopicPartition, count: int, producer: Producer | None = None
     ) -> None:
-        """Write so many records, in a producer's open transaction if one is given."""
+        """Append records, in a producer's open transaction if one is given."""
         now = self._cluster.cluster.now_ms()
         records = [NewRecord(b"%d" % one) for one in range(self._number, self._number + count)]
         self._number += count
@@ -94,7 +94,7 @@ class SimulatedTopics:
         header, data = batches.check(batch_of(records, now, **stamp))
         log = self._cluster.cluster.topics.log(partition.topic, partition.partition)
         first = log.append(data, header, now).base_offset
-        self._recorder.note(
+        self._recorder.record(
             history.Appended,
             partition=partition,
             first=first,
@@ -113,7 +113,7 @@ class SimulatedTopics:
         markers: Sequence[tuple[TopicPartition, int]],
     ) -> None:
         """A transaction was committed or aborted."""
-        self._recorder.note(
+        self._recorder.record(
             history.TransactionEnded,
             producer_id=producer_id,
             committed=committed,
@@ -125,7 +125,7 @@ class SimulatedTopics:
                 self._visible_to(partition, end)
 
     def ends(self) -> dict[TopicPartition, int]:
-        """Where each partition of every topic ends, for readers: after the last visible record."""
+        """For each partition the offset after the last record that members can read."""
         return {
             partition: self._ends.get(partition, 0)
             for partition in (
@@ -139,13 +139,13 @@ class SimulatedTopics:
         self._ends[partition] = max(end, self._ends.get(partition, 0))
 
     def creation_of(self, message: Message) -> int:
-        """Which creation of its topic a record belongs to, from 1."""
+        """The creation of its topic that a record belongs to, from 1."""
         value = message.value()
-        assert value is not None  # all records are written here
+        assert value is not None  # every record was written by `append`
         return bisect_right(self._first_numbers[message.topic()], int(value))
 
     def _changed(self, topic: str) -> None:
-        self._recorder.note(
+        self._recorder.record(
             history.TopicChanged,
             topic=topic,
             partitions=self.partitions(topic),

@@ -1,8 +1,8 @@
-"""Puts facts into the words and marks that a timeline shows; what is shown is not decided here.
+"""Formats history entries as text and labels for the timeline, which decides what it shows.
 
-A *lane* is a program, or the coordinator (the lane without a name). Each fact that a person may
-want to see becomes a `TraceEntry`: whom it is about, in words and as a label short enough for a
-lane.
+A *lane* belongs to a program, or to the coordinator (the lane without a name). Each history entry
+that is of interest to a reader becomes a `TraceEntry`: its lane, a sentence, and a label that is
+short enough for a lane.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kgroup.events import (
 )
 from kgroup.testing.simulation import history
 from kgroup.testing.simulation.faults import LastingFault
-from kgroup.testing.simulation.history import Fact
+from kgroup.testing.simulation.history import HistoryEntry
 from kgroup.types import TopicPartition
 
 COORDINATOR: Final = ""
@@ -38,14 +38,14 @@ COORDINATOR: Final = ""
 @final
 @attrs.frozen(kw_only=True)
 class TraceEntry:
-    """Something to be seen.
+    """One row of a timeline.
 
     Attributes:
         at: virtual seconds.
         lane: a program's name, or ``COORDINATOR``.
         words: a sentence, without the time.
-        label: what stands in the lane; nothing if the sentence is enough.
-        outline: whether it belongs to a picture of the whole, and not only to its details.
+        label: the text in the lane; empty if the sentence is enough.
+        outline: whether it is shown in an outline too.
     """
 
     at: float
@@ -57,19 +57,19 @@ class TraceEntry:
 
 @final
 class TraceFormatter:
-    """Words for facts, as short as the topics' names allow."""
+    """Formats history entries; partitions are written as briefly as the topics' names allow."""
 
     def __init__(self, topics: Iterable[str]) -> None:
         self._short = _short_names(sorted(topics))
         self._owned: dict[str, str] = {}
 
-    def sight(self, fact: Fact) -> TraceEntry | None:
-        """What there is to see of a fact, or None."""
-        speak = _WORDS.get(type(fact))
-        return None if speak is None else speak(self, fact)
+    def format(self, entry: HistoryEntry) -> TraceEntry | None:
+        """The trace entry for a history entry, or None if it is not shown."""
+        format_entry = _FORMATTERS.get(type(entry))
+        return None if format_entry is None else format_entry(self, entry)
 
-    def told(self, process: str, event: Event) -> str:
-        """A program's event as a label; that of a generation says what it has."""
+    def event_label(self, process: str, event: Event) -> str:
+        """The label for a program's event; that of a generation includes its partitions."""
         if isinstance(event, Assigned):
             self._owned[process] = self.partitions(event.assignment)
         if isinstance(event, GenerationStarted):
@@ -77,7 +77,7 @@ class TraceFormatter:
         return _LABELS.get(type(event), "")
 
     def partitions(self, partitions: Iterable[TopicPartition]) -> str:
-        """Partitions in as few letters as can be: ``0-2,5``, or ``o0-2 p1`` for several topics."""
+        """Partitions, abbreviated: ``0-2,5``, or ``o0-2 p1`` if there are several topics."""
         named = groupby(sorted(partitions), lambda one: one.topic)
         return " ".join(
             self._short.get(topic, topic) + _ranges([one.partition for one in some])
@@ -86,7 +86,7 @@ class TraceFormatter:
 
 
 def _short_names(topics: list[str]) -> Mapping[str, str]:
-    """The shortest beginnings that tell the topics apart; nothing for a single one."""
+    """The shortest unique prefix of each topic; empty if there is only one topic."""
     if len(topics) == 1:
         return {topics[0]: ""}
 
@@ -118,31 +118,33 @@ def _span(first: int, next_offset: int) -> str:
 # Programs.
 
 
-def _started(_: TraceFormatter, fact: history.ProcessStarted) -> TraceEntry:
-    static = f" as {fact.group_instance_id}" if fact.group_instance_id else ""
-    again = f", life {fact.life}" if fact.life > 1 else ""
+def _started(_: TraceFormatter, entry: history.ProcessStarted) -> TraceEntry:
+    static = f" as {entry.group_instance_id}" if entry.group_instance_id else ""
+    restart = f", start number {entry.life}" if entry.life > 1 else ""
     return TraceEntry(
-        at=fact.at,
-        lane=fact.process,
+        at=entry.at,
+        lane=entry.process,
         label="start",
-        words=f"{fact.process} starts{static}{again}",
+        words=f"{entry.process} starts{static}{restart}",
         outline=True,
     )
 
 
-def _ended(_: TraceFormatter, fact: history.ProcessEnded) -> TraceEntry:
-    how = "ends" if fact.error is None else f"fails: {fact.error}"
+def _ended(_: TraceFormatter, entry: history.ProcessEnded) -> TraceEntry:
+    how = "ends" if entry.error is None else f"fails: {entry.error}"
     return TraceEntry(
-        at=fact.at, lane=fact.process, label="end", words=f"{fact.process} {how}", outline=True
+        at=entry.at, lane=entry.process, label="end", words=f"{entry.process} {how}", outline=True
     )
 
 
-def _plain(label: str, words: str) -> Callable[[TraceFormatter, Any], TraceEntry]:
-    def speak(_: TraceFormatter, fact: Any) -> TraceEntry:
-        said = f"{fact.process} {words}"
-        return TraceEntry(at=fact.at, lane=fact.process, label=label, words=said, outline=True)
+def _process_entry(label: str, words: str) -> Callable[[TraceFormatter, Any], TraceEntry]:
+    def format_entry(_: TraceFormatter, entry: Any) -> TraceEntry:
+        sentence = f"{entry.process} {words}"
+        return TraceEntry(
+            at=entry.at, lane=entry.process, label=label, words=sentence, outline=True
+        )
 
-    return speak
+    return format_entry
 
 
 _LABELS: Final = {
@@ -158,64 +160,64 @@ _LABELS: Final = {
 _IN_OUTLINE: Final = (GenerationStarted, GenerationEnded)
 
 
-def _told(speaker: TraceFormatter, fact: history.Told) -> TraceEntry:
-    event = fact.event
+def _event_reported(formatter: TraceFormatter, entry: history.EventReported) -> TraceEntry:
+    event = entry.event
     generation = f" (generation {event.generation_id})" if event.epoch else ""
     return TraceEntry(
-        at=fact.at,
-        lane=fact.process,
-        label=speaker.told(fact.process, event),
-        words=f"{fact.process}{generation}: {event.message()}",
+        at=entry.at,
+        lane=entry.process,
+        label=formatter.event_label(entry.process, event),
+        words=f"{entry.process}{generation}: {event.message()}",
         outline=isinstance(event, _IN_OUTLINE),
     )
 
 
-def _handed_out(_: TraceFormatter, fact: history.HandedOut) -> TraceEntry:
+def _handed_out(_: TraceFormatter, entry: history.HandedOut) -> TraceEntry:
     return TraceEntry(
-        at=fact.at,
-        lane=fact.process,
+        at=entry.at,
+        lane=entry.process,
         label="reads",
         words=(
-            f"{fact.process} (generation {fact.generation_id}) is given {fact.partition}"
-            f" {_span(fact.first, fact.next_offset)}"
+            f"{entry.process} (generation {entry.generation_id}) is handed {entry.partition}"
+            f" {_span(entry.first, entry.next_offset)}"
         ),
     )
 
 
-def _processed(_: TraceFormatter, fact: history.Processed) -> TraceEntry:
+def _processed(_: TraceFormatter, entry: history.Processed) -> TraceEntry:
     return TraceEntry(
-        at=fact.at,
-        lane=fact.process,
+        at=entry.at,
+        lane=entry.process,
         label="works",
-        words=f"{fact.process} has processed {fact.partition} {fact.offset}",
+        words=f"{entry.process} has processed {entry.partition} {entry.offset}",
     )
 
 
 # Coordinators.
 
 
-def _judged(_: TraceFormatter, fact: history.Judged) -> TraceEntry | None:
-    errors = _errors(fact.response)
+def _request_handled(_: TraceFormatter, entry: history.RequestHandled) -> TraceEntry | None:
+    errors = _errors(entry.response)
     if not errors:
         return None
     return TraceEntry(
-        at=fact.at,
+        at=entry.at,
         lane=COORDINATOR,
         label="refuses",
-        words=f"b{fact.node_id} refuses {fact.api} of {fact.process or 'nobody known'}: {errors}",
+        words=f"b{entry.node_id} refuses {entry.api} of {entry.process or 'a stranger'}: {errors}",
     )
 
 
-def _answered(_: TraceFormatter, fact: history.Answered) -> TraceEntry | None:
-    errors = _errors(fact.response)
+def _answered(_: TraceFormatter, entry: history.ParkedRequestAnswered) -> TraceEntry | None:
+    errors = _errors(entry.response)
     if not errors:
         return None
-    words = f"b{fact.node_id} refuses what has waited: {errors}"
-    return TraceEntry(at=fact.at, lane=COORDINATOR, label="refuses", words=words)
+    words = f"b{entry.node_id} refuses a parked request: {errors}"
+    return TraceEntry(at=entry.at, lane=COORDINATOR, label="refuses", words=words)
 
 
 def _errors(response: object) -> str:
-    """The errors of an answer and of its parts, each named once."""
+    """The errors of a response and of its parts, each named once."""
     return ", ".join(dict.fromkeys(_error_names(response)))
 
 
@@ -227,32 +229,32 @@ def _error_names(response: object) -> Iterator[str]:
         yield from _error_names(part)
 
 
-def _group_changed(speaker: TraceFormatter, fact: history.GroupChanged) -> TraceEntry:
+def _group_changed(formatter: TraceFormatter, entry: history.GroupChanged) -> TraceEntry:
     members = ", ".join(
         f"{one.process or one.member_id}"
-        + (f" {speaker.partitions(one.assignment) or '-'}" if fact.assigned else "")
-        for one in fact.members
+        + (f" {formatter.partitions(one.assignment) or '-'}" if entry.assigned else "")
+        for one in entry.members
     )
     return TraceEntry(
-        at=fact.at,
+        at=entry.at,
         lane=COORDINATOR,
-        label=f"{fact.generation_id} {fact.state.removesuffix('Rebalance')}",
+        label=f"{entry.generation_id} {entry.state.removesuffix('Rebalance')}",
         words=(
-            f"{fact.group_id} is {fact.state} in generation {fact.generation_id} at"
-            f" b{fact.node_id}: {members or 'nobody'}"
+            f"{entry.group_id} is {entry.state} in generation {entry.generation_id} at"
+            f" b{entry.node_id}: {members or 'no members'}"
         ),
         outline=True,
     )
 
 
-def _coordinator_moved(_: TraceFormatter, fact: history.CoordinatorMoved) -> TraceEntry:
+def _coordinator_moved(_: TraceFormatter, entry: history.CoordinatorMoved) -> TraceEntry:
     return TraceEntry(
-        at=fact.at,
+        at=entry.at,
         lane=COORDINATOR,
-        label=f"at b{fact.node_id}",
+        label=f"at b{entry.node_id}",
         words=(
-            f"b{fact.node_id} has loaded {fact.group_id}, incarnation {fact.incarnation};"
-            f" committed: {_offsets(fact.committed)}"
+            f"b{entry.node_id} has loaded {entry.group_id}, incarnation {entry.incarnation};"
+            f" committed: {_offsets(entry.committed)}"
         ),
         outline=True,
     )
@@ -262,74 +264,76 @@ def _offsets(offsets: Mapping[TopicPartition, int]) -> str:
     return ", ".join(f"{one} at {offset}" for one, offset in offsets.items()) or "nothing"
 
 
-# The world.
+# Faults, topics and the end.
 
 
-def _fault_began(_: TraceFormatter, fact: history.FaultBegan) -> TraceEntry:
+def _fault_began(_: TraceFormatter, entry: history.FaultBegan) -> TraceEntry:
     return TraceEntry(
-        at=fact.at,
-        lane=getattr(fact.fault, "process", COORDINATOR).strip("*"),
+        at=entry.at,
+        lane=getattr(entry.fault, "process", COORDINATOR).strip("*"),
         label="FAULT",
-        words=f"FAULT: {fact.fault.words()}",
+        words=f"FAULT: {entry.fault.words()}",
         outline=True,
     )
 
 
-def _fault_ended(_: TraceFormatter, fact: history.FaultEnded) -> TraceEntry | None:
-    if not isinstance(fact.fault, LastingFault):
+def _fault_ended(_: TraceFormatter, entry: history.FaultEnded) -> TraceEntry | None:
+    if not isinstance(entry.fault, LastingFault):
         return None
     return TraceEntry(
-        at=fact.at,
-        lane=getattr(fact.fault, "process", COORDINATOR).strip("*"),
-        words=f"over: {fact.fault.words()}",
+        at=entry.at,
+        lane=getattr(entry.fault, "process", COORDINATOR).strip("*"),
+        words=f"fault over: {entry.fault.words()}",
         outline=True,
     )
 
 
-def _topic_changed(_: TraceFormatter, fact: history.TopicChanged) -> TraceEntry:
-    words = f"{fact.topic} has {fact.partitions} partitions"
-    return TraceEntry(at=fact.at, lane=COORDINATOR, words=words, outline=True)
+def _topic_changed(_: TraceFormatter, entry: history.TopicChanged) -> TraceEntry:
+    words = f"{entry.topic} has {entry.partitions} partitions"
+    return TraceEntry(at=entry.at, lane=COORDINATOR, words=words, outline=True)
 
 
-def _quiet(_: TraceFormatter, fact: history.Quiet) -> TraceEntry:
-    words = "all faults are over, and nothing is written any more"
-    return TraceEntry(at=fact.at, lane=COORDINATOR, words=words, outline=True)
+def _workload_ended(_: TraceFormatter, entry: history.WorkloadEnded) -> TraceEntry:
+    words = "all faults are over and all records are written"
+    return TraceEntry(at=entry.at, lane=COORDINATOR, words=words, outline=True)
 
 
-def _settled(_: TraceFormatter, fact: history.Settled) -> TraceEntry:
+def _final_group_state(_: TraceFormatter, entry: history.FinalGroupState) -> TraceEntry:
     left = {
-        one: end - fact.committed.get(one, 0)
-        for one, end in fact.ends.items()
-        if fact.committed.get(one, 0) != end
+        one: end - entry.committed.get(one, 0)
+        for one, end in entry.ends.items()
+        if entry.committed.get(one, 0) != end
     }
-    state = "stable" if fact.stable else "NOT stable"
-    done = ", ".join(f"{one} lacks {number}" for one, number in left.items())
-    words = f"{fact.group_id} is {state}; {done or 'everything is committed'}"
-    return TraceEntry(at=fact.at, lane=COORDINATOR, words=words, outline=True)
+    state = "stable" if entry.stable else "NOT stable"
+    done = ", ".join(f"{one}: {number} not committed" for one, number in left.items())
+    words = f"{entry.group_id} is {state}; {done or 'everything is committed'}"
+    return TraceEntry(at=entry.at, lane=COORDINATOR, words=words, outline=True)
 
 
-def _over(_: TraceFormatter, fact: history.Over) -> TraceEntry:
-    return TraceEntry(at=fact.at, lane=COORDINATOR, words="all programs have ended", outline=True)
+def _simulation_ended(_: TraceFormatter, entry: history.SimulationEnded) -> TraceEntry:
+    return TraceEntry(at=entry.at, lane=COORDINATOR, words="all programs have ended", outline=True)
 
 
-_WORDS: Final[Mapping[type[Fact], Callable[[TraceFormatter, Any], TraceEntry | None]]] = {
+_FORMATTERS: Final[
+    Mapping[type[HistoryEntry], Callable[[TraceFormatter, Any], TraceEntry | None]]
+] = {
     history.ProcessStarted: _started,
     history.ProcessEnded: _ended,
-    history.ProcessCrashed: _plain("crash", "crashes"),
-    history.ProcessFrozen: _plain("frozen", "is frozen"),
-    history.ProcessThawed: _plain("thawed", "goes on"),
-    history.Told: _told,
+    history.ProcessCrashed: _process_entry("crash", "crashes"),
+    history.ProcessFrozen: _process_entry("frozen", "is frozen"),
+    history.ProcessThawed: _process_entry("thawed", "continues"),
+    history.EventReported: _event_reported,
     history.HandedOut: _handed_out,
     history.Processed: _processed,
-    history.Judged: _judged,
-    history.Answered: _answered,
+    history.RequestHandled: _request_handled,
+    history.ParkedRequestAnswered: _answered,
     history.GroupChanged: _group_changed,
     history.CoordinatorMoved: _coordinator_moved,
     history.FaultBegan: _fault_began,
     history.FaultEnded: _fault_ended,
     history.TopicChanged: _topic_changed,
-    history.Quiet: _quiet,
-    history.Settled: _settled,
-    history.Over: _over,
+    history.WorkloadEnded: _workload_ended,
+    history.FinalGroupState: _final_group_state,
+    history.SimulationEnded: _simulation_ended,
 }
-"""How each kind of fact is told; a fact that is not here is not shown."""
+"""The formatter of each kind of entry; other kinds are not shown."""

@@ -1,9 +1,21 @@
-"""Every place where the simulator reaches into trio itself, and nothing else.
+"""All uses of trio's private parts by the simulator; nothing else in kgroup touches them.
 
-Trio shuffles its runnable tasks on purpose and lets nobody put a task aside; a simulation that
-replays from a seed, and a member that freezes, need both. What is used is looked for before a
-simulation begins: where trio has moved on, that is an error that names it, and no simulation
-that silently means less.
+Three things that a simulation needs have no public interface:
+
+- *Deterministic scheduling.* In each round of its loop trio takes the runnable tasks and shuffles
+  them with the module's own generator ``_r``. With ``_ALLOW_DETERMINISTIC_SCHEDULING`` (made for
+  Hypothesis) it sorts them by their creation first, so that seeding ``_r`` fixes the order. Both
+  are module globals: they are restored after the run, and two simulations must not run in two
+  threads of one process at a time.
+- *Autojump that can be refused.* ``MockClock._autojump`` jumps unconditionally; `autojump_clock`
+  replaces it on one instance. It also returns the deadline itself as the time: MockClock adds up
+  the jumps, and the sums differ from the deadlines in the last bits.
+- *Freezing a task.* ``runner.runq`` is the queue of tasks for the next round; taking a task out
+  of it is what freezes a program (see ``freezing``).
+
+`check` verifies before every simulation that these parts exist. A release of trio that changed
+them is refused by name, because a simulation that runs without them would look fine and prove
+nothing.
 
 Source: trio's ``_core/_run.py``, ``_core/_mock_clock.py``.
 """
@@ -35,15 +47,15 @@ def _run_module() -> Any:
 
 
 def check() -> None:
-    """Look for everything that is used.
+    """Check that this release of trio has everything that is used here.
 
     Raises:
-        UsageError: this release of trio lacks some of it.
+        UsageError: it lacks some of it; the message names what.
     """
     run = _run_module()
     missing = [
         name
-        for name, there in (
+        for name, exists in (
             (f"trio._core._run.{_SWITCH}", hasattr(run, _SWITCH)),
             (
                 f"trio._core._run.{_GENERATOR}",
@@ -56,18 +68,18 @@ def check() -> None:
             ),
             (f"trio.testing.MockClock.{_AUTOJUMP}", hasattr(MockClock, _AUTOJUMP)),
         )
-        if not there
+        if not exists
     ]
     if missing:
         raise UsageError(
-            f"trio {trio.__version__} has no {', '.join(missing)}: a simulation would not be the"
-            " same for the same seed; install a release of trio that kgroup was tested with"
+            f"trio {trio.__version__} has no {', '.join(missing)}, which the simulator needs to"
+            " be the same for the same seed: install a release of trio that kgroup was tested with"
         )
 
 
 @contextmanager
 def deterministic_scheduling(seed: int) -> Iterator[None]:
-    """Let trio choose by a seed; afterwards everything is as it was."""
+    """Let a seed decide the order in which trio runs its tasks; restore everything afterwards."""
     check()
     run = _run_module()
     generator: random.Random = getattr(run, _GENERATOR)
@@ -82,35 +94,37 @@ def deterministic_scheduling(seed: int) -> Iterator[None]:
 
 
 @final
-class Calls:
-    """What a clock has to call, and when."""
+class TimedCalls:
+    """The functions that a clock has to call, each at its time."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
 
     def add(self, at: float, fn: Callable[[], None]) -> None:
-        """Have a function called at a time; those of one time in the order in which they came."""
+        """Add a call; calls of one time are made in the order in which they were added."""
         heapq.heappush(self._waiting, (at, next(self._numbers), fn))
 
     @property
-    def next(self) -> float:
-        """The time of the first; infinity if there is none."""
+    def next_time(self) -> float:
+        """The time of the earliest call; infinity if there is none."""
         return self._waiting[0][0] if self._waiting else math.inf
 
-    def make(self, until: float) -> None:
+    def run_due(self, now: float) -> None:
         """Make every call whose time has come."""
-        while self._waiting and self._waiting[0][0] <= until:
+        while self._waiting and self._waiting[0][0] <= now:
             heapq.heappop(self._waiting)[2]()
 
 
-def clock_that_jumps(when: Callable[[], bool], look_again: float, calls: Calls) -> MockClock:
-    """A clock that jumps to the next deadline once every task waits, where ``when`` allows it.
+def autojump_clock(
+    may_jump: Callable[[], bool], poll_interval: float, calls: TimedCalls
+) -> MockClock:
+    """A clock that jumps to the next deadline once every task waits and ``may_jump`` allows it.
 
     Args:
-        when: is asked before each jump.
-        look_again: real seconds after which it is asked again.
-        calls: are made on the way, each at its time, between two rounds of trio's loop.
+        may_jump: called before each jump.
+        poll_interval: real seconds after which it is called again if it said no.
+        calls: made on the way, each at its time, between two rounds of trio's loop.
     """
     check()
     clock = MockClock(autojump_threshold=0)
@@ -122,17 +136,17 @@ def clock_that_jumps(when: Callable[[], bool], look_again: float, calls: Calls) 
 
     def jump_if_allowed() -> None:
         nonlocal time
-        allowed = when()
-        threshold = 0.0 if allowed else look_again
+        allowed = may_jump()
+        threshold = 0.0 if allowed else poll_interval
         if clock.autojump_threshold != threshold:
             clock.autojump_threshold = threshold
         if allowed:
-            # As MockClock itself does, without all the other statistics of the run, and exactly
-            # to the deadline, not to where the sum of all jumps has come.
-            at = min(context.runner.deadlines.next_deadline(), calls.next)
+            # MockClock asks for all statistics of the run to learn the next deadline, which is
+            # slow, and adds the jump to its time, which is inexact.
+            at = min(context.runner.deadlines.next_deadline(), calls.next_time)
             if time < at < math.inf:
                 time = at
-            calls.make(time)
+            calls.run_due(time)
 
     clock.current_time = current_time  # type: ignore[method-assign]
     setattr(clock, _AUTOJUMP, jump_if_allowed)
@@ -140,17 +154,18 @@ def clock_that_jumps(when: Callable[[], bool], look_again: float, calls: Calls) 
 
 
 def runnable_tasks() -> deque[trio.lowlevel.Task]:
-    """The tasks of this run that are to go on in the next round of its loop, as trio holds them.
+    """trio's own queue of the tasks that run in the next round of its loop.
 
     Raises:
-        UsageError: this release of trio holds them otherwise.
+        UsageError: this release of trio keeps them in something else.
     """
     context = getattr(_run_module(), "GLOBAL_RUN_CONTEXT", None)
     runner = getattr(context, "runner", None)
     queue = getattr(runner, "runq", None)
     if not isinstance(queue, deque):
         raise UsageError(
-            f"trio {trio.__version__} holds its runnable tasks otherwise than kgroup knows: a"
-            " member cannot be frozen; install a release of trio that kgroup was tested with"
+            f"trio {trio.__version__} does not keep its runnable tasks in a deque, so that the"
+            " simulator cannot freeze a member: install a release of trio that kgroup was tested"
+            " with"
         )
     return queue

@@ -1,7 +1,33 @@
-"""Runs an async function in virtual time, the same for the same seed.
+"""Runs an async function in virtual time, the same way for the same seed.
 
-INVARIANTS: time jumps only when every task waits and no worker thread runs; trio's choices come
-from the seed; nothing of this outlives the run.
+Theory of operation
+-------------------
+trio asks its clock two things: what time it is, and how long it may sleep until the next deadline.
+``MockClock`` answers with a time of its own, which never advances by itself. With an *autojump
+threshold* trio calls the clock's ``_autojump`` once no task has been runnable for that many real
+seconds; the clock then sets its time to the earliest deadline, and the tasks whose deadline that
+is become runnable. A threshold of 0 makes every wait instantaneous.
+
+Two things are added, in ``trio_internals.autojump_clock``:
+
+- *Worker threads.* A task that waits in ``trio.to_thread.run_sync`` looks idle to trio while its
+  thread still works; jumping then would let every time-out expire during an instant of real
+  time. So before each jump the clock asks whether a worker thread is at work. If one is, it tries
+  again after `_POLL_INTERVAL` real seconds. Trap: trio keeps idle threads for reuse, so that the
+  number of threads alone proves nothing; `_clock` looks for tasks that wait for one.
+- *Calls at a time* (`call_at`). The simulated network wakes a reader when bytes arrive. A task or
+  a cancel scope with a deadline for each message would double the cost of a message, so the clock
+  itself calls a function at that time, between two rounds of trio's loop. The next jump goes to
+  the earlier of trio's next deadline and the next such call.
+
+Determinism. trio shuffles the tasks of each round on purpose. `run_virtual` turns on trio's
+private switch for deterministic scheduling, which sorts them first, and seeds the generator that
+shuffles them; both are as they were after the run. It also stops the garbage collector: a
+finalizer that runs at an arbitrary moment may wake tasks or close streams. What else could break
+"same seed, same trace" is listed in ``engine``.
+
+INVARIANTS: time jumps only when every task waits and no worker thread works. trio's choices come
+from the seed. Nothing set here outlives the run.
 """
 
 from __future__ import annotations
@@ -21,73 +47,73 @@ from kgroup.testing.simulation.socket_guard import no_sockets
 
 T = TypeVar("T")
 
-_LOOK_AGAIN: Final = 0.001
-"""Real seconds until a clock that waits for worker threads looks at them again."""
-_IDLE: Final = "Trio thread"
-"""How trio names a worker thread that waits for work; any simulation may get it."""
-_IN_A_THREAD: Final = trio.to_thread.run_sync.__code__
-"""What a task stands in while a worker thread works for it."""
+_POLL_INTERVAL: Final = 0.001
+"""Real seconds after which a clock that waits for worker threads checks them again."""
+_IDLE_THREAD: Final = "Trio thread"
+"""How trio names a worker thread that waits for work."""
+_RUN_SYNC: Final = trio.to_thread.run_sync.__code__
+"""The code that a task is in while a worker thread works for it."""
 
-
-_calls: Final[ContextVar[trio_internals.Calls]] = ContextVar("kgroup_calls_of_the_clock")
+_timed_calls: Final[ContextVar[trio_internals.TimedCalls]] = ContextVar("kgroup_calls_of_the_clock")
 
 
 def call_at(at: float, fn: Callable[[], None]) -> None:
-    """Have a function called at a virtual time, once every task waits; inside of `run_virtual`.
+    """Call a function at a virtual time, once every task waits; only inside `run_virtual`.
 
-    It must neither raise nor take long; waking tasks is what it is for. It costs far less than a
-    task, or a scope, with a deadline.
+    The function is called by the clock, outside any task. It must not raise and must be quick; it
+    is meant for waking tasks.
     """
-    _calls.get().add(at, fn)
+    _timed_calls.get().add(at, fn)
 
 
-def _clock(calls: trio_internals.Calls) -> MockClock:
-    """A clock that jumps when all tasks wait, and for no worker thread."""
-    bystanders = {one for one in threading.enumerate() if not one.name.startswith(_IDLE)}
+def _clock(calls: trio_internals.TimedCalls) -> MockClock:
+    """A clock that jumps when all tasks wait and no worker thread works."""
+    others = {one for one in threading.enumerate() if not one.name.startswith(_IDLE_THREAD)}
 
-    def nobody_works() -> bool:
-        # This thread alone, as mostly: asked at every jump, so the cheapest question comes first.
-        if threading.active_count() == 1 or bystanders.issuperset(threading.enumerate()):
+    def no_thread_works() -> bool:
+        # This runs before every jump, so the cheapest test comes first: as a rule there is no
+        # thread but this one.
+        if threading.active_count() == 1 or others.issuperset(threading.enumerate()):
             return True
-        return not any(map(_has_thread, _tasks()))
+        return not any(map(_waits_for_thread, _tasks()))
 
-    return trio_internals.clock_that_jumps(nobody_works, _LOOK_AGAIN, calls)
+    return trio_internals.autojump_clock(no_thread_works, _POLL_INTERVAL, calls)
 
 
 def run_virtual(seed: int, main: Callable[..., Awaitable[T]], *args: Any) -> T:
-    """Run ``main(*args)`` as ``trio.run`` does, from virtual time 0 on.
+    """Run ``main(*args)`` as ``trio.run`` does, in virtual time that begins at 0.
 
-    The garbage collector rests meanwhile: when it runs is nothing that a seed decides.
+    The garbage collector is off meanwhile: when it runs does not follow from the seed.
 
     Args:
-        seed: of trio's own choices.
+        seed: decides trio's own choices.
         main: an async function.
         args: its arguments.
 
     Raises:
-        UsageError: this release of trio cannot be made to choose by a seed. A real socket inside
-            raises it too, where it is made.
-        KeyboardInterrupt: bare, wherever inside it was raised.
-        RuntimeError: called from inside of ``trio.run``; use ``trio.to_thread.run_sync`` there.
+        UsageError: this release of trio lacks the internals that make it deterministic; or the
+            code inside tried to open a real socket (raised where it tried).
+        KeyboardInterrupt: raised bare, whichever task it interrupted.
+        RuntimeError: called from inside ``trio.run``; use ``trio.to_thread.run_sync`` there.
     """
-    calls = trio_internals.Calls()
+    calls = trio_internals.TimedCalls()
 
     async def guarded() -> T:
         with no_sockets():
             return await main(*args)
 
-    # Around the run, for what the clock calls is no task's and may ask for another call.
-    token = _calls.set(calls)
+    # Set outside the run: what the clock calls runs in no task, and may itself use `call_at`.
+    token = _timed_calls.set(calls)
     with trio_internals.deterministic_scheduling(seed), _without_collector():
         try:
             return trio.run(guarded, clock=_clock(calls))
         except BaseExceptionGroup as errors:
             if errors.subgroup(KeyboardInterrupt) is not None:
-                # Which of its tasks it met is nothing to whoever has interrupted the simulation.
+                # Which of the simulated tasks it interrupted does not matter to the user.
                 raise KeyboardInterrupt from errors
             raise
         finally:
-            _calls.reset(token)
+            _timed_calls.reset(token)
 
 
 @contextmanager
@@ -112,5 +138,5 @@ def _tasks() -> Iterator[trio.lowlevel.Task]:
             found.extend(nursery.child_tasks)
 
 
-def _has_thread(task: trio.lowlevel.Task) -> bool:
-    return any(frame.f_code is _IN_A_THREAD for frame, _ in task.iter_await_frames())
+def _waits_for_thread(task: trio.lowlevel.Task) -> bool:
+    return any(frame.f_code is _RUN_SYNC for frame, _ in task.iter_await_frames())

@@ -1,8 +1,8 @@
-"""Processes that simulate seeds: each is handed one at a time and gives back figures, no facts.
+"""A pool of processes that simulate seeds: each gets one at a time and sends back its figures.
 
-INVARIANTS: no process outlives the iteration over its results, whatever ends it, nor the process
-that iterates, also if that is killed; one that dies is an error that says so, and no seed is
-silently left out.
+INVARIANTS: no process of the pool outlives the iteration over its results, whatever ends that, nor
+the process that iterates, even if it is killed. A pool process that dies is an error, so that no
+seed is skipped silently.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import attrs
 
 from kgroup.errors import UsageError
 from kgroup.testing.simulation.plan import Scenario
-from kgroup.testing.simulation.plan_generation import draw
+from kgroup.testing.simulation.plan_generation import generate_plan
 from kgroup.testing.simulation.process import Worker
 from kgroup.testing.simulation.run import simulate
 from kgroup.testing.simulation.summary import Summary
@@ -36,24 +36,24 @@ _READY: Final = "ready"
 @final
 @attrs.frozen(kw_only=True)
 class Result:
-    """What became of one seed.
+    """The result of one seed.
 
     Attributes:
-        position: of the seed among all.
-        seed: itself.
+        position: the place of the seed among all seeds.
+        seed: the seed.
         summary: its figures.
-        told: what is wrong, in text; empty if nothing is.
+        failure: what is wrong, as text; empty if nothing is.
     """
 
     position: int
     seed: int
     summary: Summary
-    told: str
+    failure: str
 
     @property
     def is_failure(self) -> bool:
         """Whether an invariant was broken, or the simulation itself failed."""
-        return bool(self.told)
+        return bool(self.failure)
 
 
 def results(
@@ -64,13 +64,13 @@ def results(
     processes: int | None,
     keep_going: bool,
 ) -> Generator[Result, None, None]:
-    """Simulate seeds, and give what became of each as it is known.
+    """Simulate seeds and yield each result as soon as it is known.
 
-    After a failure no other seed is begun, unless ``keep_going``; those that were begun are
-    finished. Close the generator, and its processes have ended.
+    After a failure no further seed is started, unless ``keep_going``; those that were started are
+    finished. When the generator is closed, its processes have ended.
 
     Raises:
-        UsageError: a process could not be started, or has died.
+        UsageError: a process could not be started, or died.
     """
     number = _processors() if processes is None else processes
     if isinstance(seeds, Sized):
@@ -78,9 +78,9 @@ def results(
     tasks = enumerate(seeds)
     payload = _pickled(scenario, worker)
     if number > 1 and payload is not None:
-        with _WorkerPool(payload, number) as crew:
-            if crew.can_load():
-                yield from crew.results(tasks, keep_going=keep_going)
+        with _WorkerPool(payload, number) as pool:
+            if pool.can_load():
+                yield from pool.results(tasks, keep_going=keep_going)
                 return
     for position, seed in tasks:
         result = _result(scenario, worker, position, seed)
@@ -96,7 +96,7 @@ def _processors() -> int:
 
 
 def _pickled(scenario: Scenario, worker: Worker) -> bytes | None:
-    """What another process needs, or None if it cannot be told."""
+    """The scenario and the program for another process, or None if they cannot be pickled."""
     try:
         return pickle.dumps((scenario, worker))
     except (pickle.PicklingError, AttributeError, TypeError):
@@ -105,23 +105,23 @@ def _pickled(scenario: Scenario, worker: Worker) -> bytes | None:
 
 def _result(scenario: Scenario, worker: Worker, position: int, seed: int) -> Result:
     try:
-        outcome = simulate(draw(scenario, seed), worker)
-    except Exception:  # noqa: BLE001 # told, and raised where this seed is run again
-        told, summary = traceback.format_exc(), Summary()
+        outcome = simulate(generate_plan(scenario, seed), worker)
+    except Exception:  # noqa: BLE001 # raised when this seed is run again
+        failure, summary = traceback.format_exc(), Summary()
     else:
-        told = "\n".join(map(str, outcome.violations))
-        summary = Summary.of(outcome.facts)
-    return Result(position=position, seed=seed, summary=summary, told=told)
+        failure = "\n".join(map(str, outcome.violations))
+        summary = Summary.of(outcome.history)
+    return Result(position=position, seed=seed, summary=summary, failure=failure)
 
 
 def _work(connection: Connection, payload: bytes) -> None:
-    """The life of a process of the crew."""
-    # Who is interrupted is the process that waits for this one, and ends it.
+    """The main function of a process of the pool."""
+    # Ctrl-C goes to the whole process group; only the parent acts on it, and ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, name="parent watch", daemon=True).start()
     try:
-        scenario, worker = pickle.loads(payload)  # noqa: S301 # our own parent's
-    except Exception as error:  # noqa: BLE001 # told to the parent
+        scenario, worker = pickle.loads(payload)  # noqa: S301 # from our own parent
+    except Exception as error:  # noqa: BLE001 # reported to the parent
         connection.send(f"{type(error).__name__}: {error}")
         return
     connection.send(_READY)
@@ -134,7 +134,7 @@ def _work(connection: Connection, payload: bytes) -> None:
 
 
 def _end_with_parent() -> None:
-    """End this process when its parent has ended, in the middle of a long simulation too."""
+    """End this process when its parent has ended, even in the middle of a long simulation."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
@@ -143,7 +143,7 @@ def _end_with_parent() -> None:
 
 @final
 class _WorkerPool:
-    """Some processes that all know the same program."""
+    """Processes that have all loaded the same scenario and program."""
 
     def __init__(self, payload: bytes, number: int) -> None:
         self._payload = payload
@@ -173,12 +173,12 @@ class _WorkerPool:
         self._end(at_once=kind is not None)
 
     def can_load(self) -> bool:
-        """Whether the processes know the program; all do or none."""
+        """Whether the processes could load the program; either all can or none."""
         answers = [self._receive(one) for one in self._processes]
         return all(answer == _READY for answer in answers)
 
     def results(self, tasks: Iterator[tuple[int, int]], *, keep_going: bool) -> Iterator[Result]:
-        """Hand seeds out one by one."""
+        """Give each idle process the next seed, and yield the results as they come."""
         busy: dict[object, Connection] = {}
         for connection, task in zip(self._processes, islice(tasks, self._number), strict=False):
             connection.send(task)
@@ -204,8 +204,9 @@ class _WorkerPool:
             process.join(_ENDING)
             raise UsageError(
                 f"the process {process.name!r} ended with status {process.exitcode} and without a"
-                " result; see what it wrote to its standard error. Is what your script does under"
-                ' `if __name__ == "__main__":`? With processes=1 no other process is needed'
+                " result; its standard error may say why. If a script called this, its own work"
+                ' belongs under `if __name__ == "__main__":`. With processes=1 no other process is'
+                " started"
             ) from None
 
     def _end(self, *, at_once: bool) -> None:

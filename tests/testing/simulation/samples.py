@@ -7,7 +7,7 @@ from typing import Any
 
 from kgroup.testing.simulation import MemberPlan, Outcome, Plan, Scenario
 from kgroup.testing.simulation.checks import Violation
-from kgroup.testing.simulation.history import Fact
+from kgroup.testing.simulation.history import HistoryEntry
 from kgroup.testing.simulation.network import Latency
 
 #: Two virtual minutes of two members and one broker.
@@ -34,10 +34,10 @@ def a_plan(**changes: Any) -> Plan:
 
 
 def an_outcome(
-    facts: Sequence[Fact] = (), violations: Sequence[Violation] = (), **changes: Any
+    entries: Sequence[HistoryEntry] = (), violations: Sequence[Violation] = (), **changes: Any
 ) -> Outcome:
     """What came of `a_plan`."""
-    return Outcome(plan=a_plan(**changes), facts=tuple(facts), violations=tuple(violations))
+    return Outcome(plan=a_plan(**changes), history=tuple(entries), violations=tuple(violations))
 
 
 def broken(number: int = 4, at: float = 50.0) -> Violation:

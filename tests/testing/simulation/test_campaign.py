@@ -24,7 +24,7 @@ from kgroup.testing.simulation import (
     Scenario,
     SimulationError,
     check,
-    draw,
+    generate_plan,
     simulate,
     worker,
 )
@@ -173,7 +173,7 @@ def test_a_simulation_that_cannot_be_run_names_its_seed() -> None:
     scenario = attrs.evolve(CALM, broker_settings={"no.such.property": 1})
     with pytest.raises(ConfigError) as raised:
         check(scenario, [11], processes=1)
-    assert raised.value.__notes__ == ["This was in the simulation of seed 11."]
+    assert raised.value.__notes__ == ["This happened in the simulation of seed 11."]
 
 
 def test_a_program_that_never_joins_is_no_success() -> None:
@@ -212,4 +212,4 @@ def test_an_interrupted_simulation_is_interrupted() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        simulate(draw(CALM, 0), program)
+        simulate(generate_plan(CALM, 0), program)

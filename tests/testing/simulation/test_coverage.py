@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kgroup.testing.simulation import Summary, draw, simulate
+from kgroup.testing.simulation import Summary, generate_plan, simulate
 from kgroup.testing.simulation.coverage import lines
 from kgroup.testing.simulation.fault_generation import KINDS
 from kgroup.testing.simulation.targeted_faults import CELLS
@@ -12,7 +12,7 @@ from tests.testing.simulation.samples import SMALL
 def test_what_was_visited_is_counted_and_what_was_not_is_named() -> None:
     """A column for each state of the coordinator; a pair that no fault met is named once."""
     told = list(lines(((("Crash", "running", "Stable"), 3), (("Stop", "running", "Stable"), 1))))
-    assert told[0].endswith(f": 2 of {len(CELLS)}")
+    assert f": 2 of {len(CELLS)} combinations" in told[0]
     (row,) = [line for line in told if line.startswith("  running ")]
     assert row.endswith(f"2/{len(KINDS)} 4")
     assert "    joining, Preparing: every fault" in told
@@ -24,14 +24,14 @@ def test_what_was_visited_is_counted_and_what_was_not_is_named() -> None:
 def test_a_campaign_that_visited_all_names_nothing() -> None:
     """Then there is the table and nothing else."""
     told = list(lines(tuple((cell, 1) for cell in CELLS)))
-    assert told[0].endswith(f": {len(CELLS)} of {len(CELLS)}")
+    assert f": {len(CELLS)} of {len(CELLS)} combinations" in told[0]
     assert not any("never visited" in line for line in told)
 
 
 def test_a_simulation_counts_what_its_faults_met() -> None:
     """Each fault that happened met as many states as there are members it is about."""
-    outcome = simulate(draw(SMALL, 4))
-    summary = Summary.of(outcome.facts)
+    outcome = simulate(generate_plan(SMALL, 4))
+    summary = Summary.of(outcome.history)
     assert sum(number for _, number in summary.visits) >= sum(n for _, n in summary.faults) > 0
     assert {cell[0] for cell, _ in summary.visits} == {name for name, _ in summary.faults}
     assert (summary + summary).visits == tuple((cell, 2 * n) for cell, n in summary.visits)

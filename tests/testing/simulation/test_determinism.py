@@ -10,7 +10,7 @@ from pathlib import Path
 
 import attrs
 
-from kgroup.testing.simulation import draw, simulate
+from kgroup.testing.simulation import generate_plan, simulate
 from tests.conftest import LEAN
 from tests.testing.simulation.samples import SMALL
 
@@ -53,7 +53,7 @@ def test_hashes_and_addresses_decide_nothing() -> None:
         traces[name], errors = process.communicate()
         assert process.returncode == 0, errors
     first = traces["0"]
-    assert first.count("\nOver(") == int(SEEDS[1])
+    assert first.count("\nSimulationEnded(") == int(SEEDS[1])
     for name, trace in traces.items():
         assert not first_difference(first, trace), f"PYTHONHASHSEED={name}"
         assert trace == first
@@ -61,7 +61,7 @@ def test_hashes_and_addresses_decide_nothing() -> None:
 
 def test_a_seed_is_the_same_again_in_one_process() -> None:
     """What was run before in a process changes nothing, and another seed is another trace."""
-    plans = [draw(attrs.evolve(SMALL, faults_per_hour=300.0), seed) for seed in (1, 2)]
+    plans = [generate_plan(attrs.evolve(SMALL, faults_per_hour=300.0), seed) for seed in (1, 2)]
     one, other = (simulate(plan).trace for plan in plans)
     assert simulate(plans[0]).trace == one
     assert one != other

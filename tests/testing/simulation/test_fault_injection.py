@@ -10,8 +10,8 @@ import pytest
 
 from kgroup.broker.groups.java_hashing import shard_of
 from kgroup.events import Joined
-from kgroup.testing.simulation import Outcome, Scenario, draw, faults, history, simulate
-from kgroup.testing.simulation.faults import EVERYBODY, Fault
+from kgroup.testing.simulation import Outcome, Scenario, faults, generate_plan, history, simulate
+from kgroup.testing.simulation.faults import ALL, Fault
 from kgroup.testing.simulation.plan import MemberPlan
 
 AT: Final = 30.0
@@ -19,7 +19,7 @@ LASTS: Final = 20.0
 END: Final = AT + LASTS
 STATIC: Final = MemberPlan(name="m2", start_at=1.0, group_instance_id="second")
 CALM: Final = attrs.evolve(
-    draw(
+    generate_plan(
         Scenario(
             members=2,
             duration=80.0,
@@ -48,8 +48,8 @@ def run(fault: Fault) -> Outcome:
 
 
 def of(outcome: Outcome, kind: type[Any], after: float, before: float) -> Sequence[Any]:
-    """The facts of one kind between two times."""
-    return [one for one in outcome.facts if type(one) is kind and after < one.at < before]
+    """The entries of one kind between two times."""
+    return [one for one in outcome.history if type(one) is kind and after < one.at < before]
 
 
 def lives(outcome: Outcome, name: str) -> int:
@@ -59,7 +59,7 @@ def lives(outcome: Outcome, name: str) -> int:
 
 def asked(outcome: Outcome, api: str, process: str, after: float, before: float) -> int:
     """How many requests of a program reached a coordinator."""
-    judged = of(outcome, history.Judged, after, before)
+    judged = of(outcome, history.RequestHandled, after, before)
     return sum(one.api == api and one.process == process for one in judged)
 
 
@@ -70,7 +70,7 @@ def work_of(outcome: Outcome, process: str, after: float, before: float) -> int:
 
 def freezes(outcome: Outcome) -> bool:
     """A frozen member does and says nothing, and goes on in the same life."""
-    seen = (*of(outcome, history.Told, AT, END), *of(outcome, history.HandedOut, AT, END))
+    seen = (*of(outcome, history.EventReported, AT, END), *of(outcome, history.HandedOut, AT, END))
     still = [one for one in seen if one.process == "m1"]
     silent = not asked(outcome, "heartbeat", "m1", AT + 0.1, END)
     return not still and silent and work_of(outcome, "m1", END, 1e9) > 0 == lives(outcome, "m1") - 1
@@ -144,7 +144,7 @@ def is_created_again(outcome: Outcome) -> bool:
 
 def joined(outcome: Outcome, process: str, after: float, before: float) -> int:
     """How often a member has joined."""
-    told = of(outcome, history.Told, after, before)
+    told = of(outcome, history.EventReported, after, before)
     return sum(isinstance(one.event, Joined) and one.process == process for one in told)
 
 
@@ -157,10 +157,10 @@ SIGHT: Final[dict[Fault, Callable[[Outcome], bool]]] = {
     faults.Stop(**M1, seconds=LASTS): stops,
     faults.Twin(at=AT, process="m2", seconds=LASTS): has_a_twin,
     faults.SlowWork(**M1, seconds=LASTS, times=50.0): works_slowly,
-    faults.Split(**M1, broker=EVERYBODY, seconds=LASTS): is_split_off,
-    faults.Cut(**M1, broker=EVERYBODY): reconnects,
-    faults.Stall(**M1, broker=EVERYBODY, seconds=LASTS / 10): goes_on,
-    faults.SlowNetwork(**M1, broker=EVERYBODY, delay=0.5, seconds=LASTS): goes_on,
+    faults.Split(**M1, broker=ALL, seconds=LASTS): is_split_off,
+    faults.Cut(**M1, broker=ALL): reconnects,
+    faults.Stall(**M1, broker=ALL, seconds=LASTS / 10): goes_on,
+    faults.SlowNetwork(**M1, broker=ALL, delay=0.5, seconds=LASTS): goes_on,
     faults.BrokerStops(at=AT, broker=B, seconds=LASTS, loading=0.5): moves,
     faults.BrokerDies(at=AT, broker=B, seconds=LASTS): moves,
     faults.SlowBroker(at=AT, broker=B, delay=0.5, seconds=LASTS): goes_on,
@@ -177,7 +177,7 @@ def test_a_fault_does_what_it_says(fault: Fault) -> None:
     """The fault is told of as it begins and ends, its effect can be seen, no invariant breaks."""
     outcome = run(fault)
     about_faults = (history.FaultBegan, history.FaultEnded)
-    told = [(type(one), one.fault) for one in outcome.facts if isinstance(one, about_faults)]
+    told = [(type(one), one.fault) for one in outcome.history if isinstance(one, about_faults)]
     assert told == [(history.FaultBegan, fault), (history.FaultEnded, fault)]
     assert outcome.violations == ()
     assert SIGHT[fault](outcome), SIGHT[fault].__doc__

@@ -4,39 +4,43 @@ from __future__ import annotations
 
 import pytest
 
-from kgroup.testing.simulation import Scenario, draw, history, simulate
+from kgroup.testing.simulation import Scenario, generate_plan, history, simulate
 from kgroup.testing.simulation.faults import Crash, TopicDeleted
-from kgroup.testing.simulation.partition_handlers import HABITS, OWN_OFFSETS, SEEKS
+from kgroup.testing.simulation.partition_handlers import OWN_OFFSETS, PARTITION_HANDLERS, SEEKS
 from tests.testing.simulation.samples import a_plan
 
 CRASHES = tuple(Crash(at=at, process="m1", seconds=2.0) for at in (30.0, 60.0, 90.0))
 
 
-@pytest.mark.parametrize("habit", HABITS)
-def test_a_worker_that_seeks_breaks_no_invariant(habit: str) -> None:
+@pytest.mark.parametrize("partition_handler", PARTITION_HANDLERS)
+def test_a_worker_that_seeks_breaks_no_invariant(partition_handler: str) -> None:
     """It seeks, crashes, and everything is processed in the end."""
-    outcome = simulate(a_plan(habit=habit, faults=CRASHES, records_every=0.5))
+    outcome = simulate(
+        a_plan(partition_handler=partition_handler, faults=CRASHES, records_every=0.5)
+    )
     assert outcome.violations == ()
-    sought = [one for one in outcome.facts if isinstance(one, history.Sought)]
+    sought = [one for one in outcome.history if isinstance(one, history.SeekCalled)]
     assert sought
-    skipped = [one for one in outcome.facts if isinstance(one, history.Skipped)]
-    assert habit == SEEKS or not skipped
+    skipped = [one for one in outcome.history if isinstance(one, history.RecordsSkipped)]
+    assert partition_handler == SEEKS or not skipped
 
 
 def test_a_worker_with_its_own_offsets_does_nothing_twice() -> None:
     """However it was killed: its store knows more than its commits."""
     work = (0.05, 0.2)
-    outcome = simulate(a_plan(habit=OWN_OFFSETS, faults=CRASHES, records_every=0.5, work=work))
+    outcome = simulate(
+        a_plan(partition_handler=OWN_OFFSETS, faults=CRASHES, records_every=0.5, work=work)
+    )
     done = [
-        (one.partition, one.offset) for one in outcome.facts if isinstance(one, history.Processed)
+        (one.partition, one.offset) for one in outcome.history if isinstance(one, history.Processed)
     ]
     assert len(done) == len(set(done)) > 0
 
 
 def test_no_topic_is_deleted_where_programs_keep_offsets() -> None:
     """What they keep would mean something else afterwards."""
-    plans = [draw(Scenario(faults_per_hour=300.0), seed) for seed in range(100)]
-    assert {plan.habit for plan in plans} == {"plain", *HABITS}
+    plans = [generate_plan(Scenario(faults_per_hour=300.0), seed) for seed in range(100)]
+    assert {plan.partition_handler for plan in plans} == {"plain", *PARTITION_HANDLERS}
     for plan in plans:
         deleted = any(isinstance(fault, TopicDeleted) for fault in plan.faults)
-        assert plan.habit == "plain" or not deleted
+        assert plan.partition_handler == "plain" or not deleted

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from kgroup.testing.simulation import Scenario, draw, faults
-from kgroup.testing.simulation.fault_injection import HAPPENINGS
+from kgroup.testing.simulation import Scenario, faults, generate_plan
+from kgroup.testing.simulation.fault_injection import INJECTORS
 from kgroup.testing.simulation.faults import Fault, LastingFault
 
 SEEDS: Final = range(200)
@@ -23,14 +23,14 @@ def kinds() -> set[type[Fault]]:
 
 def test_a_seed_has_one_plan() -> None:
     """The same seed and scenario give equal plans, different seeds different ones."""
-    assert draw(ROUGH, 7) == draw(ROUGH, 7)
-    assert draw(ROUGH, 7) != draw(ROUGH, 8)
+    assert generate_plan(ROUGH, 7) == generate_plan(ROUGH, 7)
+    assert generate_plan(ROUGH, 7) != generate_plan(ROUGH, 8)
 
 
 def test_every_fault_is_over_in_time() -> None:
     """Faults come in the order of their times and end before the plan's duration does."""
     for seed in SEEDS:
-        plan = draw(ROUGH, seed)
+        plan = generate_plan(ROUGH, seed)
         assert list(plan.faults) == sorted(plan.faults, key=lambda one: one.at)
         for fault in plan.faults:
             assert 0 < fault.at + getattr(fault, "seconds", 0.0) <= plan.duration + 0.001
@@ -38,13 +38,13 @@ def test_every_fault_is_over_in_time() -> None:
 
 def test_every_kind_of_fault_is_drawn() -> None:
     """No kind of fault is forgotten, neither by the drawing nor by what makes them happen."""
-    drawn = {type(fault) for seed in SEEDS for fault in draw(ROUGH, seed).faults}
-    assert drawn == kinds() == set(HAPPENINGS)
+    drawn = {type(fault) for seed in SEEDS for fault in generate_plan(ROUGH, seed).faults}
+    assert drawn == kinds() == set(INJECTORS)
 
 
 def test_a_calm_scenario_has_no_fault() -> None:
     """Where a scenario has none, none is drawn."""
-    assert draw(Scenario(faults_per_hour=0.0), 1).faults == ()
+    assert generate_plan(Scenario(faults_per_hour=0.0), 1).faults == ()
 
 
 def test_what_a_scenario_says_no_seed_changes() -> None:
@@ -57,7 +57,7 @@ def test_what_a_scenario_says_no_seed_changes() -> None:
         broker_settings={"group.max.size": 5},
     )
     for seed in range(20):
-        plan = draw(scenario, seed)
+        plan = generate_plan(scenario, seed)
         assert [one.name for one in plan.members] == [f"m{number}" for number in range(1, 8)]
         assert (plan.brokers, plan.topics) == (2, {"mine": 5})
         assert plan.config["session_timeout"] == 9.0
@@ -67,5 +67,5 @@ def test_what_a_scenario_says_no_seed_changes() -> None:
 def test_settings_fit_each_other() -> None:
     """No drawn plan has settings that a group refuses."""
     for seed in SEEDS:
-        config = draw(ROUGH, seed).config
+        config = generate_plan(ROUGH, seed).config
         assert config["heartbeat_interval"] <= config["session_timeout"] / 3

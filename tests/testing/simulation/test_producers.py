@@ -17,8 +17,8 @@ def run(isolation: str) -> Outcome:
 
 
 def of(outcome: Outcome, kind: type[Any]) -> list[Any]:
-    """The facts of a kind."""
-    return [one for one in outcome.facts if type(one) is kind]
+    """The entries of a kind."""
+    return [one for one in outcome.history if type(one) is kind]
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
@@ -36,4 +36,4 @@ def test_every_transaction_ends(isolation: str) -> None:
     done = {(one.partition, one.offset) for one in of(outcome, history.Processed)}
     assert (done == set(written)) is (isolation == "read_uncommitted")
     assert {producer for producer in written.values() if producer is not None}
-    assert of(outcome, history.TransactionEnded)[-1].at <= of(outcome, history.Quiet)[0].at
+    assert of(outcome, history.TransactionEnded)[-1].at <= of(outcome, history.WorkloadEnded)[0].at

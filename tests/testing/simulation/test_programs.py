@@ -8,13 +8,21 @@ import trio
 
 from kgroup.clocks import TrioClock
 from kgroup.group import ConsumerGroup
-from kgroup.testing.simulation import Outcome, Process, Scenario, draw, faults, history, simulate
+from kgroup.testing.simulation import (
+    Outcome,
+    Process,
+    Scenario,
+    faults,
+    generate_plan,
+    history,
+    simulate,
+)
 from tests.testing.simulation.samples import a_plan
 
 
-def of(outcome: Outcome, *kinds: type[history.Fact]) -> list[history.Fact]:
-    """The facts of some kinds."""
-    return [one for one in outcome.facts if type(one) in kinds]
+def of(outcome: Outcome, *kinds: type[history.HistoryEntry]) -> list[history.HistoryEntry]:
+    """The entries of some kinds."""
+    return [one for one in outcome.history if type(one) in kinds]
 
 
 def test_a_program_that_makes_its_groups_itself_lives_in_the_simulation() -> None:
@@ -33,8 +41,8 @@ def test_a_program_that_makes_its_groups_itself_lives_in_the_simulation() -> Non
     outcome = simulate(a_plan(), program)
     assert outcome.violations == ()
     assert set(clocks) == {TrioClock}
-    (settled,) = of(outcome, history.Settled)
-    assert isinstance(settled, history.Settled)
+    (settled,) = of(outcome, history.FinalGroupState)
+    assert isinstance(settled, history.FinalGroupState)
     assert settled.stable
     assert settled.committed == {name: end for name, end in settled.ends.items() if end}
 
@@ -70,11 +78,13 @@ def test_nothing_of_a_crashed_program_counts() -> None:
     outcome = simulate(a_plan(faults=(crash,)), program)
     gone = [
         one
-        for one in outcome.facts
+        for one in outcome.history
         if 40.0 < one.at < 70.0 and getattr(one, "process", None) == "m1"
     ]
     assert gone == []
-    requests = [one for one in outcome.facts if isinstance(one, history.Judged) and one.at > 40.0]
+    requests = [
+        one for one in outcome.history if isinstance(one, history.RequestHandled) and one.at > 40.0
+    ]
     assert not any(one.api == "leave_group" and one.at < 70.0 for one in requests)
 
 
@@ -87,9 +97,11 @@ def test_a_program_that_does_not_end_is_killed() -> None:
                 pass
         await trio.sleep_forever()
 
-    outcome = simulate(draw(Scenario(members=1, duration=60.0, faults_per_hour=0.0), 1), program)
+    outcome = simulate(
+        generate_plan(Scenario(members=1, duration=60.0, faults_per_hour=0.0), 1), program
+    )
     (crashed,) = of(outcome, history.ProcessCrashed)
-    (over,) = of(outcome, history.Over)
+    (over,) = of(outcome, history.SimulationEnded)
     assert over.at == crashed.at > 60.0
 
 
@@ -109,7 +121,7 @@ def test_what_a_crashed_program_raises_is_nobodys() -> None:
 
     crash = faults.Crash(at=40.0, process="m1", seconds=5.0)
     outcome = simulate(attrs.evolve(a_plan(faults=(crash,)), duration=60.0), program)
-    assert of(outcome, history.Over)
+    assert of(outcome, history.SimulationEnded)
 
 
 def test_an_error_of_the_simulation_itself_ends_it_while_a_program_is_frozen() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import pytest
 
-from kgroup.testing.simulation import Outcome, Process, Scenario, SimulationError, draw
+from kgroup.testing.simulation import Outcome, Process, Scenario, SimulationError, generate_plan
 from kgroup.testing.simulation.default_program import worker as default_worker
 from kgroup.testing.simulation.faults import Cut, Freeze
 from kgroup.testing.simulation.process import Worker
@@ -29,10 +29,10 @@ def a_failure(
 ) -> Failure:
     """Seed 17 breaks invariants 4 and 5, and still 4 with two faults."""
     scenario = scenario or Scenario(members=5)
-    plan = draw(scenario, 17)
-    outcome = Outcome(plan=plan, facts=(), violations=(broken(4), broken(5)))
+    plan = generate_plan(scenario, 17)
+    outcome = Outcome(plan=plan, history=(), violations=(broken(4), broken(5)))
     least = attrs.evolve(plan, faults=FAULTS, members=plan.members[:2], duration=60.0)
-    shrunk = Outcome(plan=least, facts=(), violations=(broken(4),))
+    shrunk = Outcome(plan=least, history=(), violations=(broken(4),))
     return Failure(
         scenario=scenario,
         worker=worker,
@@ -51,7 +51,7 @@ def test_it_says_all_that_is_needed() -> None:
         "seed 17 fails",
         "invariant 4 broken at 50.000 s",
         "invariant 5 broken at 50.000 s",
-        f"in 12 runs): 2 faults, 2 members, 60 s, of {faults} faults, 5 members, 600 s",
+        f"(12 runs): 2 faults, 2 members, 60 s, of {faults} faults, 5 members, 600 s",
         "40.50 s  m1 is frozen for 5.00 s",
         "kgroup simulate --seeds 17 --members 5 --brokers 3 --minutes 10 --faults-per-hour 90",
         "what happens",

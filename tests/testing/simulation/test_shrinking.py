@@ -32,7 +32,7 @@ def failing_if(fails: Callable[[Plan], bool], at: float = 100.0) -> Callable[[Pl
 
     def run(plan: Plan) -> Outcome:
         found = (broken(at=min(at, plan.duration)),) if fails(plan) else ()
-        return Outcome(plan=plan, facts=(), violations=found)
+        return Outcome(plan=plan, history=(), violations=found)
 
     return run
 
@@ -100,7 +100,7 @@ def test_another_invariant_does_not_count() -> None:
         if len(plan.faults) == 2:
             raise RuntimeError("this plan cannot be run")
         number = 4 if len(plan.faults) == 3 else 5
-        return Outcome(plan=plan, facts=(), violations=(broken(number, at=120.0),))
+        return Outcome(plan=plan, history=(), violations=(broken(number, at=120.0),))
 
     shrunk = shrink(run(plan), run)
     assert shrunk.invariant == 4
@@ -140,7 +140,7 @@ def test_no_plan_is_run_twice() -> None:
 def test_nothing_wrong_is_nothing_to_shrink() -> None:
     """An outcome without a violation is refused."""
     run = failing_if(lambda _: False)
-    with pytest.raises(ValueError, match="seed 7 found nothing wrong"):
+    with pytest.raises(ValueError, match="seed 7 broke no invariant"):
         shrink(run(a_plan()), run)
 
 
@@ -152,7 +152,7 @@ def test_a_fault_that_waited_for_a_moment_happens_at_its_time() -> None:
     def run(plan: Plan) -> Outcome:
         struck = [FaultBegan(at=max(one.at, 7.0), fault=one) for one in plan.faults]
         found = (broken(at=50.0),) if any(one.at == 7.0 for one in struck) else ()
-        return Outcome(plan=plan, facts=tuple(struck), violations=found)
+        return Outcome(plan=plan, history=tuple(struck), violations=found)
 
     assert shrink(run(a_plan(faults=(waits,))), run).outcome.plan.faults == (cut(7.0),)
 
@@ -171,7 +171,7 @@ def test_faults_whose_moments_came_in_another_order_all_stay() -> None:
             if isinstance(one, Cut)
         ]
         found = (broken(at=50.0),) if len(struck) == 2 else ()
-        return Outcome(plan=plan, facts=tuple(struck), violations=found)
+        return Outcome(plan=plan, history=tuple(struck), violations=found)
 
     left = shrink(run(a_plan(faults=(first, second))), run).outcome.plan.faults
     assert left == (

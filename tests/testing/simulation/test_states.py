@@ -15,13 +15,13 @@ from kgroup.types import Assignment, Cause, End
 WHO: Final[dict[str, Any]] = {"at": 1.0, "process": "m1", "life": 1}
 
 
-def told(kind: Callable[..., events.Event], **fields: Any) -> history.Told:
+def told(kind: Callable[..., events.Event], **fields: Any) -> history.EventReported:
     """kgroup reports an event."""
     event = kind(group_id="group", member_id="m1-1", generation_id=1, epoch=1, **fields)
-    return history.Told(**WHO, event=event)
+    return history.EventReported(**WHO, event=event)
 
 
-def ended(cause: Cause) -> history.Told:
+def ended(cause: Cause) -> history.EventReported:
     """A generation has ended."""
     return told(events.GenerationEnded, end=End(cause), cut_short=False)
 
@@ -44,8 +44,8 @@ def test_a_member_goes_through_its_states() -> None:
     """Each report puts it in the state that it is about; together they are all there are."""
     states = States(lambda: "Stable")
     assert states.of("m1") == "absent"
-    for fact, state in STEPS:
-        states.reactions[type(fact)](fact)
+    for entry, state in STEPS:
+        states.handlers[type(entry)](entry)
         assert states.of("m1") == state
         assert states.of("m2") == "absent"
     assert {state for _, state in STEPS} == set(MEMBER_STATES)
@@ -54,8 +54,8 @@ def test_a_member_goes_through_its_states() -> None:
 def test_a_crash_ends_a_frozen_program_too() -> None:
     """Whoever is started in its place is not frozen."""
     states = States(lambda: "Stable")
-    for fact in (STEPS[0][0], STEPS[6][0], history.ProcessCrashed(**WHO)):
-        states.reactions[type(fact)](fact)
+    for entry in (STEPS[0][0], STEPS[6][0], history.ProcessCrashed(**WHO)):
+        states.handlers[type(entry)](entry)
     assert states.of("m1") == "absent"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kgroup.testing.simulation import Summary, draw, history, simulate
+from kgroup.testing.simulation import Summary, generate_plan, history, simulate
 from kgroup.testing.simulation.faults import Cut
 from kgroup.types import TopicPartition
 from tests.testing.simulation.samples import SMALL
@@ -65,7 +65,7 @@ def test_programs_that_fail_are_counted() -> None:
 
 def test_a_real_simulation_has_figures() -> None:
     """Of a simulation without faults all records are processed, none twice."""
-    summary = Summary.of(simulate(draw(SMALL, 1)).facts)
+    summary = Summary.of(simulate(generate_plan(SMALL, 1)).history)
     assert summary.processed == summary.written > 0
     assert summary.seconds >= SMALL.duration
     assert summary.starts >= SMALL.members

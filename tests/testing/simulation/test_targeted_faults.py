@@ -8,11 +8,11 @@ from typing import Final
 import attrs
 import pytest
 
-from kgroup.testing.simulation import Scenario, draw, faults, history, simulate
+from kgroup.testing.simulation import Scenario, faults, generate_plan, history, simulate
 from kgroup.testing.simulation.fault_generation import KINDS
 from kgroup.testing.simulation.faults import Fault, Moment
 from kgroup.testing.simulation.states import COORDINATOR_STATES, MEMBER_STATES
-from kgroup.testing.simulation.targeted_faults import AIMED_AT, CELLS
+from kgroup.testing.simulation.targeted_faults import CELLS, CELLS_PER_PLAN
 from tests.testing.simulation.samples import SMALL, a_plan
 
 STABLE: Final = Moment(member="running", coordinator="Stable")
@@ -22,7 +22,7 @@ def aims(seed: int, scenario: Scenario = SMALL) -> list[tuple[str, str, str]]:
     """The cells that the plan of a seed aims at."""
     return [
         (type(one).__name__, one.when.member, one.when.coordinator)
-        for one in draw(scenario, seed).faults
+        for one in generate_plan(scenario, seed).faults
         if one.when is not None
     ]
 
@@ -30,10 +30,10 @@ def aims(seed: int, scenario: Scenario = SMALL) -> list[tuple[str, str, str]]:
 def test_seeds_that_follow_each_other_aim_at_every_cell_once() -> None:
     """Whatever seed a campaign begins with, so many seeds as there are cells cover all."""
     first = 8_000_000
-    seeds = range(first, first + math.ceil(len(CELLS) / AIMED_AT))
+    seeds = range(first, first + math.ceil(len(CELLS) / CELLS_PER_PLAN))
     aimed = [cell for seed in seeds for cell in aims(seed)]
     assert set(aimed) == set(CELLS)
-    assert len(aimed) < len(CELLS) + AIMED_AT
+    assert len(aimed) < len(CELLS) + CELLS_PER_PLAN
 
 
 def test_every_fault_has_a_cell_with_every_state() -> None:
@@ -52,7 +52,7 @@ def moments(fault: Fault) -> list[history.FaultBegan]:
     """What became of one fault in a small world."""
     outcome = simulate(a_plan(faults=(fault,)))
     assert outcome.violations == ()
-    return [one for one in outcome.facts if isinstance(one, history.FaultBegan)]
+    return [one for one in outcome.history if isinstance(one, history.FaultBegan)]
 
 
 def test_a_fault_strikes_in_its_moment() -> None:
@@ -76,5 +76,5 @@ def test_any_member_will_do_for_a_fault_of_all(process: str) -> None:
     moment = Moment(member="absent", coordinator="Stable")
     cut = faults.Cut(at=25.0, when=moment, process=process, broker="b1")
     outcome = simulate(a_plan(faults=(gone, cut)))
-    began = [one for one in outcome.facts if isinstance(one, history.FaultBegan)]
+    began = [one for one in outcome.history if isinstance(one, history.FaultBegan)]
     assert [one.members for one in began[1:]] == ([("running", "absent")] if process == "*" else [])

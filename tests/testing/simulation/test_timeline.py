@@ -12,9 +12,9 @@ from kgroup.broker.groups.requests import Heartbeat
 from kgroup.broker.groups.responses import HeartbeatCompleted
 from kgroup.error_codes import ErrorCode
 from kgroup.events import Assigned, GenerationDraining, GenerationEnded, GenerationStarted, Joining
-from kgroup.testing.simulation import draw, history, simulate
+from kgroup.testing.simulation import generate_plan, history, simulate
 from kgroup.testing.simulation.faults import Freeze, Split
-from kgroup.testing.simulation.history import Fact
+from kgroup.testing.simulation.history import HistoryEntry
 from kgroup.testing.simulation.timeline import WIDTH, timeline
 from kgroup.types import Assignment, Cause, End, TopicPartition
 from tests.testing.simulation.samples import SMALL, an_outcome, broken
@@ -23,7 +23,7 @@ P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 WHO: dict[str, Any] = {"process": "m1", "life": 1}
 
 
-def generation(begin: float, number: int) -> Iterator[Fact]:
+def generation(begin: float, number: int) -> Iterator[HistoryEntry]:
     """m1 has a generation for ten seconds."""
     told: dict[str, Any] = {
         "group_id": "group",
@@ -39,7 +39,7 @@ def generation(begin: float, number: int) -> Iterator[Fact]:
         (10.0, GenerationEnded(end=End(Cause.REBALANCE), cut_short=False, **told)),
     )
     for after, event in events:
-        yield history.Told(at=begin + after, event=event, **WHO)
+        yield history.EventReported(at=begin + after, event=event, **WHO)
 
 
 def line_with(picture: str, words: str) -> str:
@@ -68,15 +68,15 @@ def test_a_lane_shows_what_its_program_does() -> None:
     def cell(words: str) -> str:
         return line_with(picture, words)[lane : lane + 9].rstrip()
 
-    assert cell("m1 starts, life 2") == ":start"
+    assert cell("m1 starts, start number 2") == ":start"
     assert cell("joining: rebalance") == ":joining"
     assert cell("generation started") == "|3:0-1"
     assert cell("draining") == "~drains"
     assert cell("generation ended") == ":ended"
     assert cell("m1 is frozen") == "#frozen"
-    assert cell("m1 goes on") == ":thawed"
+    assert cell("m1 continues") == ":thawed"
     assert cell("FAULT: no byte passes") == "/FAULT"
-    assert cell("over: no byte passes") == ":"
+    assert cell("fault over: no byte passes") == ":"
     assert cell("m1 crashes") == " crash"
     assert cell("m1 fails: OSError: gone") == " end"
     assert "!!! invariant 4 broken at 80.000 s" in picture
@@ -84,7 +84,7 @@ def test_a_lane_shows_what_its_program_does() -> None:
 
 def test_the_coordinator_has_a_lane() -> None:
     """Its lane has the group's state and generation, and what it refuses."""
-    member = history.MemberSeen(
+    member = history.MemberSnapshot(
         member_id="m1-1", process="m1", group_instance_id=None, assignment=(P0, P1)
     )
     changed = history.GroupChanged(
@@ -99,7 +99,7 @@ def test_the_coordinator_has_a_lane() -> None:
         assigned=True,
         topics={"orders": 2},
     )
-    refused = history.Judged(
+    refused = history.RequestHandled(
         at=2.0,
         node_id=2,
         incarnation=0,
@@ -139,12 +139,12 @@ def test_records_in_a_row_are_one_line() -> None:
 
 def test_only_the_stretch_around_the_violation_is_in_full() -> None:
     """Of a long simulation the details before the violation are shown, and an outline else."""
-    seen: list[Fact] = [history.ProcessStarted(at=0.0, group_instance_id=None, **WHO)]
+    seen: list[HistoryEntry] = [history.ProcessStarted(at=0.0, group_instance_id=None, **WHO)]
     for number in range(1, 200):
         seen += generation(number * 20.0, number)
     picture = timeline(an_outcome(seen, [broken(at=2000.0)]))
     assert len(picture.splitlines()) < 200
-    assert "in full from here" in picture
+    assert "everything from here" in picture
     assert "(generation 99): draining" in picture
     assert "(generation 86): draining" not in picture
     assert "(generation 86): generation ended" in picture
@@ -173,7 +173,7 @@ def test_it_is_never_too_wide(members: int) -> None:
 def test_a_simulation_without_a_violation_has_an_outline() -> None:
     """The picture of a real simulation is the same each time, and plain ASCII."""
     plan = attrs.evolve(
-        draw(SMALL, 3), faults=(Freeze(at=40.0, seconds=5.0, process="m1"),), duration=60.0
+        generate_plan(SMALL, 3), faults=(Freeze(at=40.0, seconds=5.0, process="m1"),), duration=60.0
     )
     picture = timeline(simulate(plan))
     assert timeline(simulate(plan)) == picture

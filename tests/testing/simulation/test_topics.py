@@ -28,7 +28,7 @@ async def test_a_record_knows_its_creation(autojump_clock: object) -> None:
         messages = [LogMessage(P0, record) for record in (first, second, third)]
         assert [topics.creation_of(one) for one in messages] == [1, 1, 2]
         await topics.grow("orders", 3)
-        changed = [one for one in recorder.facts if isinstance(one, history.TopicChanged)]
+        changed = [one for one in recorder.history if isinstance(one, history.TopicChanged)]
         assert [(one.partitions, one.creation) for one in changed] == [
             (1, 1),
             (0, 1),

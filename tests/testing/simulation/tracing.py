@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from kgroup.testing.simulation import Scenario, draw, simulate
+from kgroup.testing.simulation import Scenario, generate_plan, simulate
 
 
 def main() -> None:
@@ -13,7 +13,7 @@ def main() -> None:
     # It switches trio's scheduling for the whole process, which kgroup has to do by itself.
     assert "hypothesis" not in sys.modules
     for seed in range(first, end):
-        plan = draw(Scenario(members=members, duration=200.0, faults_per_hour=300.0), seed)
+        plan = generate_plan(Scenario(members=members, duration=200.0, faults_per_hour=300.0), seed)
         print(f"seed {seed}\n{plan}\n{simulate(plan).trace}")  # noqa: T201 # what it is for
 
 

@@ -1,4 +1,4 @@
-"""What must hold in every simulation: one class an invariant, each fed with all facts in order."""
+"""The invariants that every simulation is checked for: one class each, fed the whole history."""
 
 from __future__ import annotations
 

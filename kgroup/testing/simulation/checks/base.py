@@ -1,7 +1,7 @@
-"""What a check is, and what it finds.
+"""The base class of checks, and what they find.
 
-Facts are many and most of them concern no check, so each check says which kinds it wants; see
-``kind_of``.
+A history is long and most entries concern few checks, so each check names the kinds of entries
+that it handles; see ``kind_of``.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import attrs
 from kgroup.testing.simulation.checks.views import Kind, Views
 from kgroup.testing.simulation.plan import Plan
 
-Reaction = Callable[[Any], None]
-"""Takes a fact of one kind in."""
+EntryHandler = Callable[[Any], None]
+"""Handles an entry of one kind."""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class Violation:
-    """Something that must not be.
+    """An invariant that was broken.
 
     Attributes:
-        number: of the invariant, 1 to 13.
+        number: the number of the invariant, 1 to 13.
         at: when it was found, in virtual seconds.
-        what: happened, to whom: a sentence.
+        what: what happened, and to whom.
     """
 
     number: int
@@ -39,22 +39,22 @@ class Violation:
 
 
 class Check(ABC):
-    """One invariant, judged from what was seen of one simulation."""
+    """Checks one invariant against the history of one simulation."""
 
     number: ClassVar[int]
-    says: ClassVar[str]
-    """The invariant, as a sentence."""
+    invariant: ClassVar[str]
+    """The invariant, in words; docs/invariants.md is made of them."""
 
-    def __init__(self, plan: Plan, views: Views, found: Callable[[Violation], None]) -> None:
+    def __init__(self, plan: Plan, views: Views, on_violation: Callable[[Violation], None]) -> None:
         self.plan = plan
         self.views = views
-        self._found = found
+        self._on_violation = on_violation
 
     @property
     @abstractmethod
-    def reactions(self) -> Mapping[Kind, Reaction]:
-        """What to do with each kind of fact; all others are none of its business."""
+    def handlers(self) -> Mapping[Kind, EntryHandler]:
+        """The handler for each kind of entry that the check needs."""
 
-    def accuse(self, at: float, what: str) -> None:
-        """Tell of something that breaks this invariant."""
-        self._found(Violation(number=self.number, at=at, what=what))
+    def report(self, at: float, what: str) -> None:
+        """Report that this invariant is broken."""
+        self._on_violation(Violation(number=self.number, at=at, what=what))

@@ -1,4 +1,4 @@
-"""Invariants 4 and 5: which commits a coordinator takes, and which ones a member makes."""
+"""Invariants 4 and 5: the commits that a coordinator accepts, and those that a member makes."""
 
 from __future__ import annotations
 
@@ -6,44 +6,44 @@ from collections.abc import Mapping
 from typing import ClassVar, final
 
 from kgroup.broker.groups.requests import OffsetCommit
-from kgroup.testing.simulation.checks.base import Check, Reaction
+from kgroup.testing.simulation.checks.base import Check, EntryHandler
 from kgroup.testing.simulation.checks.groups import COMPLETING, EMPTY, GroupView
 from kgroup.testing.simulation.checks.views import Kind
-from kgroup.testing.simulation.history import Judged
+from kgroup.testing.simulation.history import RequestHandled
 
 
 @final
 class AcceptedCommits(Check):
-    """Looks at every commit of which a coordinator accepted something."""
+    """Checks every commit that a coordinator accepted, wholly or in part."""
 
     number: ClassVar[int] = 4
-    says: ClassVar[str] = (
-        "No commit is accepted from a member or a generation that is not current, nor while an"
-        " assignment is awaited."
+    invariant: ClassVar[str] = (
+        "A coordinator accepts commits only from current members in the current generation, and "
+        "none while the group awaits its assignment."
     )
 
     @property
-    def reactions(self) -> Mapping[Kind, Reaction]:
+    def handlers(self) -> Mapping[Kind, EntryHandler]:
         """See ``Check``."""
         return {"offset_commit": self._committed}
 
-    def _committed(self, fact: Judged) -> None:
+    def _committed(self, entry: RequestHandled) -> None:
         if not self.views.groups.commit.accepted:
             return
-        request = fact.request
+        request = entry.request
         assert isinstance(request, OffsetCommit)
         group = self.views.groups[request.group_id]
-        if (fault := _fault(request, group, fact)) is not None:
-            self.accuse(
-                fact.at,
-                f"broker {fact.node_id} accepted a commit of {fact.process or 'somebody'}"
+        if (fault := _fault(request, group, entry)) is not None:
+            self.report(
+                entry.at,
+                f"broker {entry.node_id} accepted a commit of {entry.process or 'a stranger'}"
                 f" (member {request.member_id!r}, generation {request.generation_id}): {fault}",
             )
 
 
-def _fault(request: OffsetCommit, group: GroupView, fact: Judged) -> str | None:
+def _fault(request: OffsetCommit, group: GroupView, entry: RequestHandled) -> str | None:
     """Why the commit should have been refused, or None."""
-    if group.now is not None and group.now.node_id != fact.node_id:
+    if group.now is not None and group.now.node_id != entry.node_id:
         return f"the group is coordinated by broker {group.now.node_id}"
     if request.generation_id < 0 and group.state == EMPTY:
         return None
@@ -62,20 +62,21 @@ def _fault(request: OffsetCommit, group: GroupView, fact: Judged) -> str | None:
 
 @final
 class OwnCommits(Check):
-    """Looks at every commit that a member of a generation sent, accepted or not."""
+    """Checks every commit that a member of a generation sent, accepted or not."""
 
     number: ClassVar[int] = 5
-    says: ClassVar[str] = (
-        "A member never commits a partition that it does not own, nor past what it was handed out."
+    invariant: ClassVar[str] = (
+        "A member commits only partitions that it owns, and never past the last record that it "
+        "was handed."
     )
 
     @property
-    def reactions(self) -> Mapping[Kind, Reaction]:
+    def handlers(self) -> Mapping[Kind, EntryHandler]:
         """See ``Check``."""
         return {"offset_commit": self._committed}
 
-    def _committed(self, fact: Judged) -> None:
-        request = fact.request
+    def _committed(self, entry: RequestHandled) -> None:
+        request = entry.request
         assert isinstance(request, OffsetCommit)
         if request.generation_id < 0:
             return
@@ -83,11 +84,11 @@ class OwnCommits(Check):
         group = self.views.groups[request.group_id]
         own = group.assignments.get((generation_id, member_id), frozenset())
         held = self.views.programs.of_member(request.group_id, member_id, generation_id)
-        for partition, offset in self.views.groups.commit.asked.items():
-            who = f"{fact.process or member_id} committed {partition} at {offset} in generation"
+        for partition, offset in self.views.groups.commit.requested.items():
+            who = f"{entry.process or member_id} committed {partition} at {offset} in generation"
             if partition not in own:
-                self.accuse(fact.at, f"{who} {generation_id}, in which it does not own it")
+                self.report(entry.at, f"{who} {generation_id}, in which it does not own it")
                 continue
             position = None if held is None else held.position(partition)
             if position is None or offset > position:
-                self.accuse(fact.at, f"{who} {generation_id}, in which its position is {position}")
+                self.report(entry.at, f"{who} {generation_id}, in which its position is {position}")

@@ -1,4 +1,4 @@
-"""Invariant 10: every assignment ends, once."""
+"""Invariant 10: every assignment ends exactly once."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from collections.abc import Mapping
 from typing import ClassVar, final
 
 from kgroup.events import Assigned, GenerationEnded, GenerationStarted, Joined, Joining, Left
-from kgroup.testing.simulation.checks.base import Check, Reaction
+from kgroup.testing.simulation.checks.base import Check, EntryHandler
 from kgroup.testing.simulation.checks.views import Kind
-from kgroup.testing.simulation.history import ProcessCrashed, ProcessEnded, Told
+from kgroup.testing.simulation.history import EventReported, ProcessCrashed, ProcessEnded
 
 _Owner = tuple[str, int, str]
-"""A program, its life, and the group."""
+"""A program, which start of it, and the group."""
 
 
 @final
 class Endings(Check):
-    """Follows each generation of each life from its beginning to its end.
+    """Follows each generation of each program from its beginning to its end.
 
-    Of a program that crashes nobody hears the end.
+    A program that crashes reports no end.
     """
 
     number: ClassVar[int] = 10
-    says: ClassVar[str] = (
-        "Each assigned partition ends exactly once, as revoked or as lost, before its owner joins"
-        " again, leaves or ends."
+    invariant: ClassVar[str] = (
+        "Every assigned partition ends exactly once, as revoked or as lost, before its owner "
+        "joins again, leaves or ends."
     )
 
     _open: dict[_Owner, int]
 
     @property
-    def reactions(self) -> Mapping[Kind, Reaction]:
+    def handlers(self) -> Mapping[Kind, EntryHandler]:
         """See ``Check``."""
         self._open = {}
         return {
@@ -44,43 +44,45 @@ class Endings(Check):
             ProcessCrashed: self._crashed,
         }
 
-    def _joined(self, fact: Told) -> None:
-        self._goes_on(fact)
-        self._open[_owner(fact)] = fact.event.epoch
+    def _joined(self, entry: EventReported) -> None:
+        self._goes_on(entry)
+        self._open[_owner(entry)] = entry.event.epoch
 
-    def _goes_on(self, fact: Told) -> None:
-        epoch = self._open.pop(_owner(fact), None)
+    def _goes_on(self, entry: EventReported) -> None:
+        epoch = self._open.pop(_owner(entry), None)
         if epoch is not None:
-            self._never_ended(fact.at, fact.process, epoch, f"when it told: {fact.event.message()}")
-
-    def _used(self, fact: Told) -> None:
-        if self._open.get(_owner(fact)) != fact.event.epoch:
-            self.accuse(
-                fact.at,
-                f"{fact.process} told of epoch {fact.event.epoch}, which it does not have:"
-                f" {fact.event.message()}",
+            self._never_ended(
+                entry.at, entry.process, epoch, f"when it reported: {entry.event.message()}"
             )
 
-    def _ended(self, fact: Told) -> None:
-        epoch = self._open.pop(_owner(fact), None)
-        if epoch != fact.event.epoch:
-            self.accuse(
-                fact.at,
-                f"{fact.process} told of the end of epoch {fact.event.epoch}, which had ended or"
-                f" never begun: {fact.event.message()}",
+    def _used(self, entry: EventReported) -> None:
+        if self._open.get(_owner(entry)) != entry.event.epoch:
+            self.report(
+                entry.at,
+                f"{entry.process} reported epoch {entry.event.epoch}, which it is not in:"
+                f" {entry.event.message()}",
             )
 
-    def _process_ended(self, fact: ProcessEnded) -> None:
-        for owner in [one for one in self._open if one[:2] == (fact.process, fact.life)]:
-            self._never_ended(fact.at, fact.process, self._open.pop(owner), "when it ended")
+    def _ended(self, entry: EventReported) -> None:
+        epoch = self._open.pop(_owner(entry), None)
+        if epoch != entry.event.epoch:
+            self.report(
+                entry.at,
+                f"{entry.process} reported the end of epoch {entry.event.epoch}, which had ended"
+                f" before or never begun: {entry.event.message()}",
+            )
 
-    def _crashed(self, fact: ProcessCrashed) -> None:
-        for owner in [one for one in self._open if one[:2] == (fact.process, fact.life)]:
+    def _process_ended(self, entry: ProcessEnded) -> None:
+        for owner in [one for one in self._open if one[:2] == (entry.process, entry.life)]:
+            self._never_ended(entry.at, entry.process, self._open.pop(owner), "when it ended")
+
+    def _crashed(self, entry: ProcessCrashed) -> None:
+        for owner in [one for one in self._open if one[:2] == (entry.process, entry.life)]:
             del self._open[owner]
 
     def _never_ended(self, at: float, process: str, epoch: int, when: str) -> None:
-        self.accuse(at, f"the partitions of epoch {epoch} of {process} had not ended {when}")
+        self.report(at, f"the partitions of epoch {epoch} of {process} had not ended {when}")
 
 
-def _owner(fact: Told) -> _Owner:
-    return fact.process, fact.life, fact.event.group_id
+def _owner(entry: EventReported) -> _Owner:
+    return entry.process, entry.life, entry.event.group_id

@@ -1,4 +1,4 @@
-"""Invariant 9: what was acknowledged stays."""
+"""Invariant 9: acknowledged commits survive."""
 
 from __future__ import annotations
 
@@ -7,37 +7,39 @@ from typing import ClassVar, final
 
 from kgroup.broker.groups.responses import OffsetsFetched
 from kgroup.error_codes import ErrorCode
-from kgroup.testing.simulation.checks.base import Check, Reaction
+from kgroup.testing.simulation.checks.base import Check, EntryHandler
 from kgroup.testing.simulation.checks.views import Kind
-from kgroup.testing.simulation.history import CoordinatorMoved, Judged, Settled
+from kgroup.testing.simulation.history import CoordinatorMoved, FinalGroupState, RequestHandled
 from kgroup.types import TopicPartition
 
 
 @final
 class Failover(Check):
-    """Compares what programs were told is committed with what every coordinator has."""
+    """Compares the commits that programs got acknowledged with what every coordinator has."""
 
     number: ClassVar[int] = 9
-    says: ClassVar[str] = "A commit that was acknowledged survives every failover."
+    invariant: ClassVar[str] = (
+        "A commit that was acknowledged survives every failover of the coordinator."
+    )
 
     @property
-    def reactions(self) -> Mapping[Kind, Reaction]:
+    def handlers(self) -> Mapping[Kind, EntryHandler]:
         """See ``Check``."""
         return {
             CoordinatorMoved: self._moved,
-            Settled: self._settled,
+            FinalGroupState: self._at_the_end,
             "offset_fetch": self._fetched,
         }
 
-    def _moved(self, fact: CoordinatorMoved) -> None:
-        where = f"after the failover to broker {fact.node_id}"
-        self._compare(fact.at, fact.group_id, fact.committed, where)
+    def _moved(self, entry: CoordinatorMoved) -> None:
+        where = f"after the failover to broker {entry.node_id}"
+        self._compare(entry.at, entry.group_id, entry.committed, where)
 
-    def _settled(self, fact: Settled) -> None:
-        self._compare(fact.at, fact.group_id, fact.committed, "at the end")
+    def _at_the_end(self, entry: FinalGroupState) -> None:
+        self._compare(entry.at, entry.group_id, entry.committed, "at the end")
 
-    def _fetched(self, fact: Judged) -> None:
-        response = fact.response
+    def _fetched(self, entry: RequestHandled) -> None:
+        response = entry.response
         assert isinstance(response, OffsetsFetched)
         for group in response.groups:
             if group.error is not ErrorCode.NONE:
@@ -48,8 +50,10 @@ class Failover(Check):
                 if one.error is ErrorCode.NONE
             }
             known = self.views.programs.acknowledged[group.group_id]
-            told = f"as broker {fact.node_id} tells it"
-            self._compare(fact.at, group.group_id, offsets, told, of=offsets.keys() & known.keys())
+            according = f"according to broker {entry.node_id}"
+            self._compare(
+                entry.at, group.group_id, offsets, according, of=offsets.keys() & known.keys()
+            )
 
     def _compare(
         self,
@@ -63,7 +67,7 @@ class Failover(Check):
         known = self.views.programs.acknowledged[group_id]
         for partition in sorted(known if of is None else of):
             if committed.get(partition, -1) < known[partition]:
-                self.accuse(
+                self.report(
                     at,
                     f"the commit of {partition} at {known[partition]} was acknowledged, and"
                     f" {when} it is at {committed.get(partition)}",

@@ -1,4 +1,4 @@
-"""The groups, as their coordinators showed them."""
+"""The groups, as their coordinators show them in the history."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from kgroup.broker.groups.responses import (
 )
 from kgroup.error_codes import ErrorCode
 from kgroup.testing.simulation.history import (
-    Answered,
     CoordinatorMoved,
     GroupChanged,
-    Judged,
-    MemberSeen,
+    MemberSnapshot,
+    ParkedRequestAnswered,
+    RequestHandled,
     TopicChanged,
 )
 from kgroup.types import TopicPartition
@@ -32,7 +32,7 @@ COMPLETING: Final = "CompletingRebalance"
 STABLE: Final = "Stable"
 EMPTY: Final = "Empty"
 DEAD: Final = "Dead"
-"""Of a group that this broker does not have, or not yet."""
+"""The state of a group that this broker does not have, or has not loaded yet."""
 
 STALE: Final = frozenset(
     {
@@ -41,7 +41,7 @@ STALE: Final = frozenset(
         ErrorCode.FENCED_INSTANCE_ID,
     }
 )
-"""What only who is no member, or not in the generation that it names, deserves to hear."""
+"""The errors for a request from a former member or of a former generation."""
 _RENEWS: Final = frozenset({ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS})
 
 
@@ -51,22 +51,23 @@ class GroupView:
     """One group.
 
     Attributes:
-        now: as it was seen last.
-        before: the one before that, in the same incarnation.
-        members: those of ``now`` by their ids.
+        now: the latest recorded state.
+        before: the state recorded before that, in the same incarnation.
+        members: the members of ``now``, by their ids.
         since: when its state was entered.
+        preparing_since: when its last rebalance began.
         prepared: for each generation when the rebalance that led to it began.
-        completed: for each generation when its members were known.
-        assignments: what each member was given in each generation, by (generation, member id).
-        applied: the last commit that the coordinator applied, by partition.
-        loaded_at: when its coordinator took it over, 0 if it began there.
-        replaced: static members whose instance has another member id now, with when and by whom.
-        left: members that have left, or were turned away, by their own requests.
+        completed: for each generation when all members had joined.
+        assignments: by (generation, member id), what the member was assigned.
+        applied: by partition, the last commit that the coordinator applied.
+        loaded_at: when its coordinator loaded it, 0 if it was created there.
+        replaced: for each static member whose instance id has a new member id: when, and which.
+        left: members that left by their own request, or were refused for the group's size.
     """
 
     now: GroupChanged | None = None
     before: GroupChanged | None = None
-    members: dict[str, MemberSeen] = attrs.field(factory=dict)
+    members: dict[str, MemberSnapshot] = attrs.field(factory=dict)
     since: float = 0.0
     preparing_since: float = 0.0
     prepared: dict[int, float] = attrs.field(factory=dict)
@@ -79,62 +80,62 @@ class GroupView:
 
     @property
     def generation_id(self) -> int:
-        """Of the last look."""
+        """As recorded last."""
         return -1 if self.now is None else self.now.generation_id
 
     @property
     def state(self) -> str:
-        """Of the last look."""
+        """As recorded last."""
         return EMPTY if self.now is None else self.now.state
 
 
 @final
 @attrs.frozen
 class Commit:
-    """An OffsetCommit: what was asked for, and what of it was accepted."""
+    """An OffsetCommit: the offsets that were requested, and those that were accepted."""
 
-    asked: Mapping[TopicPartition, int]
+    requested: Mapping[TopicPartition, int]
     accepted: Mapping[TopicPartition, int]
 
 
 @final
-class Groups:
-    """All groups, and what their members asked for."""
+class GroupsView:
+    """All groups, and the requests of their members."""
 
     def __init__(self) -> None:
         self._groups: defaultdict[str, GroupView] = defaultdict(GroupView)
-        self._parked: dict[int, Judged] = {}
+        self._parked: dict[int, RequestHandled] = {}
         self.owners: Final[dict[str, str]] = {}
-        """The process that was told of each member id."""
+        """For each member id the program that joined with it."""
         self.session_timeouts: Final[dict[str, float]] = {}
         self.rebalance_timeouts: Final[dict[str, float]] = {}
         self.renewed: Final[dict[str, float]] = {}
-        """When each member's session was renewed last, for certain."""
-        self.heard: Final[dict[str, float]] = {}
-        """When each member's session can have been renewed last."""
-        self.waiting: Final[dict[str, int]] = {}
-        """The ticket of what each member has parked."""
-        self.beaten: Final[dict[str, float]] = {}
-        """When each member's heartbeat was answered without an error last."""
-        self.turned_away: Final[dict[str, float]] = {}
-        """When each member was told last that it is none, or not in that generation."""
+        """When each member's session was certainly renewed last."""
+        self.possibly_renewed: Final[dict[str, float]] = {}
+        """When each member's session was possibly renewed last."""
+        self.parked: Final[dict[str, int]] = {}
+        """For each member the ticket of its parked request."""
+        self.heartbeat_answered_at: Final[dict[str, float]] = {}
+        """When a heartbeat of each member was last answered without an error."""
+        self.refused_at: Final[dict[str, float]] = {}
+        """When a request of each member was last refused because of its member id or generation."""
         self.joined: Final[dict[str, float]] = {}
-        """When each member asked to join last."""
+        """When each member sent its last JoinGroup."""
         self.synced: Final[dict[str, int]] = {}
-        """In which generation each member's Sync was taken last."""
+        """For each member the generation of its last successful SyncGroup."""
         self.commit = Commit({}, {})
-        """What the OffsetCommit that is being looked at says."""
+        """The OffsetCommit of the entry that is being checked."""
 
     def __getitem__(self, group_id: str) -> GroupView:
         return self._groups[group_id]
 
     @property
-    def reactions(self) -> Mapping[type[object] | str, Callable[[Any], None]]:
-        """What is done with each kind of fact."""
+    def handlers(self) -> Mapping[type[object] | str, Callable[[Any], None]]:
+        """The handler for each kind of entry."""
         return {
             GroupChanged: self._changed,
             CoordinatorMoved: self._moved,
-            Answered: self._answered,
+            ParkedRequestAnswered: self._answered,
             TopicChanged: self._topic_changed,
             "join_group": self._joining,
             "sync_group": self._syncing,
@@ -143,34 +144,34 @@ class Groups:
             "offset_commit": self._committing,
         }
 
-    def _changed(self, fact: GroupChanged) -> None:
-        group = self._groups[fact.group_id]
+    def _changed(self, entry: GroupChanged) -> None:
+        group = self._groups[entry.group_id]
         before = group.now
         group.before = (
-            before if before is not None and before.incarnation == fact.incarnation else None
+            before if before is not None and before.incarnation == entry.incarnation else None
         )
-        group.now = fact
-        if before is None or before.state != fact.state:
-            group.since = fact.at
-        if fact.state == PREPARING and (before is None or before.state != PREPARING):
-            group.preparing_since = fact.at
-        if fact.state == COMPLETING:
+        group.now = entry
+        if before is None or before.state != entry.state:
+            group.since = entry.at
+        if entry.state == PREPARING and (before is None or before.state != PREPARING):
+            group.preparing_since = entry.at
+        if entry.state == COMPLETING:
             direct = before is None or before.state != PREPARING
-            group.prepared[fact.generation_id] = fact.at if direct else group.preparing_since
-            group.completed[fact.generation_id] = fact.at
-        members = {member.member_id: member for member in fact.members}
-        self._find_replaced(group, members, fact.at)
+            group.prepared[entry.generation_id] = entry.at if direct else group.preparing_since
+            group.completed[entry.generation_id] = entry.at
+        members = {member.member_id: member for member in entry.members}
+        self._find_replaced(group, members, entry.at)
         for name in group.replaced.keys() & members.keys():
-            del group.replaced[name]  # what was not written down a failover has lost
+            del group.replaced[name]  # a failover lost the replacement, which was not written yet
         group.members = members
-        if fact.assigned:
-            for member in fact.members:
-                group.assignments[fact.generation_id, member.member_id] = frozenset(
+        if entry.assigned:
+            for member in entry.members:
+                group.assignments[entry.generation_id, member.member_id] = frozenset(
                     member.assignment
                 )
 
     def _find_replaced(
-        self, group: GroupView, members: Mapping[str, MemberSeen], at: float
+        self, group: GroupView, members: Mapping[str, MemberSnapshot], at: float
     ) -> None:
         for name in members:
             group.replaced.pop(name, None)  # a failover may bring it back
@@ -184,59 +185,61 @@ class Groups:
             if one.group_instance_id in instances:
                 group.replaced[one.member_id] = (at, instances[one.group_instance_id])
 
-    def _moved(self, fact: CoordinatorMoved) -> None:
-        group = self._groups[fact.group_id]
-        group.applied = dict(fact.committed)
-        group.loaded_at = fact.at
+    def _moved(self, entry: CoordinatorMoved) -> None:
+        group = self._groups[entry.group_id]
+        group.applied = dict(entry.committed)
+        group.loaded_at = entry.at
 
-    def _topic_changed(self, fact: TopicChanged) -> None:
-        if fact.partitions:
+    def _topic_changed(self, entry: TopicChanged) -> None:
+        if entry.partitions:
             return
-        for group in self._groups.values():  # a topic takes what was committed of it along
-            for partition in [one for one in group.applied if one.topic == fact.topic]:
+        for (
+            group
+        ) in self._groups.values():  # the coordinator deletes the offsets of a deleted topic
+            for partition in [one for one in group.applied if one.topic == entry.topic]:
                 del group.applied[partition]
 
-    def _joining(self, fact: Judged) -> None:
-        request = fact.request
+    def _joining(self, entry: RequestHandled) -> None:
+        request = entry.request
         assert isinstance(request, JoinGroup)
-        self._heard(fact, request)
-        if fact.response is None:
+        self._note_request(entry, request)
+        if entry.response is None:
             if request.member_id:
-                self._know(request.member_id, request)
-        elif isinstance(fact.response, JoinCompleted):
-            self._told(fact.response, fact, fact.at)
+                self._remember_timeouts(request.member_id, request)
+        elif isinstance(entry.response, JoinCompleted):
+            self._join_answered(entry.response, entry, entry.at)
         if request.member_id:
-            self.joined[request.member_id] = fact.at
+            self.joined[request.member_id] = entry.at
 
-    def _heard(self, fact: Judged, request: JoinGroup | SyncGroup) -> None:
-        self.heard[request.member_id] = fact.at
-        if fact.response is None:
-            self._parked[fact.ticket] = fact
-            self.waiting[request.member_id] = fact.ticket
+    def _note_request(self, entry: RequestHandled, request: JoinGroup | SyncGroup) -> None:
+        self.possibly_renewed[request.member_id] = entry.at
+        if entry.response is None:
+            self._parked[entry.ticket] = entry
+            self.parked[request.member_id] = entry.ticket
 
-    def _answered(self, fact: Answered) -> None:
-        parked = self._parked.pop(fact.ticket, None)
+    def _answered(self, entry: ParkedRequestAnswered) -> None:
+        parked = self._parked.pop(entry.ticket, None)
         if parked is None:
             return
         request = parked.request
         assert isinstance(request, JoinGroup | SyncGroup)
-        self.heard[request.member_id] = fact.at
-        if self.waiting.get(request.member_id) == fact.ticket:
-            del self.waiting[request.member_id]
-        if isinstance(fact.response, JoinCompleted):
-            self._told(fact.response, parked, fact.at)
+        self.possibly_renewed[request.member_id] = entry.at
+        if self.parked.get(request.member_id) == entry.ticket:
+            del self.parked[request.member_id]
+        if isinstance(entry.response, JoinCompleted):
+            self._join_answered(entry.response, parked, entry.at)
 
-    def _told(self, response: JoinCompleted, asked: Judged, at: float) -> None:
-        request = asked.request
+    def _join_answered(self, response: JoinCompleted, joining: RequestHandled, at: float) -> None:
+        request = joining.request
         assert isinstance(request, JoinGroup)
         if response.error is ErrorCode.NONE:
-            self._know(response.member_id, request)
-            self.heard[response.member_id] = at
-            self.owners[response.member_id] = asked.process
+            self._remember_timeouts(response.member_id, request)
+            self.possibly_renewed[response.member_id] = at
+            self.owners[response.member_id] = joining.process
         elif response.error is ErrorCode.GROUP_MAX_SIZE_REACHED:
             self._groups[request.group_id].left.add(request.member_id)
 
-    def _know(self, member_id: str, request: JoinGroup) -> None:
+    def _remember_timeouts(self, member_id: str, request: JoinGroup) -> None:
         self.session_timeouts[member_id] = request.session_timeout
         self.rebalance_timeouts[member_id] = (
             request.session_timeout
@@ -244,17 +247,17 @@ class Groups:
             else request.rebalance_timeout
         )
 
-    def _syncing(self, fact: Judged) -> None:
-        request, response = fact.request, fact.response
+    def _syncing(self, entry: RequestHandled) -> None:
+        request, response = entry.request, entry.response
         assert isinstance(request, SyncGroup)
-        self._heard(fact, request)
+        self._note_request(entry, request)
         if response is None or (
             isinstance(response, SyncCompleted) and response.error is ErrorCode.NONE
         ):
             self.synced[request.member_id] = request.generation_id
 
-    def _leaving(self, fact: Judged) -> None:
-        request, response = fact.request, fact.response
+    def _leaving(self, entry: RequestHandled) -> None:
+        request, response = entry.request, entry.response
         assert isinstance(request, LeaveGroup)
         if not isinstance(response, LeaveCompleted) or response.error is not ErrorCode.NONE:
             return
@@ -270,30 +273,32 @@ class Groups:
                 and member.group_instance_id == one.group_instance_id
             )
 
-    def _heartbeat(self, fact: Judged) -> None:
-        request, response = fact.request, fact.response
+    def _heartbeat(self, entry: RequestHandled) -> None:
+        request, response = entry.request, entry.response
         assert isinstance(request, Heartbeat)
         assert isinstance(response, HeartbeatCompleted)
         if response.error is ErrorCode.NONE:
-            self.beaten[request.member_id] = fact.at
+            self.heartbeat_answered_at[request.member_id] = entry.at
         if response.error in STALE:
-            self.turned_away[request.member_id] = fact.at
+            self.refused_at[request.member_id] = entry.at
         elif response.error in _RENEWS:
-            self.renewed[request.member_id] = self.heard[request.member_id] = fact.at
+            self.renewed[request.member_id] = self.possibly_renewed[request.member_id] = entry.at
 
-    def _committing(self, fact: Judged) -> None:
-        request, response = fact.request, fact.response
+    def _committing(self, entry: RequestHandled) -> None:
+        request, response = entry.request, entry.response
         assert isinstance(request, OffsetCommit)
         assert isinstance(response, OffsetsCommitted)
-        self.heard[request.member_id] = fact.at
-        asked = {TopicPartition(one.topic, one.partition): one.offset for one in request.offsets}
+        self.possibly_renewed[request.member_id] = entry.at
+        requested = {
+            TopicPartition(one.topic, one.partition): one.offset for one in request.offsets
+        }
         if any(one.error in STALE for one in response.partitions):
-            self.turned_away[request.member_id] = fact.at
+            self.refused_at[request.member_id] = entry.at
         good = [one for one in response.partitions if one.error is ErrorCode.NONE]
-        if len(good) == len(asked):
-            accepted = asked
+        if len(good) == len(requested):
+            accepted = requested
         else:
             names = [TopicPartition(one.topic, one.partition) for one in good]
-            accepted = {name: asked[name] for name in names}
-        self.commit = Commit(asked, accepted)
+            accepted = {name: requested[name] for name in names}
+        self.commit = Commit(requested, accepted)
         self._groups[request.group_id].applied.update(accepted)

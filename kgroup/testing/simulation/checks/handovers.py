@@ -1,4 +1,4 @@
-"""Invariant 2: nobody gets a partition before its old owner is done with it, or is out."""
+"""Invariant 2: a partition changes owners only after its previous owner is done or evicted."""
 
 from __future__ import annotations
 
@@ -7,42 +7,43 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar, Final, final
 
 from kgroup.events import Assigned
-from kgroup.testing.simulation.checks.base import Check, Reaction, Violation
+from kgroup.testing.simulation.checks.base import Check, EntryHandler, Violation
 from kgroup.testing.simulation.checks.groups import COMPLETING, PREPARING, GroupView
-from kgroup.testing.simulation.checks.programs import Holding
+from kgroup.testing.simulation.checks.programs import HeldGeneration
 from kgroup.testing.simulation.checks.views import Kind, Views
-from kgroup.testing.simulation.history import GroupChanged, HandedOut, Processed, Told
+from kgroup.testing.simulation.history import EventReported, GroupChanged, HandedOut, Processed
 from kgroup.testing.simulation.plan import Plan
 from kgroup.types import TopicPartition
 
 _EPSILON: Final = 1e-6
-"""Seconds that two sums of the same times may differ by."""
+"""Seconds by which two sums of the same times may differ."""
 
 
 _Log = tuple[str, TopicPartition]
-"""A partition, as one group reads it."""
+"""A group and a partition that it reads."""
 
 
 @final
 class Handovers(Check):
-    """Looks at who is told that it owns what, at who is handed records, and at who is evicted.
+    """Checks assignments, records that are handed out, and evictions.
 
-    A static member whose instance id somebody else has taken up is judged by invariant 11.
+    Invariant 11 covers static members whose instance id another program has taken.
     """
 
     number: ClassVar[int] = 2
-    says: ClassVar[str] = (
-        "Nobody is told to own a partition before its old owner has ended its generation or was"
-        " evicted, nobody is evicted within its time-outs or taken along without joining, and"
-        " who is evicted, or done, is handed out nothing and works on nothing."
+    invariant: ClassVar[str] = (
+        "No member receives a partition before its previous owner has ended its generation or "
+        "was evicted. No member is evicted before one of its time-outs is over, and none "
+        "becomes part of a generation without joining it. A member that was evicted, or whose "
+        "generation has ended, is handed no records and processes none."
     )
 
-    def __init__(self, plan: Plan, views: Views, found: Callable[[Violation], None]) -> None:
-        super().__init__(plan, views, found)
-        self._owners: Final[defaultdict[_Log, list[Holding]]] = defaultdict(list)
+    def __init__(self, plan: Plan, views: Views, on_violation: Callable[[Violation], None]) -> None:
+        super().__init__(plan, views, on_violation)
+        self._owners: Final[defaultdict[_Log, list[HeldGeneration]]] = defaultdict(list)
 
     @property
-    def reactions(self) -> Mapping[Kind, Reaction]:
+    def handlers(self) -> Mapping[Kind, EntryHandler]:
         """See ``Check``."""
         return {
             Assigned: self._assigned,
@@ -51,12 +52,12 @@ class Handovers(Check):
             GroupChanged: self._changed,
         }
 
-    # Who is told to own what.
+    # Assignments.
 
-    def _assigned(self, fact: Told) -> None:
-        event = fact.event
+    def _assigned(self, entry: EventReported) -> None:
+        event = entry.event
         assert isinstance(event, Assigned)
-        held = self.views.programs.holding(fact, event.group_id, event.epoch)
+        held = self.views.programs.held_generation(entry, event.group_id, event.epoch)
         if held is None:
             return
         group = self.views.groups[event.group_id]
@@ -65,108 +66,107 @@ class Handovers(Check):
             others = [one for one in self._owners[key] if not one.over]
             for other in others:
                 if other.life != held.life and (fault := self._still_owns(other, group)):
-                    self.accuse(
-                        fact.at,
-                        f"{held} was told that it owns {partition}, which {other} has not given"
-                        f" up: {fault}",
+                    self.report(
+                        entry.at,
+                        f"{held} received {partition}, which {other} has not given up: {fault}",
                     )
             self._owners[key] = [*others, held]
 
-    def _still_owns(self, other: Holding, group: GroupView) -> str | None:
-        """Why the other still owns what it has, or None if the coordinator went on without it."""
+    def _still_owns(self, other: HeldGeneration, group: GroupView) -> str | None:
+        """Why the other program still owns its partitions, or None if it was evicted."""
         member = group.members.get(other.member_id)
         if member is None:
             return None
         if other.generation_id == group.generation_id:
-            return "it is in this very generation"
+            return "it is in this generation too"
         prepared = group.prepared.get(group.generation_id, 0.0)
         if self.views.groups.joined.get(other.member_id, 0.0) >= prepared:
             return "it has joined this generation without ending its own"
         waited = group.completed.get(group.generation_id, 0.0) - prepared
-        patience = self.views.groups.rebalance_timeouts.get(other.member_id, 0.0)
-        if waited < patience - _EPSILON:
-            return f"it is a member, and was waited for only {waited:.3f} s to join"
+        timeout = self.views.groups.rebalance_timeouts.get(other.member_id, 0.0)
+        if waited < timeout - _EPSILON:
+            return f"it is a member, and the coordinator waited only {waited:.3f} s for it to join"
         return None
 
-    # Who is handed records.
+    # Records.
 
-    def _handed_out(self, fact: HandedOut) -> None:
-        if (fault := self._fault(fact)) is not None:
-            self.accuse(
-                fact.at,
-                f"{fact.process} was handed out {fact.partition} from {fact.first} on, in"
-                f" generation {fact.generation_id}: {fault}",
+    def _handed_out(self, entry: HandedOut) -> None:
+        if (fault := self._fault(entry)) is not None:
+            self.report(
+                entry.at,
+                f"{entry.process} was handed {entry.partition} from {entry.first} on, in"
+                f" generation {entry.generation_id}: {fault}",
             )
 
-    def _fault(self, fact: HandedOut) -> str | None:
-        """Why this should not have been handed out, or None."""
-        held = self.views.programs.holding(fact, fact.group_id, fact.epoch)
+    def _fault(self, entry: HandedOut) -> str | None:
+        """Why these records should not have been handed out, or None."""
+        held = self.views.programs.held_generation(entry, entry.group_id, entry.epoch)
         if held is None or held.assignment is None:
-            return "it was not told of that generation"
-        group = self.views.groups[fact.group_id]
-        known = fact.member_id in group.replaced  # to the coordinator, and not yet to it
+            return "it had not received that generation"
+        group = self.views.groups[entry.group_id]
+        replaced = entry.member_id in group.replaced  # invariant 11 applies instead
         faults = {
-            "it had told that the generation was over": held.draining_at is not None or held.over,
-            "it does not own it": fact.partition not in held.assignment,
-            "it had been evicted": not known and fact.member_id not in group.members,
-            f"the group had gone on to generation {group.generation_id}": not known
-            and fact.generation_id != group.generation_id,
+            "it had reported the end of the generation": held.draining_at is not None or held.over,
+            "it does not own it": entry.partition not in held.assignment,
+            "it had been evicted": not replaced and entry.member_id not in group.members,
+            f"the group was already in generation {group.generation_id}": not replaced
+            and entry.generation_id != group.generation_id,
         }
         return next((words for words, holds in faults.items() if holds), None)
 
-    def _processed(self, fact: Processed) -> None:
-        held = self.views.programs.life(fact.process, fact.life).groups.get(fact.partition)
-        if held is None or held.stood_still:
-            return  # who has stood still finds out by asking
+    def _processed(self, entry: Processed) -> None:
+        held = self.views.programs.life(entry.process, entry.life).owners.get(entry.partition)
+        if held is None or held.was_frozen:
+            return  # after a freeze a program learns of it from the next response
         group = self.views.groups[held.group_id]
         if held.member_id not in group.members and held.member_id not in group.replaced:
-            self.accuse(
-                fact.at,
-                f"{held} processed the record {fact.offset} of {fact.partition} after it had been"
+            self.report(
+                entry.at,
+                f"{held} processed the record {entry.offset} of {entry.partition} after it had been"
                 " evicted",
             )
 
-    # Who is evicted, and who is not.
+    # Evictions.
 
-    def _changed(self, fact: GroupChanged) -> None:
-        group = self.views.groups[fact.group_id]
-        if fact.state == COMPLETING:
-            self._look_for_absent(fact, group)
+    def _changed(self, entry: GroupChanged) -> None:
+        group = self.views.groups[entry.group_id]
+        if entry.state == COMPLETING:
+            self._report_absent(entry, group)
         if group.before is None:
             return
         for member in group.before.members:
             name = member.member_id
             if name in group.members or name in group.left or name in group.replaced:
                 continue
-            held = self.views.programs.latest(fact.group_id, name)
+            held = self.views.programs.latest(entry.group_id, name)
             outstays = held is not None and _outstays(held)
             if (
                 group.before.state == PREPARING
                 and outstays
-                and not self._has_expired(name, fact.at)
+                and not self._has_expired(name, entry.at)
             ):
-                self.accuse(
-                    fact.at,
-                    f"{held} was still draining when the group went on without it: its drain must"
-                    " end before the rebalance time-out",
+                self.report(
+                    entry.at,
+                    f"{held} was still draining when the group completed the rebalance without it:"
+                    " a drain must end before the rebalance time-out",
                 )
-            if not self._may_evict(name, group, fact.at):
-                self.accuse(
-                    fact.at,
-                    f"{member.process} (member {name!r}) was evicted within its session and"
-                    " rebalance time-outs",
+            if not self._may_evict(name, group, entry.at):
+                self.report(
+                    entry.at,
+                    f"{member.process} (member {name!r}) was evicted before its session and"
+                    " rebalance time-outs were over",
                 )
 
-    def _look_for_absent(self, fact: GroupChanged, group: GroupView) -> None:
-        """Only a static member stays in a group whose rebalance it has missed."""
-        prepared = group.prepared[fact.generation_id]
-        for member in fact.members:
-            came = self.views.groups.joined.get(member.member_id, 0.0) >= prepared
-            if not came and member.group_instance_id is None:
-                self.accuse(
-                    fact.at,
+    def _report_absent(self, entry: GroupChanged, group: GroupView) -> None:
+        """Report members that missed the rebalance; only static members stay in the group then."""
+        prepared = group.prepared[entry.generation_id]
+        for member in entry.members:
+            has_joined = self.views.groups.joined.get(member.member_id, 0.0) >= prepared
+            if not has_joined and member.group_instance_id is None:
+                self.report(
+                    entry.at,
                     f"{member.process} (member {member.member_id!r}) is in generation"
-                    f" {fact.generation_id}, for which it has not joined",
+                    f" {entry.generation_id}, for which it has not joined",
                 )
 
     def _may_evict(self, name: str, group: GroupView, at: float) -> bool:
@@ -174,20 +174,20 @@ class Handovers(Check):
         if self._has_expired(name, at):
             return True
         before = group.before
-        assert before is not None  # looked at by `_changed`
-        patience = min(groups.rebalance_timeouts.get(one.member_id, 0.0) for one in before.members)
+        assert before is not None  # `_changed` checks it
+        timeout = min(groups.rebalance_timeouts.get(one.member_id, 0.0) for one in before.members)
         if before.state == PREPARING:
-            return at - group.preparing_since >= patience - _EPSILON
+            return at - group.preparing_since >= timeout - _EPSILON
         completed = group.completed.get(before.generation_id, 0.0)
         synced = groups.synced.get(name) == before.generation_id
-        return not synced and at - completed >= patience - _EPSILON
+        return not synced and at - completed >= timeout - _EPSILON
 
     def _has_expired(self, name: str, at: float) -> bool:
-        """Whether a member has been silent for its session time-out."""
+        """Whether the session of a member has certainly expired."""
         groups = self.views.groups
         session = groups.session_timeouts.get(name)
         return session is None or at - groups.renewed.get(name, 0.0) >= session - _EPSILON
 
 
-def _outstays(held: Holding) -> bool:
-    return held.draining_at is not None and not held.over and not held.stood_still
+def _outstays(held: HeldGeneration) -> bool:
+    return held.draining_at is not None and not held.over and not held.was_frozen

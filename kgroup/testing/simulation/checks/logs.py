@@ -1,8 +1,8 @@
-"""The logs, as they were written: how often each topic was created, and what readers do not see.
+"""The logs, as they were written: the creations of each topic, and the records readers never get.
 
-Offsets are committed by the topic's name. A member that began its generation before its topic was
-deleted and created again may read on, and commit, by positions of the log before; README's Limits
-say so. What follows from that is excused, and nothing else: see ``Programs.reads_on``.
+Offsets are committed by the topic's name. A member whose generation began before its topic was
+deleted and created again may continue to read and commit at positions of the old log; README's
+Limits say so. Only what follows from that is excused; see ``ProgramsView.uses_old_positions``.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class LogView:
     """One partition's log.
 
     Attributes:
-        markers: offsets of what ends transactions, which nobody sees.
-        aborted: offsets of records whose transaction was aborted.
-        open: for each producer the offsets of its transaction that is not over.
+        markers: the offsets of transaction markers, which readers never get.
+        aborted: the offsets of records of aborted transactions.
+        open: for each producer the offsets of its open transaction.
     """
 
     markers: set[int] = attrs.field(factory=set)
@@ -35,18 +35,18 @@ class LogView:
     open: defaultdict[int, list[int]] = attrs.field(factory=lambda: defaultdict(list))
 
     def hides(self, offset: int, isolation: str) -> bool:
-        """Whether readers of this isolation level are never given this offset."""
+        """Whether readers with this isolation level never get this offset."""
         committed = isolation == IsolationLevel.READ_COMMITTED.value
         return offset in self.markers or (committed and offset in self.aborted)
 
     def is_open(self, offset: int) -> bool:
-        """Whether the offset is of a transaction that is not over."""
+        """Whether the offset belongs to an open transaction."""
         return any(offset in offsets for offsets in self.open.values())
 
 
 @final
-class Logs:
-    """All logs, by partition; a topic that is deleted takes its logs along."""
+class LogsView:
+    """All logs, by partition; those of a deleted topic are removed."""
 
     def __init__(self) -> None:
         self._logs: defaultdict[TopicPartition, LogView] = defaultdict(LogView)
@@ -57,8 +57,8 @@ class Logs:
         return self._logs[partition]
 
     @property
-    def reactions(self) -> Mapping[type[object] | str, Callable[[Any], None]]:
-        """What is done with each kind of fact."""
+    def handlers(self) -> Mapping[type[object] | str, Callable[[Any], None]]:
+        """The handler for each kind of entry."""
         return {
             TopicChanged: self._changed,
             Appended: self._appended,
@@ -66,36 +66,36 @@ class Logs:
         }
 
     def creation(self, topic: str) -> int:
-        """Which creation of a topic there is now, from 1; 0 while it does not exist."""
+        """The current creation of a topic, from 1; 0 while it does not exist."""
         number, at = self._created.get(topic, (1, _ALWAYS))
         return 0 if self.deleted_at(topic) > at else number
 
     def created_again_at(self, topic: str) -> float:
-        """When the topic was created the last time, or before all time if it was only once."""
+        """When the topic was created again last; minus infinity if it was created only once."""
         number, at = self._created.get(topic, (1, _ALWAYS))
         return at if number > 1 else _ALWAYS
 
     def deleted_at(self, topic: str) -> float:
-        """When a topic of this name was deleted the last time, or before all time."""
+        """When the topic was deleted last; minus infinity if it never was."""
         return self._deleted.get(topic, _ALWAYS)
 
-    def _changed(self, fact: TopicChanged) -> None:
-        if not fact.partitions:
-            self._deleted[fact.topic] = fact.at
-            for partition in [one for one in self._logs if one.topic == fact.topic]:
+    def _changed(self, entry: TopicChanged) -> None:
+        if not entry.partitions:
+            self._deleted[entry.topic] = entry.at
+            for partition in [one for one in self._logs if one.topic == entry.topic]:
                 del self._logs[partition]
-        elif fact.creation != self._created.get(fact.topic, (0, _ALWAYS))[0]:
-            self._created[fact.topic] = fact.creation, fact.at
+        elif entry.creation != self._created.get(entry.topic, (0, _ALWAYS))[0]:
+            self._created[entry.topic] = entry.creation, entry.at
 
-    def _appended(self, fact: Appended) -> None:
-        if fact.producer_id is not None:
-            offsets = range(fact.first, fact.next_offset)
-            self._logs[fact.partition].open[fact.producer_id].extend(offsets)
+    def _appended(self, entry: Appended) -> None:
+        if entry.producer_id is not None:
+            offsets = range(entry.first, entry.next_offset)
+            self._logs[entry.partition].open[entry.producer_id].extend(offsets)
 
-    def _ended(self, fact: TransactionEnded) -> None:
-        for partition, offset in fact.markers:
+    def _ended(self, entry: TransactionEnded) -> None:
+        for partition, offset in entry.markers:
             log = self._logs[partition]
             log.markers.add(offset)
-            offsets = log.open.pop(fact.producer_id, ())
-            if not fact.committed:
+            offsets = log.open.pop(entry.producer_id, ())
+            if not entry.committed:
                 log.aborted.update(offsets)

@@ -7,18 +7,18 @@ from typing import ClassVar, Final, final
 
 from kgroup.broker.groups.requests import OffsetCommit
 from kgroup.events import OffsetReset
-from kgroup.testing.simulation.checks.base import Check, Reaction, Violation
-from kgroup.testing.simulation.checks.programs import Holding
+from kgroup.testing.simulation.checks.base import Check, EntryHandler, Violation
+from kgroup.testing.simulation.checks.programs import HeldGeneration
 from kgroup.testing.simulation.checks.views import Kind, Views
 from kgroup.testing.simulation.history import (
+    EventReported,
+    FinalGroupState,
     GroupOpened,
     HandedOut,
-    Judged,
     Processed,
-    Settled,
-    Skipped,
-    Sought,
-    Told,
+    RecordsSkipped,
+    RequestHandled,
+    SeekCalled,
     TopicChanged,
     TransactionEnded,
 )
@@ -27,27 +27,27 @@ from kgroup.types import IsolationLevel, TopicPartition
 
 _UNCOMMITTED: Final = IsolationLevel.READ_UNCOMMITTED.value
 _Log = tuple[str, TopicPartition]
-"""A partition, as one group reads it."""
+"""A group and a partition that it reads."""
 
 
 @final
 class _Done:
-    """Which records of a partition have been processed: all before ``upto``, and some behind."""
+    """The processed records of a partition: all before ``upto``, and some after it."""
 
-    __slots__ = ("_behind", "upto")
+    __slots__ = ("_later", "upto")
 
     def __init__(self) -> None:
         self.upto = 0
-        self._behind: set[int] = set()
+        self._later: set[int] = set()
 
     def add(self, offset: int) -> None:
         if offset == self.upto:
             self.upto += 1
-            while self._behind and self.upto in self._behind:
-                self._behind.remove(self.upto)
+            while self._later and self.upto in self._later:
+                self._later.remove(self.upto)
                 self.upto += 1
         elif offset > self.upto:
-            self._behind.add(offset)
+            self._later.add(offset)
 
     def skip_to(self, offset: int) -> None:
         for one in range(self.upto, offset):
@@ -56,40 +56,40 @@ class _Done:
 
 @final
 class Losses(Check):
-    """Holds commits, and what is there at the end, against what was processed.
+    """Compares commits, and the logs at the end, with the records that were processed.
 
-    The records of a deleted topic are nobody's loss, and those of the one that is created again
-    are others. A program that never says what it has processed is judged only by what it commits.
+    The records of a deleted topic do not count as lost, and those of the topic that is created
+    again are different ones. If no program reports what it has processed, only commits count.
     """
 
     number: ClassVar[int] = 7
-    says: ClassVar[str] = (
-        "No record is lost: none is passed by a commit before somebody has processed it, none is"
-        " left out between two batches, and at the end all are processed and committed."
+    invariant: ClassVar[str] = (
+        "No record is lost: no commit passes a record that has not been processed, no record is "
+        "missing between two batches, and at the end every record is processed and committed."
     )
 
-    def __init__(self, plan: Plan, views: Views, found: Callable[[Violation], None]) -> None:
-        super().__init__(plan, views, found)
+    def __init__(self, plan: Plan, views: Views, on_violation: Callable[[Violation], None]) -> None:
+        super().__init__(plan, views, on_violation)
         self._done: Final[dict[_Log, _Done]] = {}
-        self._next: Final[dict[tuple[Holding, TopicPartition, int], int]] = {}
+        self._next: Final[dict[tuple[HeldGeneration, TopicPartition, int], int]] = {}
         self._isolation: Final[dict[str, str]] = {}
         self._sought_to: Final[dict[_Log, int]] = {}
         self._reports = False
 
     @property
-    def reactions(self) -> Mapping[Kind, Reaction]:
+    def handlers(self) -> Mapping[Kind, EntryHandler]:
         """See ``Check``."""
         return {
             GroupOpened: self._opened,
             Processed: self._processed,
             HandedOut: self._handed_out,
             OffsetReset: self._reset,
-            Sought: self._sought,
-            Skipped: self._skipped,
+            SeekCalled: self._sought,
+            RecordsSkipped: self._skipped,
             TopicChanged: self._topic_changed,
             TransactionEnded: self._transaction_ended,
             "offset_commit": self._committed,
-            Settled: self._settled,
+            FinalGroupState: self._at_the_end,
         }
 
     def _log(self, group_id: str, partition: TopicPartition) -> _Done:
@@ -100,118 +100,120 @@ class Losses(Check):
             self._pass_hidden(group_id, partition, found)
         return found
 
-    def _processed(self, fact: Processed) -> None:
-        held = self.views.programs.life(fact.process, fact.life).groups.get(fact.partition)
+    def _processed(self, entry: Processed) -> None:
+        held = self.views.programs.life(entry.process, entry.life).owners.get(entry.partition)
         if held is not None:
             self._reports = True
-            if fact.creation == self.views.logs.creation(fact.partition.topic):
-                self._log(held.group_id, fact.partition).add(fact.offset)
+            if entry.creation == self.views.logs.creation(entry.partition.topic):
+                self._log(held.group_id, entry.partition).add(entry.offset)
 
-    def _handed_out(self, fact: HandedOut) -> None:
-        held = self.views.programs.holding(fact, fact.group_id, fact.epoch)
+    def _handed_out(self, entry: HandedOut) -> None:
+        held = self.views.programs.held_generation(entry, entry.group_id, entry.epoch)
         if held is None:
             return
-        key = held, fact.partition, fact.creation
+        key = held, entry.partition, entry.creation
         expected = self._next.get(key)
-        self._next[key] = fact.next_offset
-        if fact.creation != self.views.logs.creation(fact.partition.topic):
+        self._next[key] = entry.next_offset
+        if entry.creation != self.views.logs.creation(entry.partition.topic):
             return  # fetched before the topic was deleted
         if expected is None:
-            if self.views.programs.reads_on(held, fact.partition):
-                self._log(fact.group_id, fact.partition).skip_to(fact.first)
-            expected = fact.first
-        missing = [*range(expected, fact.first), *fact.left_out]
-        log = self.views.logs[fact.partition]
+            if self.views.programs.uses_old_positions(held, entry.partition):
+                self._log(entry.group_id, entry.partition).skip_to(entry.first)
+            expected = entry.first
+        missing = [*range(expected, entry.first), *entry.left_out]
+        log = self.views.logs[entry.partition]
         isolation = self.views.programs.settings(held).isolation_level
         if any(not log.hides(one, isolation) for one in missing):
-            self.accuse(
-                fact.at,
-                f"{held} got records of {fact.partition} from {fact.first} on, after those before"
-                f" {expected}",
+            self.report(
+                entry.at,
+                f"{held} got records of {entry.partition} from {entry.first} on, right after those"
+                f" before {expected}",
             )
 
-    def _reset(self, fact: Told) -> None:
-        event = fact.event
+    def _reset(self, entry: EventReported) -> None:
+        event = entry.event
         assert isinstance(event, OffsetReset)
-        held = self.views.programs.holding(fact, event.group_id, event.epoch)
+        held = self.views.programs.held_generation(entry, event.group_id, event.epoch)
         if held is None:
             return
         self._forget(held, event.partition)
         if self.views.programs.settings(held).auto_offset_reset == "latest":
             self._log(event.group_id, event.partition).skip_to(event.offset)
 
-    def _sought(self, fact: Sought) -> None:
-        held = self.views.programs.holding(fact, fact.group_id, fact.epoch)
+    def _sought(self, entry: SeekCalled) -> None:
+        held = self.views.programs.held_generation(entry, entry.group_id, entry.epoch)
         if held is not None:
-            self._sought_to[fact.group_id, fact.partition] = fact.offset
-            self._forget(held, fact.partition)
+            self._sought_to[entry.group_id, entry.partition] = entry.offset
+            self._forget(held, entry.partition)
 
-    def _forget(self, held: Holding, partition: TopicPartition) -> None:
-        """The generation goes on elsewhere: what comes next need not follow what came last."""
+    def _forget(self, held: HeldGeneration, partition: TopicPartition) -> None:
+        """The generation continues elsewhere: its next batch need not follow its last one."""
         self._next.pop((held, partition, self.views.logs.creation(partition.topic)), None)
 
-    def _skipped(self, fact: Skipped) -> None:
-        held = self.views.programs.life(fact.process, fact.life).groups.get(fact.partition)
+    def _skipped(self, entry: RecordsSkipped) -> None:
+        held = self.views.programs.life(entry.process, entry.life).owners.get(entry.partition)
         if held is not None:
-            self._log(held.group_id, fact.partition).skip_to(fact.offset)
+            self._log(held.group_id, entry.partition).skip_to(entry.offset)
 
-    def _topic_changed(self, fact: TopicChanged) -> None:
-        if fact.partitions:
+    def _topic_changed(self, entry: TopicChanged) -> None:
+        if entry.partitions:
             return
-        for key in [one for one in self._done if one[1].topic == fact.topic]:
+        for key in [one for one in self._done if one[1].topic == entry.topic]:
             del self._done[key]
-        for key in [one for one in self._sought_to if one[1].topic == fact.topic]:
+        for key in [one for one in self._sought_to if one[1].topic == entry.topic]:
             del self._sought_to[key]
 
-    def _transaction_ended(self, fact: TransactionEnded) -> None:
-        touched = {partition for partition, _ in fact.markers}
+    def _transaction_ended(self, entry: TransactionEnded) -> None:
+        touched = {partition for partition, _ in entry.markers}
         for (group_id, partition), done in self._done.items():
             if partition in touched:
                 self._pass_hidden(group_id, partition, done)
 
     def _pass_hidden(self, group_id: str, partition: TopicPartition, done: _Done) -> None:
-        """Nobody can process what nobody is given."""
+        """Count records that are never handed out as processed."""
         log = self.views.logs[partition]
         aborted = () if self._isolation.get(group_id) == _UNCOMMITTED else log.aborted
         for offset in sorted((*log.markers, *aborted)):
             done.add(offset)
 
-    def _opened(self, fact: GroupOpened) -> None:
-        self._isolation[fact.group_id] = fact.isolation_level
+    def _opened(self, entry: GroupOpened) -> None:
+        self._isolation[entry.group_id] = entry.isolation_level
 
-    def _committed(self, fact: Judged) -> None:
+    def _committed(self, entry: RequestHandled) -> None:
         if not self._reports:
             return
-        request = fact.request
+        request = entry.request
         assert isinstance(request, OffsetCommit)
         for partition, offset in self.views.groups.commit.accepted.items():
             log = self._log(request.group_id, partition)
             if offset > log.upto and not self._is_excused(request, partition):
-                self.accuse(
-                    fact.at,
-                    f"{fact.process or request.member_id} committed {partition} at {offset}, and"
-                    f" nobody has processed the record {log.upto}",
+                self.report(
+                    entry.at,
+                    f"{entry.process or request.member_id} committed {partition} at {offset},"
+                    f" but the record {log.upto} has not been processed",
                 )
-                log.skip_to(offset)  # told once
+                log.skip_to(offset)  # report it once
 
     def _is_excused(self, request: OffsetCommit, partition: TopicPartition) -> bool:
-        """Whether the member commits by positions of before the topic was created again."""
+        """Whether the member commits positions from before the topic was created again."""
         programs = self.views.programs
         held = programs.of_member(request.group_id, request.member_id, request.generation_id)
-        return held is not None and programs.reads_on(held, partition)
+        return held is not None and programs.uses_old_positions(held, partition)
 
-    def _settled(self, fact: Settled) -> None:
-        now = self.views.groups[fact.group_id].now
-        for partition, end in sorted(fact.ends.items()):
+    def _at_the_end(self, entry: FinalGroupState) -> None:
+        now = self.views.groups[entry.group_id].now
+        for partition, end in sorted(entry.ends.items()):
             if now is None or partition.topic not in now.topics:
                 continue
-            upto = self._log(fact.group_id, partition).upto
+            upto = self._log(entry.group_id, partition).upto
             if self._reports and upto < end:
-                self.accuse(
-                    fact.at,
-                    f"{partition} ends at {end}, and nobody has processed the record {upto}",
+                self.report(
+                    entry.at,
+                    f"{partition} ends at {end}, but the record {upto} has not been processed",
                 )
-            committed = fact.committed.get(partition, 0)
-            sought = self._sought_to.get((fact.group_id, partition), 0)
-            if max(committed, sought) < end:  # who keeps its own offsets may commit later
-                self.accuse(fact.at, f"{partition} ends at {end} and is committed at {committed}")
+            committed = entry.committed.get(partition, 0)
+            sought = self._sought_to.get((entry.group_id, partition), 0)
+            if max(committed, sought) < end:  # a program with offsets of its own may commit later
+                self.report(
+                    entry.at, f"{partition} ends at {end}, but is committed only at {committed}"
+                )

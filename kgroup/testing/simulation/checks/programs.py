@@ -1,4 +1,4 @@
-"""The programs, as they told: which generations they had, what they were handed, what they did."""
+"""The programs, as the history shows them: their generations, batches, commits and records."""
 
 from __future__ import annotations
 
@@ -20,54 +20,54 @@ from kgroup.events import (
     OffsetReset,
     RequestFailed,
 )
-from kgroup.testing.simulation.checks.groups import Groups
-from kgroup.testing.simulation.checks.logs import Logs
+from kgroup.testing.simulation.checks.groups import GroupsView
+from kgroup.testing.simulation.checks.logs import LogsView
 from kgroup.testing.simulation.history import (
+    EventReported,
     GroupOpened,
     HandedOut,
-    Judged,
     ProcessCrashed,
     Processed,
     ProcessEnded,
     ProcessFrozen,
     ProcessStarted,
     ProcessThawed,
-    Sought,
-    Told,
+    RequestHandled,
+    SeekCalled,
     TopicChanged,
 )
 from kgroup.types import TopicPartition
 
 Life = tuple[str, int]
-"""A program and the number of its start."""
+"""A program, and which start of it."""
 _Log = tuple[str, TopicPartition]
-"""A partition, as one group reads it."""
-_Taken = tuple[str, int]
-"""A commit that a coordinator accepted: of which member, and the offset."""
+"""A group and a partition that it reads."""
+_Accepted = tuple[str, int]
+"""A commit that a coordinator accepted: the member id and the offset."""
 
 
 @final
 @attrs.define(eq=False)
-class Holding:
-    """One generation, as one life of a program has it.
+class HeldGeneration:
+    """One generation of one run of a program.
 
     Attributes:
-        joined_at: when the program heard that it is in the generation.
-        committed_then: what was applied at that time.
-        assignment: what the program was told that it owns; None before.
-        positions: where it was told that each partition starts.
-        starts: where each partition starts by anything that it was told.
-        handed: for each partition the end of what was handed out.
-        processed: for each partition the end of what the program has processed.
-        draining_at: when it was told that the end has begun, if it was.
-        ended: the event of its end, if it was told so.
-        over: whether it has ended, or its program has.
-        stood_still: whether the program was frozen in it.
-        refused: whether any commit of it had no success, or an unknown one.
-        sought: for each partition that the program sought, the lowest offset.
-        placed: when each partition got a position that no commit gave, last.
-        carried: partitions that start where a generation of before their topic was created
-            again has committed.
+        joined_at: when the program reported that it had joined the generation.
+        committed_then: the commits that were applied at that time.
+        assignment: the partitions that the program received; None before.
+        positions: for each partition the start position that it received.
+        starts: for each partition the last start position, after resets and seeks too.
+        handed: for each partition the end of the records that were handed out.
+        processed: for each partition the end of the records that were processed.
+        draining_at: when the program reported the beginning of its drain, if it did.
+        ended: the event that reported its end, if there was one.
+        over: whether the generation or its program has ended.
+        was_frozen: whether the program was frozen during the generation.
+        refused: whether a commit of it failed, or may have failed.
+        sought: for each partition the lowest offset that the program sought.
+        reset_at: for each partition when its position was last reset without a commit.
+        starts_at_old_commit: partitions that start at a commit of a generation that began
+            before their topic was created again.
     """
 
     life: Life
@@ -85,17 +85,17 @@ class Holding:
     draining_at: float | None = None
     ended: GenerationEnded | None = None
     over: bool = False
-    stood_still: bool = False
+    was_frozen: bool = False
     refused: bool = False
     sought: dict[TopicPartition, int] = attrs.field(factory=dict)
-    placed: dict[TopicPartition, float] = attrs.field(factory=dict)
-    carried: set[TopicPartition] = attrs.field(factory=set)
+    reset_at: dict[TopicPartition, float] = attrs.field(factory=dict)
+    starts_at_old_commit: set[TopicPartition] = attrs.field(factory=set)
 
     def __str__(self) -> str:
         return f"{self.life[0]} in generation {self.generation_id}"
 
     def position(self, partition: TopicPartition) -> int | None:
-        """Up to where a commit may go, or None if it was never told where to start."""
+        """The highest offset that it may commit, or None if it has no start position."""
         known = [
             offsets[partition] for offsets in (self.starts, self.handed) if partition in offsets
         ]
@@ -105,81 +105,84 @@ class Holding:
 @final
 @attrs.define(eq=False)
 class LifeView:
-    """One life of a program.
+    """One run of a program.
 
     Attributes:
+        group_instance_id: its instance id, or None.
         over: whether it has ended or crashed.
-        frozen: whether it stands still.
-        thawed_at: when it went on last, 0 if it never stood still.
-        holdings: its last generation in each of its groups.
-        member_ids: those that it has had, in each of its groups.
-        groups: of which group each partition is to it.
-        settings: those of each of its groups.
+        frozen: whether it is frozen.
+        thawed_at: when it was thawed last, 0 if it never was.
+        held_generations: for each of its groups its last generation.
+        member_ids: for each of its groups the member ids that it has had.
+        owners: for each partition the generation that received it last.
+        settings: for each of its groups the settings.
     """
 
     group_instance_id: str | None = None
     over: bool = False
     frozen: bool = False
     thawed_at: float = 0.0
-    holdings: dict[str, Holding] = attrs.field(factory=dict)
+    held_generations: dict[str, HeldGeneration] = attrs.field(factory=dict)
     member_ids: defaultdict[str, set[str]] = attrs.field(factory=lambda: defaultdict(set))
-    groups: dict[TopicPartition, Holding] = attrs.field(factory=dict)
+    owners: dict[TopicPartition, HeldGeneration] = attrs.field(factory=dict)
     settings: dict[str, GroupOpened] = attrs.field(factory=dict)
 
 
 @final
-class ProgramViews:
-    """All lives of all programs."""
+class ProgramsView:
+    """All runs of all programs."""
 
-    def __init__(self, groups: Groups, logs: Logs) -> None:
+    def __init__(self, groups: GroupsView, logs: LogsView) -> None:
         self._groups = groups
         self._logs = logs
         self._lives: defaultdict[Life, LifeView] = defaultdict(LifeView)
-        self._by_member: dict[tuple[str, str, int], Holding] = {}
-        self._latest: dict[tuple[str, str], Holding] = {}
+        self._by_member: dict[tuple[str, str, int], HeldGeneration] = {}
+        self._latest: dict[tuple[str, str], HeldGeneration] = {}
         self.acknowledged: Final[defaultdict[str, dict[TopicPartition, int]]] = defaultdict(dict)
-        """By group, for each partition the last commit that a program was told of, or a lower one
-        that was accepted after it (a program may seek back)."""
-        self._taken: Final[defaultdict[_Log, list[_Taken]]] = defaultdict(list)
-        self._carried: Final[dict[_Log, int]] = {}
+        """By group, for each partition the last commit that a program got acknowledged, or a lower
+        one that was accepted after it (a program may seek back)."""
+        self._accepted_commits: Final[defaultdict[_Log, list[_Accepted]]] = defaultdict(list)
+        self._old_commits: Final[dict[_Log, int]] = {}
         self.watch_interval = 0.0
         """The longest ``partition_watch_interval`` of any program."""
 
-    def settings(self, held: Holding) -> GroupOpened:
-        """The settings of the group that a generation is of."""
+    def settings(self, held: HeldGeneration) -> GroupOpened:
+        """The settings of a generation's group."""
         return self._lives[held.life].settings[held.group_id]
 
     def life(self, process: str, life: int) -> LifeView:
-        """One life."""
+        """One run of a program."""
         return self._lives[process, life]
 
-    def holding(self, fact: Told | HandedOut | Sought, group_id: str, epoch: int) -> Holding | None:
-        """The generation that a fact is about, if it is the life's last one in the group."""
-        held = self._lives[fact.process, fact.life].holdings.get(group_id)
+    def held_generation(
+        self, entry: EventReported | HandedOut | SeekCalled, group_id: str, epoch: int
+    ) -> HeldGeneration | None:
+        """The generation that an entry is about, if it is the run's last one in the group."""
+        held = self._lives[entry.process, entry.life].held_generations.get(group_id)
         return held if held is not None and held.epoch == epoch else None
 
-    def of_member(self, group_id: str, member_id: str, generation_id: int) -> Holding | None:
-        """The generation that a member has or had."""
+    def of_member(self, group_id: str, member_id: str, generation_id: int) -> HeldGeneration | None:
+        """A generation of a member."""
         return self._by_member.get((group_id, member_id, generation_id))
 
-    def latest(self, group_id: str, member_id: str) -> Holding | None:
-        """The last generation that a member has or had."""
+    def latest(self, group_id: str, member_id: str) -> HeldGeneration | None:
+        """The last generation of a member."""
         return self._latest.get((group_id, member_id))
 
-    def reads_on(self, held: Holding, partition: TopicPartition) -> bool:
-        """Whether a generation may have its position from before the topic was created again."""
+    def uses_old_positions(self, held: HeldGeneration, partition: TopicPartition) -> bool:
+        """Whether the position of a generation may be from before the topic was created again."""
         again = self._logs.created_again_at(partition.topic)
-        if held.placed.get(partition, 0.0) >= again:
+        if held.reset_at.get(partition, 0.0) >= again:
             return False
-        return held.joined_at <= again or partition in held.carried
+        return held.joined_at <= again or partition in held.starts_at_old_commit
 
-    def is_carried(self, group_id: str, partition: TopicPartition) -> bool:
-        """Whether the last commit that was accepted is by a generation that `reads_on`."""
-        return (group_id, partition) in self._carried
+    def has_old_commit(self, group_id: str, partition: TopicPartition) -> bool:
+        """Whether the last accepted commit is of a generation that `uses_old_positions`."""
+        return (group_id, partition) in self._old_commits
 
     @property
-    def reactions(self) -> Mapping[type[object] | str, Callable[[Any], None]]:
-        """What is done with each kind of fact."""
+    def handlers(self) -> Mapping[type[object] | str, Callable[[Any], None]]:
+        """The handler for each kind of entry."""
         return {
             ProcessStarted: self._started,
             GroupOpened: self._opened,
@@ -196,161 +199,165 @@ class ProgramViews:
             CommitRefused: self._refused,
             RequestFailed: self._failed,
             HandedOut: self._handed_out,
-            Sought: self._sought,
+            SeekCalled: self._sought,
             Processed: self._processed,
             TopicChanged: self._topic_changed,
             "offset_commit": self._accepted,
         }
 
-    def _started(self, fact: ProcessStarted) -> None:
-        self._lives[fact.process, fact.life].group_instance_id = fact.group_instance_id
+    def _started(self, entry: ProcessStarted) -> None:
+        self._lives[entry.process, entry.life].group_instance_id = entry.group_instance_id
 
-    def _opened(self, fact: GroupOpened) -> None:
-        self._lives[fact.process, fact.life].settings[fact.group_id] = fact
-        self.watch_interval = max(self.watch_interval, fact.partition_watch_interval)
+    def _opened(self, entry: GroupOpened) -> None:
+        self._lives[entry.process, entry.life].settings[entry.group_id] = entry
+        self.watch_interval = max(self.watch_interval, entry.partition_watch_interval)
 
-    def _over(self, fact: ProcessEnded | ProcessCrashed) -> None:
-        life = self._lives[fact.process, fact.life]
+    def _over(self, entry: ProcessEnded | ProcessCrashed) -> None:
+        life = self._lives[entry.process, entry.life]
         life.over = True
-        for held in life.holdings.values():
+        for held in life.held_generations.values():
             held.over = True
 
-    def _frozen(self, fact: ProcessFrozen) -> None:
-        life = self._lives[fact.process, fact.life]
+    def _frozen(self, entry: ProcessFrozen) -> None:
+        life = self._lives[entry.process, entry.life]
         life.frozen = True
-        for held in life.holdings.values():
-            held.stood_still = True
+        for held in life.held_generations.values():
+            held.was_frozen = True
 
-    def _thawed(self, fact: ProcessThawed) -> None:
-        life = self._lives[fact.process, fact.life]
-        life.frozen, life.thawed_at = False, fact.at
+    def _thawed(self, entry: ProcessThawed) -> None:
+        life = self._lives[entry.process, entry.life]
+        life.frozen, life.thawed_at = False, entry.at
 
-    def _joined(self, fact: Told) -> None:
-        event = fact.event
-        held = Holding(
-            (fact.process, fact.life),
+    def _joined(self, entry: EventReported) -> None:
+        event = entry.event
+        held = HeldGeneration(
+            (entry.process, entry.life),
             event.group_id,
             event.member_id,
             event.generation_id,
             event.epoch,
-            fact.at,
+            entry.at,
             dict(self._groups[event.group_id].applied),
         )
-        life = self._lives[fact.process, fact.life]
-        life.holdings[event.group_id] = held
+        life = self._lives[entry.process, entry.life]
+        life.held_generations[event.group_id] = held
         life.member_ids[event.group_id].add(event.member_id)
         self._by_member[event.group_id, event.member_id, event.generation_id] = held
         self._latest[event.group_id, event.member_id] = held
 
-    def _assigned(self, fact: Told) -> None:
-        event = fact.event
+    def _assigned(self, entry: EventReported) -> None:
+        event = entry.event
         assert isinstance(event, Assigned)
-        held = self.holding(fact, event.group_id, event.epoch)
+        held = self.held_generation(entry, event.group_id, event.epoch)
         if held is None:
             return
         held.assignment = frozenset(event.assignment)
         held.positions = event.positions
         held.starts.update(event.positions)
         for partition in held.assignment:
-            self._lives[held.life].groups[partition] = held
-            carried = self._carried.get((event.group_id, partition))
-            if carried is not None and carried == event.positions.get(partition):
-                held.carried.add(partition)
+            self._lives[held.life].owners[partition] = held
+            old_commit = self._old_commits.get((event.group_id, partition))
+            if old_commit is not None and old_commit == event.positions.get(partition):
+                held.starts_at_old_commit.add(partition)
 
-    def _reset(self, fact: Told) -> None:
-        event = fact.event
+    def _reset(self, entry: EventReported) -> None:
+        event = entry.event
         assert isinstance(event, OffsetReset)
-        held = self.holding(fact, event.group_id, event.epoch)
+        held = self.held_generation(entry, event.group_id, event.epoch)
         if held is not None:
             held.starts[event.partition] = event.offset
-            held.placed[event.partition] = fact.at
+            held.reset_at[event.partition] = entry.at
 
-    def _sought(self, fact: Sought) -> None:
-        held = self.holding(fact, fact.group_id, fact.epoch)
+    def _sought(self, entry: SeekCalled) -> None:
+        held = self.held_generation(entry, entry.group_id, entry.epoch)
         if held is not None:
-            lowest = held.sought.get(fact.partition, fact.offset)
-            held.sought[fact.partition] = min(lowest, fact.offset)
-            held.starts[fact.partition] = fact.offset
-            held.processed.pop(fact.partition, None)
+            lowest = held.sought.get(entry.partition, entry.offset)
+            held.sought[entry.partition] = min(lowest, entry.offset)
+            held.starts[entry.partition] = entry.offset
+            held.processed.pop(entry.partition, None)
 
-    def _draining(self, fact: Told) -> None:
-        if held := self.holding(fact, fact.event.group_id, fact.event.epoch):
-            held.draining_at = fact.at
+    def _draining(self, entry: EventReported) -> None:
+        if held := self.held_generation(entry, entry.event.group_id, entry.event.epoch):
+            held.draining_at = entry.at
 
-    def _ended(self, fact: Told) -> None:
-        event = fact.event
+    def _ended(self, entry: EventReported) -> None:
+        event = entry.event
         assert isinstance(event, GenerationEnded)
-        if held := self.holding(fact, event.group_id, event.epoch):
+        if held := self.held_generation(entry, event.group_id, event.epoch):
             held.ended = held.ended or event
             held.over = True
 
-    def _accepted(self, fact: Judged) -> None:
-        request = fact.request
+    def _accepted(self, entry: RequestHandled) -> None:
+        request = entry.request
         assert isinstance(request, OffsetCommit)
         group_id, member_id = request.group_id, request.member_id
         known = self.acknowledged[group_id]
         held = self.of_member(group_id, member_id, request.generation_id)
         for partition, offset in self._groups.commit.accepted.items():
             key = group_id, partition
-            self._taken[key].append((member_id, offset))
+            self._accepted_commits[key].append((member_id, offset))
             if offset < known.get(partition, -1):
                 known[partition] = offset
-            if held is not None and self.reads_on(held, partition):
-                self._carried[key] = offset
+            if held is not None and self.uses_old_positions(held, partition):
+                self._old_commits[key] = offset
             else:
-                self._carried.pop(key, None)
+                self._old_commits.pop(key, None)
 
-    def _committed(self, fact: Told) -> None:
-        event = fact.event
+    def _committed(self, entry: EventReported) -> None:
+        event = entry.event
         assert isinstance(event, Committed)
         known = self.acknowledged[event.group_id]
         for partition, offset in event.offsets.items():
-            taken = self._taken[event.group_id, partition]
-            since = _last(taken, (event.member_id, offset))
+            accepted = self._accepted_commits[event.group_id, partition]
+            since = _last(accepted, (event.member_id, offset))
             if since is None:
-                continue  # of before the topic was deleted, or another commit has been told of
-            del taken[:since]
-            known[partition] = min(one for _, one in taken)
-            del taken[0]
+                continue  # the topic was deleted since, or a later commit was acknowledged
+            del accepted[:since]
+            known[partition] = min(one for _, one in accepted)
+            del accepted[0]
 
-    def _refused(self, fact: Told) -> None:
-        if held := self.holding(fact, fact.event.group_id, fact.event.epoch):
+    def _refused(self, entry: EventReported) -> None:
+        if held := self.held_generation(entry, entry.event.group_id, entry.event.epoch):
             held.refused = True
 
-    def _failed(self, fact: Told) -> None:
-        event = fact.event
+    def _failed(self, entry: EventReported) -> None:
+        event = entry.event
         assert isinstance(event, RequestFailed)
         if event.request == Request.COMMIT.value:
-            self._refused(fact)
+            self._refused(entry)
 
-    def _handed_out(self, fact: HandedOut) -> None:
-        if held := self.holding(fact, fact.group_id, fact.epoch):
-            held.handed[fact.partition] = max(fact.next_offset, held.handed.get(fact.partition, 0))
+    def _handed_out(self, entry: HandedOut) -> None:
+        if held := self.held_generation(entry, entry.group_id, entry.epoch):
+            held.handed[entry.partition] = max(
+                entry.next_offset, held.handed.get(entry.partition, 0)
+            )
 
-    def _processed(self, fact: Processed) -> None:
-        held = self._lives[fact.process, fact.life].groups.get(fact.partition)
-        if held is not None and fact.creation == self._logs.creation(fact.partition.topic):
-            held.processed[fact.partition] = fact.offset + 1
+    def _processed(self, entry: Processed) -> None:
+        held = self._lives[entry.process, entry.life].owners.get(entry.partition)
+        if held is not None and entry.creation == self._logs.creation(entry.partition.topic):
+            held.processed[entry.partition] = entry.offset + 1
 
-    def _topic_changed(self, fact: TopicChanged) -> None:
-        if fact.partitions:
+    def _topic_changed(self, entry: TopicChanged) -> None:
+        if entry.partitions:
             return
         for known in self.acknowledged.values():
-            _forget(known, fact.topic)
+            _forget(known, entry.topic)
         for life in self._lives.values():
-            for held in life.holdings.values():
-                _forget(held.processed, fact.topic)
-        for group_id, partition in [one for one in self._taken if one[1].topic == fact.topic]:
-            del self._taken[group_id, partition]
-            self._carried.pop((group_id, partition), None)
+            for held in life.held_generations.values():
+                _forget(held.processed, entry.topic)
+        for group_id, partition in [
+            one for one in self._accepted_commits if one[1].topic == entry.topic
+        ]:
+            del self._accepted_commits[group_id, partition]
+            self._old_commits.pop((group_id, partition), None)
 
 
 def _forget(known: dict[TopicPartition, int], topic: str) -> None:
-    """Take all partitions of a topic out."""
+    """Remove all partitions of a topic."""
     for partition in [one for one in known if one.topic == topic]:
         del known[partition]
 
 
-def _last(taken: list[_Taken], wanted: _Taken) -> int | None:
-    """Where a commit is among those that were accepted, the last one like it, or None."""
-    return next((n for n in reversed(range(len(taken))) if taken[n] == wanted), None)
+def _last(accepted: list[_Accepted], wanted: _Accepted) -> int | None:
+    """The index of the last commit like this one among the accepted ones, or None."""
+    return next((n for n in reversed(range(len(accepted))) if accepted[n] == wanted), None)

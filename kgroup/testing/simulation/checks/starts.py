@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import ClassVar, final
 
 from kgroup.events import Assigned
-from kgroup.testing.simulation.checks.base import Check, Reaction
-from kgroup.testing.simulation.checks.programs import Holding
+from kgroup.testing.simulation.checks.base import Check, EntryHandler
+from kgroup.testing.simulation.checks.programs import HeldGeneration
 from kgroup.testing.simulation.checks.views import Kind
-from kgroup.testing.simulation.history import HandedOut, Sought, Told
+from kgroup.testing.simulation.history import EventReported, HandedOut, SeekCalled
 from kgroup.types import TopicPartition
 
 _LOG_START = 0
@@ -17,33 +17,34 @@ _LOG_START = 0
 
 @final
 class StartPositions(Check):
-    """Looks at where each owner is told to start, and at the first records that it gets.
+    """Checks the start position of each owner, and the first record that it gets.
 
-    A program that seeks starts again, where it seeks.
+    A seek counts as a new start.
     """
 
     number: ClassVar[int] = 6
-    says: ClassVar[str] = (
-        "The next owner starts exactly at the last commit that the coordinator applied, and"
-        " without one at the log's start; a program that seeks goes on exactly there."
+    invariant: ClassVar[str] = (
+        "The next owner of a partition starts exactly at the last commit that the coordinator "
+        "applied, or at the log's start if there is none. After a seek, it continues exactly at "
+        "the offset sought."
     )
 
-    _begun: dict[tuple[Holding, TopicPartition], None]
+    _begun: dict[tuple[HeldGeneration, TopicPartition], None]
 
     @property
-    def reactions(self) -> Mapping[Kind, Reaction]:
+    def handlers(self) -> Mapping[Kind, EntryHandler]:
         """See ``Check``."""
         self._begun = {}
         return {
             Assigned: self._assigned,
-            Sought: self._sought,
+            SeekCalled: self._sought,
             HandedOut: self._handed_out,
         }
 
-    def _assigned(self, fact: Told) -> None:
-        event = fact.event
+    def _assigned(self, entry: EventReported) -> None:
+        event = entry.event
         assert isinstance(event, Assigned)
-        held = self.views.programs.holding(fact, event.group_id, event.epoch)
+        held = self.views.programs.held_generation(entry, event.group_id, event.epoch)
         if held is None:
             return
         rule = self.views.programs.settings(held).auto_offset_reset
@@ -55,42 +56,42 @@ class StartPositions(Check):
                 right = rule != "earliest" or start == _LOG_START
             if not right:
                 now = self.views.groups[event.group_id].applied.get(partition)
-                self.accuse(
-                    fact.at,
-                    f"{held} was told to start {partition} at {start}; the last commit that was"
-                    f" applied is {now}",
+                self.report(
+                    entry.at,
+                    f"{held} starts {partition} at {start}, but the last commit that was applied"
+                    f" is {now}",
                 )
 
-    def _commits(self, held: Holding, partition: TopicPartition) -> set[int | None]:
-        """What the coordinator had for a partition since the member joined; None is nothing."""
+    def _commits(self, held: HeldGeneration, partition: TopicPartition) -> set[int | None]:
+        """The commits of a partition since the member joined; None stands for no commit."""
         applied = self.views.groups[held.group_id].applied
         found = {held.committed_then.get(partition), applied.get(partition)}
         if self.views.logs.deleted_at(partition.topic) >= held.joined_at:
             found.add(None)
         return found
 
-    def _sought(self, fact: Sought) -> None:
-        held = self.views.programs.holding(fact, fact.group_id, fact.epoch)
+    def _sought(self, entry: SeekCalled) -> None:
+        held = self.views.programs.held_generation(entry, entry.group_id, entry.epoch)
         if held is not None:
-            self._begun.pop((held, fact.partition), None)
+            self._begun.pop((held, entry.partition), None)
 
-    def _handed_out(self, fact: HandedOut) -> None:
-        held = self.views.programs.holding(fact, fact.group_id, fact.epoch)
-        if held is None or (held, fact.partition) in self._begun:
+    def _handed_out(self, entry: HandedOut) -> None:
+        held = self.views.programs.held_generation(entry, entry.group_id, entry.epoch)
+        if held is None or (held, entry.partition) in self._begun:
             return
-        self._begun[held, fact.partition] = None
-        start = held.starts.get(fact.partition)
-        if start is None or self._is_first(held, fact, start):
+        self._begun[held, entry.partition] = None
+        start = held.starts.get(entry.partition)
+        if start is None or self._is_first(held, entry, start):
             return
-        self.accuse(
-            fact.at,
-            f"{held} was told to start {fact.partition} at {start}, and the first record that"
-            f" it got is {fact.first}",
+        self.report(
+            entry.at,
+            f"{held} starts {entry.partition} at {start}, but the first record that it got is"
+            f" {entry.first}",
         )
 
-    def _is_first(self, held: Holding, fact: HandedOut, start: int) -> bool:
-        """Whether there is nothing to see between a start and the first record."""
-        log = self.views.logs[fact.partition]
+    def _is_first(self, held: HeldGeneration, entry: HandedOut, start: int) -> bool:
+        """Whether the member could read no record between a start and its first record."""
+        log = self.views.logs[entry.partition]
         isolation = self.views.programs.settings(held).isolation_level
-        between = range(start, fact.first)
-        return start <= fact.first and all(log.hides(one, isolation) for one in between)
+        between = range(start, entry.first)
+        return start <= entry.first and all(log.hides(one, isolation) for one in between)

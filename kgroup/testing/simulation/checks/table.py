@@ -1,4 +1,4 @@
-"""All invariants, by number."""
+"""All checks, ordered by the number of their invariant, and the function that runs them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from kgroup.testing.simulation.checks.answers import Answers
 from kgroup.testing.simulation.checks.assignments import Assignments
-from kgroup.testing.simulation.checks.base import Check, Reaction, Violation
+from kgroup.testing.simulation.checks.base import Check, EntryHandler, Violation
 from kgroup.testing.simulation.checks.commits import AcceptedCommits, OwnCommits
 from kgroup.testing.simulation.checks.endings import Endings
 from kgroup.testing.simulation.checks.failover import Failover
@@ -20,7 +20,7 @@ from kgroup.testing.simulation.checks.repetitions import Repetitions
 from kgroup.testing.simulation.checks.starts import StartPositions
 from kgroup.testing.simulation.checks.transactions import Transactions
 from kgroup.testing.simulation.checks.views import Kind, Views, kind_of
-from kgroup.testing.simulation.history import Fact
+from kgroup.testing.simulation.history import HistoryEntry
 from kgroup.testing.simulation.plan import Plan
 
 CHECKS: Final[tuple[type[Check], ...]] = (
@@ -41,25 +41,25 @@ CHECKS: Final[tuple[type[Check], ...]] = (
 
 
 def check(
-    plan: Plan, facts: Iterable[Fact], checks: Sequence[type[Check]] = CHECKS
+    plan: Plan, entries: Iterable[HistoryEntry], checks: Sequence[type[Check]] = CHECKS
 ) -> Iterator[Violation]:
-    """Everything that is wrong, in the order in which it was found.
+    """Check a history; yield the violations in the order in which they are found.
 
     Args:
-        plan: what was run.
-        facts: what was seen, all of it, in order.
-        checks: the invariants to look at.
+        plan: the plan that was run.
+        entries: the whole history.
+        checks: the checks to make.
     """
     found: list[Violation] = []
     views = Views()
-    judges = [one(plan, views, found.append) for one in checks]
-    reactions: defaultdict[Kind, list[Reaction]] = defaultdict(list)
-    for table in (*views.reactions, *(one.reactions for one in judges)):
-        for kind, reaction in table.items():
-            reactions[kind].append(reaction)
-    for fact in facts:
-        for react in reactions.get(kind_of(fact), ()):
-            react(fact)
+    instances = [one(plan, views, found.append) for one in checks]
+    handlers: defaultdict[Kind, list[EntryHandler]] = defaultdict(list)
+    for table in (*views.handlers, *(one.handlers for one in instances)):
+        for kind, handler in table.items():
+            handlers[kind].append(handler)
+    for entry in entries:
+        for handle in handlers.get(kind_of(entry), ()):
+            handle(entry)
         if found:
             yield from found
             found.clear()

@@ -1,11 +1,11 @@
-"""Invariant 13: what is not committed is not seen."""
+"""Invariant 13: uncommitted records are not handed out."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import ClassVar, final
 
-from kgroup.testing.simulation.checks.base import Check, Reaction
+from kgroup.testing.simulation.checks.base import Check, EntryHandler
 from kgroup.testing.simulation.checks.views import Kind
 from kgroup.testing.simulation.history import HandedOut
 from kgroup.types import IsolationLevel
@@ -13,38 +13,38 @@ from kgroup.types import IsolationLevel
 
 @final
 class Transactions(Check):
-    """Looks at every record that is handed out to a member that reads committed ones only.
+    """Checks every record that is handed to a member that reads only committed records.
 
-    That it misses none that is committed is invariant 7's.
+    Invariant 7 checks that it misses none that is committed.
     """
 
     number: ClassVar[int] = 13
-    says: ClassVar[str] = (
-        "A member that reads committed records is handed out none of a transaction that is open or"
-        " was aborted."
+    invariant: ClassVar[str] = (
+        "A member that reads only committed records is never handed a record of an open or "
+        "aborted transaction."
     )
 
     @property
-    def reactions(self) -> Mapping[Kind, Reaction]:
+    def handlers(self) -> Mapping[Kind, EntryHandler]:
         """See ``Check``."""
         return {HandedOut: self._handed_out}
 
-    def _handed_out(self, fact: HandedOut) -> None:
-        held = self.views.programs.holding(fact, fact.group_id, fact.epoch)
+    def _handed_out(self, entry: HandedOut) -> None:
+        held = self.views.programs.held_generation(entry, entry.group_id, entry.epoch)
         committed = IsolationLevel.READ_COMMITTED.value
         if held is None or self.views.programs.settings(held).isolation_level != committed:
             return
-        if fact.creation != self.views.logs.creation(fact.partition.topic):
+        if entry.creation != self.views.logs.creation(entry.partition.topic):
             return
-        log = self.views.logs[fact.partition]
-        for offset in range(fact.first, fact.next_offset):
-            if offset in fact.left_out:
+        log = self.views.logs[entry.partition]
+        for offset in range(entry.first, entry.next_offset):
+            if offset in entry.left_out:
                 continue
             if log.is_open(offset) or offset in log.aborted:
                 how = "is open" if log.is_open(offset) else "was aborted"
-                self.accuse(
-                    fact.at,
-                    f"{held} was handed out the record {offset} of {fact.partition}, whose"
+                self.report(
+                    entry.at,
+                    f"{held} was handed out the record {offset} of {entry.partition}, whose"
                     f" transaction {how}",
                 )
                 return

@@ -1,6 +1,6 @@
-"""What all checks look at: logs as written, groups as coordinators show them, programs as told.
+"""Views shared by all checks: the logs, the groups and the programs, as the history shows them.
 
-A view only remembers what was seen. It sees each fact before any check does.
+A view handles each entry before any check does. It judges nothing.
 """
 
 from __future__ import annotations
@@ -8,22 +8,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, final
 
-from kgroup.testing.simulation.checks.groups import Groups
-from kgroup.testing.simulation.checks.logs import Logs
-from kgroup.testing.simulation.checks.programs import ProgramViews
-from kgroup.testing.simulation.history import Fact, Judged, Told
+from kgroup.testing.simulation.checks.groups import GroupsView
+from kgroup.testing.simulation.checks.logs import LogsView
+from kgroup.testing.simulation.checks.programs import ProgramsView
+from kgroup.testing.simulation.history import EventReported, HistoryEntry, RequestHandled
 
 Kind = type[object] | str
-"""A kind of fact: the api of a ``Judged``, the event's class of a ``Told``, else its class."""
+"""A kind of entry: the api of a handled request, the class of a reported event, or
+the class of any other entry."""
 
 
-def kind_of(fact: Fact) -> Kind:
-    """By what a fact is dispatched."""
-    kind = type(fact)
-    if kind is Judged:
-        return fact.api  # type: ignore[attr-defined, no-any-return]
-    if kind is Told:
-        return type(fact.event)  # type: ignore[attr-defined]
+def kind_of(entry: HistoryEntry) -> Kind:
+    """The kind by which an entry is dispatched."""
+    kind = type(entry)
+    if kind is RequestHandled:
+        return entry.api  # type: ignore[attr-defined, no-any-return]
+    if kind is EventReported:
+        return type(entry.event)  # type: ignore[attr-defined]
     return kind
 
 
@@ -32,11 +33,11 @@ class Views:
     """The views of one simulation."""
 
     def __init__(self) -> None:
-        self.logs: Final = Logs()
-        self.groups: Final = Groups()
-        self.programs: Final = ProgramViews(self.groups, self.logs)
+        self.logs: Final = LogsView()
+        self.groups: Final = GroupsView()
+        self.programs: Final = ProgramsView(self.groups, self.logs)
 
     @property
-    def reactions(self) -> tuple[Mapping[Kind, Callable[[Any], None]], ...]:
-        """What each view does with each kind of fact."""
-        return self.logs.reactions, self.groups.reactions, self.programs.reactions
+    def handlers(self) -> tuple[Mapping[Kind, Callable[[Any], None]], ...]:
+        """For each view the handler for each kind of entry."""
+        return self.logs.handlers, self.groups.handlers, self.programs.handlers

@@ -1,6 +1,6 @@
-"""Hand-made lists of facts: what one group went through, told as a story.
+"""Hand-made lists of entries: what one group went through, told as a story.
 
-Each method adds the facts of one step, as a simulation would see them; its arguments are what a
+Each method adds the entries of one step, as a simulation would see them; its arguments are what a
 test wants to be different.
 """
 
@@ -41,23 +41,23 @@ from kgroup.events import (
 )
 from kgroup.testing.simulation.checks import Check, check
 from kgroup.testing.simulation.history import (
-    Answered,
     Appended,
     CoordinatorMoved,
-    Fact,
+    EventReported,
+    FinalGroupState,
     GroupChanged,
     GroupOpened,
     HandedOut,
-    Judged,
-    MemberSeen,
-    Over,
+    HistoryEntry,
+    MemberSnapshot,
+    ParkedRequestAnswered,
     Processed,
     ProcessEnded,
     ProcessStarted,
-    Quiet,
-    Settled,
-    Told,
+    RequestHandled,
+    SimulationEnded,
     TopicChanged,
+    WorkloadEnded,
 )
 from kgroup.testing.simulation.network import Latency
 from kgroup.testing.simulation.plan import Plan
@@ -98,11 +98,11 @@ def id_of(process: str) -> str:
 
 @final
 class Story:
-    """The facts so far. Every step takes a millisecond of virtual time."""
+    """The entries so far. Every step takes a millisecond of virtual time."""
 
     def __init__(self, plan: Plan = PLAN) -> None:
         self.plan = plan
-        self.facts: list[Fact] = []
+        self.history: list[HistoryEntry] = []
         self.at = 1.0
         self.node_id = 1
         self.incarnation = 0
@@ -122,21 +122,21 @@ class Story:
 
     def broken(self, kind: type[Check]) -> list[str]:
         """What one invariant has to say against it."""
-        found = list(check(self.plan, self.facts, [kind]))
+        found = list(check(self.plan, self.history, [kind]))
         assert {one.number for one in found} <= {kind.number}
         return [one.what for one in found]
 
-    def note(self, kind: Callable[..., Fact], **fields: Any) -> None:
-        """Add a fact."""
+    def record(self, kind: Callable[..., HistoryEntry], **fields: Any) -> None:
+        """Add a entry."""
         self.at += _STEP
-        self.facts.append(kind(at=self.at, **fields))
+        self.history.append(kind(at=self.at, **fields))
 
     def wait(self, seconds: float) -> None:
         """Let time pass."""
         self.at += seconds
 
     def at_once(self) -> None:
-        """Let the next fact be of the same moment as the last."""
+        """Let the next entry be of the same moment as the last."""
         self.at -= _STEP
 
     def live(self, *processes: str, seconds: float) -> None:
@@ -150,9 +150,9 @@ class Story:
 
     def begin(self, *processes: str, partitions: int = 2) -> Story:
         """A topic, and processes that start."""
-        self.note(TopicChanged, topic="orders", partitions=partitions)
+        self.record(TopicChanged, topic="orders", partitions=partitions)
         for process in processes:
-            self.note(
+            self.record(
                 ProcessStarted,
                 process=process,
                 life=1,
@@ -163,7 +163,7 @@ class Story:
 
     def open(self, process: str) -> None:
         """A process enters the group."""
-        self.note(
+        self.record(
             GroupOpened,
             process=process,
             life=1,
@@ -179,32 +179,36 @@ class Story:
     def delete(self) -> None:
         """The topic is deleted, with what was committed of it."""
         self.committed = {}
-        self.note(TopicChanged, topic="orders", partitions=0, creation=self.creation)
+        self.record(TopicChanged, topic="orders", partitions=0, creation=self.creation)
 
     def create_again(self, partitions: int = 2) -> None:
         """The topic is created again."""
         self.creation += 1
-        self.note(TopicChanged, topic="orders", partitions=partitions, creation=self.creation)
+        self.record(TopicChanged, topic="orders", partitions=partitions, creation=self.creation)
 
     def append(self, partition: TopicPartition, first: int, upto: int) -> None:
         """Records are written."""
-        self.note(Appended, partition=partition, first=first, next_offset=upto)
+        self.record(Appended, partition=partition, first=first, next_offset=upto)
 
     def quiet(self) -> None:
         """Nothing goes wrong any more."""
-        self.note(Quiet, running=tuple(self.owners))
+        self.record(WorkloadEnded, running=tuple(self.owners))
 
     def settle(self, ends: Mapping[TopicPartition, int], *, stable: bool = True) -> None:
         """The end is looked at."""
-        self.note(
-            Settled, group_id=GROUP, stable=stable, committed=dict(self.committed), ends=dict(ends)
+        self.record(
+            FinalGroupState,
+            group_id=GROUP,
+            stable=stable,
+            committed=dict(self.committed),
+            ends=dict(ends),
         )
 
     def move(self, committed: Mapping[TopicPartition, int] | None = None) -> None:
         """The group gets another coordinator."""
         self.node_id, self.incarnation = 3 - self.node_id, self.incarnation + 1
         found = self.committed if committed is None else committed
-        self.note(
+        self.record(
             CoordinatorMoved,
             node_id=self.node_id,
             incarnation=self.incarnation,
@@ -224,7 +228,7 @@ class Story:
         """The group is seen; by default with the members that it had."""
         self.owners = self.owners if owners is None else owners
         members = tuple(
-            MemberSeen(
+            MemberSnapshot(
                 member_id=self.id_of(process),
                 process=process,
                 group_instance_id=self.instances.get(process),
@@ -232,7 +236,7 @@ class Story:
             )
             for process, partitions in self.owners.items()
         )
-        self.note(
+        self.record(
             GroupChanged,
             node_id=self.node_id,
             incarnation=self.incarnation,
@@ -250,8 +254,8 @@ class Story:
         self, api: str, process: str, request: object, response: object, ticket: int = -1
     ) -> None:
         """A coordinator is asked something."""
-        self.note(
-            Judged,
+        self.record(
+            RequestHandled,
             node_id=self.node_id,
             incarnation=self.incarnation,
             api=api,
@@ -293,7 +297,7 @@ class Story:
 
     def answer(self, ticket: int, response: object) -> None:
         """A parked request is answered."""
-        self.note(Answered, node_id=self.node_id, ticket=ticket, response=response)
+        self.record(ParkedRequestAnswered, node_id=self.node_id, ticket=ticket, response=response)
 
     def sync(self, process: str, response: SyncCompleted | None, ticket: int = -1) -> None:
         """A Sync comes in."""
@@ -356,7 +360,7 @@ class Story:
             epoch=fields.pop("epoch", self.epochs[process]),
             **fields,
         )
-        self.note(Told, process=process, life=1, event=event)
+        self.record(EventReported, process=process, life=1, event=event)
 
     def told_joined(self, process: str) -> None:
         """A program hears that it is in the generation."""
@@ -397,7 +401,7 @@ class Story:
 
     def stop(self, process: str) -> None:
         """A program ends."""
-        self.note(ProcessEnded, process=process, life=1, error=None)
+        self.record(ProcessEnded, process=process, life=1, error=None)
 
     def hand_out(
         self,
@@ -409,7 +413,7 @@ class Story:
         creation: int | None = None,
     ) -> None:
         """A program gets records, of the topic as it is now unless it is said otherwise."""
-        self.note(
+        self.record(
             HandedOut,
             process=process,
             life=1,
@@ -434,7 +438,7 @@ class Story:
     ) -> None:
         """A program is done with records."""
         for offset in range(first, upto):
-            self.note(
+            self.record(
                 Processed,
                 process=process,
                 life=1,
@@ -484,7 +488,7 @@ class Story:
             self.end(process, Cause.CLOSED)
             self.leave(process)
             self.stop(process)
-        self.note(Over)
+        self.record(SimulationEnded)
 
 
 def pair() -> Story:

@@ -18,7 +18,7 @@ def test_a_join_that_is_never_answered_breaks_it() -> None:
     story.wait(REBALANCE + 1)
     story.settle({})
     (what,) = story.broken(Answers)
-    assert what.startswith("the Join of a, parked at broker 1 at 1.0")
+    assert what.startswith("the JoinGroup request of a, parked at broker 1 at 1.0")
     assert what.endswith("is never answered")
 
 
@@ -29,7 +29,7 @@ def test_a_sync_that_is_answered_too_late_breaks_it() -> None:
     story.wait(REBALANCE + 1)
     story.answer(77, SyncCompleted())
     (what,) = story.broken(Answers)
-    assert "the Sync of a, parked at broker 1 was answered after 21.0" in what
+    assert "the SyncGroup request of a, parked at broker 1 was answered after 21.0" in what
 
 
 def test_a_failover_that_forgets_who_waits_breaks_it() -> None:
@@ -44,11 +44,11 @@ def test_a_broker_that_is_killed_answers_nobody() -> None:
     """Others do."""
     story = pair()
     story.ask_to_join("a")
-    story.note(FaultBegan, fault=BrokerDies(at=0.0, broker="b1", seconds=1.0))
+    story.record(FaultBegan, fault=BrokerDies(at=0.0, broker="b1", seconds=1.0))
     story.move()
     assert story.broken(Answers) == []
     story.ask_to_join("a")
-    story.note(FaultBegan, fault=BrokerDies(at=0.0, broker="b1", seconds=1.0))
+    story.record(FaultBegan, fault=BrokerDies(at=0.0, broker="b1", seconds=1.0))
     story.move()
     assert len(story.broken(Answers)) == 1
 
@@ -60,7 +60,7 @@ def test_a_second_answer_breaks_it() -> None:
     story.answer_join(ticket, "a")
     story.answer_join(ticket, "a")
     (what,) = story.broken(Answers)
-    assert what == "broker 1 answered a request twice, or of nobody"
+    assert what == "broker 1 answered a request twice, or one that was never sent"
 
 
 def test_silence_that_kafka_keeps_too_is_no_fault() -> None:
@@ -104,7 +104,7 @@ def test_a_group_that_never_rests_breaks_it() -> None:
     story.group("PreparingRebalance")
     story.settle({}, stable=False)
     (what,) = story.broken(Answers)
-    assert what == "group group has not come to rest"
+    assert what == "group group has not become stable"
 
 
 def test_a_group_that_rests_too_late_breaks_it() -> None:
@@ -119,7 +119,7 @@ def test_a_group_that_rests_too_late_breaks_it() -> None:
     story.form({"a": [P0], "b": [P1]})
     story.settle({})
     (what,) = story.broken(Answers)
-    assert "came to rest only 20" in what
+    assert "became stable only 20" in what
 
 
 def test_a_member_that_is_silent_and_stays_breaks_it() -> None:
@@ -132,7 +132,7 @@ def test_a_member_that_is_silent_and_stays_breaks_it() -> None:
     story.commit("b", P1, 0)
     story.commit("b", P1, 0)
     (what,) = story.broken(Answers)
-    assert "a (member 'a-id') is still a member, and silent for 12.0" in what
+    assert "a (member 'a-id') is still a member after 12.0" in what
 
 
 def test_who_waits_and_who_was_taken_over_need_not_be_heard() -> None:

@@ -23,7 +23,7 @@ def test_a_partition_without_an_owner_breaks_it() -> None:
     story = Story().begin("a")
     story.form({"a": [P0]})
     (what,) = story.broken(Assignments)
-    assert "orders-1, there since 1.001 s, has no owner in generation 1" in what
+    assert "orders-1, which exists since 1.001 s, has no owner in generation 1" in what
 
 
 def test_what_a_cooperative_owner_gives_up_may_wait_for_one_generation() -> None:
@@ -37,7 +37,7 @@ def test_what_a_cooperative_owner_gives_up_may_wait_for_one_generation() -> None
     story.form({"a": [P0], "b": []})
     story.form({"a": [P0], "b": []})
     (what,) = story.broken(Assignments)
-    assert "orders-1, there since 1.001 s, has no owner in generation 5" in what
+    assert "orders-1, which exists since 1.001 s, has no owner in generation 5" in what
 
 
 def test_an_owner_that_heard_nothing_of_a_generation_still_has_to_give_up() -> None:
@@ -52,7 +52,7 @@ def test_an_owner_that_heard_nothing_of_a_generation_still_has_to_give_up() -> N
     story.claims = {"a": [P0]}
     story.form({"a": [P0], "b": []})
     (what,) = story.broken(Assignments)
-    assert "orders-1, there since 1.001 s, has no owner in generation 4" in what
+    assert "orders-1, which exists since 1.001 s, has no owner in generation 4" in what
 
 
 def test_an_eager_group_leaves_nothing_out() -> None:
@@ -61,7 +61,7 @@ def test_an_eager_group_leaves_nothing_out() -> None:
     story.form({"a": [P0, P1]})
     story.form({"a": [P0], "b": []})
     (what,) = story.broken(Assignments)
-    assert "orders-1, there since 1.001 s, has no owner in generation 2" in what
+    assert "orders-1, which exists since 1.001 s, has no owner in generation 2" in what
 
 
 def test_a_partition_that_does_not_exist_breaks_it() -> None:
@@ -69,7 +69,7 @@ def test_a_partition_that_does_not_exist_breaks_it() -> None:
     story = Story().begin("a", partitions=1)
     story.form({"a": [P0, P1]})
     (what,) = story.broken(Assignments)
-    assert "orders-1, which does not exist, was given to a-id" in what
+    assert "orders-1, which does not exist, was assigned to a-id" in what
 
 
 def test_a_member_that_is_told_of_anothers_partitions_breaks_it() -> None:
@@ -95,7 +95,7 @@ def test_a_member_that_is_told_of_a_generation_that_was_none_breaks_it() -> None
 def test_a_partition_that_came_after_the_members_were_known_may_wait() -> None:
     """The leader computes from what it saw; a failover shows the same assignment again."""
     story = pair()
-    story.note(TopicChanged, topic="orders", partitions=3)
+    story.record(TopicChanged, topic="orders", partitions=3)
     story.move()
     story.group("Stable", topics={"orders": 3})
     assert story.broken(Assignments) == []
@@ -107,7 +107,7 @@ def test_a_partition_that_came_after_the_members_were_known_may_wait() -> None:
 def test_a_partition_does_not_wait_for_ever() -> None:
     """In a calm group the leader's watcher has found it by then."""
     story = pair()
-    story.note(TopicChanged, topic="orders", partitions=3)
+    story.record(TopicChanged, topic="orders", partitions=3)
     story.move()
     story.group("Stable", topics={"orders": 3})
     story.quiet()
@@ -123,6 +123,6 @@ def test_a_partition_does_not_wait_for_ever() -> None:
 def test_what_was_deleted_needs_no_owner() -> None:
     """A topic that is gone has no partitions to give."""
     story = Story().begin("a")
-    story.note(TopicChanged, topic="orders", partitions=0)
+    story.record(TopicChanged, topic="orders", partitions=0)
     story.form({"a": []})
     assert story.broken(Assignments) == []

@@ -24,7 +24,7 @@ def test_who_joins_again_without_an_end_breaks_it() -> None:
     story = pair()
     story.joining("a")
     (what,) = story.broken(Endings)
-    assert what == "the partitions of epoch 1 of a had not ended when it told: joining: "
+    assert what == "the partitions of epoch 1 of a had not ended when it reported: joining: "
 
 
 def test_who_is_in_the_next_generation_without_an_end_breaks_it() -> None:
@@ -40,7 +40,7 @@ def test_two_ends_break_it() -> None:
     story.end("a")
     story.end("a", Cause.FENCED)
     (what,) = story.broken(Endings)
-    assert "the end of epoch 1, which had ended or never begun" in what
+    assert "the end of epoch 1, which had ended before or never begun" in what
 
 
 def test_a_program_that_ends_without_an_end_breaks_it() -> None:
@@ -54,7 +54,7 @@ def test_a_program_that_ends_without_an_end_breaks_it() -> None:
 def test_who_crashes_owes_no_end() -> None:
     """Nobody can hear it."""
     story = pair()
-    story.note(ProcessCrashed, process="a", life=1)
+    story.record(ProcessCrashed, process="a", life=1)
     assert story.broken(Endings) == []
 
 
@@ -64,4 +64,4 @@ def test_a_generation_that_starts_after_its_end_breaks_it() -> None:
     story.end("a")
     story.emit("a", GenerationStarted)
     (what,) = story.broken(Endings)
-    assert "which it does not have: generation started" in what
+    assert "which it is not in: generation started" in what

@@ -65,12 +65,12 @@ def test_a_broker_that_tells_of_an_older_commit_breaks_it() -> None:
     assert story.broken(Failover) == []
     fetch(story, 4)
     (what,) = story.broken(Failover)
-    assert "as broker 1 tells it it is at 4" in what
+    assert "according to broker 1 it is at 4" in what
 
 
 def test_the_commits_of_a_deleted_topic_go_with_it() -> None:
     """As Kafka drops them."""
     story = worked()
-    story.note(TopicChanged, topic="orders", partitions=0)
+    story.record(TopicChanged, topic="orders", partitions=0)
     story.move({})
     assert story.broken(Failover) == []

@@ -16,7 +16,7 @@ def test_a_new_owner_before_the_old_one_has_ended_breaks_it() -> None:
     story.rebalance({"a": [P1], "b": [P0]})
     whats = story.broken(Handovers)
     assert len(whats) == 1
-    assert "b in generation 2 was told that it owns orders-0" in whats[0]
+    assert "b in generation 2 received orders-0" in whats[0]
 
 
 def passed_over(seconds: float) -> Story:
@@ -41,7 +41,7 @@ def passed_over(seconds: float) -> Story:
 def test_a_rebalance_that_did_not_wait_for_a_member_breaks_it() -> None:
     """A member may be left out when the rebalance time-out is over, and not before."""
     (what,) = passed_over(REBALANCE - 1).broken(Handovers)
-    assert "it is a member, and was waited for only" in what
+    assert "it is a member, and the coordinator waited only" in what
 
 
 def test_a_member_that_was_waited_for_in_vain_may_be_passed_over() -> None:
@@ -51,13 +51,13 @@ def test_a_member_that_was_waited_for_in_vain_may_be_passed_over() -> None:
     story.generation_id = 1
     story.hand_out("a", P0, 0, 1)
     (what,) = story.broken(Handovers)
-    assert "the group had gone on to generation 2" in what
+    assert "the group was already in generation 2" in what
 
 
 def test_who_has_crashed_need_not_end_first() -> None:
     """Nobody is there any more; the coordinator waits for its session."""
     story = pair()
-    story.note(ProcessCrashed, process="a", life=1)
+    story.record(ProcessCrashed, process="a", life=1)
     story.live("b", seconds=SESSION + 1)
     story.end("b")
     story.group("PreparingRebalance", {"b": [P1]})
@@ -72,7 +72,9 @@ def test_an_eviction_within_the_session_breaks_it() -> None:
     story.end("b")
     story.group("PreparingRebalance", {"b": [P1]})
     (what,) = story.broken(Handovers)
-    assert "a (member 'a-id') was evicted within its session and rebalance time-outs" in what
+    assert (
+        "a (member 'a-id') was evicted before its session and rebalance time-outs were over" in what
+    )
 
 
 def test_an_eviction_by_a_rebalance_that_has_just_begun_breaks_it() -> None:
@@ -109,8 +111,8 @@ def test_who_does_not_sync_in_time_may_be_removed_and_nobody_else() -> None:
     story.live("a", "b", seconds=REBALANCE + 1)
     story.group("PreparingRebalance", {"b": [P1]})
     assert len(story.broken(Handovers)) == 1
-    unsynced = [one for one in story.facts if getattr(one, "api", "") != "sync_group"]
-    story.facts = unsynced
+    unsynced = [one for one in story.history if getattr(one, "api", "") != "sync_group"]
+    story.history = unsynced
     assert story.broken(Handovers) == []
 
 
@@ -130,7 +132,7 @@ def test_records_of_a_generation_that_is_over_break_it() -> None:
     story.emit("a", GenerationDraining, end=End(Cause.REBALANCE), deadline=1.0)
     story.hand_out("a", P0, 0, 5)
     (what,) = story.broken(Handovers)
-    assert "it had told that the generation was over" in what
+    assert "it had reported the end of the generation" in what
     story.end("a")
     story.hand_out("a", P0, 5, 6)
     assert len(story.broken(Handovers)) == 2
@@ -144,7 +146,7 @@ def test_records_of_anothers_partition_break_it() -> None:
     assert "it does not own it" in what
     story.epochs["a"] = 7
     story.hand_out("a", P0, 0, 5)
-    assert "it was not told of that generation" in story.broken(Handovers)[1]
+    assert "it had not received that generation" in story.broken(Handovers)[1]
 
 
 def test_a_member_that_is_taken_along_without_joining_breaks_it() -> None:
@@ -178,10 +180,10 @@ def test_who_stood_still_may_go_on_with_what_it_holds() -> None:
     """Until it has asked, it cannot know."""
     story = pair()
     story.hand_out("a", P0, 0, 5)
-    story.note(ProcessFrozen, process="a", life=1)
+    story.record(ProcessFrozen, process="a", life=1)
     story.live("b", seconds=SESSION + 1)
     story.group("PreparingRebalance", {"b": [P1]})
-    story.note(ProcessThawed, process="a", life=1)
+    story.record(ProcessThawed, process="a", life=1)
     story.process("a", P0, 0, 1)
     assert story.broken(Handovers) == []
 
@@ -196,7 +198,7 @@ def test_a_drain_that_outlasts_the_rebalance_breaks_it() -> None:
     story.generation_id = 2
     story.group("CompletingRebalance", {"b": [P1]})
     (what,) = story.broken(Handovers)
-    assert what.startswith("a in generation 1 was still draining when the group went on")
+    assert what.startswith("a in generation 1 was still draining when the group completed")
 
 
 def test_a_drain_that_the_session_ends_is_no_fault() -> None:

@@ -16,7 +16,7 @@ def test_a_commit_before_processing_breaks_it() -> None:
     story.commit("a", P0, 5)
     story.commit("a", P0, 5)
     (what,) = story.broken(Losses)
-    assert what == "a committed orders-0 at 5, and nobody has processed the record 3"
+    assert what == "a committed orders-0 at 5, but the record 3 has not been processed"
 
 
 def test_a_record_that_another_member_processed_is_not_lost() -> None:
@@ -40,7 +40,7 @@ def test_a_gap_between_two_batches_breaks_it() -> None:
     story.hand_out("a", P0, 0, 5)
     story.hand_out("a", P0, 6, 7)
     (what,) = story.broken(Losses)
-    assert "got records of orders-0 from 6 on, after those before 5" in what
+    assert "got records of orders-0 from 6 on, right after those before 5" in what
 
 
 def test_what_is_not_processed_or_not_committed_at_the_end_breaks_it() -> None:
@@ -49,10 +49,10 @@ def test_what_is_not_processed_or_not_committed_at_the_end_breaks_it() -> None:
     story.work("a", P0, 0, 5)
     story.settle({P0: 6, P1: 2})
     assert story.broken(Losses) == [
-        "orders-0 ends at 6, and nobody has processed the record 5",
-        "orders-0 ends at 6 and is committed at 5",
-        "orders-1 ends at 2, and nobody has processed the record 0",
-        "orders-1 ends at 2 and is committed at 0",
+        "orders-0 ends at 6, but the record 5 has not been processed",
+        "orders-0 ends at 6, but is committed only at 5",
+        "orders-1 ends at 2, but the record 0 has not been processed",
+        "orders-1 ends at 2, but is committed only at 0",
     ]
 
 
@@ -64,7 +64,7 @@ def test_a_program_that_does_not_say_what_it_processes_is_judged_by_its_commits(
     story.settle({P0: 5})
     assert story.broken(Losses) == []
     story.settle({P0: 6})
-    assert story.broken(Losses) == ["orders-0 ends at 6 and is committed at 5"]
+    assert story.broken(Losses) == ["orders-0 ends at 6, but is committed only at 5"]
 
 
 def test_topics_that_the_group_does_not_read_are_nothing_to_it() -> None:

@@ -19,7 +19,7 @@ def uncommitted(
     cut_short: bool = False,
     took: float = 0.0,
     refused: bool = False,
-    turned_away: bool = False,
+    refused_at: bool = False,
 ) -> Story:
     """a processes 8 records, commits 5, and its generation ends; b gets what follows."""
     story = pair()
@@ -28,7 +28,7 @@ def uncommitted(
     story.process("a", P0, 5, 8)
     if refused:
         story.emit("a", CommitRefused, offsets={P0: 8}, reason="", stale=False)
-    if turned_away:
+    if refused_at:
         story.heartbeat("a", ErrorCode.UNKNOWN_MEMBER_ID)
     story.end("a", cause, cut_short=cut_short, took=took)
     story.end("b")
@@ -64,7 +64,7 @@ def test_a_repetition_after_a_clean_hand_over_breaks_it(cause: Cause) -> None:
     story = uncommitted(cause)
     story.hand_out("b", P0, 5, 10)
     (what,) = story.broken(Repetitions)
-    assert "an owner had processed it and handed over cleanly at 8" in what
+    assert "an owner had processed it and handed the partition over cleanly at 8" in what
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_an_end_that_was_not_forced_breaks_it(story: Story) -> None:
     """A drain that is cut short has had its time, and who has lost its membership was refused."""
     story.hand_out("b", P0, 5, 10)
     (what,) = story.broken(Repetitions)
-    assert "handed over cleanly at 8" in what
+    assert "handed the partition over cleanly at 8" in what
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_an_end_that_was_not_forced_breaks_it(story: Story) -> None:
         uncommitted(Cause.FENCED),
         uncommitted(Cause.COORDINATOR_LOST),
         uncommitted(Cause.TASK_RAISED),
-        uncommitted(Cause.MEMBERSHIP_LOST, turned_away=True),
+        uncommitted(Cause.MEMBERSHIP_LOST, refused_at=True),
         uncommitted(Cause.REBALANCE, cut_short=True, took=1.0),
         uncommitted(Cause.REBALANCE, refused=True),
     ],
@@ -131,7 +131,7 @@ def test_a_refusal_that_a_current_member_does_not_deserve_breaks_it(state: str) 
     assert story.broken(Repetitions) == []
     story.ask_to_commit("a", P0, 5, error=ErrorCode.REBALANCE_IN_PROGRESS)
     (what,) = story.broken(Repetitions)
-    assert "refused a commit of a in its own generation 1 as REBALANCE_IN_PROGRESS" in what
+    assert "refused a commit of a in its current generation 1 as REBALANCE_IN_PROGRESS" in what
 
 
 def told_too_short(*, loud: bool = False, heard: bool = True, took: float = 0.0) -> Story:
@@ -141,8 +141,8 @@ def told_too_short(*, loud: bool = False, heard: bool = True, took: float = 0.0)
         story.live("a", "b", seconds=4)
     fault = Cut(at=0.0, process="a", broker="*")
     if loud:
-        story.note(FaultBegan, fault=fault)
-        story.note(FaultEnded, fault=fault)
+        story.record(FaultBegan, fault=fault)
+        story.record(FaultEnded, fault=fault)
     story.hand_out("a", P0, 0, 5)
     story.process("a", P0, 0, 3)
     story.emit("a", GenerationDraining, end=End(Cause.REBALANCE), deadline=0.0)
@@ -157,7 +157,7 @@ def told_too_short(*, loud: bool = False, heard: bool = True, took: float = 0.0)
 def test_a_drain_that_is_told_too_short_breaks_it() -> None:
     """Who was heard a moment ago has its drain time-out, or most of the rebalance time-out."""
     (what,) = told_too_short().broken(Repetitions)
-    assert "handed over cleanly at 3" in what
+    assert "handed the partition over cleanly at 3" in what
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from kgroup.testing.simulation.checks.failover import Failover
 from kgroup.testing.simulation.checks.losses import Losses
 from kgroup.testing.simulation.checks.repetitions import Repetitions
 from kgroup.testing.simulation.checks.starts import StartPositions
-from kgroup.testing.simulation.history import Skipped, Sought
+from kgroup.testing.simulation.history import RecordsSkipped, SeekCalled
 from kgroup.types import TopicPartition
 from tests.testing.simulation.checks.stories import GROUP, P0, P1, Story, pair
 
@@ -19,8 +19,8 @@ SEEKABLE = (OwnCommits, StartPositions, Losses, Repetitions, Failover)
 
 def seek(story: Story, offset: int, partition: TopicPartition = P0) -> None:
     """a seeks."""
-    story.note(
-        Sought,
+    story.record(
+        SeekCalled,
         process="a",
         life=1,
         group_id=GROUP,
@@ -99,7 +99,7 @@ def test_what_a_program_seeks_past_is_lost_unless_it_says_so() -> None:
         story.process("b", P1, 0, 1)
         seek(story, 3)
         if says:
-            story.note(Skipped, process="a", life=1, partition=P0, offset=3)
+            story.record(RecordsSkipped, process="a", life=1, partition=P0, offset=3)
         story.commit("a", P0, 3)
         assert len(story.broken(Losses)) == faults
 

@@ -31,7 +31,7 @@ def test_the_last_commit_is_the_start() -> None:
 def test_another_start_breaks_it(start: int | None) -> None:
     """Before the last commit, behind it, or nowhere."""
     (what,) = handed_over(start).broken(StartPositions)
-    assert f"start orders-0 at {start}; the last commit that was applied is 5" in what
+    assert f"starts orders-0 at {start}, but the last commit that was applied is 5" in what
 
 
 @pytest.mark.parametrize("first", [4, 6])
@@ -40,7 +40,7 @@ def test_a_first_record_elsewhere_breaks_it(first: int) -> None:
     story = handed_over(5)
     story.hand_out("b", P0, first, 8)
     (what,) = story.broken(StartPositions)
-    assert f"at 5, and the first record that it got is {first}" in what
+    assert f"at 5, but the first record that it got is {first}" in what
 
 
 def test_without_a_commit_the_start_is_the_logs() -> None:

@@ -12,8 +12,8 @@ from tests.testing.simulation.checks.stories import P0, pair, whole
 def test_there_are_thirteen_invariants_in_their_order() -> None:
     """Each has its number, its sentence and one class."""
     assert [one.number for one in CHECKS] == list(range(1, 14))
-    assert all(one.says.endswith(".") for one in CHECKS)
-    assert len({one.says for one in CHECKS}) == len(CHECKS)
+    assert all(one.invariant.endswith(".") for one in CHECKS)
+    assert len({one.invariant for one in CHECKS}) == len(CHECKS)
 
 
 @pytest.mark.parametrize("kind", CHECKS)
@@ -26,7 +26,7 @@ def test_all_that_is_wrong_is_told_in_the_order_in_which_it_was_found() -> None:
     """Several invariants may be broken by one step, and each says so by its number."""
     story = pair()
     story.hand_out("b", P0, 3, 5)
-    found = list(check(story.plan, story.facts))
+    found = list(check(story.plan, story.history))
     assert {one.number for one in found} == {2}
     assert [one.at for one in found] == sorted(one.at for one in found)
     assert str(found[0]).startswith("invariant 2 broken at 1.0")
@@ -34,7 +34,7 @@ def test_all_that_is_wrong_is_told_in_the_order_in_which_it_was_found() -> None:
 
 def test_the_facts_are_read_once() -> None:
     """A check takes any iterable, and changes nothing in it."""
-    facts = whole().facts
-    before = [attrs.asdict(one, recurse=False) for one in facts]
-    assert list(check(pair().plan, iter(facts))) == []
-    assert [attrs.asdict(one, recurse=False) for one in facts] == before
+    entries = whole().history
+    before = [attrs.asdict(one, recurse=False) for one in entries]
+    assert list(check(pair().plan, iter(entries))) == []
+    assert [attrs.asdict(one, recurse=False) for one in entries] == before

@@ -16,12 +16,14 @@ PRODUCER = 5
 
 def written(story: Story, first: int, upto: int) -> None:
     """Records are written in a transaction."""
-    story.note(Appended, partition=P0, first=first, next_offset=upto, producer_id=PRODUCER)
+    story.record(Appended, partition=P0, first=first, next_offset=upto, producer_id=PRODUCER)
 
 
 def ended(story: Story, marker: int, *, committed: bool) -> None:
     """The transaction is over."""
-    story.note(TransactionEnded, producer_id=PRODUCER, committed=committed, markers=((P0, marker),))
+    story.record(
+        TransactionEnded, producer_id=PRODUCER, committed=committed, markers=((P0, marker),)
+    )
 
 
 def reading(isolation: str) -> Story:
@@ -35,7 +37,7 @@ def reading(isolation: str) -> Story:
 
 def hand_out(story: Story, first: int, upto: int, *left_out: int) -> None:
     """a is handed out some records of a range."""
-    story.note(
+    story.record(
         HandedOut,
         process="a",
         life=1,

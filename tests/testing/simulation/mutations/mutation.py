@@ -20,7 +20,7 @@ class Mutation:
 
     Attributes:
         breaks: the invariant that the simulator must find broken.
-        says: what the change does, as a sentence.
+        description: what the change does, as a sentence.
         module: where the line is.
         old: the line, without the spaces around it.
         new: what stands in its place.
@@ -29,7 +29,7 @@ class Mutation:
     """
 
     breaks: int = attrs.field(validator=validators.in_(INVARIANTS))
-    says: str
+    description: str
     module: str
     old: str
     new: str
@@ -37,7 +37,7 @@ class Mutation:
     seed: int = attrs.field(default=0, validator=validators.in_(SEEDS))
 
     def __str__(self) -> str:
-        return f"{self.breaks}: {self.says}"
+        return f"{self.breaks}: {self.description}"
 
     @property
     def seeds(self) -> tuple[int, ...]:

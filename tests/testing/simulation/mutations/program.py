@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 PACKAGE: Final = "kgroup"
 RUN: Final = f"{PACKAGE}.testing.simulation.run"
-DRAWING: Final = f"{PACKAGE}.testing.simulation.plan_generation"
+PLAN_GENERATION: Final = f"{PACKAGE}.testing.simulation.plan_generation"
 PLAN: Final = f"{PACKAGE}.testing.simulation.plan"
 LONGEST: Final = 300
 """Seconds of processor time that a hunt may take."""
@@ -139,7 +139,7 @@ def _warm_up() -> None:
     """Import everything once, and keep what is not kgroup's."""
     # kio imports hypothesis where it is installed, which switches trio's scheduling.
     sys.modules["hypothesis"] = None  # type: ignore[assignment]
-    for name in (RUN, DRAWING):
+    for name in (RUN, PLAN_GENERATION):
         importlib.import_module(name)
     forget(PACKAGE)
     gc.collect()
@@ -152,7 +152,7 @@ def hunt(asked: Mapping[str, Any]) -> dict[str, object]:
     if change is not None:
         sys.meta_path.insert(0, _ChangedFinder(change))
     simulate = importlib.import_module(RUN).simulate
-    draw = importlib.import_module(DRAWING).draw
+    generate_plan = importlib.import_module(PLAN_GENERATION).generate_plan
     scenario = importlib.import_module(PLAN).Scenario(**asked["scenario"])
     if change is not None and change["module"] not in sys.modules:
         raise ChangeError(f"{change['module']} plays no part in a simulation")
@@ -162,7 +162,7 @@ def hunt(asked: Mapping[str, Any]) -> dict[str, object]:
     for seed in asked["seeds"]:
         tried += 1
         try:
-            outcome = simulate(draw(scenario, seed))
+            outcome = simulate(generate_plan(scenario, seed))
         except Exception as error:  # noqa: BLE001 # changed code may do anything
             failed.append(f"seed {seed}: {error!r}")
             continue

@@ -62,7 +62,7 @@ def test_a_line_that_is_not_there_once_is_an_error(
 
 def mutation(module: str, old: str) -> Mutation:
     """One that changes a line to nothing."""
-    return Mutation(breaks=1, says="", module=module, old=old, new="pass")
+    return Mutation(breaks=1, description="", module=module, old=old, new="pass")
 
 
 def test_a_hunt_for_a_line_that_is_gone_fails(hunter: Hunter) -> None:
@@ -81,7 +81,7 @@ def test_a_change_that_stops_the_simulator_finds_nothing(hunter: Hunter) -> None
     """What the simulator itself raises is no violation; the next hunt knows of no change."""
     change = Mutation(
         breaks=1,
-        says="",
+        description="",
         module="kgroup.testing.simulation.run",
         old="recorder = Recorder()",
         new="raise MemoryError",
