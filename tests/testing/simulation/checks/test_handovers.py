@@ -123,7 +123,7 @@ def test_records_for_who_was_evicted_break_it() -> None:
     story.group("PreparingRebalance", {"b": [P1]})
     story.hand_out("a", P0, 0, 5)
     (what,) = story.broken(Handovers)
-    assert what == ("a was handed out orders-0 from 0 on, in generation 1: it had been evicted")
+    assert what == ("a was handed orders-0 from 0 on, in generation 1: it had been evicted")
 
 
 def test_records_of_a_generation_that_is_over_break_it() -> None:
