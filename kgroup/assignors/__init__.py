@@ -37,18 +37,18 @@ BUILTIN: Final[Mapping[str, Assignor]] = MappingProxyType(
         )
     }
 )
-"""The assignors that go by name."""
+"""The built-in assignors by name."""
 
 
 def resolve(assignors: Iterable[str | Assignor]) -> dict[str, Assignor]:
-    """The assignors themselves, by name, in the order given: that of preference.
+    """Return assignors by name, in the given order, which is that of preference.
 
     Args:
-        assignors: names of built-in ones, and custom ones.
+        assignors: names of built-in assignors, and custom assignors.
 
     Raises:
-        UsageError: no built-in assignor has that name, or two have the same.
-        ConfigError: a custom one is not what an assignor has to be.
+        UsageError: no built-in assignor has such a name, or two assignors have the same name.
+        ConfigError: a custom assignor lacks a valid ``name`` or ``assign``.
     """
     resolved: dict[str, Assignor] = {}
     for given in assignors:
@@ -67,36 +67,36 @@ def resolve(assignors: Iterable[str | Assignor]) -> dict[str, Assignor]:
 
 
 def all_cooperative(assignors: Iterable[Any]) -> bool:
-    """Whether a member that offers these keeps what it owns while the group rebalances.
+    """Whether a member that offers these keeps its partitions while the group rebalances.
 
-    It does if all of them are cooperative; one eager among them makes it eager, whichever the
-    group chooses. That is how a group goes from eager to cooperative (KIP-429): first every
-    member offers both, then every member offers the cooperative one alone.
+    It does if all of them are cooperative. One eager assignor makes the member eager, whichever
+    assignor the group chooses. So a group can change from eager to cooperative (KIP-429): first
+    every member offers both, then every member offers only the cooperative one.
     """
     return all(getattr(assignor, "cooperative", False) for assignor in assignors)
 
 
 def user_data_of(assignor: Any, claim: Claim | None) -> bytes | None:
-    """What a member sends along with an assignor when it joins; None where it has nothing to say.
+    """Return what a member sends to the leader's assignor with its subscription, or None.
 
     Args:
-        assignor: one of those that the member offers.
-        claim: what the member was assigned last, or None if it never was.
+        assignor: an assignor that the member offers.
+        claim: the member's last assignment, or None if it has had none.
 
     Raises:
-        UsageError: the assignor gives something else than bytes or None.
+        UsageError: the assignor returned neither bytes nor None.
         Exception: whatever a custom assignor raises.
     """
-    tell = getattr(assignor, "user_data", None)
-    if tell is None:
+    method = getattr(assignor, "user_data", None)
+    if method is None:
         return None
-    data = tell(None, -1) if claim is None else tell(claim.owned, claim.generation_id)
+    data = method(None, -1) if claim is None else method(claim.owned, claim.generation_id)
     if data is None:
         return None
     if not isinstance(data, bytes | bytearray | memoryview):
-        # bytes() of a number would be so many zeros, and of a list whatever it happens to hold.
+        # bytes() would turn a number into that many zeros, and a list into its items.
         raise UsageError(
-            f"user_data() of {shown(assignor)} gave {shown(data)}: it must give bytes, or None"
+            f"user_data() of {shown(assignor)} returned {shown(data)}; it must return bytes or None"
         )
     return bytes(data)
 

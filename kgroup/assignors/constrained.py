@@ -1,14 +1,14 @@
-"""Sticky assignment where all members subscribe to the same topics: quotas are known beforehand.
+"""Sticky assignment for members with the same subscriptions, which makes all quotas known.
 
-Everybody gets the average rounded down, and as many members as it does not come out even get one
-more. A member keeps what it owns up to its quota, lowest partition numbers first; what is left is
-dealt in turn, first within racks, then regardless.
+Every member gets the average number of partitions, rounded down. If there is a remainder, that many
+members get one partition more. A member keeps what it owns up to its quota, lowest partition
+numbers first. The remaining partitions are dealt in turn, at first within racks, then regardless.
 
-Dealing is by slices of the line of unassigned partitions, so that its cost is that of the hands
-dealt, not of the partitions: O(members) from scratch, plus O(owned) where something is owned.
+Dealing takes slices of the sequence of unassigned partitions, so that it costs O(members) from
+scratch, plus O(owned partitions) if members own some.
 
-Where Kafka goes by its hash maps' order (who of those that own enough keeps the one above the
-average), members are taken in the order of their ids.
+Where Kafka goes by the order of its hash maps (which of the members with enough partitions keep
+one above the average), members are taken in the order of their ids.
 
 Source: Kafka's ``AbstractStickyAssignor.ConstrainedAssignmentBuilder``.
 """
@@ -31,50 +31,54 @@ from kgroup.assignors.racks import Racks
 @final
 @attrs.frozen
 class QuotaPlan:
-    """What an assignment comes to.
+    """A finished assignment.
 
     Attributes:
-        shares: for each member its partitions.
-        moving: indexes that another member has to give up first.
+        shares: the partitions of each member.
+        moving: the indexes that another member has to revoke first.
     """
 
     shares: list[MemberPartitions]
     moving: frozenset[int]
 
 
-def constrained(layout: PartitionIndex, ownership: Ownership, racks: Racks | None) -> QuotaPlan:
+def constrained(
+    partition_index: PartitionIndex, ownership: Ownership, racks: Racks | None
+) -> QuotaPlan:
     """Divide the partitions among members of equal subscriptions, in order of their ids."""
     if not ownership.owned:
         return QuotaPlan([], frozenset())
-    return _Quotas(layout, ownership, racks).plan()
+    return _Quotas(partition_index, ownership, racks).plan()
 
 
 @final
 class _Quotas:
-    """One assignment on its way."""
+    """One assignment in the making."""
 
-    def __init__(self, layout: PartitionIndex, ownership: Ownership, racks: Racks | None) -> None:
-        self._layout = layout
+    def __init__(
+        self, partition_index: PartitionIndex, ownership: Ownership, racks: Racks | None
+    ) -> None:
+        self._partition_index = partition_index
         self._ownership = ownership
         self._racks = racks
         members = len(ownership.owned)
-        self._least, self._extra = divmod(len(layout), members)
+        self._least, self._extra = divmod(len(partition_index), members)
         self._kept: list[Sequence[int]] = [()] * members
         self._dealt: list[list[Sequence[int]]] = [[] for _ in range(members)]
         self._counts = [0] * members
-        self._given_up: dict[int, int] = {}
+        self._revoked: dict[int, int] = {}
         self._short: list[int] = []
         self._even: deque[int] = deque()
 
     def plan(self) -> QuotaPlan:
-        """Keep, then deal."""
+        """Let members keep what they own, then deal the rest."""
         for member, owned in enumerate(self._ownership.owned):
             self._keep(member, owned)
         if not self._extra:
             self._even.clear()
         free = self._free()
         if self._racks is not None:
-            # A stable sort: those that few could read in their own rack are dealt first.
+            # The sort is stable. Partitions that few members can read in their rack go first.
             free = sorted(free, key=self._racks.readers)
             free = _RackDeal(self._racks, self._short, self._even).deal(self, free)
         self._deal(free)
@@ -87,11 +91,11 @@ class _Quotas:
 
     @property
     def extra(self) -> int:
-        """How many more members may get one above the smaller quota."""
+        """How many more members may get one partition above the smaller quota."""
         return self._extra
 
     def give(self, member: int, index: int) -> int:
-        """Give one partition; returns how many the member has then."""
+        """Give one partition; return how many the member then has."""
         self._dealt[member].append((index,))
         self._counts[member] += 1
         if self._counts[member] > self._least:
@@ -103,7 +107,7 @@ class _Quotas:
             suited = [index for index in owned if self._racks.suits(member, index)]
             if len(suited) < len(owned):
                 kept = set(suited)
-                self._give_up(member, [index for index in owned if index not in kept])
+                self._revoke(member, [index for index in owned if index not in kept])
             owned = suited
         if len(owned) > self._least and self._extra:
             self._extra -= 1
@@ -111,8 +115,8 @@ class _Quotas:
         else:
             quota = self._least
         if len(owned) > quota:
-            owned = self._layout.by_number(owned)
-            self._give_up(member, owned[quota:])
+            owned = self._partition_index.by_number(owned)
+            self._revoke(member, owned[quota:])
             owned = owned[:quota]
         self._kept[member] = owned
         self._counts[member] = len(owned)
@@ -121,56 +125,61 @@ class _Quotas:
         elif len(owned) == self._least:
             self._even.append(member)
 
-    def _give_up(self, member: int, indexes: Sequence[int]) -> None:
+    def _revoke(self, member: int, indexes: Sequence[int]) -> None:
         for index in indexes:
-            self._given_up[index] = member
+            self._revoked[index] = member
             self._ownership.held[index] = 0
 
     def _free(self) -> Sequence[int]:
-        """What nobody has, in order."""
-        return unmarked(self._ownership.held) if any(self._counts) else range(len(self._layout))
+        """The unassigned partitions, in order."""
+        return (
+            unmarked(self._ownership.held)
+            if any(self._counts)
+            else range(len(self._partition_index))
+        )
 
     def _deal(self, free: Sequence[int]) -> None:
-        """Deal in turn: to those below the smaller quota, then one each to those that are at it."""
-        hands = self._short
-        missing = {member: self._least - self._counts[member] for member in hands}
+        """Deal in turn to members below the smaller quota, then one each to members at it."""
+        takers = self._short
+        missing = {member: self._least - self._counts[member] for member in takers}
         at = laps = 0
-        while hands:
-            more = min(missing[member] for member in hands) - laps
-            width = len(hands)
+        while takers:
+            more = min(missing[member] for member in takers) - laps
+            width = len(takers)
             after = at + more * width
-            for offset, member in enumerate(hands):
+            for offset, member in enumerate(takers):
                 self._dealt[member].append(free[at + offset : after : width])
             at = after
             laps += more
-            self._even.extend(member for member in hands if missing[member] == laps)
-            hands = [member for member in hands if missing[member] > laps]
+            self._even.extend(member for member in takers if missing[member] == laps)
+            takers = [member for member in takers if missing[member] > laps]
         for member, index in zip(self._even, free[at:], strict=False):
             self._dealt[member].append((index,))
 
     def _share(self, member: int) -> MemberPartitions:
         kept = sorted(self._kept[member])
-        return MemberPartitions.of(self._layout, [array("i", kept), *self._dealt[member]])
+        return MemberPartitions.of(self._partition_index, [array("i", kept), *self._dealt[member]])
 
     def _moving(self) -> frozenset[int]:
-        """What was given up and dealt to another one, or claimed by two and dealt to any."""
-        wanted = self._given_up.keys() | self._ownership.disputed
-        if not wanted:
+        """Partitions that were revoked and dealt to another member, or were disputed and dealt."""
+        subscriptions = self._revoked.keys() | self._ownership.disputed
+        if not subscriptions:
             return frozenset()
         return frozenset(
             index
             for member, dealt in enumerate(self._dealt)
             for some in dealt
-            for index in wanted.intersection(some)
-            if self._given_up.get(index) != member
+            for index in subscriptions.intersection(some)
+            if self._revoked.get(index) != member
         )
 
 
 @final
 class _RackDeal:
-    """Deals partitions to members that read them in their own rack, as far as quotas go.
+    """Deals partitions to members that read them in their own rack, as far as quotas allow.
 
-    Members below the smaller quota come in turn, those at it in the order in which they got there.
+    Members below the smaller quota get them in turn, members at it in the order in which they
+    reached it.
     """
 
     def __init__(self, racks: Racks, short: list[int], even: deque[int]) -> None:
@@ -188,7 +197,7 @@ class _RackDeal:
             self._wait(member)
 
     def deal(self, quotas: _Quotas, free: Sequence[int]) -> list[int]:
-        """Deal what can be dealt; returns what is left, in order."""
+        """Deal what can be dealt; return the rest, in order."""
         left = []
         full = set[int]()
         for index in free:
@@ -214,7 +223,7 @@ class _RackDeal:
         return left
 
     def _in_turn(self, here: frozenset[str]) -> int | None:
-        """The next member, in a circle, whose rack is one of these."""
+        """The next member in the circle whose rack is one of these, or None."""
         ahead: int | None = None
         wrapped: int | None = None
         for rack in here:

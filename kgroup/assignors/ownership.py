@@ -35,15 +35,20 @@ from kgroup.assignors.partition_codec import (
 from kgroup.assignors.partition_index import PartitionIndex, mark
 from kgroup.types import MemberSubscription, TopicPartition
 
+NO_GENERATION: Final = -1
+"""The generation of a member that was in no generation."""
+
+_INT: Final = struct.Struct(">i")
+
 
 @final
 @attrs.frozen
 class MemberClaim:
-    """What one member says that it owns.
+    """The partitions that one member says it owns.
 
     Attributes:
         indexes: the partitions that exist.
-        generation: in which generation, or None if it does not tell.
+        generation: the generation of the claim, or None if the member does not send it.
     """
 
     indexes: list[int]
@@ -51,7 +56,7 @@ class MemberClaim:
 
     @property
     def weight(self) -> int:
-        """What counts against another claim."""
+        """The generation as it is compared with that of another claim."""
         return NO_GENERATION if self.generation is None else self.generation
 
 
@@ -61,9 +66,9 @@ class Ownership:
     """The claims that count.
 
     Attributes:
-        owned: for each member what it owns.
-        held: for each index 1 where a member owns it, else 0.
-        disputed: what two members claim with equal right, so that neither owns it.
+        owned: the partitions of each member.
+        held: for each index 1 if a member owns it, else 0.
+        disputed: partitions of which neither of two equal claims counts.
     """
 
     owned: list[list[int]]
@@ -72,12 +77,12 @@ class Ownership:
 
 
 def indexes_of(
-    members: Iterable[MemberSubscription], layout: PartitionIndex
+    members: Iterable[MemberSubscription], partition_index: PartitionIndex
 ) -> Iterator[list[int]]:
     """For each member the indexes of those of its owned partitions that exist."""
     spots = {
-        name: (layout.starts[place], len(layout.span(place)))
-        for name, place in layout.places.items()
+        name: (partition_index.starts[place], len(partition_index.span(place)))
+        for name, place in partition_index.places.items()
     }
     nowhere = (0, 0)
     for member in members:
@@ -92,9 +97,9 @@ def indexes_of(
         yield found
 
 
-def settle_claims(layout: PartitionIndex, claims: Sequence[MemberClaim]) -> Ownership:
-    """Decide whose claims count."""
-    held = bytearray(len(layout))
+def settle_claims(partition_index: PartitionIndex, claims: Sequence[MemberClaim]) -> Ownership:
+    """Decide which claims count."""
+    held = bytearray(len(partition_index))
     for claim in claims:
         mark(held, claim.indexes)
     owned = [claim.indexes for claim in claims]
@@ -126,19 +131,13 @@ def settle_claims(layout: PartitionIndex, claims: Sequence[MemberClaim]) -> Owne
     )
 
 
-NO_GENERATION: Final = -1
-"""The generation of a member that was in none."""
-
-_INT: Final = struct.Struct(">i")
-
-
 def encode_sticky(owned: Iterable[TopicPartition], generation_id: int) -> bytes:
-    """What ``sticky`` sends: version 1, partitions by topic and the generation."""
+    """Encode the user data of ``sticky``: version 1, partitions by topic and the generation."""
     return encode_partitions(owned) + _INT.pack(generation_id)
 
 
 def decode_sticky(data: bytes | None, known: TopicSpans) -> tuple[list[int], int | None]:
-    """The indexes of what a member says it owned, and the generation, None where it tells none.
+    """Decode the indexes that a member says it owned, and their generation, None if it has none.
 
     Partitions that do not exist are left out.
     """
@@ -152,12 +151,12 @@ def decode_sticky(data: bytes | None, known: TopicSpans) -> tuple[list[int], int
 
 
 def encode_generation(generation_id: int) -> bytes:
-    """What ``cooperative-sticky`` sends: the generation."""
+    """Encode the user data of ``cooperative-sticky``: the generation."""
     return _INT.pack(generation_id)
 
 
 def decode_generation(data: bytes | None) -> int | None:
-    """The generation that a ``cooperative-sticky`` member sent, None where it sent nothing."""
+    """Decode the generation that a ``cooperative-sticky`` member sent, None if it sent none."""
     if data is None:
         return None
     return int(_INT.unpack_from(data)[0]) if len(data) >= _INT.size else NO_GENERATION

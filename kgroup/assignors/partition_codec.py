@@ -1,8 +1,8 @@
-"""Partitions by topic as Kafka's blobs carry them: an ARRAY of a STRING and an ARRAY of INT32.
+"""Partitions by topic as Kafka's messages carry them: an ARRAY of a STRING and an ARRAY of INT32.
 
-Assignments, the owned partitions of subscriptions and the sticky assignor's user data all have
-this shape. A leader of a large group writes and reads a million of them, most of them alone in
-their topic, so both are made of few steps for each.
+Assignments, the owned partitions in subscriptions and the sticky assignors' user data all have this
+form. The leader of a large group reads and writes a million partitions, most of them alone in their
+topic, so both directions take few steps for each.
 
 Source: Kafka's protocol guide (ARRAY, STRING, INT32); ConsumerProtocolAssignment.
 """
@@ -25,35 +25,35 @@ _LENGTH: Final = struct.Struct(">h")
 _INT: Final = struct.Struct(">i")
 _TWO: Final = struct.Struct(">ii")
 _SWAP: Final = sys.byteorder == "little"
-_BEFORE: Final = WeakKeyDictionary[PartitionIndex, list[bytes]]()
-"""See ``_alone``; thousands of members' shares are packed by one layout."""
+_SINGLE_PREFIXES: Final = WeakKeyDictionary[PartitionIndex, list[bytes]]()
+"""Caches ``_single_prefixes``; one index serves the shares of thousands of members."""
 
-_NAMES: Final[dict[bytes, str]] = {}
-"""Topics of partitions that were read, by their bytes with the length before them."""
-_MANY_NAMES: Final = 20_000
-"""So many names are kept at most, and none that is longer than a topic's: other members send them,
-and the memory is the process's."""
+_CACHED_NAMES: Final[dict[bytes, str]] = {}
+"""Topic names that were decoded, by their bytes, length included."""
+_MAX_CACHED_NAMES: Final = 20_000
+"""The largest number of cached names. Names that are too long for a topic are not cached: other
+members send them, and they would take this process's memory."""
 
 TopicSpans = Mapping[bytes, tuple[int, int]]
-"""For each topic's name, with its length before it, where it starts and how many it has."""
+"""For each topic the index of its first partition and their number, by its name as a STRING."""
 
 
 def encode_string(topic: str) -> bytes:
-    """A topic's name as a STRING."""
+    """Encode a topic's name as a STRING."""
     name = topic.encode()
     return _LENGTH.pack(len(name)) + name
 
 
-def topic_spans(layout: PartitionIndex) -> TopicSpans:
-    """By what to know the topics of a layout."""
+def topic_spans(partition_index: PartitionIndex) -> TopicSpans:
+    """Return the span of each topic, for ``decode_indexes``."""
     return {
-        encode_string(name): (layout.starts[place], len(layout.span(place)))
-        for name, place in layout.places.items()
+        encode_string(name): (partition_index.starts[place], len(partition_index.span(place)))
+        for name, place in partition_index.places.items()
     }
 
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
-    """The partitions by topic, topics and numbers rising."""
+    """Encode partitions by topic, topics and numbers rising."""
     if isinstance(partitions, MemberPartitions):
         return _pack_share(partitions)
     topics = by_topic(partitions)
@@ -64,27 +64,29 @@ def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def _pack_share(share: MemberPartitions) -> bytes:
-    layout = share.layout
-    topics = list(map(layout.topic_of.__getitem__, share.indexes))
-    numbers = _ints(map(layout.number_of.__getitem__, share.indexes))
+    partition_index = share.partition_index
+    topics = list(map(partition_index.topic_of.__getitem__, share.indexes))
+    numbers = _ints(map(partition_index.number_of.__getitem__, share.indexes))
     counts = Counter(topics)
     pieces: Iterable[bytes]
     if len(counts) == len(topics):
-        alone = map(_alone(layout).__getitem__, topics)
+        prefixes = map(_single_prefixes(partition_index).__getitem__, topics)
         each = struct.unpack("4s" * len(topics), numbers)
-        pieces = chain.from_iterable(zip(alone, each, strict=True))
+        pieces = chain.from_iterable(zip(prefixes, each, strict=True))
     else:
-        pieces = _pieces(layout, counts, numbers)
+        pieces = _pieces(partition_index, counts, numbers)
     return _INT.pack(len(counts)) + b"".join(pieces)
 
 
-def _pieces(layout: PartitionIndex, counts: Mapping[int, int], numbers: bytes) -> Iterator[bytes]:
-    alone, names = _alone(layout), layout.names
+def _pieces(
+    partition_index: PartitionIndex, counts: Mapping[int, int], numbers: bytes
+) -> Iterator[bytes]:
+    prefixes, names = _single_prefixes(partition_index), partition_index.names
     at = 0
     for topic, count in counts.items():
         after = at + count * _INT.size
         if count == 1:
-            yield alone[topic]
+            yield prefixes[topic]
         else:
             yield encode_string(names[topic])
             yield _INT.pack(count)
@@ -92,34 +94,36 @@ def _pieces(layout: PartitionIndex, counts: Mapping[int, int], numbers: bytes) -
         at = after
 
 
-def _alone(layout: PartitionIndex) -> list[bytes]:
-    """For each topic what stands before the number of a partition that is alone in it."""
-    if layout not in _BEFORE:
-        _BEFORE[layout] = [encode_string(name) + _INT.pack(1) for name in layout.names]
-    return _BEFORE[layout]
+def _single_prefixes(partition_index: PartitionIndex) -> list[bytes]:
+    """For each topic the bytes before a partition's number, if it is the only one of the topic."""
+    if partition_index not in _SINGLE_PREFIXES:
+        _SINGLE_PREFIXES[partition_index] = [
+            encode_string(name) + _INT.pack(1) for name in partition_index.names
+        ]
+    return _SINGLE_PREFIXES[partition_index]
 
 
 def decode_indexes(data: bytes, at: int, known: TopicSpans) -> tuple[list[int], int]:
-    """The indexes of those partitions in a blob that exist, and where the blob goes on.
+    """Decode the indexes of the partitions that exist; also return the offset after all of them.
 
     Raises:
-        ValueError | IndexError | struct.error: the bytes are not of this shape.
+        ValueError | IndexError | struct.error: the bytes do not have this form.
     """
     found: list[int] = []
     (topics,) = _INT.unpack_from(data, at)
     at += _INT.size
     if not 0 <= topics <= len(data):
         raise ValueError(f"an array of {topics} items in {len(data)} bytes")
-    # An empty array can be the last there is; then this is read instead of a number after it.
+    # The last array can be empty. The padding is then read in place of its first number.
     data += bytes(_INT.size)
     width = 0
     for _ in range(topics):
-        # Most names are as long as the one before.
+        # Most names are as long as the previous one.
         spot = known.get(data[at : at + width])
         if spot is None:
             length = data[at] << 8 | data[at + 1]
             if length > LONGEST_TEXT:
-                raise ValueError("null where a topic must be")
+                raise ValueError("a topic is null")
             width = _LENGTH.size + length
             spot = known.get(data[at : at + width])
         count, number = _TWO.unpack_from(data, at + width)
@@ -131,7 +135,7 @@ def decode_indexes(data: bytes, at: int, known: TopicSpans) -> tuple[list[int], 
             continue
         numbers = data[at : at + count * _INT.size]
         if count < 0:
-            raise ValueError("null where an array must be")
+            raise ValueError("an array is null")
         at += len(numbers)
         if spot is not None and numbers:
             first, size = spot
@@ -143,13 +147,13 @@ def decode_indexes(data: bytes, at: int, known: TopicSpans) -> tuple[list[int], 
 
 @final
 class PartitionList(Sequence[TopicPartition]):
-    """Partitions as a member told them; each is made only for who looks at it.
+    """Decoded partitions; each ``TopicPartition`` is made only when a caller reads it.
 
-    It compares with any sequence of partitions, by what is in it.
+    It is equal to any sequence of the same partitions in the same order.
 
     Attributes:
-        topics: for each partition its topic.
-        numbers: for each its number.
+        topics: the topic of each partition.
+        numbers: the number of each partition.
     """
 
     __slots__ = ("numbers", "topics")
@@ -186,27 +190,27 @@ class PartitionList(Sequence[TopicPartition]):
 
 
 def decode_partitions(data: bytes, at: int) -> tuple[PartitionList, int]:
-    """The partitions of a blob, and where the blob goes on.
+    """Decode partitions; also return the offset after them.
 
     Raises:
-        ValueError | IndexError | struct.error: the bytes are not of this shape, or nothing comes
-            after them.
+        ValueError | IndexError | struct.error: the bytes do not have this form, or nothing
+            follows them.
     """
     topics: list[str] = []
     numbers = array("i")
     (count,) = _INT.unpack_from(data, at)
     at += _INT.size
-    if len(_NAMES) >= _MANY_NAMES:
-        _NAMES.clear()
+    if len(_CACHED_NAMES) >= _MAX_CACHED_NAMES:
+        _CACHED_NAMES.clear()
     width = 0
     for _ in range(checked_count(count, data)):
-        # Most names are as long as the one before, and other members have told them as well.
-        name = _NAMES.get(data[at : at + width])
+        # Most names are as long as the previous one, and were already sent by another member.
+        name = _CACHED_NAMES.get(data[at : at + width])
         if name is None:
             name, after = decode_string(data, at)
             width = after - at
-            if len(name) <= LONGEST_TOPIC and len(_NAMES) < _MANY_NAMES:
-                _NAMES[data[at:after]] = name
+            if len(name) <= LONGEST_TOPIC and len(_CACHED_NAMES) < _MAX_CACHED_NAMES:
+                _CACHED_NAMES[data[at:after]] = name
         count, number = _TWO.unpack_from(data, at + width)
         at += width + _INT.size
         if count == 1:
@@ -222,10 +226,10 @@ def decode_partitions(data: bytes, at: int) -> tuple[PartitionList, int]:
 
 
 def decode_string(data: bytes, at: int) -> tuple[str, int]:
-    """A STRING, and where the blob goes on; equal ones are one object, as long as one is used.
+    """Decode a STRING, interned; also return the offset after it.
 
     Raises:
-        ValueError | IndexError: the bytes are not of this shape, or too few.
+        ValueError | IndexError: the bytes do not have this form, or are too few.
     """
     length = data[at] << 8 | data[at + 1]
     at += _LENGTH.size
@@ -235,10 +239,10 @@ def decode_string(data: bytes, at: int) -> tuple[str, int]:
 
 
 def checked_count(count: int, data: bytes) -> int:
-    """The number of an array's items, if the bytes can hold them.
+    """Return the number of an array's items if the bytes can hold so many.
 
     Raises:
-        ValueError: they cannot, or it is null.
+        ValueError: they cannot, or the array is null.
     """
     if not 0 <= count <= len(data):
         raise ValueError(f"an array of {count} items in {len(data)} bytes")

@@ -50,7 +50,7 @@ def by_member_id(members: Iterable[MemberSubscription]) -> list[MemberSubscripti
     return sorted(members, key=lambda member: java_sort_key(member.member_id))
 
 
-def topic_sets(members: Iterable[MemberSubscription]) -> list[frozenset[str]]:
+def subscriptions_of(members: Iterable[MemberSubscription]) -> list[frozenset[str]]:
     """Return the topics of each member; members with equal subscriptions share one object.
 
     In most groups all members subscribe to the same topics, in the same order.
@@ -104,23 +104,23 @@ class PartitionIndex:
 
     @classmethod
     def of_subscribed(
-        cls, topics: Mapping[str, TopicInfo], wanted: Iterable[frozenset[str]]
+        cls, topics: Mapping[str, TopicInfo], subscriptions: Iterable[frozenset[str]]
     ) -> Self:
         """Index the topics that have partitions and subscribers, in Java's order."""
-        subscribed = frozenset[str]().union(*set(wanted))
+        subscribed = frozenset[str]().union(*set(subscriptions))
         present = [name for name in subscribed & topics.keys() if topics[name].partitions > 0]
         return cls({name: topics[name].partitions for name in sorted(present, key=java_sort_key)})
 
     def __len__(self) -> int:
         return self.starts[-1]
 
-    def subscribers(self, wanted: Sequence[frozenset[str]]) -> list[Sequence[int]]:
+    def subscribers(self, subscriptions: Sequence[frozenset[str]]) -> list[Sequence[int]]:
         """For each topic the places of its subscribers, rising.
 
         Topics with exactly the same subscribers share one object.
         """
         groups: dict[frozenset[str], list[int]] = {}
-        for place, topics in enumerate(wanted):
+        for place, topics in enumerate(subscriptions):
             groups.setdefault(topics, []).append(place)
         groups_of_topic: list[list[int]] = [[] for _ in self.names]
         for number, topics in enumerate(groups):
@@ -178,27 +178,27 @@ class MemberPartitions(Sequence[TopicPartition]):
     """A member's partitions; equal to any sequence of the same partitions in the same order.
 
     Attributes:
-        layout: the index that the integers belong to.
+        partition_index: the index that the integers belong to.
         indexes: a range, or an array of ints, that rises.
     """
 
-    __slots__ = ("indexes", "layout")
+    __slots__ = ("indexes", "partition_index")
 
-    def __init__(self, layout: PartitionIndex, indexes: Sequence[int]) -> None:
-        self.layout = layout
+    def __init__(self, partition_index: PartitionIndex, indexes: Sequence[int]) -> None:
+        self.partition_index = partition_index
         self.indexes = indexes
 
     @classmethod
-    def of(cls, layout: PartitionIndex, parts: Sequence[Sequence[int]]) -> Self:
+    def of(cls, partition_index: PartitionIndex, parts: Sequence[Sequence[int]]) -> Self:
         """Join disjoint parts."""
         some = [part for part in parts if part]
         if len(some) == 1 and isinstance(some[0], range | array):
-            return cls(layout, some[0])
-        return cls(layout, array("i", sorted(chain.from_iterable(some))))
+            return cls(partition_index, some[0])
+        return cls(partition_index, array("i", sorted(chain.from_iterable(some))))
 
     def runs(self) -> Iterator[tuple[int, Sequence[int]]]:
         """For each topic with a partition in it: the topic's place and its indexes."""
-        starts, indexes = self.layout.starts, self.indexes
+        starts, indexes = self.partition_index.starts, self.indexes
         at, end = 0, len(indexes)
         while at < end:
             place = bisect_right(starts, indexes[at]) - 1
@@ -208,7 +208,7 @@ class MemberPartitions(Sequence[TopicPartition]):
 
     def by_topic(self) -> dict[str, list[int]]:
         """The numbers of the partitions by topic."""
-        names, starts = self.layout.names, self.layout.starts
+        names, starts = self.partition_index.names, self.partition_index.starts
         return {
             names[place]: [index - starts[place] for index in indexes]
             for place, indexes in self.runs()
@@ -231,7 +231,7 @@ class MemberPartitions(Sequence[TopicPartition]):
     def __getitem__(self, at: int | slice) -> TopicPartition | Sequence[TopicPartition]:
         if isinstance(at, slice):
             return tuple(self)[at]
-        return self.layout.partition(self.indexes[at])
+        return self.partition_index.partition(self.indexes[at])
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence):

@@ -1,7 +1,7 @@
-"""Which member can read which partition in its own rack, for the sticky assignors (KIP-881).
+"""Which member reads which partition in its own rack, for the sticky assignors (KIP-881).
 
-Racks count only where they make a difference: some member's rack has replicas, and not every
-partition is in all racks.
+Racks count only if they make a difference: the rack of some member has replicas, and not every
+partition has a replica in all racks.
 
 Source: Kafka's ``AbstractStickyAssignor.RackInfo``.
 """
@@ -21,10 +21,10 @@ _NONE: Final = frozenset[str]()
 
 @final
 class Racks:
-    """The racks of a group in which they count.
+    """The racks of a group's members and partitions, where they make a difference.
 
     Attributes:
-        members: for each member its rack, or None; a member without one suits every partition.
+        members: the rack of each member, or None; a member without a rack suits every partition.
     """
 
     def __init__(
@@ -39,18 +39,18 @@ class Racks:
     @classmethod
     def of(
         cls,
-        layout: PartitionIndex,
+        partition_index: PartitionIndex,
         topics: Mapping[str, TopicInfo],
         members: Sequence[MemberSubscription],
     ) -> Self | None:
-        """The racks, or None where they make no difference."""
+        """Return the racks, or None if they make no difference."""
         own = [member.rack_id or None for member in members]
         here = {rack for rack in own if rack}
         if not here:
             return None
         numbers: dict[frozenset[str], int] = {}
         kinds = array("i")
-        for name in layout.names:
+        for name in partition_index.names:
             topic = topics[name]
             if not topic.racks:
                 kinds.extend([numbers.setdefault(_NONE, len(numbers))] * topic.partitions)
@@ -70,10 +70,10 @@ class Racks:
         return self._sets[self._kinds[index]]
 
     def suits(self, member: int, index: int) -> bool:
-        """Whether the member reads the partition in its own rack, or has none."""
+        """Whether the member reads the partition in its own rack, or has no rack."""
         rack = self.members[member]
         return rack is None or rack in self._sets[self._kinds[index]]
 
     def readers(self, index: int) -> int:
-        """How many members are in the racks of a partition."""
+        """How many members are in racks with a replica of the partition."""
         return self._readers[self._kinds[index]]

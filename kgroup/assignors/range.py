@@ -1,17 +1,18 @@
-"""The range assignor: each topic cut into ranges, as Kafka's ``RangeAssignor`` does it.
+"""The range assignor: each topic is cut into ranges, as by Kafka's ``RangeAssignor``.
 
-The members of a topic, in their order, get neighbouring partitions, the first ones one more where
-it does not come out even; so topics with the same members and as many partitions are cut alike,
-and what belongs together by key stays together.
+The members of a topic get neighbouring partitions in the order of the members. If the partitions do
+not divide evenly, the first members get one more. Topics with the same members and the same number
+of partitions are therefore cut alike, so that records with the same key in two topics are read by
+the same member.
 
-With racks (KIP-881) members first get partitions that have a replica in their rack, as far as
-their share goes; only what is left is given out regardless. A topic qualifies where its members'
-racks meet its partitions' and it makes a difference which partition one reads.
+With racks (KIP-881), members first get partitions with a replica in their rack, up to their share.
+The rest is given out regardless of racks. This applies to a topic if some member's rack has a
+replica and not every partition has one in all racks.
 
-Without racks, topics with the same members and as many partitions are cut in one go: O(members)
-for each such set of topics, plus O(partitions) where the pieces are no even row.
+Without racks, topics with the same members and number of partitions are cut in one step: O(members)
+for each such set of topics, plus O(partitions) if the ranges are longer than one partition.
 
-INVARIANT: a member's share never depends on racks, only which partitions make it up.
+INVARIANT: the size of a member's share never depends on racks, only which partitions are in it.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from kgroup.assignors.partition_index import (
     MemberPartitions,
     PartitionIndex,
     static_members_first,
-    topic_sets,
+    subscriptions_of,
 )
 from kgroup.types import MemberSubscription, TopicInfo
 
 _ANY: Final = None
-"""The rack of a member that has none: every partition suits it."""
+"""The rack of a member without a rack: every partition suits it."""
 
 
 @final
@@ -48,33 +49,35 @@ class RangeAssignor:
     ) -> dict[str, MemberPartitions]:
         """See ``Assignor.assign``."""
         ordered = static_members_first(members)
-        wanted = topic_sets(ordered)
-        layout = PartitionIndex.of_subscribed(topics, wanted)
-        places = layout.subscribers(wanted)
+        subscriptions = subscriptions_of(ordered)
+        partition_index = PartitionIndex.of_subscribed(topics, subscriptions)
+        places = partition_index.subscribers(subscriptions)
         racks = [member.rack_id or _ANY for member in ordered]
         pieces: list[list[Sequence[int]]] = [[] for _ in ordered]
-        # Making the cuts looks at every partition; most groups have no racks.
-        cuts = _cuts(topics, layout, places, racks) if any(racks) else []
+        # A cut reads every partition of its topic, and most groups have no racks.
+        cuts = _cuts(topics, partition_index, places, racks) if any(racks) else []
         if any(cut.by_rack for cut in cuts):
             _cut_by_rack(cuts, pieces)
         else:
-            _cut_evenly(layout, places, pieces)
+            _cut_evenly(partition_index, places, pieces)
         return {
-            member.member_id: MemberPartitions.of(layout, piece)
+            member.member_id: MemberPartitions.of(partition_index, piece)
             for member, piece in zip(ordered, pieces, strict=True)
         }
 
 
 def _cut_evenly(
-    layout: PartitionIndex, places: Sequence[Sequence[int]], pieces: list[list[Sequence[int]]]
+    partition_index: PartitionIndex,
+    places: Sequence[Sequence[int]],
+    pieces: list[list[Sequence[int]]],
 ) -> None:
     """Cut all topics without regard to racks."""
     alike: dict[tuple[int, int], list[int]] = defaultdict(list)
     for topic, members in enumerate(places):
-        alike[len(layout.span(topic)), id(members)].append(topic)
+        alike[len(partition_index.span(topic)), id(members)].append(topic)
     for (count, _), together in alike.items():
         members = places[together[0]]
-        starts = [layout.starts[topic] for topic in together]
+        starts = [partition_index.starts[topic] for topic in together]
         row = range(starts[0], starts[-1] + 1, count)
         even = starts == list(row)
         least, extra = divmod(count, len(members))
@@ -93,18 +96,23 @@ def _cut_evenly(
 
 def _cuts(
     topics: Mapping[str, TopicInfo],
-    layout: PartitionIndex,
+    partition_index: PartitionIndex,
     places: Sequence[Sequence[int]],
     racks: Sequence[str | None],
 ) -> list[_Cut]:
     return [
-        _Cut(topics[name], layout.starts[topic], members, [racks[member] for member in members])
-        for topic, (name, members) in enumerate(zip(layout.names, places, strict=True))
+        _Cut(
+            topics[name],
+            partition_index.starts[topic],
+            members,
+            [racks[member] for member in members],
+        )
+        for topic, (name, members) in enumerate(zip(partition_index.names, places, strict=True))
     ]
 
 
 def _cut_by_rack(cuts: Sequence[_Cut], pieces: list[list[Sequence[int]]]) -> None:
-    """Cut all topics, by rack where that can be."""
+    """Cut all topics, by rack where racks apply."""
     for together in _cut_together(cuts):
         _match_racks(together)
     for cut in cuts:
@@ -115,7 +123,7 @@ def _cut_by_rack(cuts: Sequence[_Cut], pieces: list[list[Sequence[int]]]) -> Non
 
 @final
 class _Cut:
-    """How one topic is being cut: what each of its members has got, and may still get."""
+    """The cut of one topic: what each member has been given, and how much more it may get."""
 
     def __init__(
         self, topic: TopicInfo, start: int, places: Sequence[int], racks: list[str | None]
@@ -137,12 +145,12 @@ class _Cut:
         return self.rack_sets[number] if self.rack_sets else frozenset()
 
     def room(self, member: int) -> int:
-        """How many more partitions the member may get; it only ever falls."""
+        """How many more partitions the member may get; the number only falls."""
         share = self._least + (self._extra > 0)
         return max(0, share - len(self.given.get(member, ())))
 
     def give(self, member: int, numbers: list[int]) -> None:
-        """Give the member partitions, no more than it has room for."""
+        """Give the member partitions, at most as many as it has room for."""
         if not numbers:
             return
         for number in numbers:
@@ -154,41 +162,41 @@ class _Cut:
             self._extra -= 1
 
     def give_matching(self) -> None:
-        """Give each member in turn what suits its rack, lowest numbers first."""
+        """Give each member in turn the partitions that suit its rack, lowest numbers first."""
         suiting: dict[str | None, list[int]] = defaultdict(list)
         for number, racks in enumerate(self.rack_sets):
             for one in racks:
                 suiting[one].append(number)
-        unseen: dict[str | None, Iterator[int]] = {
+        remaining: dict[str | None, Iterator[int]] = {
             rack: iter(numbers) for rack, numbers in suiting.items()
         }
-        unseen[_ANY] = iter(range(self.count))
+        remaining[_ANY] = iter(range(self.count))
         for member, rack in enumerate(self.racks):
-            if rack in unseen:
-                self.give(member, self._next_free(unseen[rack], self.room(member)))
+            if rack in remaining:
+                self.give(member, self._next_free(remaining[rack], self.room(member)))
 
     def give_rest(self) -> None:
-        """Give each member in turn what it still has room for, lowest numbers first."""
-        unseen = iter(range(self.count))
+        """Fill up each member in turn, lowest numbers first."""
+        remaining = iter(range(self.count))
         for member in range(len(self.places)):
             if not self._left:
                 break
-            self.give(member, self._next_free(unseen, self.room(member)))
+            self.give(member, self._next_free(remaining, self.room(member)))
 
-    def _next_free(self, unseen: Iterator[int], most: int) -> list[int]:
-        free = (number for number in unseen if self._free[number])
+    def _next_free(self, remaining: Iterator[int], most: int) -> list[int]:
+        free = (number for number in remaining if self._free[number])
         return list(islice(free, most))
 
 
 def _racks_matter(racks: list[str | None], rack_sets: Sequence[frozenset[str]]) -> bool:
-    """Whether a topic qualifies: racks meet, and not every partition is in all of them."""
+    """Whether racks apply: members' racks have replicas, but not of every partition in each."""
     here = {rack for rack in racks if rack is not _ANY}
     there = frozenset[str]().union(*rack_sets)
     return not here.isdisjoint(there) and any(of != there for of in rack_sets)
 
 
 def _cut_together(cuts: Sequence[_Cut]) -> list[list[_Cut]]:
-    """Topics of the same members and as many partitions, which are to be cut alike."""
+    """Group the topics with the same members and number of partitions; they are cut alike."""
     alike: dict[tuple[int, tuple[int, ...]], list[_Cut]] = defaultdict(list)
     for cut in cuts:
         alike[cut.count, tuple(cut.places)].append(cut)
@@ -205,8 +213,8 @@ def _match_racks(together: list[_Cut]) -> None:
 def _match_alike(cuts: list[_Cut]) -> None:
     """Give each partition number, in all topics at once, to the first member that it suits.
 
-    It suits a member that has room and, in every one of the topics, a replica in its rack. All
-    topics have given the same so far, so that the room in the first is that in all.
+    It suits a member that has room, and whose rack has a replica of it in every topic. All topics
+    have given out the same numbers so far, so the room in the first topic is the room in all.
     """
     first = cuts[0]
     waiting: dict[str | None, list[int]] = defaultdict(list)

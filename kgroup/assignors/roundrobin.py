@@ -1,10 +1,10 @@
-"""The round-robin assignor: all partitions dealt in turn, as Kafka's ``RoundRobinAssignor`` does.
+"""The round-robin assignor: all partitions are dealt in turn, as by Kafka's ``RoundRobinAssignor``.
 
-Partitions go by topic and number, members in their order; a member that does not subscribe to a
-topic is passed over. Neither racks nor what members owned before play a part.
+Partitions are sorted by topic and number, and members by `static_members_first`. A member that does
+not subscribe to a topic is skipped. Neither racks nor owned partitions play a part.
 
-Topics next to each other with the same subscribers are dealt as one, by slices: O(members) where
-all subscribe to the same.
+Neighbouring topics with the same subscribers are dealt together, by slices, which costs O(members)
+if all members subscribe to the same topics.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kgroup.assignors.partition_index import (
     MemberPartitions,
     PartitionIndex,
     static_members_first,
-    topic_sets,
+    subscriptions_of,
 )
 from kgroup.types import MemberSubscription, TopicInfo
 
@@ -37,27 +37,27 @@ class RoundRobinAssignor:
     ) -> dict[str, MemberPartitions]:
         """See ``Assignor.assign``."""
         ordered = static_members_first(members)
-        wanted = topic_sets(ordered)
-        layout = PartitionIndex.of_subscribed(topics, wanted)
-        hands: list[list[Sequence[int]]] = [[] for _ in ordered]
+        subscriptions = subscriptions_of(ordered)
+        partition_index = PartitionIndex.of_subscribed(topics, subscriptions)
+        parts: list[list[Sequence[int]]] = [[] for _ in ordered]
         turn = 0
-        for span, places in _stretches(layout, layout.subscribers(wanted)):
+        for span, places in _stretches(partition_index, partition_index.subscribers(subscriptions)):
             first = bisect_left(places, turn)
             for step in range(min(len(span), len(places))):
                 place = places[(first + step) % len(places)]
-                hands[place].append(span[step :: len(places)])
+                parts[place].append(span[step :: len(places)])
             turn = places[(first + len(span) - 1) % len(places)] + 1
         return {
-            member.member_id: MemberPartitions.of(layout, hand)
-            for member, hand in zip(ordered, hands, strict=True)
+            member.member_id: MemberPartitions.of(partition_index, part)
+            for member, part in zip(ordered, parts, strict=True)
         }
 
 
 def _stretches(
-    layout: PartitionIndex, found: Sequence[Sequence[int]]
+    partition_index: PartitionIndex, found: Sequence[Sequence[int]]
 ) -> Iterator[tuple[range, Sequence[int]]]:
-    """Indexes next to each other whose topics have the same subscribers, and those."""
+    """Ranges of indexes whose topics have the same subscribers, each with these subscribers."""
     for _, topics in groupby(range(len(found)), key=lambda topic: id(found[topic])):
         stretch = list(topics)
-        start, stop = layout.starts[stretch[0]], layout.starts[stretch[-1] + 1]
+        start, stop = partition_index.starts[stretch[0]], partition_index.starts[stretch[-1] + 1]
         yield range(start, stop), found[stretch[0]]

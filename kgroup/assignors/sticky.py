@@ -37,7 +37,7 @@ from kgroup.assignors.partition_index import (
     MemberPartitions,
     PartitionIndex,
     by_member_id,
-    topic_sets,
+    subscriptions_of,
 )
 from kgroup.assignors.racks import Racks
 from kgroup.types import MemberSubscription, TopicInfo, TopicPartition
@@ -55,16 +55,16 @@ class StickyAssignor:
     ) -> dict[str, MemberPartitions]:
         """See ``Assignor.assign``."""
         group = StickyGroup.of(topics, members)
-        known = topic_spans(group.layout)
+        known = topic_spans(group.partition_index)
         claims = [MemberClaim(*decode_sticky(member.user_data, known)) for member in group.members]
         return group.named(group.divide(claims).shares)
 
     def user_data(self, owned: Iterable[TopicPartition] | None, generation_id: int) -> bytes | None:
-        """What a member sends along when it joins.
+        """Encode what a member sends with its subscription: the partitions that it owned.
 
         Args:
-            owned: the partitions that it was assigned last, or None if it never was.
-            generation_id: the generation in which it was.
+            owned: the member's last assignment, or None if it has had none.
+            generation_id: the generation of that assignment.
         """
         return None if owned is None else encode_sticky(owned, generation_id)
 
@@ -72,42 +72,46 @@ class StickyAssignor:
 @final
 @attrs.frozen
 class StickyGroup:
-    """A group as both sticky assignors see it.
+    """A group as both sticky assignors need it.
 
     Attributes:
         topics: its topics.
-        members: its members in the order of their ids; instance ids play no part.
-        wanted: what each of them subscribes to.
-        layout: the topics that have partitions and subscribers.
+        members: its members in the order of their ids; instance ids are ignored.
+        subscriptions: the topics of each member.
+        partition_index: the topics that have partitions and subscribers.
     """
 
     topics: Mapping[str, TopicInfo]
     members: list[MemberSubscription]
-    wanted: list[frozenset[str]]
-    layout: PartitionIndex
+    subscriptions: list[frozenset[str]]
+    partition_index: PartitionIndex
 
     @classmethod
     def of(cls, topics: Mapping[str, TopicInfo], members: Iterable[MemberSubscription]) -> Self:
-        """Put what an assignor was given in order."""
+        """Sort the members and index the partitions."""
         ordered = by_member_id(members)
-        wanted = topic_sets(ordered)
-        return cls(topics, ordered, wanted, PartitionIndex.of_subscribed(topics, wanted))
+        subscriptions = subscriptions_of(ordered)
+        return cls(
+            topics, ordered, subscriptions, PartitionIndex.of_subscribed(topics, subscriptions)
+        )
 
     @property
     def equal(self) -> bool:
         """Whether all members subscribe to the same topics."""
-        return len(set(self.wanted)) <= 1
+        return len(set(self.subscriptions)) <= 1
 
     def divide(self, claims: Sequence[MemberClaim]) -> QuotaPlan:
-        """What both sticky assignors do with what their members claim.
+        """Divide the partitions, with as few moves from their owners as possible.
 
-        In a plan for unequal subscriptions nothing is moving: the claims tell what moves.
+        For unequal subscriptions ``moving`` is empty; ``_moving`` finds it from the claims.
         """
-        ownership = settle_claims(self.layout, claims)
-        racks = Racks.of(self.layout, self.topics, self.members)
+        ownership = settle_claims(self.partition_index, claims)
+        racks = Racks.of(self.partition_index, self.topics, self.members)
         if self.equal:
-            return constrained(self.layout, ownership, racks)
-        return QuotaPlan(general(self.layout, self.wanted, claims, ownership, racks), frozenset())
+            return constrained(self.partition_index, ownership, racks)
+        return QuotaPlan(
+            general(self.partition_index, self.subscriptions, claims, ownership, racks), frozenset()
+        )
 
     def named(self, shares: Iterable[MemberPartitions]) -> dict[str, MemberPartitions]:
         """Shares by member id."""
@@ -125,12 +129,12 @@ class CooperativeStickyAssignor:
     def assign(
         self, topics: Mapping[str, TopicInfo], members: Sequence[MemberSubscription]
     ) -> dict[str, MemberPartitions]:
-        """See ``Assignor.assign``; a partition that changes owners is in nobody's share yet."""
+        """See ``Assignor.assign``; a partition that changes owners is assigned to no member yet."""
         group = StickyGroup.of(topics, members)
         claims = [
             MemberClaim(owned, _generation(member))
             for member, owned in zip(
-                group.members, indexes_of(group.members, group.layout), strict=True
+                group.members, indexes_of(group.members, group.partition_index), strict=True
             )
         ]
         plan = group.divide(claims)
@@ -138,19 +142,19 @@ class CooperativeStickyAssignor:
         return group.named(_without(share, moving) for share in plan.shares)
 
     def user_data(self, _: Iterable[TopicPartition] | None, generation_id: int) -> bytes:
-        """What a member sends along when it joins: the generation; see ``StickyAssignor``."""
+        """Encode what a member sends with its subscription: the generation."""
         return encode_generation(generation_id)
 
 
 def _generation(member: MemberSubscription) -> int | None:
-    """The subscription's own generation (version 2 and up), or else that in the user data."""
+    """The generation in the subscription (version 2 and up), or else the one in the user data."""
     if member.generation_id != NO_GENERATION:
         return member.generation_id
     return decode_generation(member.user_data)
 
 
 def _moving(shares: Sequence[MemberPartitions], claims: Sequence[MemberClaim]) -> frozenset[int]:
-    """What one member gets that it does not own, and another owns and does not get."""
+    """The partitions that one member gets without owning, and another owns without getting."""
     added, removed = set[int](), set[int]()
     for share, claim in zip(shares, claims, strict=True):
         owned = set(claim.indexes)
@@ -164,4 +168,4 @@ def _without(share: MemberPartitions, moving: frozenset[int]) -> MemberPartition
     if not moving or moving.isdisjoint(share.indexes):
         return share
     kept = [index for index in share.indexes if index not in moving]
-    return MemberPartitions(share.layout, array("i", kept))
+    return MemberPartitions(share.partition_index, array("i", kept))

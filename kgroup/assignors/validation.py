@@ -1,6 +1,7 @@
-"""Looks at what an assignor answers before the group is told: a leader's mistake is everybody's.
+"""Checks an assignor's result before the leader sends it, since a mistake would affect all members.
 
-A partition that nobody gets is no mistake, a custom assignor may mean it; it is reported.
+A partition that no member gets is not a mistake, because a custom assignor may intend it. It is
+reported.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ from kgroup.assignors.partition_index import (
     MemberPartitions,
     PartitionIndex,
     mark,
-    topic_sets,
+    subscriptions_of,
     unmarked,
 )
 from kgroup.errors import InvalidAssignmentError
 from kgroup.types import MemberAssignments, MemberSubscription, TopicInfo, TopicPartition
 
 _SHOWN: Final = 5
-"""Faults that the error names one by one."""
+"""The number of faults that an error lists."""
 
 _Owners = dict[str, list[str | None]]
-"""For each topic, by partition number, the member that has it. Lists, because hashing a million
-partitions takes longer than the assignor did."""
+"""For each topic, by partition number, the member that has it. These are lists because hashing a
+million partitions takes longer than assigning them."""
 
 
 @final
@@ -34,8 +35,8 @@ class CheckedAssignments:
     """Assignments that a group can follow.
 
     Attributes:
-        assignments: for every member of the group its partitions, in the assignor's order.
-        unassigned: partitions that somebody subscribes to and nobody gets, sorted.
+        assignments: the partitions of every member of the group, in the assignor's order.
+        unassigned: partitions of subscribed topics that no member gets, sorted.
     """
 
     assignments: MemberAssignments
@@ -48,83 +49,88 @@ def check_assignments(
     members: Iterable[MemberSubscription],
     assignments: Any,
 ) -> CheckedAssignments:
-    """Refuse an answer in which a partition is not there, given twice, or given to the wrong one.
+    """Refuse a result with a partition that does not exist, is given twice or to a wrong member.
 
     Args:
         assignor: the assignor's name, for the error.
-        topics: what it was given.
-        members: what it was given.
-        assignments: what it answered; a custom assignor can answer anything.
+        topics: the topics that it was given.
+        members: the members that it was given.
+        assignments: what it returned; a custom assignor can return anything.
 
     Raises:
-        InvalidAssignmentError: it names the first faults and counts them all.
+        InvalidAssignmentError: it lists the first faults and counts the others.
     """
     known = list(members)
-    wanted = dict(zip((m.member_id for m in known), topic_sets(known), strict=True))
-    free = _free(topics, wanted, assignments)
+    subscriptions = dict(zip((m.member_id for m in known), subscriptions_of(known), strict=True))
+    free = _free(topics, subscriptions, assignments)
     if free is not None:
         return CheckedAssignments(
-            assignments={member: assignments.get(member, ()) for member in wanted},
+            assignments={member: assignments.get(member, ()) for member in subscriptions},
             unassigned=tuple(free),
         )
     owners: _Owners = {name: [None] * topic.partitions for name, topic in topics.items()}
-    lists, faults = _lists(assignments, wanted)
+    lists, faults = _lists(assignments, subscriptions)
     if not faults:
-        faults = list(_faults(owners, wanted, lists))
+        faults = list(_faults(owners, subscriptions, lists))
     if faults:
         shown = "; ".join(faults[:_SHOWN])
         more = f"; and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
         raise InvalidAssignmentError(
-            f"assignor {assignor!r} gave an assignment that no group may follow: {shown}{more}."
-            " It was not sent; no member has got it"
+            f"assignor {assignor!r} returned an invalid assignment: {shown}{more}."
+            " It was not sent to any member"
         )
     unassigned = (
         TopicPartition(topic, number)
-        for topic in sorted(frozenset[str]().union(*wanted.values()) & topics.keys())
+        for topic in sorted(frozenset[str]().union(*subscriptions.values()) & topics.keys())
         for number, owner in enumerate(owners[topic])
         if owner is None
     )
     return CheckedAssignments(
-        assignments={member: lists.get(member, ()) for member in wanted},
+        assignments={member: lists.get(member, ()) for member in subscriptions},
         unassigned=tuple(unassigned),
     )
 
 
 def _free(
-    topics: Mapping[str, TopicInfo], wanted: Mapping[str, frozenset[str]], assignments: Any
+    topics: Mapping[str, TopicInfo], subscriptions: Mapping[str, frozenset[str]], assignments: Any
 ) -> MemberPartitions | None:
-    """What nobody gets, where the answer is the shares of one layout and has no fault.
+    """The unassigned partitions, if the result is of one ``PartitionIndex`` and has no fault.
 
-    So the built-in assignors answer; to look at a million partitions one by one takes longer than
-    to divide them. None where it is anything else: that is looked at to name the faults.
+    The built-in assignors return such results, and to check a million partitions one by one takes
+    longer than to divide them. Anything else gives None, and is then checked one by one.
     """
     shares = _shares(assignments)
-    layout = next((share.layout for share in shares.values()), None)
-    if layout is None or not shares.keys() <= wanted.keys():
+    partition_index = next((share.partition_index for share in shares.values()), None)
+    if partition_index is None or not shares.keys() <= subscriptions.keys():
         return None
-    of_all = PartitionIndex.of_subscribed(topics, wanted.values())
-    if (layout.names, layout.starts) != (of_all.names, of_all.starts):
+    expected = PartitionIndex.of_subscribed(topics, subscriptions.values())
+    if (partition_index.names, partition_index.starts) != (expected.names, expected.starts):
         return None
-    everything = {topics for topics in set(wanted.values()) if topics.issuperset(layout.names)}
-    taken = bytearray(len(layout))
+    everything = {
+        topics for topics in set(subscriptions.values()) if topics.issuperset(partition_index.names)
+    }
+    taken = bytearray(len(partition_index))
     for member, share in shares.items():
-        subscribed = wanted[member]
+        subscribed = subscriptions[member]
         if subscribed not in everything and not all(
-            layout.names[place] in subscribed for place, _ in share.runs()
+            partition_index.names[place] in subscribed for place, _ in share.runs()
         ):
             return None
         mark(taken, share.indexes)
     if taken.count(1) != sum(map(len, shares.values())):
         return None
-    return MemberPartitions(layout, unmarked(taken))
+    return MemberPartitions(partition_index, unmarked(taken))
 
 
 def _shares(assignments: Any) -> dict[str, MemberPartitions]:
-    """The answer itself, if it is the shares of one layout, else nothing."""
+    """The result itself if all its values are of one ``PartitionIndex``, else nothing."""
     if not isinstance(assignments, Mapping):
         return {}
     given = list(assignments.values())
-    if all(type(share) is MemberPartitions and share.layout is given[0].layout for share in given):
+    if all(
+        type(share) is MemberPartitions and share.partition_index is given[0].partition_index
+        for share in given
+    ):
         return dict(assignments)
     return {}
 
@@ -132,7 +138,7 @@ def _shares(assignments: Any) -> dict[str, MemberPartitions]:
 def _lists(
     assignments: Any, members: Mapping[str, object]
 ) -> tuple[dict[str, tuple[TopicPartition, ...]], list[str]]:
-    """The answer as partitions by member, and what keeps it from being that."""
+    """The result as partitions by member, and the faults that prevent that."""
     if not isinstance(assignments, Mapping):
         fault = f"it is a {type(assignments).__name__}, not a mapping of member ids to partitions"
         return {}, [fault]
@@ -140,13 +146,13 @@ def _lists(
     faults: list[str] = []
     for member, given in assignments.items():
         if member not in members:
-            faults.append(f"{member!r} gets {_told(given)}, but is no member of the group")
+            faults.append(f"{member!r} gets {_shortened(given)}, but is not a member of the group")
         elif isinstance(given, str | bytes) or not isinstance(given, Iterable):
-            faults.append(f"member {member!r} gets {given!r}, which is no list of partitions")
+            faults.append(f"member {member!r} gets {given!r}, which is not a list of partitions")
         else:
             lists[member] = tuple(given)
             faults.extend(
-                f"member {member!r} gets {one!r}, which is no TopicPartition"
+                f"member {member!r} gets {one!r}, which is not a TopicPartition"
                 for one in lists[member]
                 if not _is_partition(one)
             )
@@ -157,8 +163,8 @@ def _is_partition(one: Any) -> bool:
     return type(one) is TopicPartition and type(one.topic) is str and type(one.partition) is int
 
 
-def _told(given: Any) -> str:
-    """What a stranger gets, as far as it is short."""
+def _shortened(given: Any) -> str:
+    """Describe the partitions of an unknown member, shortened."""
     if not isinstance(given, Sequence) or isinstance(given, str | bytes):
         return "something"
     shown = ", ".join(map(str, given[:_SHOWN]))
@@ -167,12 +173,12 @@ def _told(given: Any) -> str:
 
 def _faults(
     owners: _Owners,
-    wanted: Mapping[str, frozenset[str]],
+    subscriptions: Mapping[str, frozenset[str]],
     lists: Mapping[str, tuple[TopicPartition, ...]],
 ) -> Iterator[str]:
-    """What is wrong with the lists; notes the owner of every partition on the way."""
+    """The faults of the lists; fills in the owner of every partition."""
     for member, partitions in lists.items():
-        subscribed = wanted[member]
+        subscribed = subscriptions[member]
         for partition in partitions:
             topic, number = partition.topic, partition.partition
             slots = owners.get(topic)

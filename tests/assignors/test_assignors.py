@@ -94,7 +94,7 @@ def test_the_configuration_knows_the_built_in_ones() -> None:
 
 
 def test_preference_is_kept() -> None:
-    """The order of the assignors is the order that was asked for."""
+    """Assignors keep the given order."""
     assert list(resolve(["roundrobin", "range"])) == ["roundrobin", "range"]
 
 
@@ -109,7 +109,7 @@ def test_names_must_be_known_and_differ(given: list[str | Assignor]) -> None:
 
 def test_hash_seeds_do_not_matter() -> None:
     """Processes whose hashes of strings differ give the same answers."""
-    told = set()
+    outputs = set()
     for seed in ("1", "2", "3"):
         ended = subprocess.run(
             [sys.executable, "-c", ANSWERS],
@@ -118,9 +118,9 @@ def test_hash_seeds_do_not_matter() -> None:
             text=True,
             check=True,
         )
-        told.add(ended.stdout)
-    assert len(told) == 1
-    assert all("topic-11-8" in line for line in told.pop().splitlines()[:3])
+        outputs.add(ended.stdout)
+    assert len(outputs) == 1
+    assert all("topic-11-8" in line for line in outputs.pop().splitlines()[:3])
 
 
 def test_assignors_load_no_numpy() -> None:

@@ -12,9 +12,11 @@ from kgroup.assignors.racks import Racks
 
 def plan(count: int, *owned: list[int], racks: Racks | None = None) -> QuotaPlan:
     """The plan for one topic and these members."""
-    layout = PartitionIndex({"t": count})
+    partition_index = PartitionIndex({"t": count})
     return constrained(
-        layout, settle_claims(layout, [MemberClaim(list(one), 1) for one in owned]), racks
+        partition_index,
+        settle_claims(partition_index, [MemberClaim(list(one), 1) for one in owned]),
+        racks,
     )
 
 
@@ -57,11 +59,11 @@ def test_what_moves() -> None:
 
 
 def test_racks_come_first() -> None:
-    """What is owned out of rack is given up; what few could read is dealt first, within racks."""
+    """Members lose partitions of other racks; partitions with few readers are dealt first."""
     a, b = frozenset("a"), frozenset("b")
     racks = Racks(["a", "b", "a"], [0, 0, 0, 1, 1, 1], [a, b])
-    # Member 1 gives up partition 0; 3, 4, 5 have one reader and are dealt before 0, 1, 2. What
-    # it has no room for is dealt last, to whoever has.
+    # Member 1 loses partition 0. 3, 4 and 5 have one reader and are dealt before 0, 1 and 2. The
+    # rest is dealt last, to members that have room.
     assert dealt(6, [], [0], [], racks=racks) == [[1, 5], [3, 4], [0, 2]]
     assert plan(6, [], [0], [], racks=racks).moving == {0}
 

@@ -19,7 +19,7 @@ Answer = dict[str, frozenset[TopicPartition]]
 
 
 def assign(topics: dict[str, TopicInfo], members: tuple[MemberSubscription, ...]) -> Answer:
-    """The answer, found to be one that a group can follow."""
+    """The result, which is valid."""
     answer = CooperativeStickyAssignor().assign(topics, members)
     check_assignments("cooperative-sticky", topics, members, answer)
     return {member: frozenset(partitions) for member, partitions in answer.items()}
@@ -32,15 +32,15 @@ def given_up(members: tuple[MemberSubscription, ...], answer: Answer) -> set[Top
 
 @pytest.mark.parametrize("line", [line for line in LINES if line.exact], ids=lambda line: line.name)
 def test_equals_kafka(line: Line) -> None:
-    """Every member gets what Kafka's CooperativeStickyAssignor gives it."""
+    """Every member gets the partitions that Kafka's CooperativeStickyAssignor gives it."""
     assert assign(line.topics, line.members) == line.answer
 
 
 @pytest.mark.parametrize(
     "line", [line for line in LINES if not line.exact], ids=lambda line: line.name
 )
-def test_withholds_only_what_somebody_gives_up(line: Line) -> None:
-    """Where Kafka's answer depends on whom it reads first, ours can be followed all the same."""
+def test_withholds_only_partitions_that_an_owner_loses(line: Line) -> None:
+    """Where Kafka's result depends on the order of members, kgroup's is valid all the same."""
     answer = CooperativeStickyAssignor().assign(line.topics, line.members)
     checked = check_assignments("cooperative-sticky", line.topics, line.members, answer)
     assert set(checked.unassigned) <= given_up(line.members, assign(line.topics, line.members))
@@ -48,7 +48,7 @@ def test_withholds_only_what_somebody_gives_up(line: Line) -> None:
 
 @given(claiming())
 def test_order_is_its_own(group: Group) -> None:
-    """The answer does not depend on the order in which members and topics come."""
+    """The result does not depend on the order in which members and topics come."""
     topics, members = group
     turned = {name: topics[name] for name in reversed(topics)}
     backwards = tuple(attrs.evolve(m, topics=m.topics[::-1]) for m in members[::-1])
@@ -57,7 +57,7 @@ def test_order_is_its_own(group: Group) -> None:
 
 @given(owned_once(equal=True) | owned_once(equal=False))
 def test_takes_two_steps(group: Group) -> None:
-    """First nobody gets what another one owns; then, with that given up, all is given out."""
+    """At first no member gets what another owns; once that is revoked, all is assigned."""
     topics, members = group
     first = assign(topics, members)
     for member in members:
@@ -78,7 +78,7 @@ def test_takes_two_steps(group: Group) -> None:
 
 @given(owned_once(equal=True) | owned_once(equal=False))
 def test_nothing_moves_when_nothing_changed(group: Group) -> None:
-    """Once all is given out, nobody has to give up anything."""
+    """Once all is assigned, no member loses a partition."""
     topics, members = group
     answer = Answer()
     for _ in range(2):

@@ -9,22 +9,22 @@ from kgroup.assignors.ownership import MemberClaim, settle_claims
 from kgroup.assignors.partition_index import PartitionIndex
 from kgroup.assignors.racks import Racks
 
-LAYOUT = PartitionIndex({"a": 2, "b": 4})
+INDEX = PartitionIndex({"a": 2, "b": 4})
 A0, A1, B0, B1, B2, B3 = range(6)
 
 
 def shares(
-    wanted: list[str], claims: list[tuple[list[int], int]], racks: Racks | None = None
+    subscriptions: list[str], claims: list[tuple[list[int], int]], racks: Racks | None = None
 ) -> list[list[int]]:
     """Who has what, with topics of one letter each."""
     listed = [MemberClaim(owned, generation) for owned, generation in claims]
-    ownership = settle_claims(LAYOUT, listed)
-    plan = general(LAYOUT, [frozenset(of) for of in wanted], listed, ownership, racks)
+    ownership = settle_claims(INDEX, listed)
+    plan = general(INDEX, [frozenset(of) for of in subscriptions], listed, ownership, racks)
     return [list(share.indexes) for share in plan]
 
 
 @pytest.mark.parametrize(
-    ("wanted", "owned", "expected"),
+    ("subscriptions", "owned", "expected"),
     [
         (["a", "b"], [[], []], [[A0, A1], [B0, B1, B2, B3]]),
         (["ab", "b"], [[], []], [[A0, A1, B2], [B0, B1, B3]]),
@@ -34,21 +34,29 @@ def shares(
         (["ab", ""], [[], [B0]], [[A0, A1, B0, B1, B2, B3], []]),
     ],
 )
-def test_plans(wanted: list[str], owned: list[list[int]], expected: list[list[int]]) -> None:
-    """Rare topics are filled first, who has least is filled first, and too much is moved."""
-    assert shares(wanted, [(one, 1) for one in owned]) == expected
+def test_plans(subscriptions: list[str], owned: list[list[int]], expected: list[list[int]]) -> None:
+    """Topics with few subscribers go first, to members with the fewest; then partitions move."""
+    assert shares(subscriptions, [(one, 1) for one in owned]) == expected
 
 
 def test_a_previous_owner_comes_first() -> None:
     """What has to move goes to a member that had it in an earlier generation, if it has less."""
-    wanted = ["b", "b", "b", "ab"]
+    subscriptions = ["b", "b", "b", "ab"]
     now = [B0, B1, B2, B3]
-    assert shares(wanted, [(now, 5), ([], 5), ([], 5), ([], 5)])[:3] == [[B2, B3], [B0], [B1]]
-    assert shares(wanted, [(now, 5), ([], 5), ([B0], 3), ([], 5)])[:3] == [[B2, B3], [B1], [B0]]
+    assert shares(subscriptions, [(now, 5), ([], 5), ([], 5), ([], 5)])[:3] == [
+        [B2, B3],
+        [B0],
+        [B1],
+    ]
+    assert shares(subscriptions, [(now, 5), ([], 5), ([B0], 3), ([], 5)])[:3] == [
+        [B2, B3],
+        [B1],
+        [B0],
+    ]
 
 
 def test_racks_come_first() -> None:
-    """A partition goes to who has least of those in its racks, and only then to anybody."""
+    """A partition goes to the member with the fewest in its racks, and only then to others."""
     a, b = frozenset("x"), frozenset("y")
     racks = Racks(["x", "y", None], [0, 0, 1, 1, 1, 1], [a, b])
     assert shares(["ab", "ab", "b"], [([], 1)] * 3, racks) == [[A0, A1], [B0, B2], [B1, B3]]

@@ -1,6 +1,6 @@
-"""Where Kafka's sticky assignors fail or give what no group can follow, these answer rightly.
+"""Where Kafka's sticky assignors throw or return an invalid plan, kgroup's return a valid one.
 
-Each test first had Kafka 4.3's Java assignors wrong: an exception in the leader, a partition with
+Kafka 4.3's Java assignors fail each of these cases: by an exception in the leader, a partition with
 two members, or one with a member that does not subscribe to it.
 """
 
@@ -24,9 +24,9 @@ Joining = tuple[str, str, Sequence[str], int]
 def assign(
     assignor: str, counts: dict[str, int], joining: Sequence[Joining]
 ) -> dict[str, set[str]]:
-    """What members have when nobody has to give up anything any more, found to be valid.
+    """What members have when none has to lose a partition any more; it is valid.
 
-    That is the first answer of ``sticky``, and of ``cooperative-sticky`` the third at most.
+    That is the first result of ``sticky``, and at most the third of ``cooperative-sticky``.
     """
     topics = {name: TopicInfo(name=name, partitions=count) for name, count in counts.items()}
     owned = {
@@ -62,7 +62,7 @@ def sizes(answer: dict[str, set[str]]) -> dict[str, int]:
 
 @BOTH
 def test_a_topic_made_again_with_fewer_partitions(assignor: str) -> None:
-    """With equal subscriptions, what is beyond a topic's end is owned by nobody."""
+    """With equal subscriptions, a partition that does not exist has no owner."""
     joining = [("m1", "t", ["t0", "t3", "t4"], 2), ("m2", "t", ["t1", "t2", "t5"], 2)]
     assert sizes(assign(assignor, {"t": 3}, joining)) in ({"m1": 1, "m2": 2}, {"m1": 2, "m2": 1})
     assert sizes(assign(assignor, {"t": 2}, joining)) == {"m1": 1, "m2": 1}

@@ -21,7 +21,7 @@ from kgroup.assignors.sticky import StickyAssignor
 from kgroup.types import MemberSubscription, TopicPartition
 from tests.assignors.golden import golden
 
-LAYOUT = PartitionIndex({"t": 4})
+INDEX = PartitionIndex({"t": 4})
 
 
 @pytest.mark.parametrize(
@@ -40,22 +40,22 @@ LAYOUT = PartitionIndex({"t": 4})
 def test_the_latest_claim_counts(generations: tuple[int | None, ...], owner: int | None) -> None:
     """Of several claims the highest generation wins, if it is one member's alone."""
     claims = [MemberClaim([1], generation) for generation in generations]
-    ownership = settle_claims(LAYOUT, claims)
+    ownership = settle_claims(INDEX, claims)
     assert ownership.owned == [[1] if at == owner else [] for at in range(len(claims))]
     assert ownership.disputed == (frozenset({1}) if owner is None else frozenset())
     assert list(ownership.held) == [0, owner is not None, 0, 0]
 
 
 def test_an_uncontested_claim_counts_however_old() -> None:
-    """A member that is behind keeps what nobody else claims."""
-    ownership = settle_claims(LAYOUT, [MemberClaim([0, 2], -1), MemberClaim([3], 9)])
+    """A member of an older generation keeps what no other member claims."""
+    ownership = settle_claims(INDEX, [MemberClaim([0, 2], -1), MemberClaim([3], 9)])
     assert ownership.owned == [[0, 2], [3]]
     assert list(ownership.held) == [1, 0, 1, 1]
 
 
-def test_nobody_contests_oneself() -> None:
-    """A partition that a member lists twice is its own once."""
-    ownership = settle_claims(LAYOUT, [MemberClaim([2, 2, 1], 3), MemberClaim([0], 3)])
+def test_a_partition_claimed_twice_by_one_member_counts_once() -> None:
+    """A partition that a member lists twice is owned once."""
+    ownership = settle_claims(INDEX, [MemberClaim([2, 2, 1], 3), MemberClaim([0], 3)])
     assert ownership.owned == [[2, 1], [0]]
     assert not ownership.disputed
 
@@ -64,7 +64,7 @@ def test_what_does_not_exist_is_not_owned() -> None:
     """Partitions of unknown topics, or beyond the last, are left out."""
     owned = [TopicPartition("t", n) for n in (-1, 0, 3, 4)] + [TopicPartition("u", 0)]
     members = [MemberSubscription(member_id="m", owned=tuple(owned))]
-    assert list(indexes_of(members, LAYOUT)) == [[0, 3]]
+    assert list(indexes_of(members, INDEX)) == [[0, 3]]
 
 
 TWO_TOPICS = PartitionIndex({"a": 4, "b": 2})
@@ -80,7 +80,7 @@ def test_sticky_comes_back(rising: list[int], generation_id: int) -> None:
 
 
 @pytest.mark.parametrize("data", [None, b""])
-def test_no_bytes_tell_nothing(data: bytes | None) -> None:
+def test_no_bytes_are_no_claim(data: bytes | None) -> None:
     """A member that was assigned nothing yet owns nothing and was in no generation."""
     assert decode_sticky(data, KNOWN) == ([], None)
     assert StickyAssignor().user_data(None, -1) is None
@@ -99,7 +99,7 @@ def test_any_bytes_can_be_read(data: bytes) -> None:
     [(None, None), (b"", -1), (b"\0\0\0", -1), (b"\0\0\0\x07", 7), (b"\0\0\0\x07more", 7)],
 )
 def test_a_generation_is_read(data: bytes | None, generation: int | None) -> None:
-    """Four bytes are a generation, fewer are none; no user data tells nothing."""
+    """Four bytes are a generation, fewer are none, and no user data is no statement."""
     assert decode_generation(data) == generation
 
 
@@ -114,11 +114,11 @@ def test_writes_what_kafkas_members_write() -> None:
                 assert encode_generation(generation) == member.user_data
                 seen += 1
     for line in golden("sticky"):
-        layout = PartitionIndex(dict.fromkeys(sorted(line.topics), 100))
+        partition_index = PartitionIndex(dict.fromkeys(sorted(line.topics), 100))
         for member in line.members:
-            owned, known = decode_sticky(member.user_data, topic_spans(layout))
+            owned, known = decode_sticky(member.user_data, topic_spans(partition_index))
             if member.user_data and known is not None and owned:
-                again = encode_sticky(MemberPartitions(layout, sorted(owned)), known)
-                assert decode_sticky(again, topic_spans(layout)) == (sorted(owned), known)
+                again = encode_sticky(MemberPartitions(partition_index, sorted(owned)), known)
+                assert decode_sticky(again, topic_spans(partition_index)) == (sorted(owned), known)
                 seen += 1
     assert seen > 100

@@ -20,13 +20,13 @@ from kgroup.assignors.partition_codec import (
 from kgroup.assignors.partition_index import MemberPartitions, PartitionIndex
 from kgroup.types import TopicPartition
 
-LAYOUT = PartitionIndex({"a": 3, "bc": 1, "d.e": 4, "f": 300})
-PARTITIONS = st.sets(st.integers(0, len(LAYOUT) - 1)).map(sorted)
+INDEX = PartitionIndex({"a": 3, "bc": 1, "d.e": 4, "f": 300})
+PARTITIONS = st.sets(st.integers(0, len(INDEX) - 1)).map(sorted)
 
 
 def share(rising: list[int]) -> MemberPartitions:
-    """A share of the layout."""
-    return MemberPartitions(LAYOUT, array("i", rising))
+    """A share of the partition_index."""
+    return MemberPartitions(INDEX, array("i", rising))
 
 
 def test_is_kafkas_bytes() -> None:
@@ -47,10 +47,10 @@ def test_a_share_packs_like_a_list(rising: list[int]) -> None:
 
 @given(PARTITIONS, st.binary(max_size=9), st.binary(max_size=3))
 def test_comes_back(rising: list[int], after: bytes, before: bytes) -> None:
-    """Reading gives the decode_indexes, and where it stopped."""
+    """Decoding returns the indexes and the offset after them."""
     packed = encode_partitions(share(rising))
     data = before + packed + after
-    assert decode_indexes(data, len(before), topic_spans(LAYOUT)) == (
+    assert decode_indexes(data, len(before), topic_spans(INDEX)) == (
         rising,
         len(data) - len(after),
     )
@@ -62,7 +62,7 @@ def test_what_is_not_there_is_left_out() -> None:
         struct.pack(f">h{len(name)}si{len(numbers)}i", len(name), name, len(numbers), *numbers)
         for name, numbers in ((b"a", [3]), (b"bc", []), (b"zz", [0, 1]), (b"d.e", [-1, 2, 4]))
     )
-    assert decode_indexes(packed, 0, topic_spans(LAYOUT)) == ([6], len(packed))
+    assert decode_indexes(packed, 0, topic_spans(INDEX)) == ([6], len(packed))
 
 
 @given(PARTITIONS.filter(bool), st.data())
@@ -71,7 +71,7 @@ def test_bytes_that_end_early_are_refused(rising: list[int], data: st.DataObject
     packed = encode_partitions(share(rising))
     cut = data.draw(st.integers(0, len(packed) - 1))
     with pytest.raises((ValueError, IndexError, struct.error)):
-        decode_indexes(packed[:cut], 0, topic_spans(LAYOUT))
+        decode_indexes(packed[:cut], 0, topic_spans(INDEX))
 
 
 @pytest.mark.parametrize(
@@ -87,18 +87,18 @@ def test_bytes_that_end_early_are_refused(rising: list[int], data: st.DataObject
 def test_nulls_and_lengths_beyond_the_end_are_refused(data: bytes) -> None:
     """A null array, topic or list, or more items than there are bytes, is no partitions."""
     with pytest.raises((ValueError, IndexError, struct.error)):
-        decode_indexes(data, 0, topic_spans(LAYOUT))
+        decode_indexes(data, 0, topic_spans(INDEX))
 
 
 @given(st.binary())
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     """Nothing else is raised, and nothing that does not exist is found."""
     try:
-        found, at = decode_indexes(data, 0, topic_spans(LAYOUT))
+        found, at = decode_indexes(data, 0, topic_spans(INDEX))
     except (ValueError, IndexError, struct.error):
         return
     assert at <= len(data)
-    assert all(0 <= index < len(LAYOUT) for index in found)
+    assert all(0 <= index < len(INDEX) for index in found)
 
 
 @given(PARTITIONS, st.binary(min_size=4, max_size=9), st.binary(max_size=3))
@@ -119,7 +119,7 @@ def test_a_list_comes_back(rising: list[int], after: bytes, before: bytes) -> No
 
 def test_a_name_that_is_cut_off_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is read after it is read as it is; nor does the memory grow for ever."""
-    monkeypatch.setattr(partition_codec, "_MANY_NAMES", 3)
+    monkeypatch.setattr(partition_codec, "_MAX_CACHED_NAMES", 3)
     blob = encode_partitions([TopicPartition("orders", 7)]) + b"more"
     for missing in range(len(blob), 0, -1):
         with contextlib.suppress(ValueError, IndexError, struct.error):
@@ -127,12 +127,12 @@ def test_a_name_that_is_cut_off_is_not_remembered(monkeypatch: pytest.MonkeyPatc
         assert decode_partitions(blob, 0)[0] == [TopicPartition("orders", 7)]
     for number in range(9):
         decode_partitions(encode_partitions([TopicPartition(f"t{number}", 0)]) + b"more", 0)
-        assert len(partition_codec._NAMES) <= 5
+        assert len(partition_codec._CACHED_NAMES) <= 5
 
 
 def test_what_other_members_send_is_not_kept_for_ever() -> None:
     """Neither many names nor long ones stay when what was read of them is dropped."""
     names = [TopicPartition(f"{number:05}{'x' * 240}", 0) for number in range(30_000)]
     decode_partitions(encode_partitions([*names, TopicPartition("y" * 30_000, 0)]) + b"more", 0)
-    assert len(partition_codec._NAMES) <= 20_000
-    assert max(map(len, partition_codec._NAMES)) <= 251
+    assert len(partition_codec._CACHED_NAMES) <= 20_000
+    assert max(map(len, partition_codec._CACHED_NAMES)) <= 251

@@ -14,12 +14,12 @@ from kgroup.assignors.partition_index import (
     java_sort_key,
     mark,
     static_members_first,
-    topic_sets,
+    subscriptions_of,
     unmarked,
 )
 from kgroup.types import MemberSubscription, TopicInfo, TopicPartition
 
-LAYOUT = PartitionIndex({"b": 2, "none": 0, "a": 3})
+INDEX = PartitionIndex({"b": 2, "none": 0, "a": 3})
 ALL = [
     TopicPartition("b", 0),
     TopicPartition("b", 1),
@@ -31,21 +31,19 @@ ALL = [
 
 def test_topics_stand_in_the_order_given() -> None:
     """Each topic has its place, its span, and each index its topic and number."""
-    assert LAYOUT.places == {"b": 0, "none": 1, "a": 2}
-    assert [LAYOUT.span(place) for place in range(3)] == [range(2), range(2, 2), range(2, 5)]
-    assert len(LAYOUT) == 5
-    assert (
-        list(LAYOUT.topic_of) == [LAYOUT.place_of(index) for index in range(5)] == [0, 0, 2, 2, 2]
-    )
-    assert list(LAYOUT.number_of) == [0, 1, 0, 1, 2]
-    assert LAYOUT.by_number([4, 3, 1, 2, 0]) == [0, 2, 1, 3, 4]
+    assert INDEX.places == {"b": 0, "none": 1, "a": 2}
+    assert [INDEX.span(place) for place in range(3)] == [range(2), range(2, 2), range(2, 5)]
+    assert len(INDEX) == 5
+    assert list(INDEX.topic_of) == [INDEX.place_of(index) for index in range(5)] == [0, 0, 2, 2, 2]
+    assert list(INDEX.number_of) == [0, 1, 0, 1, 2]
+    assert INDEX.by_number([4, 3, 1, 2, 0]) == [0, 2, 1, 3, 4]
 
 
 @given(st.sets(st.integers(0, 4)) | st.builds(range, st.integers(0, 4), st.just(5), st.just(2)))
 def test_a_share_is_a_sequence_of_partitions(indexes: set[int] | range) -> None:
     """A share has a length, items, slices, an order and equals what lists the same."""
     some = indexes if isinstance(indexes, range) else array("i", sorted(indexes))
-    share = MemberPartitions(LAYOUT, some)
+    share = MemberPartitions(INDEX, some)
     listed = [ALL[index] for index in some]
     assert list(share) == listed
     assert [share[at] for at in range(len(share))] == listed
@@ -56,19 +54,19 @@ def test_a_share_is_a_sequence_of_partitions(indexes: set[int] | range) -> None:
     assert share != [*listed, ALL[0]]
     assert share != 7
     assert all(partition in share for partition in listed)
-    assert {LAYOUT.names[place] for place, _ in share.runs()} == {p.topic for p in listed}
+    assert {INDEX.names[place] for place, _ in share.runs()} == {p.topic for p in listed}
 
 
 def test_a_share_can_be_made_of_hands() -> None:
     """One hand is taken as it is, several are put in order, none is nothing."""
-    assert MemberPartitions.of(LAYOUT, [(), range(1, 5, 2)]).indexes == range(1, 5, 2)
-    assert list(MemberPartitions.of(LAYOUT, [(4,), [2, 3]]).indexes) == [2, 3, 4]
-    assert len(MemberPartitions.of(LAYOUT, [])) == 0
+    assert MemberPartitions.of(INDEX, [(), range(1, 5, 2)]).indexes == range(1, 5, 2)
+    assert list(MemberPartitions.of(INDEX, [(4,), [2, 3]]).indexes) == [2, 3, 4]
+    assert len(MemberPartitions.of(INDEX, [])) == 0
 
 
 def test_a_long_share_is_shown_short() -> None:
     """A repr names the first partitions and counts all."""
-    assert repr(MemberPartitions(LAYOUT, range(2))) == "<MemberPartitions of 2: b-0, b-1>"
+    assert repr(MemberPartitions(INDEX, range(2))) == "<MemberPartitions of 2: b-0, b-1>"
     long = MemberPartitions(PartitionIndex({"t": 9}), range(9))
     assert repr(long) == "<MemberPartitions of 9: t-0, t-1, t-2, t-3, t-4, ...>"
 
@@ -113,22 +111,22 @@ def test_subscribers_counts_each_member_once() -> None:
         "alone": TopicInfo(name="alone", partitions=1),
     }
     members = [MemberSubscription(member_id="m", topics=("t", "t", "empty", "unknown"))]
-    wanted = topic_sets(members)
-    layout = PartitionIndex.of_subscribed(topics, wanted)
-    assert layout.names == ("t",)
-    assert layout.subscribers(wanted) == [[0]]
+    subscriptions = subscriptions_of(members)
+    partition_index = PartitionIndex.of_subscribed(topics, subscriptions)
+    assert partition_index.names == ("t",)
+    assert partition_index.subscribers(subscriptions) == [[0]]
 
 
 def test_equal_subscriptions_are_one_object() -> None:
     """In whatever order members list their topics, equal subscriptions are compared only once."""
     listed = (("a", "b"), ("b", "a"), ("b", "a"), ("c",), ("a", "b"))
     members = [MemberSubscription(member_id=str(at), topics=of) for at, of in enumerate(listed)]
-    wanted = topic_sets(members)
-    assert len({id(topics) for topics in wanted}) == 2
-    layout = PartitionIndex.of_subscribed(
-        {n: TopicInfo(name=n, partitions=1) for n in "cba"}, wanted
+    subscriptions = subscriptions_of(members)
+    assert len({id(topics) for topics in subscriptions}) == 2
+    partition_index = PartitionIndex.of_subscribed(
+        {n: TopicInfo(name=n, partitions=1) for n in "cba"}, subscriptions
     )
-    assert layout.names == ("a", "b", "c")
-    found = layout.subscribers(wanted)
+    assert partition_index.names == ("a", "b", "c")
+    found = partition_index.subscribers(subscriptions)
     assert found == [[0, 1, 2, 4], [0, 1, 2, 4], [3]]
     assert found[0] is found[1]

@@ -16,7 +16,7 @@ from tests.assignors.strategies import Group, groups
 
 @pytest.mark.parametrize("line", golden("range"), ids=lambda line: line.name)
 def test_equals_kafka(line: Line) -> None:
-    """Every member gets what Kafka's RangeAssignor gives it."""
+    """Every member gets the partitions that Kafka's RangeAssignor gives it."""
     answer = RangeAssignor().assign(line.topics, line.members)
     assert {member: frozenset(partitions) for member, partitions in answer.items()} == line.answer
 
@@ -47,7 +47,7 @@ def test_gives_out_everything_evenly(group: Group) -> None:
 
 @given(groups())
 def test_order_of_members_is_its_own(group: Group) -> None:
-    """The answer does not depend on the order in which members and topics come."""
+    """The result does not depend on the order in which members and topics come."""
     topics, members = group
     turned = dict(reversed(topics.items()))
     assert RangeAssignor().assign(turned, members[::-1]) == RangeAssignor().assign(topics, members)
@@ -85,15 +85,15 @@ def test_reads_in_its_own_rack() -> None:
 
 
 def test_cost_is_linear() -> None:
-    """Each partition is looked at a bounded number of times, however many members there are."""
-    looks = 0
+    """Each partition is visited a bounded number of times, however many members there are."""
+    visits = 0
 
     class Rack(str):
         __slots__ = ()
 
         def __hash__(self) -> int:
-            nonlocal looks
-            looks += 1
+            nonlocal visits
+            visits += 1
             return super().__hash__()
 
         def __eq__(self, other: object) -> bool:
@@ -107,4 +107,4 @@ def test_cost_is_linear() -> None:
         for number in range(count // 2)
     ]
     RangeAssignor().assign({"t": topic}, members)
-    assert looks <= 10 * count
+    assert visits <= 10 * count

@@ -14,7 +14,7 @@ from tests.assignors.strategies import Group, groups
 
 @pytest.mark.parametrize("line", golden("roundrobin"), ids=lambda line: line.name)
 def test_equals_kafka(line: Line) -> None:
-    """Every member gets what Kafka's RoundRobinAssignor gives it."""
+    """Every member gets the partitions that Kafka's RoundRobinAssignor gives it."""
     answer = RoundRobinAssignor().assign(line.topics, line.members)
     assert {member: frozenset(partitions) for member, partitions in answer.items()} == line.answer
 
@@ -40,7 +40,7 @@ def test_equal_subscriptions_come_out_even(group: Group) -> None:
 
 @given(groups())
 def test_order_of_members_is_its_own(group: Group) -> None:
-    """The answer does not depend on the order in which members and topics come."""
+    """The result does not depend on the order in which members and topics come."""
     topics, members = group
     turned = dict(reversed(topics.items()))
     assert RoundRobinAssignor().assign(turned, members[::-1]) == RoundRobinAssignor().assign(

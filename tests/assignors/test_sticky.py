@@ -21,7 +21,7 @@ LINES = golden("sticky")
 def assign(
     topics: Mapping[str, TopicInfo], members: Sequence[MemberSubscription]
 ) -> dict[str, frozenset[TopicPartition]]:
-    """The answer, found to be one that a group can follow and to give out everything."""
+    """The result, which is valid and assigns everything."""
     answer = StickyAssignor().assign(topics, members)
     assert check_assignments("sticky", topics, members, answer).unassigned == ()
     return {member: frozenset(partitions) for member, partitions in answer.items()}
@@ -33,7 +33,7 @@ def kept(members: Sequence[MemberSubscription], answer: Mapping[str, frozenset[o
 
 
 def again(members: Sequence[MemberSubscription], answer: Mapping[str, object]) -> Members:
-    """The members as they join when they have what the answer gives them."""
+    """The members as they join after this result."""
     given: dict[str, frozenset[TopicPartition]] = answer  # type: ignore[assignment] # invariance
     return owning(
         [
@@ -45,7 +45,7 @@ def again(members: Sequence[MemberSubscription], answer: Mapping[str, object]) -
 
 @pytest.mark.parametrize("line", [line for line in LINES if line.exact], ids=lambda line: line.name)
 def test_equals_kafka(line: Line) -> None:
-    """Every member gets what Kafka's StickyAssignor gives it."""
+    """Every member gets the partitions that Kafka's StickyAssignor gives it."""
     assert assign(line.topics, line.members) == line.answer
 
 
@@ -53,14 +53,14 @@ def test_equals_kafka(line: Line) -> None:
     "line", [line for line in LINES if not line.exact], ids=lambda line: line.name
 )
 def test_is_as_even_as_kafka(line: Line) -> None:
-    """Where Kafka's answer depends on whom it reads first, ours is as even as it may be."""
+    """Where Kafka's result depends on the order of members, kgroup's is as even as one of them."""
     answer = assign(line.topics, line.members)
     assert tuple(sorted(map(len, answer.values()))) in line.sizes
 
 
 @given(claiming())
-def test_nobody_could_take_from_one_that_has_more(group: Group) -> None:
-    """Whatever members claim, all is given out, and no move would make the plan more even."""
+def test_no_move_would_make_it_more_even(group: Group) -> None:
+    """Whatever members claim, all is assigned, and no move would make the plan more even."""
     topics, members = group
     answer = assign(topics, members)
     has = {member: len(partitions) for member, partitions in answer.items()}
@@ -72,7 +72,7 @@ def test_nobody_could_take_from_one_that_has_more(group: Group) -> None:
 
 @given(claiming())
 def test_order_is_its_own(group: Group) -> None:
-    """The answer does not depend on the order in which members and topics come."""
+    """The result does not depend on the order in which members and topics come."""
     topics, members = group
     turned = {name: topics[name] for name in reversed(topics)}
     backwards = [attrs.evolve(member, topics=member.topics[::-1]) for member in members[::-1]]
@@ -117,7 +117,7 @@ def test_instance_ids_play_no_part() -> None:
     assert assign({"t": TopicInfo(name="t", partitions=1)}, members)["a"]
 
 
-def test_nobody_and_nothing() -> None:
+def test_no_members_or_no_topics() -> None:
     """No members, or no topics, are an empty plan."""
     assert assign({}, []) == {}
     assert assign({}, [MemberSubscription(member_id="a", topics=("t",))]) == {"a": frozenset()}

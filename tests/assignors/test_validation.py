@@ -33,8 +33,8 @@ def test_every_member_is_in_the_answer() -> None:
     assert checked.unassigned == ()
 
 
-def test_unassigned_is_told() -> None:
-    """A partition that nobody gets is reported if somebody subscribes to its topic."""
+def test_unassigned_partitions_are_reported() -> None:
+    """A partition that no member gets is reported if a member subscribes to its topic."""
     assert check_assignments("mine", TOPICS, MEMBERS, {"m2": [T1]}).unassigned == (T0,)
 
 
@@ -43,16 +43,16 @@ def test_unassigned_is_told() -> None:
     [
         (None, "it is a NoneType, not a mapping"),
         ([("m1", [T0])], "it is a list, not a mapping"),
-        ({"m9": [T0, T1]}, "'m9' gets t-0, t-1, but is no member of the group"),
-        ({"m9": [T0] * 6}, "t-0, ..., but is no member of the group"),
-        ({"m9": ()}, "'m9' gets nothing, but is no member of the group"),
-        ({"m9": None}, "'m9' gets something, but is no member of the group"),
-        ({None: [T0]}, "None gets t-0, but is no member of the group"),
-        ({"m1": 7}, "member 'm1' gets 7, which is no list of partitions"),
-        ({"m1": "t-0"}, "member 'm1' gets 't-0', which is no list of partitions"),
-        ({"m1": [("t", 0)]}, "member 'm1' gets ('t', 0), which is no TopicPartition"),
-        ({"m1": [TopicPartition("t", True)]}, "which is no TopicPartition"),
-        ({"m1": [TopicPartition([], 0)]}, "which is no TopicPartition"),  # type: ignore[arg-type]
+        ({"m9": [T0, T1]}, "'m9' gets t-0, t-1, but is not a member of the group"),
+        ({"m9": [T0] * 6}, "t-0, ..., but is not a member of the group"),
+        ({"m9": ()}, "'m9' gets nothing, but is not a member of the group"),
+        ({"m9": None}, "'m9' gets something, but is not a member of the group"),
+        ({None: [T0]}, "None gets t-0, but is not a member of the group"),
+        ({"m1": 7}, "member 'm1' gets 7, which is not a list of partitions"),
+        ({"m1": "t-0"}, "member 'm1' gets 't-0', which is not a list of partitions"),
+        ({"m1": [("t", 0)]}, "member 'm1' gets ('t', 0), which is not a TopicPartition"),
+        ({"m1": [TopicPartition("t", True)]}, "which is not a TopicPartition"),
+        ({"m1": [TopicPartition([], 0)]}, "which is not a TopicPartition"),  # type: ignore[arg-type]
         ({"m1": [TopicPartition("v", 0)]}, "member 'm1' gets v-0, of a topic that does not exist"),
         ({"m1": [TopicPartition("t", 2)]}, "member 'm1' gets t-2, but the topic has 2"),
         ({"m1": [TopicPartition("t", -1)]}, "member 'm1' gets t--1, but the topic has 2"),
@@ -76,9 +76,11 @@ def test_many_mistakes_are_one_error() -> None:
         check_assignments("mine", TOPICS, MEMBERS, answer)
 
 
-def share(*indexes: int, layout: PartitionIndex | None = None) -> MemberPartitions:
-    """A share of a layout, as built-in assignors answer: t-0 and t-1 are its indexes 0 and 1."""
-    return MemberPartitions(WHOLE if layout is None else layout, array("i", indexes))
+def share(*indexes: int, partition_index: PartitionIndex | None = None) -> MemberPartitions:
+    """The partitions of a member, as built-in assignors return them; index 0 is t-0, 1 is t-1."""
+    return MemberPartitions(
+        WHOLE if partition_index is None else partition_index, array("i", indexes)
+    )
 
 
 WHOLE = PartitionIndex({"t": 2})
@@ -88,23 +90,23 @@ WIDER = PartitionIndex({"t": 3, "u": 1})
 @pytest.mark.parametrize(
     ("answer", "fault"),
     [
-        ({"m1": share(0), "m9": share(1)}, "'m9' gets t-1, but is no member of the group"),
+        ({"m1": share(0), "m9": share(1)}, "'m9' gets t-1, but is not a member of the group"),
         ({"m1": share(0, 1), "m2": share(1)}, "t-1 goes to 'm1' and again to 'm2'"),
         ({"m1": share(0, 0)}, "t-0 goes to 'm1' and again to 'm1'"),
         ({"m3": share(0)}, "member 'm3' gets t-0, but does not subscribe to the topic"),
-        ({"m1": share(2, layout=WIDER)}, "member 'm1' gets t-2, but the topic has 2"),
-        ({"m1": share(3, layout=WIDER)}, "member 'm1' gets u-0, but does not subscribe"),
+        ({"m1": share(2, partition_index=WIDER)}, "member 'm1' gets t-2, but the topic has 2"),
+        ({"m1": share(3, partition_index=WIDER)}, "member 'm1' gets u-0, but does not subscribe"),
     ],
 )
 def test_a_mistake_in_shares_is_refused(answer: Any, fault: str) -> None:
-    """What is answered by shares is looked at quickly, and told as clearly."""
+    """Faults in results of built-in form are found, and named as clearly."""
     with pytest.raises(InvalidAssignmentError, match=re.escape(fault)):
         check_assignments("mine", TOPICS, MEMBERS, answer)
 
 
 def test_shares_and_lists_go_together() -> None:
-    """An answer may be of both kinds, and of shares of several layouts."""
-    for second in ([T1], share(1, layout=WIDER)):
+    """A result may mix lists and shares, also of several indexes."""
+    for second in ([T1], share(1, partition_index=WIDER)):
         checked = check_assignments("mine", TOPICS, MEMBERS, {"m1": share(0), "m2": second})
         assert checked.assignments == {"m1": (T0,), "m2": (T1,), "m3": ()}
         assert checked.unassigned == ()

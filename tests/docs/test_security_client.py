@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kgroup.assignors.partition_codec import _MANY_NAMES
+from kgroup.assignors.partition_codec import _MAX_CACHED_NAMES
 from kgroup.client.cluster import PATIENCE
 from kgroup.client.coordinator import JOIN_GRACE
 from kgroup.generation.leader_assignment import MANY_TOPICS
@@ -43,7 +43,7 @@ def test_the_page_has_the_longest_answer_of_each_request(api: str) -> None:
         f"{JOINS_AT_ONCE} in a row, then {JOINS_PER_SECOND:g} in a second",
         f"assignment {MAX_ASSIGNMENT_BYTES // MIB} MiB",
         f"from {LARGE_RESPONSE // 1024} KiB on",
-        f"| {_MANY_NAMES:,}, none longer",
+        f"| {_MAX_CACHED_NAMES:,}, none longer",
         f"| {MANY_TOPICS:,}; beyond",
     ],
 )

@@ -97,7 +97,7 @@ def test_user_data_is_bytes() -> None:
     """A number would be so many zeros in the Join."""
     for data in (5, 10**12, "text", [1], Raises()):
         given = assignor(user_data=lambda *_, data=data: data)
-        with pytest.raises(UsageError, match="it must give bytes, or None"):
+        with pytest.raises(UsageError, match="it must return bytes or None"):
             user_data_of(given, None)
 
 

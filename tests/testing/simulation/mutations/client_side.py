@@ -16,8 +16,8 @@ CLIENT: Final = (
         breaks=1,
         description="The round-robin assignor forgets the last partition.",
         module="kgroup.assignors.roundrobin",
-        old="hands[place].append(span[step :: len(places)])",
-        new="hands[place].append(span[:-1][step :: len(places)])",
+        old="parts[place].append(span[step :: len(places)])",
+        new="parts[place].append(span[:-1][step :: len(places)])",
         seed=4,
     ),
     Mutation(
