@@ -1,8 +1,8 @@
-"""The fixture ``kafka``: each test that takes it runs against both brokers.
+"""The fixture ``kafka``: each test that uses it runs against both brokers.
 
-One is the embedded broker, as a process of its own that ``kgroup broker`` starts, so that clients
-which block (librdkafka, a thread) can be used beside trio. The other is Apache Kafka. Both live
-for the whole run: a test takes topics and groups of its own names.
+One is the embedded broker, in a separate process that ``kgroup broker`` starts, so that clients
+which block (librdkafka, a thread) can be used beside trio. The other is Apache Kafka. Both live for
+the whole run, so each test uses unique names for its topics and groups.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 EMBEDDED: Final = "embedded"
 REAL: Final = "real"
 STOP_TIMEOUT: Final = 60.0
-#: ``kgroup broker``, and it ends with the process that started it, also if that is killed.
+#: ``kgroup broker``; it ends with the process that started it, even if that process is killed.
 BROKER: Final = """
 from kgroup.cli import main
 from kgroup.cli.demo.processes import exit_after_parent
@@ -36,7 +36,7 @@ SHARED: Final = (
     "group.min.session.timeout.ms",
     "auto.create.topics.enable",
 )
-"""The settings of the real one that matter to tests; the embedded one has no others of them."""
+"""The settings of the real broker that the embedded one has too."""
 
 
 @final
@@ -67,8 +67,8 @@ def embedded_broker(**settings: str) -> Iterator[str]:
         assert process.stdout is not None  # it is a pipe
         try:
             ready = process.stdout.readline()
-            _, _, told = ready.partition("ready at ")
-            address, _, _ = told.partition(";")
+            _, _, ready_at = ready.partition("ready at ")
+            address, _, _ = ready_at.partition(";")
             if not address:
                 raise RuntimeError(f"kgroup broker did not start; it said {ready!r}")
             yield address
@@ -82,7 +82,7 @@ def embedded_broker(**settings: str) -> Iterator[str]:
     params=[EMBEDDED, pytest.param(REAL, marks=pytest.mark.real_kafka)],
 )
 def kafka(request: pytest.FixtureRequest) -> Iterator[Kafka]:
-    """Both brokers, one after the other."""
+    """The two brokers in turn."""
     if request.param == REAL:
         address: KafkaAddress = request.getfixturevalue("real_kafka")
         yield Kafka(REAL, address.bootstrap_servers)

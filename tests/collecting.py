@@ -1,4 +1,4 @@
-"""The order of all tests, the ones on Spark included, and which of them share a process.
+"""The order of all tests, including those on Spark, and which of them share a process.
 
 pytest-xdist requires that every worker collects the same tests in the same order, and each worker
 collects for itself. INVARIANT: the order is a function of the path relative to the root, of the
@@ -6,9 +6,9 @@ fixtures that a test names, and of the order in which a file defines its tests. 
 on hashes, on the worker or on what other workers do, and no test item is a key of a dict: an
 item's hash is that of its node id, which pytest-xdist changes while it collects.
 
-What takes longest begins first, so that no worker is left alone with it at the end. Tests that use
-one Spark session share a worker, because a process has one session; those on Spark that start a
-Kafka share another one, because each process would start its own.
+The longest tests begin first, so that no worker is left alone with one at the end. Tests that use a
+Spark session share a worker, because a process has one session. Tests on Spark that start a Kafka
+share another worker, because each process would start its own Kafka.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ FIRST: Final = (
     "tests/spark/test_demo.py",
     "tests/spark/test_cluster.py",
 )
-"""Files and groups of tests that take longest, in the order in which they begin.
+"""The files and groups of tests that take longest, in the order in which they begin.
 
-The seeds only compute, for minutes, and what follows them mostly waits for the processes that it
-starts: side by side they leave no core idle. Short tests fill what is left at the end.
+The seeds compute for minutes, and the tests after them mostly wait for the processes that they
+start, so together they keep all cores busy. Short tests fill the rest of the time.
 """
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect without the garbage collector: next to nothing of what is made then is garbage."""
+    """Collect without the garbage collector, because hardly anything becomes garbage then."""
     gc.disable()
     try:
         return (yield)
@@ -63,7 +63,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark the groups before pytest-xdist reads them, and put the tests in order.
 
     The sort is stable: tests of one file stay in the order in which pytest collected them. After
-    this hook pytest itself brings tests together that share a parameter of a session's fixture.
+    this hook, pytest itself groups tests that share a parameter of a session's fixture.
     """
     for item in items:
         if (name := group(item)) is not None:
@@ -72,14 +72,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def place(item: pytest.Item) -> tuple[int, str]:
-    """Where a test stands: by ``FIRST``, then by path."""
+    """The sort key of a test: its place in ``FIRST``, then its path."""
     path = relative(item).as_posix()
     ranks = (rank for rank, name in enumerate(FIRST) if name in {path, group(item)})
     return next(ranks, len(FIRST)), path
 
 
 def group(item: pytest.Item) -> str | None:
-    """The group that a test on Spark belongs to by its fixtures; None for every other test."""
+    """The group of a test on Spark, by its fixtures; None for every other test."""
     if not relative(item).is_relative_to(ON_SPARK):
         return None
     names = getattr(item, "fixturenames", ())
@@ -87,5 +87,5 @@ def group(item: pytest.Item) -> str | None:
 
 
 def relative(item: pytest.Item) -> PurePath:
-    """The path of the test's file, as seen from the root of this checkout."""
+    """The path of the test's file, relative to the root of the checkout."""
     return item.path.relative_to(item.config.rootpath)

@@ -1,7 +1,8 @@
-"""What holds for every test: the checkout has its links, and a hanging test harms no other.
+"""Plugins and fixtures of all tests: checks of the checkout, time-outs, quick child processes.
 
-Processes are quick to start: hypothesis, which kio imports where it is installed, stands aside in
-the child processes of tests, and makes its tables of characters once for all others.
+kio imports hypothesis if it is installed, which makes every new process slow. Child processes of
+tests therefore get an empty module of that name, and hypothesis builds its tables of characters
+once, before other processes need them.
 """
 
 from __future__ import annotations
@@ -22,21 +23,21 @@ __all__ = ["LEAN", "LINKS", "ROOT", "pytest_timeout_set_timer"]
 ROOT = Path(__file__).resolve().parent.parent
 LEAN = ROOT / "tests" / "lean"
 LINKS = ("kgroup/generation", "kgroup/watchers")
-# Coverage and a busy machine make examples slow; the models that need more say so themselves.
+# Examples are slow under coverage and on a busy machine. A test that needs more of them says so.
 hypothesis.settings.register_profile("suite", max_examples=25, deadline=None)
 hypothesis.settings.load_profile("suite")
-# By default it is in the folder where a process begins: each new one would cost seconds, for the
-# tables are made anew.
+# By default this is a folder in the current directory: each process in a new directory would spend
+# seconds on building the tables again.
 os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(ROOT / ".hypothesis"))
 BROKEN = [link for link in LINKS if (ROOT / link).is_file()]
-# From a checkout that is broken nothing of kgroup can be imported.
+# If the links are broken, kgroup cannot be imported.
 PLUGINS = ["kgroup.testing.plugin", "kgroup.testing.spark_plugin", "tests.brokers"]
 OURS = ["tests.collecting", "tests.durations", "tests.interrupts", "tests.reruns"]
 pytest_plugins = [] if BROKEN else [*PLUGINS, *OURS]
 
 
 def pytest_configure() -> None:
-    """End at once, and say why, where a checkout has turned the links into text files."""
+    """End at once, and say why, if the checkout has turned the links into text files."""
     if BROKEN:
         msg = (
             f"{' and '.join(BROKEN)} should be links to folders, but this checkout made text files "
@@ -49,16 +50,16 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionstart() -> None:
-    """Have hypothesis make its tables once, before other processes begin and all make them."""
+    """Let hypothesis build its tables once, before other processes would all build them."""
     strategies.text().validate()
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _lean_children() -> Iterator[None]:
-    """Child processes import no hypothesis, as a user's do not, and coverage does not measure them.
+    """Keep hypothesis and coverage out of child processes.
 
-    Coverage would cost them half as much time again. There are hundreds, and nearly all that they
-    run is measured in this process too: with them, coverage of the whole is one in a hundred more.
+    A user's processes have neither. Coverage would slow hundreds of processes down by half, and
+    would raise the total by one percent only, because other tests run the same code here.
     """
     with pytest.MonkeyPatch.context() as monkeypatch:
         for name in [name for name in os.environ if "COVERAGE" in name]:
@@ -69,12 +70,12 @@ def _lean_children() -> Iterator[None]:
 
 @pytest.fixture
 def children_with_hypothesis(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Child processes that run pytest import hypothesis, as this one does."""
+    """Let child processes that run pytest import hypothesis, as this one does."""
     path = os.environ["PYTHONPATH"].split(os.pathsep)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path[path.index(str(LEAN)) + 1 :]))
 
 
 def pytest_collection_finish() -> None:
-    """Leave what was collected to stay out of every later garbage collection."""
+    """Exclude the collected tests from every later garbage collection."""
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""Where the time of a run went: its slowest files, and what CI shows of it at the end."""
+"""Lists the slowest test files of a run; CI shows this list at its end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TITLE: Final = "slowest files"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the files that took longest, setups and teardowns included, over all workers."""
+    """Print the slowest files: the sum over all workers, with setup and teardown."""
     seconds: dict[str, float] = defaultdict(float)
     for reports in terminalreporter.stats.values():
         for report in reports:

@@ -1,7 +1,7 @@
 """Ctrl-C works for tests and for the programs that they start, however the suite was started.
 
-A shell starts a job in the background with SIGINT ignored, and processes inherit what is ignored:
-a program that a test interrupts would then run on.
+A shell starts background jobs with SIGINT ignored, and child processes inherit that. A program that
+a test interrupts would ignore the signal and never end.
 """
 
 from __future__ import annotations
@@ -13,6 +13,6 @@ import pytest
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure() -> None:
-    """Have SIGINT raise KeyboardInterrupt here, and so have child processes start with it."""
+    """Restore the default handler of SIGINT here, and so in child processes."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

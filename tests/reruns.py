@@ -1,7 +1,7 @@
-"""Lets pytest-rerunfailures see why a trio test failed: it reads no exception inside of a group.
+"""Lets pytest-rerunfailures see why a trio test failed.
 
-Its ``only_rerun`` is matched against the exception that the test raised. Trio raises groups, whose
-own text says nothing, so that such a test was never run again.
+Its option ``only_rerun`` is compared with the text of the exception that the test raised. trio
+raises groups, whose text does not name the failure, so such a test would never be rerun.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Raise the only exception of a group by itself, in tests that may be run again."""
+    """If a test may be rerun, raise the only exception of a group instead of the group."""
     try:
         return (yield)
     except BaseExceptionGroup as group:
@@ -24,7 +24,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 def only_exception(error: BaseException) -> BaseException | None:
-    """The exception inside of nested groups of one; None if a group has several."""
+    """The single exception inside nested groups, or None if a group has several."""
     while isinstance(error, BaseExceptionGroup):
         if len(error.exceptions) != 1:
             return None

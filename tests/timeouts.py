@@ -1,8 +1,9 @@
-"""How a test that hangs in trio ends: cancelled, so that the tests after it are not harmed.
+"""Cancels a test that hangs in trio, so that it does not harm the tests after it.
 
-pytest-timeout's signal raises wherever the event loop happens to be, which leaves trio's run half
-alive in this thread. Here the signal first cancels the run from within and shows what each task
-was waiting for; only a run that does not end so within ``GRACE`` seconds is broken off its way.
+pytest-timeout's signal handler raises at whatever point the event loop has reached, and leaves
+trio's run half alive in this thread. Here the signal first cancels the run from within and shows
+where each task waits. Only if the run does not end within ``GRACE`` seconds, pytest-timeout's own
+handler interrupts it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ GRACE: Final = 5.0
 
 @pytest.hookimpl(wrapper=True)
 def pytest_timeout_set_timer() -> Generator[None, object, object]:
-    """Let pytest-timeout arm its signal, and stand before its handler."""
+    """Let pytest-timeout arm its signal, then put a handler in front of its own."""
     armed = yield
     break_off = signal.getsignal(signal.SIGALRM)
     cancelled = False
@@ -42,7 +43,7 @@ def pytest_timeout_set_timer() -> Generator[None, object, object]:
 
 
 def cancel_run() -> None:
-    """Tell what every task waits for, and end trio's run by the crash of a system task."""
+    """Print where every task waits, and end trio's run by the crash of a system task."""
     root = trio.lowlevel.current_root_task()
     for task in tasks_below(root) if root else ():
         stack = traceback.StackSummary.extract(task.iter_await_frames())
@@ -59,6 +60,6 @@ def tasks_below(task: trio.lowlevel.Task) -> Iterator[trio.lowlevel.Task]:
 
 
 async def crash() -> None:
-    """Be the cause that the failed test shows."""
+    """Raise the error that the failed test shows."""
     msg = "Timeout: the test took too long; what its tasks waited for is in its standard error"
     raise TimeoutError(msg)

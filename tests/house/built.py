@@ -1,4 +1,4 @@
-"""The checkout's distributions, built as a release would be, with the setuptools installed."""
+"""Builds the distributions of the checkout as a release does, with the installed setuptools."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ def copy_checkout(into: Path) -> Path:
 
 
 def build(tree: Path, kind: Literal["sdist", "wheel"], into: Path) -> Path:
-    """Build a ``wheel`` or an ``sdist`` of a tree with the setuptools that is installed."""
+    """Build a ``wheel`` or an ``sdist`` of a tree with the installed setuptools."""
     builder = ProjectBuilder(tree, runner=quiet_subprocess_runner)
     return Path(builder.build(kind, into))

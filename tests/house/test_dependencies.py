@@ -1,7 +1,7 @@
-"""What is imported is declared: by kgroup in setup.cfg, by its tests in pyproject.toml too.
+"""Every import is declared: those of kgroup in setup.cfg, those of its tests in pyproject.toml.
 
-A package that another dependency happens to bring can be gone with that one's next release.
-(deptry, which does this for other projects, does not read setup.cfg.)
+A package that only another dependency requires can disappear with its next release. deptry, which
+checks this for other projects, does not read setup.cfg.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ EXTRAS: Final = {
     "kgroup.testing.spark": {"kafka", "spark"},
     "kgroup.testing.spark_plugin": {"kafka", "spark"},
 }
-"""The extras that a package, or a module, may import from; the longest name that fits counts."""
+"""The extras from which a package or module may import; the longest matching name counts."""
 LOADED_BY: Final = {
     "kgroup.testing.plugin": {"pytest"},
     "kgroup.testing.spark_plugin": {"pytest"},
 }
-"""Modules that only a program of that name loads, so that it is always there."""
+"""Modules that only the named program loads, so that it is always installed."""
 
 
 def names_of(requirements: Iterable[Any]) -> set[str]:
@@ -59,7 +59,7 @@ def declared() -> tuple[set[str], dict[str, set[str]], set[str]]:
 
 
 def imported(source: str) -> Iterator[str]:
-    """The distributions that a source imports, wherever it does; each is named as its module."""
+    """The distributions that a source imports anywhere, named as their modules."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -135,6 +135,6 @@ def test_the_rest_of_the_checkout_declares_what_it_imports(folder: str) -> None:
     ],
 )
 def test_an_undeclared_import_is_found(module: str, source: str, faults: int) -> None:
-    """What is missing in setup.cfg, or is another extra's, is found wherever it is imported."""
+    """An import that is not declared, or only by another extra, is found wherever it stands."""
     extras = {"kafka": {"psutil"}, "spark": {"pyspark"}}
     assert len(undeclared({module: source}, {"trio"}, extras)) == faults

@@ -1,4 +1,4 @@
-"""What the built distributions hold: kgroup once, whole, and nothing beside it."""
+"""The built distributions contain kgroup once, completely, and nothing else."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.xdist_group("wheel")
 
 
 def contents(wheel: Path) -> dict[str, bytes]:
-    """The files of a wheel by name; a name that is there twice is a fault."""
+    """The files of a wheel by name; no name may occur twice."""
     with zipfile.ZipFile(wheel) as archive:
         twice = [name for name, times in Counter(archive.namelist()).items() if times > 1]
         assert twice == []
@@ -48,7 +48,7 @@ def wheel(tree: Path) -> dict[str, bytes]:
 
 
 def test_setup_cfg_lists_every_package() -> None:
-    """A folder with an ``__init__.py`` under kgroup is named in setup.cfg, and nothing else is."""
+    """setup.cfg names every folder with an ``__init__.py`` under kgroup, and nothing else."""
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg", encoding="utf-8")
     listed = config["options"]["packages"].split()
@@ -56,7 +56,7 @@ def test_setup_cfg_lists_every_package() -> None:
 
 
 def test_the_wheel_installs_kgroup_and_nothing_else(wheel: dict[str, bytes]) -> None:
-    """At the top of the wheel are kgroup and its metadata."""
+    """The top level of the wheel has kgroup and its metadata."""
     tops = {name.partition("/")[0] for name in wheel}
     assert {"dist-info" if top.endswith(".dist-info") else top for top in tops} == {
         "kgroup",
@@ -84,8 +84,8 @@ def test_the_wheel_of_the_sdist_is_the_same(sdist: Path, wheel: dict[str, bytes]
     assert again == wheel
 
 
-def test_the_sdist_holds_what_develops_kgroup(tree: Path, sdist: Path) -> None:
-    """Tests, examples, documents and settings are in the sdist, and each package once."""
+def test_the_sdist_has_what_development_needs(tree: Path, sdist: Path) -> None:
+    """The sdist has tests, examples, documentation and settings, and each package once."""
     names = {path.relative_to(sdist).as_posix() for path in sdist.rglob("*") if path.is_file()}
     developed = {
         path.relative_to(tree).as_posix()
