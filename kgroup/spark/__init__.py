@@ -1,8 +1,8 @@
-"""A generation whose partitions Spark reads: micro-batches, committed when the sink has them.
+"""Spark reads a generation's partitions as micro-batches, which are committed after the sink.
 
-``batches`` and ``foreach_batch`` are for programs on trio, those of ``kgroup.spark.threaded`` for
-plain scripts; ``read_ranges`` reads ranges without a group. What executors import of this package
-imports neither an event loop nor the group.
+``batches`` and ``foreach_batch`` are for programs on trio; their twins in ``kgroup.spark.threaded``
+are for plain scripts. ``read_ranges`` reads offset ranges without a group. The modules that
+executors import (``range_reader`` and what it needs) import neither trio nor the group.
 """
 
 import typing

@@ -1,4 +1,4 @@
-"""``batches`` and ``foreach_batch``: what a program on trio calls. ``threaded`` has the twins."""
+"""``batches`` and ``foreach_batch`` for programs on trio; ``threaded`` has their twins."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from kgroup.types import TopicPartition
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from kgroup.spark.cancellable_jobs import CancellableJobs
     from kgroup.spark.frames import Backend
-    from kgroup.spark.session_jobs import CancellableJobs
 
 
 def batches(
@@ -50,39 +50,40 @@ def batches(
             await batch.run(lambda df, to: df.write.mode("overwrite").parquet(to), place)
             await batch.commit()
 
-    It ends when the generation's end begins; the batch in hand has the drain to finish. While
-    nothing is new there is no Spark job.
+    The iteration ends when the generation begins to drain; the current batch may still finish
+    within the drain. No Spark job runs while there are no new records.
 
-    Files of each batch have a folder of their own, because drivers must not append to one folder
-    at the same time: Spark's file committer keeps what is not committed yet in one place below
-    it, and the job that commits first publishes or removes there what is another's.
+    In the example each batch has a folder of its own, because two drivers must not append to one
+    folder at the same time: Spark's file committer keeps uncommitted files in one place below the
+    folder, and the job that commits first publishes or removes the other job's files.
 
     Args:
-        generation: whose.
+        generation: the generation whose partitions are read.
         spark: a session; classic (its driver in this process) or Spark Connect.
-        max_records: the most offsets of a batch; no batch has more rows.
-        max_bytes: about the most bytes of a batch, by what earlier batches have taught.
+        max_records: the most offsets of a batch; a batch never has more rows.
+        max_bytes: about the most bytes of a batch, estimated from earlier batches.
         max_wait: seconds for which the first new record may wait for more; 0 makes a batch as
-            soon as there is something new.
+            soon as there is a new record.
         max_records_per_second: about the most offsets a second, over several batches.
         max_bytes_per_second: about the most bytes a second, over several batches.
-        poll_interval: seconds between looks while there is nothing new; each is one small request
-            to each leader.
+        poll_interval: seconds between polls of the end offsets while there are no new records;
+            each poll is one small request to each leader.
         in_flight: how many batches may be handed out and not yet run.
         record_bytes: how large a record is taken to be by ``max_bytes`` where nobody counts what
             was read (Spark Connect, and the ``"jvm"`` backend); elsewhere it is learnt.
-        partitions: which of the generation's; all of them by default.
-        columns: which columns of Spark's own Kafka source the frames have; what is not named is
-            neither read nor shipped. All of them by default.
-        backend: ``"python"``, or ``"jvm"`` for Spark's own Kafka source as the reader of the very
-            same plan (its jars must be on Spark's class path).
-        parallelism: how many tasks read a batch; what Spark can run at once by default.
-        client: settings of librdkafka for the executors' consumers, by its names.
-        secrets: references to those of its settings that are secrets: ``env:NAME``,
-            ``file:/path`` or ``call:module:function``, looked up in the executor.
+        partitions: which of the generation's partitions to read; all by default.
+        columns: which columns of Spark's own Kafka source the frames have; other columns are
+            neither read nor shipped. All by default.
+        backend: ``"python"``, or ``"jvm"`` to read the same ranges with Spark's own Kafka source
+            (its jars must be on Spark's class path).
+        parallelism: how many tasks read a batch; by default as many as Spark runs at once.
+        client: librdkafka settings for the executors' consumers.
+        secrets: references to librdkafka settings that are secrets: ``env:NAME``, ``file:/path``
+            or ``call:module:function``; the executor resolves them.
         reader: other fields of ``ReaderSettings``, such as ``no_progress_timeout``.
-        jobs: what ``kgroup.spark.session_jobs.jobs_of`` gave, in the thread whose local properties
-            (``spark.scheduler.pool``, ...) the batches' jobs have; made in this one by default.
+        jobs: the result of ``kgroup.spark.session.jobs_of``, called in the thread whose
+            local properties (``spark.scheduler.pool``, ...) the batches' jobs inherit; by default
+            it is called in this thread.
 
     Raises:
         UsageError: another stream of the generation has a partition; the session cannot keep
@@ -91,8 +92,7 @@ def batches(
         ConfigError: a setting is not allowed.
     """
     from kgroup.spark.columns import ALL
-    from kgroup.spark.session import Reading, SparkEngine
-    from kgroup.spark.session_jobs import jobs_of
+    from kgroup.spark.session import ReadOptions, SparkEngine, jobs_of
 
     limits = Limits(
         max_records=max_records,
@@ -106,7 +106,7 @@ def batches(
         in_flight=in_flight,
         record_bytes=record_bytes,
     )
-    reading = Reading(
+    reading = ReadOptions(
         settings=ReaderSettings.from_config(
             generation.config, client=client, secrets=secrets, **(reader or {})
         ),
@@ -120,13 +120,13 @@ def batches(
         jobs_of(spark) if jobs is None else jobs,
         reading,
         name,
-        lambda stay: generation.emit(
+        lambda job: generation.emit(
             JobOutstayed,
-            job_group=stay.group,
-            thread=stay.thread,
-            stack=stay.stack,
-            tasks=stay.tasks,
-            seconds=stay.seconds,
+            job_group=job.group,
+            thread=job.thread,
+            stack=job.stack,
+            tasks=job.tasks,
+            seconds=job.seconds,
         ),
     )
     return Batches(generation, engine, limits, pace, partitions)
@@ -138,7 +138,7 @@ async def foreach_batch(
     fn: Callable[[DataFrame, MicroBatch], object],
     **settings: Any,
 ) -> None:
-    """Run a function for each batch and commit it: the short way.
+    """Run a function for each batch, and commit the batch when the function has returned.
 
     ::
 
@@ -146,20 +146,20 @@ async def foreach_batch(
             await foreach_batch(generation, spark, write)
 
     Args:
-        generation: whose partitions.
+        generation: the generation whose partitions are read.
         spark: the session.
-        fn: ``fn(df, batch)``, in a thread; when it has returned, the batch is committed.
-        settings: those of `batches`.
+        fn: ``fn(df, batch)``, called in a thread.
+        settings: the settings of `batches`.
 
-    Returns when the generation is over, quietly also where that was found by a refused commit.
+    It returns when the generation has ended, also when a refused commit is what showed it.
 
     Raises:
-        Exception: what the function raised; nothing of its batch was committed.
+        Exception: raised by the function; its batch was not committed.
         UsageError, NotOwnedError, ConfigError: as `batches`.
         NoOffsetError, OffsetOutOfRangeError, BrokerError: as ``Batches.__anext__``.
         CommitFailedError, CommitUnknownError: as ``Generation.commit``.
 
-    Cancellation: the jobs of the batch are cancelled, and it is waited until they have stopped.
+    Cancellation: the batch's jobs are cancelled, and the call returns when they have stopped.
     """
     with generation.scope():
         loop = batches(generation, spark, **settings)

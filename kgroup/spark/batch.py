@@ -1,10 +1,10 @@
 """One micro-batch: ranges of offsets as a frame, run under its own job group, then committed.
 
-What may be done with it when is a table; the order of batches is kept by the loop, which is asked
-before anything is committed.
+The table `ALLOWED` says which method may be called in which stage. The batch loop keeps the order
+of commits: every commit goes through it.
 
-INVARIANTS: a batch is committed once, only when nothing of it runs, and never while a batch
-before it could still be lost; a run that failed is not committed unless the program says so.
+INVARIANTS: a batch is committed once, and never while it runs or while an earlier batch could
+still be lost; a batch whose run failed is not committed unless the program skips it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from kgroup.types import TopicPartition
 
 T = TypeVar("T")
 
-_LONGEST_DESCRIPTION: Final = 1000
-"""Characters of a job's description; hundreds of partitions would fill Spark's page of jobs."""
+_MAX_DESCRIPTION: Final = 1000
+"""Characters of a job's description; hundreds of partitions would fill the jobs page of Spark's
+UI."""
 
 
 @final
@@ -36,25 +37,25 @@ class BatchStage(enum.Enum):
 
 
 DONE: Final = frozenset({BatchStage.COMMITTED, BatchStage.SKIPPED})
-"""Nothing of the batch can be lost any more."""
-PASSED: Final = DONE | {BatchStage.RAN}
-"""The batches after it may be committed: the sink has it."""
+"""The offsets are committed: the batch cannot be lost any more."""
+PROCESSED: Final = DONE | {BatchStage.RAN}
+"""The sink has the batch, or it was given up: later batches may be committed."""
 ALLOWED: Final[Mapping[str, frozenset[BatchStage]]] = {
     "run": frozenset({BatchStage.NEW, BatchStage.RAN, BatchStage.FAILED}),
     "commit": frozenset({BatchStage.NEW, BatchStage.RAN}),
     "skip": frozenset({BatchStage.NEW, BatchStage.RAN, BatchStage.FAILED}),
 }
-"""In which stages each can be done."""
+"""The stages in which each method of a batch may be called."""
 _ADVICE: Final = {
     BatchStage.RUNNING: "wait until its run has ended",
-    BatchStage.FAILED: "run it again, or say batch.skip() to give its records up",
+    BatchStage.FAILED: "run it again, or call batch.skip() to give up its records",
     BatchStage.COMMITTED: "go on with the next batch",
     BatchStage.SKIPPED: "go on with the next batch",
 }
 
 
-class Keeper(Protocol):
-    """The loop, as its batches see it."""
+class BatchLoop(Protocol):
+    """What a batch needs of its loop; ``batch_loop.Batches`` is one."""
 
     async def run_batch(self, batch: MicroBatch, fn: Callable[..., T], args: tuple[Any, ...]) -> T:
         """Run a function as the batch's job."""
@@ -65,11 +66,11 @@ class Keeper(Protocol):
         ...
 
     async def commit_batch(self, batch: MicroBatch) -> None:
-        """Commit where the batch ends, once those before it are through."""
+        """Commit the batch's end offsets, once all earlier batches are processed."""
         ...
 
-    def moved(self) -> None:
-        """A batch has come further."""
+    def stage_changed(self) -> None:
+        """Wake the tasks that wait for a change of a batch's stage."""
         ...
 
 
@@ -78,20 +79,20 @@ class MicroBatch:
     """Some new records of a generation's partitions. Made by `batches`.
 
     Attributes:
-        id: from the group and the ranges: the same ranges have the same id, in whichever
-            generation and driver; for a sink that remembers what it has.
-        number: of the batch in its loop, from 1.
-        ranges: one for each partition that has something new, sorted.
-        df: the records as a Spark DataFrame with the columns of Spark's own Kafka source. It
-            reads them anew for each action; cache it for several.
-        generation_id: of the generation.
+        id: a hash of the group and the ranges. The same ranges have the same id in every
+            generation and driver, so that a sink can remember which batches it has.
+        number: the batch's number in its loop, from 1.
+        ranges: one range for each partition that has new records, sorted.
+        df: the records as a Spark DataFrame with the columns of Spark's own Kafka source. Each
+            action reads them from Kafka again; cache it if several actions use it.
+        generation_id: the id of the generation.
         group_id: the group.
-        stage: how far it has come.
+        stage: how far the batch has come.
     """
 
     def __init__(
         self,
-        keeper: Keeper,
+        loop: BatchLoop,
         *,
         id: str,  # noqa: A002 # what it is called
         number: int,
@@ -100,7 +101,7 @@ class MicroBatch:
         group_id: str,
         generation_id: int,
     ) -> None:
-        self._keeper = keeper
+        self._loop = loop
         self.id = id
         self.number = number
         self.ranges = ranges
@@ -111,89 +112,89 @@ class MicroBatch:
 
     @property
     def offsets(self) -> dict[TopicPartition, int]:
-        """Where each partition goes on after this batch: what is committed."""
+        """The next offset to read of each partition after this batch; `commit` commits these."""
         return {part.topic_partition: part.end for part in self.ranges}
 
     @property
     def span(self) -> int:
-        """How many offsets it has: the most rows that it can have."""
+        """How many offsets the batch spans: the most rows that it can have."""
         return sum(part.offsets for part in self.ranges)
 
     @property
     def description(self) -> str:
-        """What Spark's UI and listeners show of its jobs."""
+        """The description of its jobs in Spark's UI and listeners."""
         text = (
             f"kgroup {self.group_id}, generation {self.generation_id}, batch {self.id[:8]}:"
             f" {self.span} offsets, {', '.join(map(str, self.ranges))}"
         )
-        return text if len(text) <= _LONGEST_DESCRIPTION else f"{text[:_LONGEST_DESCRIPTION]}..."
+        return text if len(text) <= _MAX_DESCRIPTION else f"{text[:_MAX_DESCRIPTION]}..."
 
     async def run(self, fn: Callable[..., T], *args: Any) -> T:
         """Run ``fn(batch.df, *args)`` in a thread, as one cancellable Spark job group.
 
-        Heartbeats go on meanwhile. On a planned end of the generation it has until the drain's
-        deadline; then, and at once where membership is lost, its jobs are cancelled and none
-        starts any more, and the generation's end waits until its tasks have really stopped.
+        Heartbeats go on meanwhile. When the generation drains, the function may run until the
+        drain's deadline. After that, or at once if membership is lost, its jobs are cancelled and
+        no new one can start; the generation ends only when all its tasks have stopped.
 
         Returns:
-            what the function returned.
+            What the function returned.
 
         Raises:
-            StaleGenerationError: the generation has ended before or meanwhile.
-            UsageError: it runs already, or was committed.
-            Exception: what the function raised; run it again, `skip` it, or let the exception
-                end the generation.
+            StaleGenerationError: the generation ended before or during the run.
+            UsageError: the batch runs already, or was committed or skipped.
+            Exception: raised by the function; run the batch again, `skip` it, or let the
+                exception end the generation.
 
-        Cancellation: the jobs are cancelled, and it is waited until they have stopped.
+        Cancellation: the jobs are cancelled, and the call returns when they have stopped.
         """
-        self.check("run")
-        return await self._keeper.run_batch(self, fn, args)
+        self.check_allowed("run")
+        return await self._loop.run_batch(self, fn, args)
 
     async def commit(self) -> None:
-        """Commit the ends of the ranges under the generation's id, now that the sink has them.
+        """Commit the ends of the ranges under the generation's id, after the sink has the records.
 
         Raises:
-            UsageError: it runs, its run failed, or a batch before it is neither run, committed
-                nor skipped: nothing was sent.
+            UsageError: the batch runs, its run failed, or an earlier batch was neither run,
+                committed nor skipped; nothing was sent.
             StaleGenerationError, CommitFailedError, CommitUnknownError: as
                 ``Generation.commit``.
 
         Cancellation: as ``Generation.commit``.
         """
-        await self._keeper.refuse_if_ended()
-        self.check("commit")
-        await self._keeper.commit_batch(self)
-        self.to(BatchStage.COMMITTED)
+        await self._loop.refuse_if_ended()
+        self.check_allowed("commit")
+        await self._loop.commit_batch(self)
+        self.set_stage(BatchStage.COMMITTED)
 
     async def skip(self) -> None:
-        """Commit past this batch although its run failed: its records are given up, on purpose.
+        """Commit the ends of the ranges although the run failed: the records are given up.
 
         Raises:
-            UsageError: it runs, or was committed.
+            UsageError: the batch runs, or was committed or skipped.
             StaleGenerationError, CommitFailedError, CommitUnknownError: as
                 ``Generation.commit``.
         """
-        await self._keeper.refuse_if_ended()
-        self.check("skip")
-        await self._keeper.commit_batch(self)
-        self.to(BatchStage.SKIPPED)
+        await self._loop.refuse_if_ended()
+        self.check_allowed("skip")
+        await self._loop.commit_batch(self)
+        self.set_stage(BatchStage.SKIPPED)
 
-    def check(self, what: str) -> None:
-        """Refuse what cannot be done with the batch in its stage.
+    def check_allowed(self, method: str) -> None:
+        """Refuse a method that may not be called in the batch's stage.
 
         Raises:
-            UsageError: it says what can be done instead.
+            UsageError: it may not; the text says what to do instead.
         """
-        if self.stage not in ALLOWED[what]:
+        if self.stage not in ALLOWED[method]:
             raise UsageError(
-                f"{self}: {what}() is refused, because the batch is {self.stage.value};"
+                f"{self}: {method}() is refused, because the batch is {self.stage.value};"
                 f" {_ADVICE[self.stage]}"
             )
 
-    def to(self, stage: BatchStage) -> None:
-        """It has come so far; for the loop."""
+    def set_stage(self, stage: BatchStage) -> None:
+        """Set the stage and notify the loop; only the loop calls this."""
         self.stage = stage
-        self._keeper.moved()
+        self._loop.stage_changed()
 
     def __str__(self) -> str:
         return (

@@ -1,11 +1,11 @@
 """How much a batch may hold: limits of one batch, and of each second.
 
-A `Limits` is what the user asks for; a `Budget` is what one plan may use; a `RateLimiter` makes
-the one from the other and from the time that has passed, by a bucket of tokens for records and
-one for bytes. Times are given, never looked up.
+`Limits` are the user's settings; a `Budget` is what one plan may use; a `RateLimiter` computes a
+budget from the limits and the time that has passed, with a token bucket for records and one for
+bytes. The caller passes the time.
 
-Invariant: an offset is counted as a record. A range that was compacted, or that holds the ends of
-transactions, gives fewer rows than were counted, never more.
+INVARIANT: an offset counts as a record. A range that was compacted, or that holds transaction
+markers, has fewer rows than were counted, never more.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import attrs
 from kgroup import bounds
 from kgroup.types import INT64_MAX
 
-_LONGEST_BURST: Final = 10.0
+_DEFAULT_BURST: Final = 10.0
 
 
 _AMOUNT: Final = bounds.optional(bounds.whole(1, INT64_MAX), "None for no limit")
@@ -29,7 +29,7 @@ _BURST: Final = bounds.seconds()
 @final
 @attrs.frozen
 class Budget:
-    """What one plan may use; None where nothing bounds it, 0 or less where nothing is left."""
+    """What one plan may use; None is no bound, 0 or less means that nothing is left."""
 
     records: int | None = None
     bytes: int | None = None
@@ -43,12 +43,11 @@ class Budget:
 @final
 @attrs.frozen(kw_only=True)
 class Limits:
-    """What bounds the batches of one member; None, the default of each, is no bound.
+    """The bounds of one member's batches; None, the default of each, is no bound.
 
-    What is guaranteed: no batch has more than ``max_records`` rows. What is estimated: bytes,
-    since Kafka tells the size of no record before it is read (see ``kgroup.spark.size_estimates``
-    for
-    how far an estimate can be wrong). A single record larger than ``max_bytes`` is a batch.
+    ``max_records`` is exact: no batch has more rows. Bytes are estimated, because Kafka does not
+    report the size of a record before it is read; ``kgroup.spark.size_estimates`` says how far an
+    estimate can be wrong. A single record larger than ``max_bytes`` is a batch of its own.
 
     Attributes:
         max_records: the most records of a batch.
@@ -57,7 +56,7 @@ class Limits:
         max_bytes_per_second: about the most bytes a second, over several batches.
 
     Raises:
-        ConfigError: a limit that is not allowed; it names the field, the value and the bounds.
+        ConfigError: a limit is not allowed; the text names the field, the value and the bounds.
     """
 
     max_records: int | None = attrs.field(default=None, validator=_AMOUNT)
@@ -66,23 +65,23 @@ class Limits:
     max_bytes_per_second: float | None = attrs.field(default=None, validator=_RATE)
 
     def budget(self) -> Budget:
-        """What one batch may hold, whatever the second."""
+        """The budget of one batch, without the limits per second."""
         return Budget(self.max_records, self.max_bytes)
 
 
 @final
 class _Bucket:
-    """Tokens that come at a rate and are taken in batches; one may be left owing some."""
+    """A token bucket; its level may become negative when more was used than was estimated."""
 
     def __init__(self, rate: float, burst: float, now: float) -> None:
         self._rate = rate
-        # A bucket that never held one whole token would never allow anything.
+        # A bucket that never holds one whole token would never allow anything.
         self._most = max(1.0, rate * burst)
         self._tokens = min(self._most, max(1.0, rate))
         self._at = now
 
     def level(self, now: float) -> float:
-        """Tokens at a time; a clock that went back fills nothing."""
+        """The tokens at a time; a clock that goes backwards adds none."""
         return min(self._most, self._tokens + max(0.0, now - self._at) * self._rate)
 
     def take(self, tokens: int, now: float) -> None:
@@ -96,20 +95,20 @@ class _Bucket:
 
 @final
 class RateLimiter:
-    """The budget of each plan, from limits and the time since the plans before it.
+    """The budget of each plan, computed from the limits and the time since earlier plans.
 
-    It begins with what one second allows. What is not used is kept, up to ``burst`` seconds of
-    it: a batch that ran for longer is followed by one of ``burst`` seconds' worth. Bytes may be
-    overdrawn, by a wrong estimate or by a single record that is larger than what was left; the
-    debt is waited for, so that the average over time keeps to the limit.
+    It begins with what one second allows. Unused tokens are kept, up to ``burst`` seconds' worth:
+    the batch after a long one may use so many. Bytes may be overdrawn, by a wrong estimate or by a
+    single record that is larger than what was left; later plans wait until the debt is paid, so
+    that the average over time keeps to the limit.
 
     Args:
-        limits: what the user asks for.
-        now: the time, in seconds of any clock that does not go back.
-        burst: how many seconds' worth may be saved up, 10 by default.
+        limits: the user's limits.
+        now: the time, in seconds of a monotonic clock.
+        burst: how many seconds' worth of tokens may be saved up, 10 by default.
     """
 
-    def __init__(self, limits: Limits, now: float, *, burst: float = _LONGEST_BURST) -> None:
+    def __init__(self, limits: Limits, now: float, *, burst: float = _DEFAULT_BURST) -> None:
         _BURST.check("burst", burst)
         self._limits = limits
         records, size = limits.max_records_per_second, limits.max_bytes_per_second
@@ -117,19 +116,19 @@ class RateLimiter:
         self._bytes = None if size is None else _Bucket(size, burst, now)
 
     def budget(self, now: float) -> Budget:
-        """What a plan made now may use: the lesser of a batch's limit and of what is saved up."""
+        """What a plan made now may use: the lower of the limit of a batch and the tokens saved."""
         return Budget(
             _least(self._limits.max_records, self._records, now),
             _least(self._limits.max_bytes, self._bytes, now),
         )
 
     def spend(self, records: int, size: int, now: float) -> None:
-        """Take what a batch holds.
+        """Take the tokens of a batch.
 
         Args:
-            records: offsets, when the batch is planned.
-            size: bytes, as estimated when it is planned; what was estimated too little, or too
-                much (negative), can be told later, with no records.
+            records: the offsets of the planned batch.
+            size: its estimated bytes. The error of an estimate is corrected by a later call with
+                no records and the difference, which may be negative.
             now: the time.
         """
         if self._records is not None:
@@ -138,7 +137,7 @@ class RateLimiter:
             self._bytes.take(size, now)
 
     def wait(self, now: float) -> float:
-        """Seconds until a budget is not spent; 0.0 if it is not now."""
+        """Seconds until there is a budget again; 0.0 if there is one now."""
         buckets = [bucket for bucket in (self._records, self._bytes) if bucket is not None]
         return max((bucket.wait(now) for bucket in buckets), default=0.0)
 

@@ -1,11 +1,21 @@
 """The batch loop: a generation's partitions as Spark micro-batches, one after the other.
 
-The driver looks how far the partitions can be read and plans a batch; executors read it; when the
-sink has it, its end is committed under the generation's id. Generation and job are one: a batch
-runs as work of the generation, which does not end before the batch's tasks have stopped.
+Theory of operation. The driver polls the end offsets and plans a batch (``offset_poller``,
+``planning``); an engine makes a DataFrame of its ranges (``engine``); the program runs the batch,
+and executors read it (``range_reader``); after the sink has it, the loop commits its end offsets
+under the generation's id.
+
+A run is work of the generation (`Generation.run`): the generation cannot end, and the member
+cannot rejoin, before all Spark tasks of the batch have stopped. So the next owner of a partition
+never reads it while a task of this driver still writes. The lease is checked before each run,
+because a driver that was frozen must not start a job for partitions that it has lost.
+
+Batches are committed in order. A commit takes earlier batches that have run along with it, waits
+for those that still run (``in_flight`` above 1), and is refused if one of them failed: its records
+would be skipped without notice.
 
 INVARIANTS: at most ``in_flight`` batches are handed out and not yet run; offsets are committed in
-the order of the batches, so that none is passed over unseen; no job starts without a valid lease.
+the order of the batches; no job starts without a valid lease.
 """
 
 from __future__ import annotations
@@ -22,21 +32,22 @@ from kgroup import bounds
 from kgroup.errors import LeaseExpiredError, StaleGenerationError, UsageError
 from kgroup.events import BatchCancelled, BatchDone, BatchFailed
 from kgroup.generation.generation import Generation
-from kgroup.spark.batch import PASSED, BatchStage, MicroBatch
+from kgroup.notifier import Notifier
+from kgroup.spark.batch import PROCESSED, BatchStage, MicroBatch
 from kgroup.spark.batch_limits import Limits
 from kgroup.spark.engine import Engine, Frame
 from kgroup.spark.offset_poller import OffsetPoller
 from kgroup.spark.offset_ranges import batch_id
 from kgroup.spark.planning import BatchPlan
-from kgroup.spark.size_estimates import Sizes
+from kgroup.spark.size_estimates import SizeEstimates
 from kgroup.types import INT32_MAX, TopicPartition
 
 T = TypeVar("T")
 
-MOST_IN_FLIGHT: Final = 1000
-"""Batches that may be handed out and not yet run."""
-_CLOSING: Final = 10.0
-"""Seconds that the engine's idle thread may take to end."""
+MAX_IN_FLIGHT: Final = 1000
+"""The most batches that may be handed out and not yet run."""
+CLOSE_TIMEOUT: Final = 10.0
+"""Seconds that the engine's idle threads may take to end."""
 
 
 @final
@@ -46,10 +57,10 @@ class BatchPace:
 
     Attributes:
         max_wait: seconds for which the first new record may wait for more, so that batches are
-            larger; 0 makes a batch as soon as there is something.
-        poll_interval: seconds between looks at the ends when there is nothing new.
+            larger; 0 makes a batch as soon as there is a new record.
+        poll_interval: seconds between polls of the end offsets when there are no new records.
         in_flight: how many batches may be handed out and not yet run.
-        record_bytes: how large a record is taken to be where nobody counts what was read.
+        record_bytes: the assumed size of a record where the reader does not count bytes.
 
     Raises:
         ConfigError: a value is not allowed.
@@ -57,16 +68,16 @@ class BatchPace:
 
     max_wait: float = attrs.field(default=0.0, validator=bounds.seconds(0))
     poll_interval: float = attrs.field(default=0.05, validator=bounds.seconds())
-    in_flight: int = attrs.field(default=1, validator=bounds.whole(1, MOST_IN_FLIGHT))
+    in_flight: int = attrs.field(default=1, validator=bounds.whole(1, MAX_IN_FLIGHT))
     record_bytes: int = attrs.field(default=1024, validator=bounds.whole(1, INT32_MAX))
 
 
 @final
 class Batches:
-    """Batches of one generation; an async iterator, for one task at a time. See `batches`.
+    """The batches of one generation; an async iterator for one task at a time. See `batches`.
 
-    It ends when the generation's end begins. Its partitions are no record stream's until it is
-    closed, by its end, by `aclose`, or with the generation.
+    The iteration ends when the generation begins to drain. No record stream of the generation can
+    have the partitions until the loop is closed: by its end, by `aclose`, or with the generation.
     """
 
     def __init__(
@@ -81,22 +92,24 @@ class Batches:
         self._engine = engine
         self._in_flight = pace.in_flight
         self._offsets = generation.offsets(partitions)
-        self._lookout = OffsetPoller(
+        self._poller = OffsetPoller(
             self._offsets,
             generation.ending,
             limits,
             max_wait=pace.max_wait,
             poll_interval=pace.poll_interval,
-            sizes=Sizes() if engine.counts else Sizes(unknown=pace.record_bytes),
+            sizes=SizeEstimates()
+            if engine.counts_reads
+            else SizeEstimates(unknown=pace.record_bytes),
         )
-        self._planned: BatchPlan | None = None
-        self._open: list[MicroBatch] = []
-        self._made = 0
+        self._plan: BatchPlan | None = None
+        self._open_batches: list[MicroBatch] = []
+        self._batch_count = 0
         self._runs = 0
-        self._asking = False
+        self._waiting = False
         self._committing = trio.StrictFIFOLock()
-        self._changed = trio.Event()
-        self._figures: dict[MicroBatch, _Figures] = {}
+        self._changed = Notifier()
+        self._measured: dict[MicroBatch, _Measurements] = {}
         self._closed = False
         self._offsets.serve(self._close_with_generation)
 
@@ -104,71 +117,74 @@ class Batches:
         return self
 
     async def __anext__(self) -> MicroBatch:
-        """The next batch, as soon as there is something new.
+        """Wait for new records, and return the next batch.
 
         Raises:
-            StopAsyncIteration: the generation's end has begun, or the loop was closed.
-            UsageError: the batch before was neither run, nor committed, nor skipped; or another
-                task waits here.
+            StopAsyncIteration: the generation has begun to drain, or the loop was closed.
+            UsageError: the previous batch was neither run, committed nor skipped; or another task
+                is waiting for the next batch.
             NoOffsetError | OffsetOutOfRangeError: a position does not exist and
                 ``auto_offset_reset`` is ``error``.
-            BrokerError: a leader refuses for good.
+            BrokerError: a leader refused the request for good.
 
-        Cancellation: loses nothing; the next call goes on where this one was.
+        Cancellation: nothing is lost; the next call returns the same records.
         """
-        if self._asking:
-            raise UsageError("two tasks iterate over one batch loop; hand batches on instead")
-        self._asking = True
+        if self._waiting:
+            raise UsageError(
+                "two tasks iterate over one batch loop; let one task iterate, and pass its batches"
+                " to others"
+            )
+        self._waiting = True
         try:
             await trio.lowlevel.checkpoint()
-            await self._room()
+            await self._wait_for_room()
             batch = await self._next()
         finally:
-            self._asking = False
+            self._waiting = False
         if batch is None:
             await self.aclose()
             raise StopAsyncIteration
         return batch
 
     async def aclose(self) -> None:
-        """Give the partitions up, and end the thread of Spark's actions. Idempotent.
+        """Release the partitions, and end the threads that run Spark actions. Idempotent.
 
-        A batch that runs goes on, and can be committed.
+        A batch that is running continues, and can be committed.
         """
         self._offsets.close()
         self._closed = True
         await self._close_engine()
         await trio.lowlevel.checkpoint()
 
-    # For its batches.
+    # The methods of the protocol `BatchLoop`, which batches call.
 
     async def run_batch(self, batch: MicroBatch, fn: Callable[..., T], args: tuple[Any, ...]) -> T:
         """Run a function as the batch's job; see `MicroBatch.run`."""
         self._runs += 1
-        # A run of its own group: one that was cancelled takes no job ever after.
+        # Each run has a job group of its own: a cancelled group never accepts another job.
         group = f"kgroup-{batch.group_id}-{self._generation.epoch}-{batch.id[:12]}-{self._runs}"
         began = trio.current_time()
-        batch.to(BatchStage.RUNNING)
+        batch.set_stage(BatchStage.RUNNING)
         self._offsets.hold(working=True)
         try:
             value = await self._generation.run(
-                partial(self._run_and_look, group, batch, partial(fn, batch.df, *args))
+                partial(self._run_while_polling, group, batch, partial(fn, batch.df, *args))
             )
         except (StaleGenerationError, trio.Cancelled):
             reason = str(self._generation.end or "the program cancelled it")
-            self._emit_of_failure(BatchCancelled, batch, began, reason)
+            self._emit_failure(BatchCancelled, batch, began, reason)
             raise
         except Exception as error:
-            self._emit_of_failure(BatchFailed, batch, began, f"{type(error).__name__}: {error}")
+            self._emit_failure(BatchFailed, batch, began, f"{type(error).__name__}: {error}")
             raise
         else:
-            self._note(batch, began)
-            batch.to(BatchStage.RAN)
+            self._record_run(batch, began)
+            batch.set_stage(BatchStage.RAN)
             return value
         finally:
             self._offsets.hold(working=False)
             if self._closed:
-                with trio.CancelScope(shield=True, deadline=trio.current_time() + _CLOSING):
+                with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSE_TIMEOUT):
                     await self._close_engine()
 
     async def refuse_if_ended(self) -> None:
@@ -178,53 +194,56 @@ class Batches:
     async def commit_batch(self, batch: MicroBatch) -> None:
         """Commit this batch's end, and those of earlier batches; see `MicroBatch.commit`."""
         async with self._committing:
-            before = list(takewhile(lambda one: one is not batch, self._open))
-            await self._until_passed(batch, before)
-            if batch not in self._open:  # one after it has taken it along meanwhile
+            before = list(takewhile(lambda one: one is not batch, self._open_batches))
+            await self._wait_until_processed(batch, before)
+            if batch not in self._open_batches:  # a later batch's commit took it along meanwhile
                 return
             began = trio.current_time()
             together = (*before, batch)
             offsets = {name: end for one in together for name, end in one.offsets.items()}
-            await self._generation.commit(self._lookout.passed(offsets))
+            await self._generation.commit(self._poller.offsets_to_commit(offsets))
             for one in before:
-                one.to(BatchStage.COMMITTED)
-            self._open = [one for one in self._open if one not in together]
+                one.set_stage(BatchStage.COMMITTED)
+            self._open_batches = [one for one in self._open_batches if one not in together]
             for one in together:
-                self._emit_of(one, trio.current_time() - began)
+                self._emit_done(one, trio.current_time() - began)
 
-    def moved(self) -> None:
-        """A batch has come further."""
-        self._changed.set()
-        self._changed = trio.Event()
+    def stage_changed(self) -> None:
+        """Wake the tasks that wait for a change of a batch's stage."""
+        self._changed.notify()
 
     async def _next(self) -> MicroBatch | None:
-        if self._planned is None:
-            self._planned = await self._lookout.next()
-        if self._planned is None:
+        if self._plan is None:
+            self._plan = await self._poller.next()
+        if self._plan is None:
             return None
         began = trio.current_time()
-        frame = await self._engine.frame(self._planned.ranges)
-        planned, self._planned = self._planned, None
+        frame = await self._engine.frame(self._plan.ranges)
+        planned, self._plan = self._plan, None
         if not self._offsets.running:
             return None
-        self._made += 1
+        self._batch_count += 1
         batch = MicroBatch(
             self,
             id=batch_id(self._generation.group_id, planned.ranges),
-            number=self._made,
+            number=self._batch_count,
             ranges=planned.ranges,
             df=frame.df,
             group_id=self._generation.group_id,
             generation_id=self._generation.generation_id,
         )
-        self._open.append(batch)
-        self._figures[batch] = _Figures(frame, planning=trio.current_time() - began)
+        self._open_batches.append(batch)
+        self._measured[batch] = _Measurements(frame, planning=trio.current_time() - began)
         return batch
 
-    async def _room(self) -> None:
-        """Wait until another batch may be handed out."""
+    async def _wait_for_room(self) -> None:
+        """Wait until another batch may be handed out.
+
+        Raises:
+            UsageError: the program would wait for ever, because it has not run the last batch.
+        """
         while True:
-            ahead = [one for one in self._open if one.stage not in PASSED]
+            ahead = [one for one in self._open_batches if one.stage not in PROCESSED]
             stuck = [
                 one
                 for one in ahead
@@ -233,74 +252,78 @@ class Batches:
             ]
             if stuck and self._generation.end is None:
                 raise UsageError(
-                    f"{stuck[0]} is {stuck[0].stage.value}, and the next one was asked for: run"
-                    " it, or say batch.skip() to give its records up"
+                    f"{stuck[0]} is {stuck[0].stage.value}, but the loop was advanced to the next"
+                    " batch: run it first, or call batch.skip() to give up its records"
                 )
             if len(ahead) < self._in_flight or self._generation.end is not None:
                 return
             await self._changed.wait()
 
-    async def _until_passed(self, batch: MicroBatch, before: list[MicroBatch]) -> None:
-        """Wait for the batches before; refuse what would pass over one that the sink lacks."""
+    async def _wait_until_processed(self, batch: MicroBatch, before: list[MicroBatch]) -> None:
+        """Wait until the earlier batches are processed.
+
+        Raises:
+            UsageError: the commit would skip an earlier batch that the sink does not have.
+        """
         while self._generation.end is None:
-            missing = [one for one in before if one.stage not in PASSED]
+            missing = [one for one in before if one.stage not in PROCESSED]
             if not missing:
                 return
             first = missing[0]
             if first.stage is BatchStage.FAILED or self._in_flight == 1:
                 raise UsageError(
-                    f"{batch}: its commit would pass over {first}, which is {first.stage.value};"
-                    " nothing was sent: run that one, or say skip() to give its records up"
+                    f"{batch}: its commit would skip {first}, which is {first.stage.value};"
+                    " nothing was sent: run that batch, or call its skip() to give up its records"
                 )
             await self._changed.wait()
 
-    async def _run_and_look(self, group: str, batch: MicroBatch, fn: Callable[[], T]) -> T:
+    async def _run_while_polling(self, group: str, batch: MicroBatch, fn: Callable[[], T]) -> T:
         if self._generation.lease <= 0:
             await self._offsets.confirmed()
         if self._generation.lease <= 0:
             raise LeaseExpiredError(
-                f"{batch} was not run: the lease has ended and no heartbeat could confirm"
-                " membership; its records will be read by whoever owns the partitions",
+                f"{batch} was not run: the lease has expired and no heartbeat could confirm the"
+                " membership; the next owners of the partitions will read its records",
                 self._generation.end,
             )
         returned: list[T] = []
         error: Exception | None = None
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._lookout.keep_looking)
+            nursery.start_soon(self._poller.keep_polling)
             try:
                 returned.append(await self._engine.run(group, batch.description, fn))
-            except Exception as raised:  # noqa: BLE001 # it is the caller's, not in a group
+            except Exception as raised:  # noqa: BLE001 # raised below, outside of trio's group
                 error = raised
             nursery.cancel_scope.cancel()
         if error is not None:
             raise error
         return returned[0]
 
-    def _note(self, batch: MicroBatch, began: float) -> None:
-        """What the run has brought."""
-        figures = self._figures[batch]
-        figures.running = trio.current_time() - began
-        seen = figures.frame.seen()
-        if seen is not None:
-            self._lookout.learn(batch.ranges, seen)
+    def _record_run(self, batch: MicroBatch, began: float) -> None:
+        """Record how long the run took, and how large its records were."""
+        measured = self._measured[batch]
+        measured.running = trio.current_time() - began
+        counts = measured.frame.read_counts()
+        if counts is not None:
+            self._poller.record_sizes(batch.ranges, counts)
 
-    def _emit_of(self, batch: MicroBatch, committing: float) -> None:
-        figures = self._figures.pop(batch)
-        seen = figures.frame.seen()
+    def _emit_done(self, batch: MicroBatch, committing: float) -> None:
+        measured = self._measured.pop(batch)
+        counts = measured.frame.read_counts()
         self._generation.emit(
             BatchDone,
             batch_id=batch.id,
             ranges={part.topic_partition: (part.start, part.end) for part in batch.ranges},
-            rows=batch.span if seen is None else sum(one.records for one in seen.values()),
-            bytes=None if seen is None else sum(one.bytes for one in seen.values()),
-            planning=figures.planning,
-            running=figures.running,
+            rows=batch.span if counts is None else sum(one.records for one in counts.values()),
+            bytes=None if counts is None else sum(one.bytes for one in counts.values()),
+            planning=measured.planning,
+            running=measured.running,
             committing=committing,
-            lag=self._lookout.lag,
+            lag=self._poller.lag,
         )
-        figures.frame.forget()
+        measured.frame.discard_counts()
 
-    def _emit_of_failure(
+    def _emit_failure(
         self,
         kind: type[BatchFailed | BatchCancelled],
         batch: MicroBatch,
@@ -314,25 +337,25 @@ class Batches:
             running=trio.current_time() - began,
             reason=reason,
         )
-        batch.to(BatchStage.FAILED)
+        batch.set_stage(BatchStage.FAILED)
 
     async def _close_engine(self) -> None:
-        """End the engine's thread, unless it still has something to do."""
-        if not any(one.stage is BatchStage.RUNNING for one in self._open):
+        """End the engine's threads, unless a batch still runs."""
+        if not any(one.stage is BatchStage.RUNNING for one in self._open_batches):
             await self._engine.aclose()
 
     async def _close_with_generation(self) -> None:
         try:
             await trio.sleep_forever()
         finally:
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + _CLOSING):
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSE_TIMEOUT):
                 await self.aclose()
 
 
 @final
 @attrs.define
-class _Figures:
-    """What is measured of one batch; seconds."""
+class _Measurements:
+    """The measurements of one batch, in seconds."""
 
     frame: Frame
     planning: float

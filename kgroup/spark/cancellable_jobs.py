@@ -1,7 +1,9 @@
-"""What a Spark session must be able to do with the jobs of one group, whichever kind it is.
+"""Spark job groups that can be cancelled for good: the interface.
 
-``classic`` does it for a session in this process, ``connect`` for Spark Connect; ``runner`` is
-what uses it.
+A cancelled group accepts no later job, so that a function whose jobs were cancelled cannot start
+another one. ``classic_jobs`` implements this for a session whose driver is in this process,
+``connect_jobs`` for Spark Connect; each imports packages that the other kind of program may lack.
+``session.jobs_of`` chooses one of them, and ``runner`` runs functions in a thread with it.
 """
 
 from __future__ import annotations
@@ -15,18 +17,19 @@ from kgroup.errors import KgroupError
 T = TypeVar("T")
 
 KILL_TIMEOUT: Final = "spark.python.task.killTimeout"
-"""Spark's setting: how long a killed task's Python worker may go on once Spark has looked."""
+"""Spark's setting: how long a killed task's Python worker may run on once Spark has noticed."""
 
 KILL_TIMEOUT_DEFAULT: Final = "2s"
 
 MONITOR_PERIOD: Final = 2.0
-"""Seconds between two looks of Spark's ``BasePythonRunner.MonitorThread`` at its task."""
+"""Seconds between two checks by which Spark's ``BasePythonRunner.MonitorThread`` notices that its
+task was killed."""
 
 
 class JobGroupCancelledError(KgroupError):
-    """The job group was poisoned before this call; nothing was started.
+    """The job group was cancelled before this call; nothing was started.
 
-    A poisoned group stays so: another attempt at the same work needs a group of another name.
+    A group stays cancelled: another attempt at the same work needs a group of another name.
 
     Attributes:
         group: the job group.
@@ -34,7 +37,7 @@ class JobGroupCancelledError(KgroupError):
 
     def __init__(self, group: str) -> None:
         super().__init__(
-            f"the Spark job group {group!r} was cancelled and takes no further job; run another"
+            f"the Spark job group {group!r} was cancelled and accepts no further job; run another"
             " attempt under another job group"
         )
         self.group = group
@@ -44,21 +47,24 @@ class CancellableJobs(Protocol):
     """The jobs of one Spark session, by job group. Safe to use from any thread."""
 
     def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
-        """A thread, not yet started, that has what Spark kept for the thread that made this."""
+        """Make a thread, not yet started, that inherits what Spark keeps for the creating thread.
+
+        That is the thread that called `jobs_of`.
+        """
         ...
 
     def call(self, group: str, description: str, fn: Callable[..., T], *args: Any) -> T:
-        """Call a function in this thread; the jobs that it starts are the group's."""
+        """Call a function in this thread; the jobs that it starts belong to the group."""
         ...
 
-    def poison(self, group: str) -> None:
-        """Cancel the group's jobs and refuse later ones; call it again while any are left."""
+    def cancel(self, group: str) -> None:
+        """Cancel the group's jobs and refuse later ones; call it again while tasks still run."""
         ...
 
-    def running(self, group: str) -> int:
-        """How many tasks of the group still run."""
+    def running_tasks(self, group: str) -> int:
+        """The number of tasks of the group that still run."""
         ...
 
-    def cancelled(self, group: str, error: BaseException) -> bool:
-        """Whether an exception says nothing but that the group was poisoned."""
+    def is_cancellation(self, group: str, error: BaseException) -> bool:
+        """Whether an exception only reports that the group was cancelled."""
         ...

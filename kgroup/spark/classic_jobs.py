@@ -1,17 +1,20 @@
-"""Poisonable job groups of a Spark session whose driver is in this process.
+"""Cancellable job groups of a classic Spark session, whose driver is in this process.
 
-Spark keeps what belongs to a job in local properties of the JVM thread that submits it, and the
-pinned-thread mode gives each Python thread a JVM thread of its own. Read from Spark 4.0 (the same
-in 4.3): ``SparkContext.cancelJobGroupAndFutureJobs``, ``DAGScheduler.handleJobGroupCancelled``,
-``handleJobSubmitted`` and ``handleMapStageSubmitted``, ``TaskSchedulerImpl.killAllTaskAttempts``,
-``TaskSetManager.maybeFinishTaskSet``, ``BasePythonRunner.MonitorThread``.
+Spark keeps a job's group in local properties of the JVM thread that submits the job, and PySpark's
+pinned-thread mode gives each Python thread a JVM thread of its own.
 
-What counts as running is read from the task scheduler itself, not from the status tracker: that
-one hears of tasks through the listener bus, which is late and under load drops what it should
-tell. A set of tasks stays in the scheduler's pools until the last of its tasks, killed ones
-included, has been reported ended by its executor (or its executor is lost).
+The number of running tasks is read from the task scheduler itself, not from the status tracker:
+the status tracker is fed by the listener bus, which is late and drops events under load. A task
+set stays in the scheduler's pools until an executor has reported the end of each of its tasks,
+killed ones included, or the executor is lost.
 
-INVARIANT: a group is marked here before Spark is told, so that no call starts in between.
+INVARIANT: a group is marked as cancelled here before Spark is called, so that no function starts
+in between.
+
+Source: Spark 4.0 (the same in 4.3): ``SparkContext.cancelJobGroupAndFutureJobs``,
+``DAGScheduler.handleJobGroupCancelled``, ``handleJobSubmitted`` and ``handleMapStageSubmitted``,
+``TaskSchedulerImpl.killAllTaskAttempts``, ``TaskSetManager.maybeFinishTaskSet``,
+``BasePythonRunner.MonitorThread``.
 """
 
 from __future__ import annotations
@@ -50,13 +53,13 @@ GROUP_KEY: Final = "spark.jobGroup.id"
 class ClassicJobs:
     """The jobs of one classic session.
 
-    A killed task whose Python worker is in user code lives until Spark has killed the worker:
-    up to 2 s until it looks, then ``spark.python.task.killTimeout`` (2 s). A task of JVM code
-    ends where it next looks whether it was killed, as most sources do at each row. One that has
-    not by then has its thread interrupted, and one that heeds not even that (generated code in
-    a tight loop, as a range of numbers written row by row) is waited for: only Spark's
-    ``spark.task.reaper.enabled`` with ``spark.task.reaper.killTimeout`` ends it, with its
-    executor.
+    How long a killed task runs on depends on its code. If its Python worker is in user code, Spark
+    notices after up to 2 s and kills the worker after ``spark.python.task.killTimeout`` (2 s). JVM
+    code ends at its next check whether the task was killed, which most sources do at each row. If
+    it has not ended by the time that a Python worker would have been killed, its thread is
+    interrupted. Code that ignores the interrupt too (generated code in a tight loop, such as a
+    range of numbers written row by row) is waited for: only Spark's ``spark.task.reaper.enabled``
+    with ``spark.task.reaper.killTimeout`` ends it, together with its executor.
 
     Args:
         spark: the session.
@@ -69,14 +72,14 @@ class ClassicJobs:
         context = spark.sparkContext
         if not isinstance(SparkContext._gateway, ClientServer):  # noqa: SLF001 # no public way
             raise UsageError(
-                "PySpark runs with PYSPARK_PIN_THREAD=false: all Python threads then share their"
-                " job groups, and a batch could not be cancelled alone; unset it before the"
-                " SparkContext is made"
+                "PySpark runs with PYSPARK_PIN_THREAD=false: all Python threads then share one job"
+                " group, so that a batch cannot be cancelled alone; unset it before the"
+                " SparkContext is created"
             )
         if context._jsc is None:  # noqa: SLF001
             raise UsageError("the Spark session was stopped; make a new one")
         self._context = context
-        self._poisoned: dict[str, float] = {}
+        self._cancelled: dict[str, float] = {}
         java = self._java_context()
         self._last_seen: dict[str, float] = {}
         self._inherited = java.getLocalProperties().clone()
@@ -85,10 +88,10 @@ class ClassicJobs:
         )
 
     def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
-        """A daemon thread, not yet started; it gets a JVM thread of its own.
+        """Make a daemon thread, not yet started; it gets a JVM thread of its own.
 
-        It has the local properties (``spark.scheduler.pool``, ...) that the thread had which
-        made this object, so that a program's own thread counts and not the event loop's.
+        It inherits the local properties (``spark.scheduler.pool``, ...) of the thread that made
+        this object: the program's own thread, not the event loop's.
         """
 
         def inherited() -> None:
@@ -101,46 +104,46 @@ class ClassicJobs:
     def call(self, group: str, description: str, fn: Callable[..., T], *args: Any) -> T:
         """Call a function in this thread with a job group and a description.
 
-        The group holds every job that the function starts: those of broadcasts and adaptive
-        stages, and of threads that it makes with ``pyspark.InheritableThread``. It does not
-        hold jobs of other threads, of streaming queries, or those started after the function
-        has given itself another job group.
+        The group contains every job that the function starts, also those of broadcasts, adaptive
+        stages and threads made with ``pyspark.InheritableThread``. It does not contain jobs of
+        other threads or of streaming queries, nor jobs that the function starts after it has set
+        another job group.
 
-        Whatever the function does to this thread's local properties is undone afterwards.
+        Changes of this thread's local properties are undone afterwards.
 
         Raises:
-            JobGroupCancelledError: the group was poisoned; the function was not called.
+            JobGroupCancelledError: the group was cancelled; the function was not called.
         """
         with self._in_group(group, description):
-            if group in self._poisoned:
+            if group in self._cancelled:
                 raise JobGroupCancelledError(group)
             return fn(*args)
 
-    def poison(self, group: str) -> None:
+    def cancel(self, group: str) -> None:
         """Cancel the group's running jobs and refuse later ones. Idempotent, never undone.
 
-        Returns when Spark's scheduler has done so: tasks may still run, jobs do not. Spark does
-        not refuse map stages, which adaptive execution submits by themselves, so it has to be
-        called again while the function has not returned; from the time on by which Spark has
-        killed all Python workers, each call also interrupts the threads of what still runs.
+        It returns when Spark's scheduler has processed the cancellation: no job runs any more, but
+        tasks may. Spark does not refuse map stages, which adaptive execution submits separately,
+        so `cancel` has to be called again until the function has returned. Once Spark has had the
+        time to kill all Python workers, each call also interrupts the tasks that still run.
 
-        Spark remembers the last 1000 poisoned groups
+        Spark remembers the last 1000 cancelled groups
         (``spark.scheduler.numCancelledJobGroupsToTrack``).
         """
-        since = self._poisoned.setdefault(group, time.monotonic())
+        since = self._cancelled.setdefault(group, time.monotonic())
         if not self._alive():
             return
         java = self._java_context()
         java.cancelJobGroupAndFutureJobs(group)
-        self._wait_until_noted(group)
+        self._wait_for_scheduler(group)
         if time.monotonic() - since > self._kill_time:
             self._interrupt(group)
 
-    def running(self, group: str) -> int:
-        """How many tasks of the group still run, killed ones and their Python workers included.
+    def running_tasks(self, group: str) -> int:
+        """The number of tasks that still run, killed tasks and their Python workers included.
 
-        Tasks of a lost executor do not count: nobody can tell whether they run. Nothing runs
-        for a driver that was stopped.
+        Tasks of a lost executor do not count, because Spark cannot know whether they run. For a
+        stopped session the number is 0.
         """
         if not self._alive():
             return 0
@@ -154,8 +157,8 @@ class ClassicJobs:
             self._last_seen.pop(group, None)
         return count
 
-    def cancelled(self, group: str, error: BaseException) -> bool:
-        """Whether an exception, or what caused it, is Spark's word that the group was cancelled."""
+    def is_cancellation(self, group: str, error: BaseException) -> bool:
+        """Whether an exception, or one of its causes, reports that the group was cancelled."""
         seen: BaseException | None = error
         while seen is not None:
             if isinstance(seen, JobGroupCancelledError):
@@ -167,7 +170,7 @@ class ClassicJobs:
         return False
 
     def _java_context(self) -> Any:
-        """Spark's own ``SparkContext``, which py4j's stubs know nothing of."""
+        """Spark's own ``SparkContext`` object; py4j has no types for it."""
         java: Any = self._context._jsc  # noqa: SLF001
         return java.sc()
 
@@ -181,20 +184,21 @@ class ClassicJobs:
             try:
                 found = str(tasks.runningTasksSet().mkString(","))
             except Py4JJavaError:
-                continue  # the scheduler was just changing it; there is a next call
+                continue  # the scheduler changed the set meanwhile; the next call tries again
             for task in filter(None, found.split(",")):
                 java.killTaskAttempt(int(task), True, f"job group {group} was cancelled")
 
-    def _wait_until_noted(self, group: str) -> None:
-        """Wait until the scheduler's event loop has come to what was posted to it so far.
+    def _wait_for_scheduler(self, group: str) -> None:
+        """Wait until the scheduler's event loop has processed everything posted to it so far.
 
-        A job of the poisoned group is refused there, in its turn, and leaves no trace.
+        The scheduler handles its events in order. So it submits a job of the cancelled group, and
+        waits until that is refused; a refused job leaves no trace in Spark's UI.
         """
-        with self._in_group(group, "told only so as to be refused"):
+        with self._in_group(group, "submitted only to be refused"):
             try:
                 self._java_context().range(0, 1, 1, 1).count()
             except Py4JJavaError as error:
-                if not self.cancelled(group, error):
+                if not self.is_cancellation(group, error):
                     raise
 
     @contextmanager
@@ -202,7 +206,7 @@ class ClassicJobs:
         java = self._java_context()
         before = java.getLocalProperties().clone()
         try:
-            # Not to be interrupted at once: HDFS takes an interrupted client for a dead node.
+            # Tasks are not interrupted at once: HDFS takes an interrupted client for a dead node.
             self._context.setJobGroup(group, description, interruptOnCancel=False)
             yield
         finally:

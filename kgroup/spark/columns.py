@@ -1,7 +1,8 @@
-"""The columns of Spark's own Kafka source, as a table: name, type, and how it is made of messages.
+"""The columns of Spark's own Kafka source: a table of names, types and functions that build them.
 
-Each column of a batch is made in a few calls; what is constant in a run of one partition costs
-nothing for each row. A column that is not asked for costs nothing at all.
+A column is built with a few calls for each run of messages of one partition; a value that is
+constant in a run (topic, partition) costs nothing for each row. A column that is not selected is
+not built at all.
 
 Source: Spark's ``KafkaRecordToRowConverter``; types are those of its ``kafkaSchema``.
 """
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 @final
 @attrs.frozen(eq=False)
 class MessageRun:
-    """Messages of one partition with rising offsets.
+    """Messages of one partition, in ascending order of offsets.
 
     Attributes:
         topic: the topic.
@@ -45,13 +46,13 @@ class MessageRun:
 
     @cached_property
     def timestamps(self) -> tuple[Sequence[int], Sequence[int]]:
-        """librdkafka's types, and the milliseconds; two columns are made of them."""
+        """librdkafka's timestamp types, and the milliseconds; two columns are built from them."""
         kinds, stamps = zip(*map(Message.timestamp, self.messages), strict=True)
         return kinds, stamps
 
     @property
     def contiguous(self) -> bool:
-        """Whether no offset is left out; proven by rising offsets as many as they span."""
+        """Whether no offset is missing: there are as many ascending offsets as they span."""
         return self.last - self.first + 1 == len(self.messages)
 
 
@@ -62,9 +63,9 @@ class Column:
 
     Attributes:
         name: Spark's name.
-        spark: Spark's type, as its SQL writes it.
-        arrow: Arrow's type of the same.
-        of_run: makes it of one run.
+        spark: its type in Spark's SQL.
+        arrow: the same type in Arrow.
+        of_run: builds the column from one run.
     """
 
     name: str
@@ -90,7 +91,7 @@ def _timestamps(run: MessageRun) -> pyarrow.Array:
 
 def _timestamp_types(run: MessageRun) -> pyarrow.Array:
     kinds, _ = run.timestamps
-    # librdkafka counts from "not available", Kafka from -1.
+    # librdkafka's enumeration begins with 0 for "not available", Kafka's with -1.
     if kinds.count(kinds[0]) == len(kinds):
         return pyarrow.repeat(pyarrow.scalar(kinds[0] - 1, _INT), len(kinds))
     return pyarrow.array([kind - 1 for kind in kinds], _INT)
@@ -149,14 +150,14 @@ TABLE: Final[Mapping[str, Column]] = {
 ALL: Final = tuple(TABLE)
 """The names of all columns."""
 DEFAULT: Final = tuple(name for name in ALL if name != "headers")
-"""What is read unless asked otherwise; Spark's own source gives headers only if asked too."""
+"""The columns that are read by default: as in Spark's own source, all but the headers."""
 
 
-def checked(columns: Iterable[str]) -> tuple[str, ...]:
-    """The names, in their order.
+def check_columns(columns: Iterable[str]) -> tuple[str, ...]:
+    """Validate names of columns, and return them in their order.
 
     Raises:
-        ConfigError: there is none, one is unknown, or one comes twice.
+        ConfigError: there is no name, one is unknown, or one occurs twice.
     """
     names = bounds.listed("columns", (columns,) if isinstance(columns, str) else columns, 100)
     if not isinstance(names, tuple) or not all(isinstance(name, str) for name in names):
@@ -168,7 +169,7 @@ def checked(columns: Iterable[str]) -> tuple[str, ...]:
 
 
 def ddl(columns: Iterable[str]) -> str:
-    """The schema of some columns as Spark's SQL writes it."""
+    """The schema of some columns in Spark's SQL."""
     return ", ".join(f"{name} {TABLE[name].spark}" for name in columns)
 
 

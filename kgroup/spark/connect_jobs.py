@@ -1,20 +1,21 @@
-"""Poisonable job groups of a Spark Connect session, whose driver is elsewhere.
+"""Cancellable job groups of a Spark Connect session, whose driver is in another process.
 
-The group is an operation tag. What is weaker than in ``classic``:
+A group is an operation tag. This is weaker than ``classic_jobs`` in four ways:
 
-- Spark Connect has no way to refuse a tag's later operations. A poisoned one is refused at the
-  next ``call``, and what its function starts all the same is interrupted each time ``poison`` is
-  called again: an operation can run for the moments between.
-- A client does not see tasks. After an interrupt that hit something, tasks are taken to run for
-  as long as Spark needs to kill a Python worker; JVM code that notices nothing may take longer.
-- There are no local properties, so no scheduler pool is inherited and no description is shown;
-  tags are inherited.
-- A server that the network has cut off goes on with its operation until its own time-outs.
+- Spark Connect cannot refuse later operations of a tag. A cancelled group is refused by the next
+  ``call``; an operation that its function starts nevertheless is interrupted by the next
+  ``cancel``, so it can run for a moment.
+- A client does not see tasks. After an interrupt that hit an operation, tasks count as running for
+  as long as Spark needs to kill a Python worker; JVM code that ignores the kill may run longer.
+- There are no local properties: no scheduler pool is inherited, and no description is shown. Tags
+  are inherited.
+- A server that the network has cut off continues its operation until its own time-outs.
 
-Read from Spark 4.0: ``SparkConnectClient.interrupt_tag`` and ``add_tag``,
+INVARIANT: a group is marked as cancelled here before the server is called, so that no function
+starts in between.
+
+Source: Spark 4.0: ``SparkConnectClient.interrupt_tag`` and ``add_tag``,
 ``SessionHolder.interruptTag``, ``ExecuteHolder.interrupt``, ``ExecuteThreadRunner``.
-
-INVARIANT: a group is marked here before the server is told, so that no call starts in between.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ from kgroup.spark.cancellable_jobs import (
 T = TypeVar("T")
 
 MARGIN: Final = 1.0
-"""Seconds that the server may take to tell its executors, beyond what Spark takes to kill."""
+"""Seconds that the server may take to reach its executors, beyond the time to kill a worker."""
 
 INTERRUPTED: Final = "OPERATION_CANCELED"
-"""What Spark calls the failure of an operation that was interrupted."""
+"""Spark's error class for an operation that was interrupted."""
 
 UNITS: Final = {"ms": 0.001, "": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
-"""Seconds in what Spark writes after a number of its settings."""
+"""The units of Spark's durations, in seconds."""
 
 
 @final
@@ -56,18 +57,18 @@ class ConnectJobs:
         spark: the session.
 
     Raises:
-        UsageError: the server's ``spark.python.task.killTimeout`` is no duration.
+        UsageError: the server's ``spark.python.task.killTimeout`` is not a duration.
     """
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._inherited = set(spark.getTags())
-        self._poisoned: dict[str, float] = {}
+        self._cancelled: dict[str, float] = {}
         kill_timeout = spark.conf.get(KILL_TIMEOUT, KILL_TIMEOUT_DEFAULT)
         self._kill_time = MONITOR_PERIOD + _seconds(str(kill_timeout)) + MARGIN
 
     def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
-        """A daemon thread, not yet started, with the tags of the thread that made this object."""
+        """Make a daemon thread, not yet started, with the tags of the thread that made this."""
 
         def tagged() -> None:
             for tag in self._inherited:
@@ -79,16 +80,16 @@ class ConnectJobs:
     def call(self, group: str, description: str, fn: Callable[..., T], *args: Any) -> T:  # noqa: ARG002 # see the module
         """Call a function in this thread; the operations that it starts carry the group's tag.
 
-        Threads that it makes with ``pyspark.InheritableThread`` carry it too. Whatever the
-        function does to this thread's tags is undone afterwards.
+        Threads made with ``pyspark.InheritableThread`` carry it too. Changes of this thread's tags
+        are undone afterwards.
 
         Raises:
-            JobGroupCancelledError: the group was poisoned; the function was not called.
+            JobGroupCancelledError: the group was cancelled; the function was not called.
         """
         before = set(self._spark.getTags())
         self._spark.addTag(_tag(group))
         try:
-            if group in self._poisoned:
+            if group in self._cancelled:
                 raise JobGroupCancelledError(group)
             return fn(*args)
         finally:
@@ -96,27 +97,27 @@ class ConnectJobs:
             for tag in before:
                 self._spark.addTag(tag)
 
-    def poison(self, group: str) -> None:
+    def cancel(self, group: str) -> None:
         """Interrupt the group's operations, and refuse later calls. Idempotent, never undone.
 
-        An operation that the function starts afterwards is interrupted by the next call.
+        An operation that the function starts afterwards is interrupted by the next `cancel`.
         """
-        self._poisoned.setdefault(group, 0.0)
+        self._cancelled.setdefault(group, 0.0)
         if self._spark.interruptTag(_tag(group)):
-            self._poisoned[group] = time.monotonic() + self._kill_time
+            self._cancelled[group] = time.monotonic() + self._kill_time
 
-    def running(self, group: str) -> int:
-        """1 for as long as Spark may need to end the tasks of what was interrupted last, else 0."""
-        return int(time.monotonic() < self._poisoned.get(group, 0.0))
+    def running_tasks(self, group: str) -> int:
+        """1 while Spark may still need time to end the tasks that were interrupted last, else 0."""
+        return int(time.monotonic() < self._cancelled.get(group, 0.0))
 
-    def cancelled(self, group: str, error: BaseException) -> bool:
-        """Whether an exception, or what caused it, is Spark's word that the group was cancelled."""
+    def is_cancellation(self, group: str, error: BaseException) -> bool:
+        """Whether an exception, or one of its causes, reports that the group was cancelled."""
         seen: BaseException | None = error
         while seen is not None:
             if isinstance(seen, JobGroupCancelledError):
                 return seen.group == group
             if isinstance(seen, PySparkException) and INTERRUPTED in str(seen):
-                return group in self._poisoned
+                return group in self._cancelled
             seen = seen.__cause__ or seen.__context__
         return False
 
@@ -128,5 +129,5 @@ def _tag(group: str) -> str:
 def _seconds(duration: str) -> float:
     found = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", duration.lower())
     if found is None or found[2] not in UNITS:
-        raise UsageError(f"Spark's {KILL_TIMEOUT} is {duration!r}, which is no duration")
+        raise UsageError(f"Spark's setting {KILL_TIMEOUT} is {duration!r}, which is not a duration")
     return int(found[1]) * UNITS[found[2]]

@@ -1,15 +1,13 @@
-"""Consumers of one Python worker process, kept between the tasks that it runs.
+"""The consumers of one Python worker process, kept between the tasks that it runs.
 
-Making a Consumer costs connections, metadata and threads; a worker runs thousands of tasks. So a
-task borrows one that was made with the same settings, and for ranges as large as its own, and gives
-it back. One that nobody borrowed for a while is closed by a timer.
+Creating a Consumer costs connections, metadata requests and threads, and a worker runs thousands of
+tasks. So a task borrows a consumer that was created with the same settings and for ranges of about
+the same size, and returns it. A timer closes consumers that stay idle.
 
 INVARIANTS
 - A consumer is borrowed by one task at a time.
-- One that is given back fetches nothing; one whose task failed is closed and not given again.
-- A process that was forked uses none of its parent's: librdkafka's threads are not in it.
-
-Left to others: what is read (``kgroup.spark.range_reader``).
+- An idle consumer fetches nothing; a consumer whose task failed is closed and never reused.
+- A forked process uses none of its parent's consumers: librdkafka's threads do not exist in it.
 """
 
 from __future__ import annotations
@@ -30,46 +28,46 @@ from kgroup.records.librdkafka_messages import ErrorAction, action_for, describe
 from kgroup.records.librdkafka_settings import LOGGER
 from kgroup.spark.offset_ranges import OffsetRange
 from kgroup.spark.reader_settings import ReaderSettings
-from kgroup.spark.size_estimates import LEAST_UNKNOWN, Seen, Sizes
+from kgroup.spark.size_estimates import MIN_UNKNOWN_BYTES, ReadCounts, SizeEstimates
 from kgroup.types import TopicPartition
 
 IDLE_TIMEOUT: Final = 30.0
-"""Seconds; a worker that gets no task for so long keeps no connection."""
-MOST_RECORDS: Final = 100_000
-"""The most records that are fetched ahead."""
-PORTIONS: Final = tuple(1 << bits for bits in range(16, 23))
-"""Bytes of a partition that one fetch brings where the ranges are no larger: 64 KiB to 4 MiB."""
-AT_ONCE: Final = 1 << 25
-"""Bytes that all ranges of a task may have together to be fetched so; an answer of a broker has
+"""Seconds after which an idle consumer is closed."""
+MAX_QUEUED_RECORDS: Final = 100_000
+"""The most records that are fetched ahead (``queued.min.messages``)."""
+FETCH_SIZES: Final = tuple(1 << bits for bits in range(16, 23))
+"""The sizes of a fetch of one partition for ranges that are no larger: 64 KiB to 4 MiB."""
+MAX_TASK_BYTES: Final = 1 << 25
+"""The most bytes of all ranges of a task for which fetches are limited; a broker's response has
 room for half as much again (``fetch.max.bytes``)."""
-FRAME: Final = 16
-"""Bytes of a record in the log beside its key and value, about."""
+RECORD_OVERHEAD: Final = 16
+"""About how many bytes of a record the log stores in addition to its key and value."""
 
 OpenConsumer = Callable[[dict[str, Any]], Any]
-"""Makes a ``confluent_kafka.Consumer`` of its settings."""
+"""Creates a ``confluent_kafka.Consumer`` from its settings."""
 
 
-def portion_of(size: int) -> int | None:
-    """The portion in which a range of about so many bytes is fetched; None for ever more ahead."""
-    return next((portion for portion in PORTIONS if size * 5 <= portion * 4), None)
+def fetch_bytes_for(size: int) -> int | None:
+    """The size of a fetch for a range of about so many bytes; None if it is larger than all."""
+    return next((fetch_bytes for fetch_bytes in FETCH_SIZES if size * 5 <= fetch_bytes * 4), None)
 
 
-def consumer_settings(settings: ReaderSettings, portion: int | None = None) -> dict[str, Any]:
-    """What a Consumer is made with, secrets included: for librdkafka only.
+def consumer_settings(settings: ReaderSettings, fetch_bytes: int | None = None) -> dict[str, Any]:
+    """The librdkafka settings of a Consumer, with resolved secrets; they must not be logged.
 
     Args:
-        settings: of the reader.
-        portion: bytes of a partition that one fetch brings, and then no further one before all of
-            it was taken; None for as much ahead as the settings allow.
+        settings: the reader's settings.
+        fetch_bytes: how many bytes of a partition one fetch may return; the next fetch is sent
+            only when they were consumed. None to fetch as far ahead as the settings allow.
 
     Raises:
-        ConfigError: a reference to a secret leads nowhere.
+        ConfigError: a reference to a secret cannot be resolved.
     """
-    ahead = {"queued.min.messages": MOST_RECORDS}
-    if portion is not None:
-        # Left alone, librdkafka would go on behind a range's end until the task ends: brokers
-        # would send many times what a small range has, for nothing.
-        ahead = {"queued.min.messages": 1, "fetch.message.max.bytes": portion}
+    ahead = {"queued.min.messages": MAX_QUEUED_RECORDS}
+    if fetch_bytes is not None:
+        # By default librdkafka fetches on past a range's end until the task ends: brokers would
+        # send many times the size of a small range for nothing.
+        ahead = {"queued.min.messages": 1, "fetch.message.max.bytes": fetch_bytes}
     kilobytes = max(1, min(2_097_151, settings.max_buffered_bytes // 1024))
     return {
         "bootstrap.servers": ",".join(settings.bootstrap_servers),
@@ -78,24 +76,25 @@ def consumer_settings(settings: ReaderSettings, portion: int | None = None) -> d
         "isolation.level": settings.isolation_level.value,
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
-        # Out of range is an error: what is gone must not be skipped in silence.
+        # Out of range is an error: deleted records must not be skipped without notice.
         "auto.offset.reset": "error",
-        # The end of a log says that nothing more comes of a range whose last offsets hold no
-        # record (control records, aborted transactions, what compaction removed).
+        # The last offsets of a range may have no record (control records, aborted transactions,
+        # compaction). Then only the end of the log shows that nothing more comes.
         "enable.partition.eof": True,
         "allow.auto.create.topics": False,
         "check.crcs": True,
-        # By default a partition whose queue was full is left alone for a second.
+        # By default librdkafka does not fetch from a partition for a second after its queue was
+        # full.
         "fetch.queue.backoff.ms": 5,
         "fetch.error.backoff.ms": 100,
-        # A broker answers one Fetch at a time: one that waits at a log's end would delay the
-        # next range. A range is planned from what is there, so waiting is the exception.
+        # A broker handles one Fetch of a connection at a time: a Fetch that waits at a log's end
+        # would delay the next range. Ranges end within the log, so waiting is the exception.
         "fetch.wait.max.ms": 10,
         "queued.max.messages.kbytes": kilobytes,
         **ahead,
         "topic.metadata.propagation.max.ms": 1000,
         "max.poll.interval.ms": 86_400_000,
-        # How the position moves over what brings no record; see PooledConsumer.positions.
+        # The statistics show the position where no record comes; see PooledConsumer.positions.
         "statistics.interval.ms": max(100, min(5000, int(settings.no_progress_timeout * 250))),
         "log.connection.close": False,
         **dict(settings.client),
@@ -105,39 +104,44 @@ def consumer_settings(settings: ReaderSettings, portion: int | None = None) -> d
 
 @final
 class PooledConsumer:
-    """A Consumer in ``assign()`` mode, with what its callbacks told last.
+    """A Consumer in ``assign()`` mode, with the latest reports of its callbacks.
+
+    Attributes:
+        last_error: the last error that librdkafka reported, as text; empty if there was none.
 
     Args:
-        settings: what it is for.
-        portion: of what ranges; see ``consumer_settings``.
-        open_consumer: makes the Consumer.
+        settings: the reader's settings.
+        fetch_bytes: how much one fetch may return; see `consumer_settings`.
+        open_consumer: creates the Consumer.
 
     Raises:
-        ConfigError: a reference to a secret leads nowhere.
+        ConfigError: a reference to a secret cannot be resolved.
         FetchError: librdkafka refuses the settings.
     """
 
     def __init__(
-        self, settings: ReaderSettings, portion: int | None, open_consumer: OpenConsumer
+        self, settings: ReaderSettings, fetch_bytes: int | None, open_consumer: OpenConsumer
     ) -> None:
         self.settings = settings
-        self.portion = portion
+        self.fetch_bytes = fetch_bytes
         self.idle_since = 0.0
-        self.trouble = ""
+        self.last_error = ""
         self._fatal: KafkaError | None = None
         self._statistics = "{}"
         self._assigned: set[TopicPartition] = set()
         callbacks = {"error_cb": self._on_error, "stats_cb": self._on_statistics, "logger": LOGGER}
         try:
-            self._consumer = open_consumer({**consumer_settings(settings, portion), **callbacks})
+            self._consumer = open_consumer(
+                {**consumer_settings(settings, fetch_bytes), **callbacks}
+            )
         except KafkaException as error:
             raise FetchError(
-                f"librdkafka could not be started: {describe_error(error.args[0])}"
+                f"librdkafka refused the consumer's settings: {describe_error(error.args[0])}"
             ) from error
 
-    def start(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Fetch these from their offsets on; one that is fetched already, from there anew."""
-        self.stop(positions.keys() & self._assigned)
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Fetch these partitions from these offsets; an assigned one restarts there."""
+        self.unassign(positions.keys() & self._assigned)
         self._consumer.incremental_assign(
             [
                 confluent_kafka.TopicPartition(name.topic, name.partition, offset)
@@ -146,8 +150,8 @@ class PooledConsumer:
         )
         self._assigned.update(positions)
 
-    def stop(self, partitions: Iterable[TopicPartition]) -> None:
-        """Fetch these no more."""
+    def unassign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Stop fetching these partitions."""
         names = [confluent_kafka.TopicPartition(name.topic, name.partition) for name in partitions]
         if names:
             self._consumer.incremental_unassign(names)
@@ -155,14 +159,18 @@ class PooledConsumer:
                 TopicPartition(name.topic, name.partition) for name in names
             )
 
-    def take(self, most: int, timeout: float) -> list[Message]:
-        """Up to so many messages and errors that are there, or the first within the time.
+    def poll(self, most: int, timeout: float) -> list[Message]:
+        """Return up to so many messages and errors: those in the queue, or the first to come.
+
+        Args:
+            most: the most messages.
+            timeout: seconds to wait for the first one.
 
         Raises:
-            FetchError: librdkafka has failed for good.
+            FetchError: librdkafka reported a fatal error.
         """
         try:
-            # consume() alone would wait the whole time for a list that is not full.
+            # consume() alone would wait for the whole timeout if the list does not become full.
             first = self._consumer.poll(timeout)
             chunk = [] if first is None else [first]
             if chunk and most > 1:
@@ -174,9 +182,9 @@ class PooledConsumer:
         return chunk
 
     def positions(self) -> dict[TopicPartition, int]:
-        """The next offset that is fetched of each partition, as of librdkafka's last statistics.
+        """The next offset to fetch of each partition, from librdkafka's latest statistics.
 
-        It moves also where no record comes, over aborted transactions for example.
+        It also advances where there are no records, for example over aborted transactions.
         """
         topics = json.loads(self._statistics).get("topics", {})
         return {
@@ -185,8 +193,8 @@ class PooledConsumer:
             if str(name.partition) in topics.get(name.topic, {}).get("partitions", {})
         }
 
-    def bounds(self, partition: TopicPartition, timeout: float) -> tuple[int, int] | None:
-        """The first offset of a partition's log and the one after its last, or None."""
+    def watermarks(self, partition: TopicPartition, timeout: float) -> tuple[int, int] | None:
+        """The low and high watermarks of a partition; None if no broker answers."""
         name = confluent_kafka.TopicPartition(partition.topic, partition.partition)
         try:
             found: tuple[int, int] | None = self._consumer.get_watermark_offsets(
@@ -197,7 +205,7 @@ class PooledConsumer:
         return found
 
     def exists(self, partition: TopicPartition, timeout: float) -> bool | None:
-        """Whether the brokers know a partition; None where none of them can be asked."""
+        """Whether the cluster has a partition; None if no broker answers."""
         try:
             topics = self._consumer.list_topics(partition.topic, timeout=timeout).topics
         except KafkaException:
@@ -207,39 +215,39 @@ class PooledConsumer:
             return False
         return None if topic.error else partition.partition in topic.partitions
 
-    def rest(self) -> None:
-        """Fetch nothing, and forget what was told."""
+    def reset(self) -> None:
+        """Stop fetching, and forget the callbacks' reports."""
         self._consumer.unassign()
         self._assigned.clear()
-        self.trouble = ""
+        self.last_error = ""
         self._statistics = "{}"
 
     def close(self) -> None:
-        """End it."""
+        """Close the Consumer."""
         self._consumer.close()
 
     def _on_error(self, error: KafkaError) -> None:
         if action_for(error) is ErrorAction.FAIL and error.fatal():
             self._fatal = error
-        self.trouble = describe_error(error)
+        self.last_error = describe_error(error)
 
-    def _on_statistics(self, told: str) -> None:
-        self._statistics = told
+    def _on_statistics(self, statistics: str) -> None:
+        self._statistics = statistics
 
 
 _UNKNOWN: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)  # noqa: SLF001
 
 
 @final
-class Pool:
-    """The consumers of this process that no task holds.
+class ConsumerPool:
+    """The consumers of this process that no task has borrowed.
 
     Attributes:
-        made: how many consumers were made in this process.
+        created: how many consumers were created in this process.
 
     Args:
-        open_consumer: makes a Consumer; for tests.
-        idle_timeout: seconds after which one that nobody borrowed is closed.
+        open_consumer: creates a Consumer; tests give their own.
+        idle_timeout: seconds after which an idle consumer is closed.
     """
 
     def __init__(
@@ -248,12 +256,12 @@ class Pool:
         *,
         idle_timeout: float = IDLE_TIMEOUT,
     ) -> None:
-        self.made = 0
+        self.created = 0
         self._open_consumer = open_consumer
         self._idle_timeout = idle_timeout
         self._idle: list[PooledConsumer] = []
-        self._lost: list[PooledConsumer] = []
-        self._sizes = Sizes(unknown=LEAST_UNKNOWN)
+        self._before_fork: list[PooledConsumer] = []
+        self._sizes = SizeEstimates(unknown=MIN_UNKNOWN_BYTES)
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
         os.register_at_fork(after_in_child=self._after_fork)
@@ -262,16 +270,16 @@ class Pool:
     def borrow(
         self, settings: ReaderSettings, ranges: Collection[OffsetRange]
     ) -> Iterator[PooledConsumer]:
-        """A consumer of these settings that suits these ranges; it fetches nothing yet.
+        """Borrow a consumer with these settings that suits these ranges; it fetches nothing yet.
 
-        It is given back at the end, also when the reader was ended midway (its generator
-        closed); after any other exception it is closed.
+        It is returned at the end, also if the reader stops early (its generator is closed); after
+        any other exception it is closed.
 
         Raises:
-            ConfigError: a reference to a secret leads nowhere.
+            ConfigError: a reference to a secret cannot be resolved.
             FetchError: librdkafka refuses the settings.
         """
-        consumer = self._take(settings, self._portion(ranges))
+        consumer = self._borrowed_or_new(settings, self._fetch_bytes(ranges))
         try:
             yield consumer
         except GeneratorExit:
@@ -282,36 +290,41 @@ class Pool:
             raise
         self._give_back(consumer)
 
-    def learn(self, ranges: Iterable[OffsetRange], seen: Mapping[TopicPartition, Seen]) -> None:
-        """What ranges have brought: how much the next ones will bring is estimated from it."""
+    def record_sizes(
+        self, ranges: Iterable[OffsetRange], counts: Mapping[TopicPartition, ReadCounts]
+    ) -> None:
+        """Record how large the records of ranges were, to estimate the next ones."""
         with self._lock:
-            self._sizes = self._sizes.after(ranges, seen)
+            self._sizes = self._sizes.after(ranges, counts)
 
     def close(self) -> None:
-        """Close those that nobody holds."""
+        """Close the idle consumers."""
         with self._lock:
             idle, self._idle = self._idle, []
             self._stop_timer()
         for consumer in idle:
             consumer.close()
 
-    def _portion(self, ranges: Iterable[OffsetRange]) -> int | None:
-        sizes = [self._sizes.bytes_of([part]) + FRAME * (part.end - part.start) for part in ranges]
-        return None if sum(sizes) > AT_ONCE else portion_of(max(sizes, default=0))
+    def _fetch_bytes(self, ranges: Iterable[OffsetRange]) -> int | None:
+        sizes = [
+            self._sizes.estimated_bytes([part]) + RECORD_OVERHEAD * (part.end - part.start)
+            for part in ranges
+        ]
+        return None if sum(sizes) > MAX_TASK_BYTES else fetch_bytes_for(max(sizes, default=0))
 
-    def _take(self, settings: ReaderSettings, portion: int | None) -> PooledConsumer:
-        # One that brings up to twice as much is there already, and does it as well.
-        suits = {portion} if portion is None else {portion, 2 * portion}
+    def _borrowed_or_new(self, settings: ReaderSettings, fetch_bytes: int | None) -> PooledConsumer:
+        # A consumer whose fetches are twice as large suits the ranges as well.
+        suits = {fetch_bytes} if fetch_bytes is None else {fetch_bytes, 2 * fetch_bytes}
         with self._lock:
             for consumer in self._idle:
-                if consumer.settings == settings and consumer.portion in suits:
+                if consumer.settings == settings and consumer.fetch_bytes in suits:
                     self._idle.remove(consumer)
                     return consumer
-            self.made += 1
-        return PooledConsumer(settings, portion, self._open_consumer)
+            self.created += 1
+        return PooledConsumer(settings, fetch_bytes, self._open_consumer)
 
     def _give_back(self, consumer: PooledConsumer) -> None:
-        consumer.rest()
+        consumer.reset()
         with self._lock:
             consumer.idle_since = time.monotonic()
             self._idle.append(consumer)
@@ -330,25 +343,26 @@ class Pool:
             timer.cancel()
 
     def _close_idle(self) -> None:
-        """Close what was idle for long enough; look again later if anything is left."""
-        before = time.monotonic() - self._idle_timeout
+        """Close the consumers that were idle for too long; start the timer again for the others."""
+        limit = time.monotonic() - self._idle_timeout
         with self._lock:
-            over = [consumer for consumer in self._idle if consumer.idle_since <= before]
-            self._idle = [consumer for consumer in self._idle if consumer.idle_since > before]
+            expired = [consumer for consumer in self._idle if consumer.idle_since <= limit]
+            self._idle = [consumer for consumer in self._idle if consumer.idle_since > limit]
             self._timer = None
             if self._idle:
                 self._start_timer()
-        for consumer in over:
+        for consumer in expired:
             consumer.close()
 
     def _after_fork(self) -> None:
-        # Kept for ever: freeing one would wait for threads that this process does not have.
-        self._lost += self._idle
+        # The parent's consumers are never freed: that would wait for librdkafka's threads, which
+        # do not exist in this process.
+        self._before_fork += self._idle
         self._idle = []
         self._timer = None
         self._lock = threading.Lock()
-        self.made = 0
+        self.created = 0
 
 
-POOL: Final = Pool()
+POOL: Final = ConsumerPool()
 """The pool of this process."""

@@ -1,6 +1,7 @@
-"""What a batch loop needs of Spark: frames over ranges, runs that can be cancelled, what was read.
+"""What a batch loop needs of Spark: frames of ranges, and runs that can be cancelled.
 
-The protocol is there so that the loop can be tested, and simulated, without Spark.
+It is a protocol so that the loop can be tested without Spark; ``session`` implements it for a
+real Spark session, and imports what only Spark programs have.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any, Protocol, TypeVar, final
 import attrs
 
 from kgroup.spark.offset_ranges import OffsetRange
-from kgroup.spark.size_estimates import Seen
+from kgroup.spark.size_estimates import ReadCounts
 from kgroup.types import TopicPartition
 
 T = TypeVar("T")
@@ -20,39 +21,40 @@ T = TypeVar("T")
 @final
 @attrs.frozen
 class Frame:
-    """Ranges as a frame.
+    """The frame of one batch.
 
     Attributes:
         df: the DataFrame.
-        seen: what its tasks have read so far, of each partition; None where nobody counts.
-        forget: nobody asks for that any more.
+        read_counts: returns how much its tasks have read so far of each partition; None if the
+            reader does not count.
+        discard_counts: frees these counts.
     """
 
     df: Any
-    seen: Callable[[], Mapping[TopicPartition, Seen] | None]
-    forget: Callable[[], None]
+    read_counts: Callable[[], Mapping[TopicPartition, ReadCounts] | None]
+    discard_counts: Callable[[], None]
 
 
 class Engine(Protocol):
     """Reads ranges as frames, and runs what the program does with them."""
 
     @property
-    def counts(self) -> bool:
-        """Whether its frames tell what was read."""
+    def counts_reads(self) -> bool:
+        """Whether its frames count what was read."""
         ...
 
     async def frame(self, ranges: Collection[OffsetRange]) -> Frame:
-        """A frame that reads these ranges when an action needs it; nothing is read yet."""
+        """Make a frame of these ranges; they are read when an action runs."""
         ...
 
     async def run(self, group: str, description: str, fn: Callable[..., T], *args: Any) -> T:
-        """Call a function in a thread; its jobs are the group's.
+        """Call a function in a thread; the jobs that it starts belong to the group.
 
-        Cancellation: the jobs are cancelled, none starts any more, and it is waited until all
-        of it has stopped.
+        Cancellation: the jobs are cancelled, no new one starts, and the call returns when the
+        function and all its tasks have stopped.
         """
         ...
 
     async def aclose(self) -> None:
-        """End the thread."""
+        """End the idle threads."""
         ...

@@ -1,10 +1,11 @@
-"""Ranges as a DataFrame: how the batch loop reads a batch, and a batch job without a group.
+"""Makes a DataFrame of offset ranges, for the batch loop and for jobs without a group.
 
-Two ways into Spark, both over ``kgroup.spark.range_reader``: ``frame`` maps over ids of tasks,
-which Spark plans without starting a Python process, so it is the quick one for small batches;
-``read_ranges`` goes by the data source "kgroup", which needs nothing but its name and options.
+There are two ways into Spark, both with ``kgroup.spark.range_reader`` in the Python workers.
+``frame`` maps a function over the ids of tasks: Spark plans that without starting a Python
+process, which makes it the faster one for small batches. ``read_ranges`` uses the data source
+"kgroup", which needs only a name and options. ``frame`` can also use Spark's own source (``jvm``).
 
-Left to others: which ranges (``kgroup.spark.planning``), and running the job.
+Which ranges a batch has is decided in ``kgroup.spark.planning``.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ import attrs
 import pyarrow
 
 from kgroup.errors import ConfigError
-from kgroup.spark.columns import DEFAULT, checked, ddl
+from kgroup.spark.columns import DEFAULT, check_columns, ddl
 from kgroup.spark.jvm import jvm_frame
 from kgroup.spark.offset_ranges import PARALLELISM, OffsetRange, in_order, pack, split
 from kgroup.spark.range_reader import read
 from kgroup.spark.reader_settings import ReaderSettings
-from kgroup.spark.size_estimates import Seen
+from kgroup.spark.size_estimates import ReadCounts
 from kgroup.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -29,14 +30,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Backend = Literal["python", "jvm"]
-"""What reads: librdkafka in Python workers, or Spark's own source in the JVM."""
+"""The reader: librdkafka in Python workers, or Spark's own source in the JVM."""
 BACKENDS: Final = get_args(Backend)
 
 
 @final
 @attrs.frozen
 class ReadTasks:
-    """The function that tasks run: from the ids of tasks to the records of their ranges.
+    """The function that Spark's tasks run: it maps ids of tasks to the records of their ranges.
 
     It is pickled by name: the workers import it from kgroup.
     """
@@ -44,23 +45,23 @@ class ReadTasks:
     tasks: tuple[tuple[OffsetRange, ...], ...]
     settings: ReaderSettings
     columns: tuple[str, ...]
-    seen: Any = attrs.field(default=None, repr=False, eq=False)
+    counter: Any = attrs.field(default=None, repr=False, eq=False)
 
     @property
     def __name__(self) -> str:
-        """What the plan shows."""
+        """The name of the function in Spark's query plan."""
         return "kgroup_read"
 
     def __call__(self, batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-        """Read the ranges of each task whose id comes."""
+        """Read the ranges of the tasks whose ids are in these batches."""
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 yield from self._read(number)
 
     def _read(self, number: int) -> Iterator[pyarrow.RecordBatch]:
-        def on_read(brought: Mapping[TopicPartition, Seen]) -> None:
-            if self.seen is not None:
-                self.seen.add({number: brought})
+        def on_read(counts: Mapping[TopicPartition, ReadCounts]) -> None:
+            if self.counter is not None:
+                self.counter.add({number: counts})
 
         return read(self.tasks[number], self.settings, self.columns, on_read=on_read)
 
@@ -74,31 +75,32 @@ def frame(
     parallelism: int | None = None,
     backend: Backend = "python",
     options: Mapping[str, str] | None = None,
-    seen: Count | None = None,
+    counter: ReadCounter | None = None,
 ) -> DataFrame:
-    """A DataFrame of the records of ranges, read when an action runs.
+    """Make a DataFrame of the records of ranges, which are read when an action runs.
 
     Args:
         spark: the session.
-        ranges: what is read; split further so that one hot partition uses all cores.
-        settings: how.
-        columns: names of columns of Spark's own Kafka source; others are not read.
-        parallelism: how many tasks read; by default what Spark can run at once, and where its own
-            source reads, one for each partition.
+        ranges: the ranges to read; they are split further so that one hot partition uses all
+            cores.
+        settings: how executors read.
+        columns: columns of Spark's own Kafka source; other columns are not read.
+        parallelism: how many tasks read. The default is as many as Spark runs at once; with the
+            JVM backend it is one for each partition.
         backend: ``python``, or ``jvm`` for Spark's own source (see ``kgroup.spark.jvm``).
-        options: of Spark's own source, where that reads.
-        seen: what ``count_seen`` made; is told what each task brought. Spark's own source tells
-            nothing.
+        options: options of Spark's own source, for the JVM backend.
+        counter: the result of `read_counter`; counts what each task reads. The JVM backend does
+            not count.
 
     Raises:
         UsageError: two ranges overlap.
         ConfigError: an unknown column or backend; or a setting that the backend cannot use.
     """
-    names = checked(columns)
+    names = check_columns(columns)
     if backend not in BACKENDS:
         raise ConfigError("backend", backend, f"it must be one of {', '.join(BACKENDS)}")
     if options and backend != "jvm":
-        raise ConfigError("options", tuple(options), "they are for the backend 'jvm' only")
+        raise ConfigError("options", tuple(options), "they need the backend 'jvm'")
     slots = slots_of(spark) if parallelism is None else parallelism
     pieces = split(ranges, parallelism=slots)
     tasks = pack(pieces, slots or len(pieces))
@@ -108,7 +110,7 @@ def frame(
         return jvm_frame(
             spark, pieces, settings, columns=names, parallelism=parallelism, options=options
         )
-    fn = ReadTasks(tasks, settings, names, seen)
+    fn = ReadTasks(tasks, settings, names, counter)
     return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(fn, ddl(names))
 
 
@@ -120,16 +122,17 @@ def read_ranges(
     columns: Sequence[str] = DEFAULT,
     parallelism: int | None = None,
 ) -> DataFrame:
-    """A DataFrame of the records of ranges, for a batch job without a group.
+    """Make a DataFrame of the records of ranges, for a batch job without a group.
 
-    It goes by the data source "kgroup", which is registered in this session.
+    It uses the data source "kgroup", which is registered in this session.
 
     Args:
         spark: the session.
-        ranges: what is read; split further so that one hot partition uses all cores.
-        settings: how.
-        columns: names of columns of Spark's own Kafka source; others are not read.
-        parallelism: how many tasks read; what Spark can run at once by default.
+        ranges: the ranges to read; they are split further so that one hot partition uses all
+            cores.
+        settings: how executors read.
+        columns: columns of Spark's own Kafka source; other columns are not read.
+        parallelism: how many tasks read; by default as many as Spark runs at once.
 
     Raises:
         UsageError: two ranges overlap.
@@ -138,87 +141,78 @@ def read_ranges(
     from kgroup.spark.source import NAME, KgroupSource, options_of
 
     PARALLELISM.check("parallelism", parallelism)
-    told = options_of(
+    options = options_of(
         in_order(ranges),
         settings,
-        columns=checked(columns),
+        columns=check_columns(columns),
         parallelism=slots_of(spark) if parallelism is None else parallelism,
     )
     spark.dataSource.register(KgroupSource)
-    return spark.read.format(NAME).options(**told).load()
+    return spark.read.format(NAME).options(**options).load()
 
 
 def slots_of(spark: SparkSession) -> int | None:
-    """How many tasks this Spark can run at once, or None where it does not tell (Connect)."""
+    """How many tasks this Spark runs at once; None for Spark Connect, which does not report it."""
     context = getattr(spark, "_sc", None)
     return None if context is None else max(1, int(context.defaultParallelism))
 
 
 @final
 @attrs.frozen
-class Count:
-    """What the tasks of one frame have read; it travels to workers.
+class ReadCounter:
+    """Counts what the tasks of one frame read; it is shipped to the workers.
 
-    All counts of a loop share one accumulator: PySpark keeps every one that was made for ever.
+    All counters of a loop share one accumulator, because PySpark never frees an accumulator.
     """
 
-    _told: Accumulator[dict[tuple[int, int], Mapping[TopicPartition, Seen]]]
+    _accumulator: Accumulator[dict[tuple[int, int], Mapping[TopicPartition, ReadCounts]]]
     _frame: int = 0
 
-    def another(self) -> Count:
-        """That of another frame."""
+    def for_next_frame(self) -> ReadCounter:
+        """Make the counter of another frame."""
         return attrs.evolve(self, frame=self._frame + 1)
 
-    def add(self, brought: Mapping[int, Mapping[TopicPartition, Seen]]) -> None:
-        """What tasks tell, by their numbers; in a worker."""
-        self._told.add({(self._frame, task): seen for task, seen in brought.items()})
+    def add(self, counts: Mapping[int, Mapping[TopicPartition, ReadCounts]]) -> None:
+        """Report what tasks have read, by their ids; called in a worker."""
+        self._accumulator.add({(self._frame, task): count for task, count in counts.items()})
 
-    def total(self) -> dict[TopicPartition, Seen]:
-        """What each partition brought, of the tasks that have read to their ends; in the driver."""
-        total: dict[TopicPartition, Seen] = {}
-        for (frame, _), brought in tuple(self._told.value.items()):
-            for name, seen in brought.items() if frame == self._frame else ():
-                before = total.get(name, Seen(0, 0))
-                total[name] = Seen(before.records + seen.records, before.bytes + seen.bytes)
+    def total(self) -> dict[TopicPartition, ReadCounts]:
+        """The counts of each partition, over the tasks that have finished; in the driver."""
+        total: dict[TopicPartition, ReadCounts] = {}
+        for (frame, _), counts in tuple(self._accumulator.value.items()):
+            for name, count in counts.items() if frame == self._frame else ():
+                before = total.get(name, ReadCounts(0, 0))
+                total[name] = ReadCounts(before.records + count.records, before.bytes + count.bytes)
         return total
 
-    def forget(self) -> None:
-        """Nobody asks any more; of this frame, and of those before it that told late."""
-        for key in tuple(self._told.value):
+    def discard(self) -> None:
+        """Free the counts of this frame, and those of earlier frames that came late."""
+        for key in tuple(self._accumulator.value):
             if key[0] <= self._frame:
-                self._told.value.pop(key, None)
+                self._accumulator.value.pop(key, None)
 
 
-def count_seen(spark: SparkSession) -> Count | None:
-    """What ``frame`` takes as ``seen``, or None where Spark has no accumulators (Connect).
+def read_counter(spark: SparkSession) -> ReadCounter | None:
+    """Make the counter that `frame` takes; None for Spark Connect, which has no accumulators.
 
     A task that Spark runs twice counts once.
     """
     context = getattr(spark, "_sc", None)
-    return None if context is None else Count(context.accumulator({}, LastOfTask()))
+    return None if context is None else ReadCounter(context.accumulator({}, LatestOfTask()))
 
 
 @final
-class LastOfTask:
-    """How what tasks tell comes together: the last word of each task counts.
+class LatestOfTask:
+    """Merges the reports of tasks: a later report of a task replaces an earlier one.
 
-    An ``AccumulatorParam`` by its methods; it travels to workers.
+    It has the methods of PySpark's ``AccumulatorParam``, and is shipped to the workers.
     """
 
     def zero(self, value: dict[Any, Any]) -> dict[Any, Any]:  # noqa: ARG002 - Spark's
-        """What a task begins with."""
+        """The initial value in a task."""
         return {}
 
     def addInPlace(self, value: dict[Any, Any], more: dict[Any, Any]) -> dict[Any, Any]:  # noqa: N802
-        """Both, the second's word over the first's."""
+        """Merge the second value into the first."""
         value.update(more)
         return value
-
-
-def seen_in(counted: Count | None) -> dict[TopicPartition, Seen]:
-    """What each partition brought, of the tasks that have read to their ends.
-
-    Args:
-        counted: what ``count_seen`` made.
-    """
-    return {} if counted is None else counted.total()

@@ -1,9 +1,7 @@
-"""Spark's own Kafka source as the reader of a plan: the same ranges, read in the JVM.
+"""Reads offset ranges with Spark's own Kafka source, in the JVM.
 
-It needs the jars of ``spark-sql-kafka-0-10`` in the session and the Java client's own settings
-for security; in exchange no record passes through Python.
-
-Left to others: when to use which (docs/spark.md), and planning.
+It needs the jars of ``spark-sql-kafka-0-10`` in the session, and the Java client's settings for
+security; no record passes through Python. docs/spark.md says when to use it.
 
 Source: Spark's ``KafkaSourceProvider`` (its options), ``KafkaOffsetRangeCalculator`` and
 ``InternalKafkaConsumerPool``.
@@ -19,7 +17,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 from kgroup.errors import ConfigError
-from kgroup.spark.columns import checked
+from kgroup.spark.columns import check_columns
 from kgroup.spark.offset_ranges import OffsetRange, merged
 from kgroup.spark.reader_settings import ReaderSettings, Value
 
@@ -39,7 +37,7 @@ SAME: Final[Mapping[str, str]] = {
     "receive.buffer.bytes": "receive.buffer.bytes",
     "socket.receive.buffer.bytes": "receive.buffer.bytes",
 }
-"""librdkafka's settings that Java's client has too, and what it calls them."""
+"""librdkafka's settings that the Java client has too, and their names there."""
 
 _SALT: Final = os.urandom(hashlib.blake2b.SALT_SIZE)
 
@@ -53,22 +51,23 @@ def jvm_frame(
     parallelism: int | None = None,
     options: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """A DataFrame of the records of ranges, read by Spark's own source.
+    """Make a DataFrame of the records of ranges, read by Spark's own source.
 
     Args:
         spark: a session that has the source's jars.
-        ranges: what is read; at least one that is not empty.
+        ranges: the ranges to read; at least one that is not empty.
         settings: brokers, isolation level, time-out.
         columns: names of columns.
         parallelism: the least number of tasks, as Spark's ``minPartitions``.
-        options: further options of the source, such as ``kafka.sasl.jaas.config``; they win.
+        options: further options of the source, such as ``kafka.sasl.jaas.config``; they take
+            precedence.
 
     Raises:
         UsageError: two ranges overlap.
-        ConfigError: an unknown column; or a setting of librdkafka, or a secret, that Java's
-            client does not know by that name and that ``options`` does not replace.
+        ConfigError: an unknown column; or ``settings`` has a secret, or a setting of librdkafka
+            that the Java client does not have, and no ``options`` are given.
     """
-    names = checked(columns)
+    names = check_columns(columns)
     common = {**_options(settings, given=bool(options)), **(options or {})}
     common.setdefault("kafka.group.id", _reader_group(settings.group_id, common))
     if "headers" in names:
@@ -87,15 +86,15 @@ def _options(settings: ReaderSettings, *, given: bool) -> dict[str, str]:
         raise ConfigError(
             "secrets",
             tuple(name for name, _ in settings.secrets),
-            "the JVM's client cannot look them up; give Java's own settings in options, or read"
-            " with the Python backend",
+            "the Java client cannot resolve references to secrets; give its own settings in"
+            " options, or use the Python backend",
         )
     client: dict[str, Value] = {}
     for name, value in settings.client:
         if name in SAME:
             client[SAME[name]] = value
         elif not given:
-            allowed = "Java's client has no such setting; give Java's own in options"
+            allowed = "the Java client has no such setting; give its own settings in options"
             raise ConfigError(f"client[{name!r}]", value, allowed)
     return {
         "kafka.bootstrap.servers": ",".join(settings.bootstrap_servers),
@@ -107,18 +106,19 @@ def _options(settings: ReaderSettings, *, given: bool) -> dict[str, str]:
 
 
 def _reader_group(group_id: str, options: Mapping[str, str]) -> str:
-    """A group id for the executors' consumers, which join no group.
+    """The group id of the executors' consumers, which do not join a group.
 
-    Spark keeps consumers by it, from batch to batch; left to itself it takes a new one each time,
-    and connects each task anew. It refuses one that comes with other settings than before, so
-    these are in it; with a salt, because there may be secrets among them.
+    Spark caches consumers under their group id. By default it makes a new group id for each batch,
+    so that each task has to connect again; therefore kgroup sets one. Spark refuses a cached
+    consumer whose settings differ, so the group id contains a hash of the settings; the hash has a
+    salt, because secrets may be among them.
     """
-    told = json.dumps(sorted(options.items())).encode()
-    return f"{group_id}-{hashlib.blake2b(told, digest_size=8, salt=_SALT).hexdigest()}"
+    text = json.dumps(sorted(options.items())).encode()
+    return f"{group_id}-{hashlib.blake2b(text, digest_size=8, salt=_SALT).hexdigest()}"
 
 
 def _layers(ranges: Sequence[OffsetRange]) -> list[list[OffsetRange]]:
-    """Ranges in lists that have no partition twice, because the source takes one range of each."""
+    """Divide ranges into lists without a repeated partition: the source takes one range of each."""
     layers: list[list[OffsetRange]] = []
     depth: dict[tuple[str, int], int] = {}
     for part in ranges:

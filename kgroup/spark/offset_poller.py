@@ -1,12 +1,11 @@
-"""What a batch loop reads next: its positions, how far it can read, and when that makes a batch.
+"""The offset poller: a batch loop's positions, the partitions' end offsets, and the next plan.
 
-It looks at the ends of all partitions at once, also while a batch runs, so that the next batch
-can be planned the moment that it is asked for. Nothing new means no plan_batch, and so no Spark
-job.
+It polls the end offsets of all partitions together, also while a batch runs, so that the next
+batch can be planned at once. Without new records there is no plan, and so no Spark job.
 
-INVARIANTS: positions only move by `take`, or by ``auto_offset_reset`` where the log has lost them
-(which is told as an event); no plan is given out once the generation's end has begun, nor without
-a valid lease.
+INVARIANTS: a position changes only when a plan is returned, or when ``auto_offset_reset`` moves it
+because the log has lost it (an event reports that); no plan is returned once the generation drains,
+nor without a valid lease.
 """
 
 from __future__ import annotations
@@ -20,32 +19,32 @@ from kgroup.errors import BrokerError, StaleGenerationError
 from kgroup.generation.offset_stream import OffsetStream
 from kgroup.spark.batch_limits import Limits, RateLimiter
 from kgroup.spark.offset_ranges import OffsetRange
-from kgroup.spark.planning import BatchPlan, Beyond, plan_batch
-from kgroup.spark.size_estimates import Seen, Sizes
+from kgroup.spark.planning import BatchPlan, PositionBeyondEnd, plan_batch
+from kgroup.spark.size_estimates import ReadCounts, SizeEstimates
 from kgroup.types import IsolationLevel, TopicPartition
 
-LOOK_WHILE_RUNNING: Final = 0.25
-"""Seconds between looks at the ends while a batch runs."""
-LOOK_FOR_LOSS: Final = 10.0
-"""Seconds between looks at whether retention has passed the positions."""
-BEYOND_FOR: Final = 5.0
-"""Seconds for which a position must be past the end before it counts as lost: right after a
-change of leaders the new one may not know yet how far the log is committed."""
-LONGEST_PAUSE: Final = 5.0
-"""Seconds between looks when leaders do not answer."""
+POLL_WHILE_RUNNING: Final = 0.25
+"""Seconds between polls of the end offsets while a batch runs."""
+LOSS_CHECK_INTERVAL: Final = 10.0
+"""Seconds between checks whether retention has deleted records at the positions."""
+BEYOND_END_TIMEOUT: Final = 5.0
+"""Seconds for which a position must be past the end before it counts as lost: right after an
+election the new leader may not know the high watermark yet."""
+MAX_PAUSE: Final = 5.0
+"""The longest pause between polls, in seconds, when leaders do not answer."""
 
 
 @final
 class OffsetPoller:
-    """Looks ahead for one batch loop. One task at a time asks for plans.
+    """Polls offsets and makes plans for one batch loop; `next` is for one task at a time.
 
     Args:
-        offsets: of the generation.
-        ending: set when the generation's end begins.
-        limits: of a batch, and of a second.
+        offsets: the offsets of the generation's partitions.
+        ending: set when the generation begins to drain.
+        limits: the limits of a batch, and of a second.
         max_wait: seconds for which the first record of a batch may wait for more.
-        poll_interval: seconds between looks when there is nothing new.
-        sizes: what is known of the records' sizes.
+        poll_interval: seconds between polls when there are no new records.
+        sizes: the estimates of the records' sizes.
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class OffsetPoller:
         *,
         max_wait: float,
         poll_interval: float,
-        sizes: Sizes,
+        sizes: SizeEstimates,
     ) -> None:
         self._offsets = offsets
         self._ending = ending
@@ -67,16 +66,16 @@ class OffsetPoller:
         self._turn = 0
         self._positions: dict[TopicPartition, int] = {}
         self._ends: Mapping[TopicPartition, int] = {}
-        self._looked_for_loss = -LOOK_FOR_LOSS
-        self._began_anew: dict[TopicPartition, int] = {}
+        self._loss_checked_at = -LOSS_CHECK_INTERVAL
+        self._reset_positions: dict[TopicPartition, int] = {}
         self._beyond_since: dict[TopicPartition, float] = {}
         self._new_since: float | None = None
-        self._silent = 0
+        self._unanswered_polls = 0
         self._failure: BrokerError | None = None
 
     @property
     def lag(self) -> int:
-        """Offsets from the positions to the ends, as of the last look."""
+        """Offsets from the positions to the ends, as of the last poll."""
         return sum(
             max(0, end - self._positions[name])
             for name, end in self._ends.items()
@@ -84,27 +83,27 @@ class OffsetPoller:
         )
 
     async def next(self) -> BatchPlan | None:
-        """Wait until there is a batch to read; None once the generation's end has begun.
+        """Wait until there is a batch to read; return its plan, or None once the generation drains.
 
         Raises:
             NoOffsetError | OffsetOutOfRangeError: ``auto_offset_reset`` is ``error``.
-            BrokerError: a leader refuses for good.
+            BrokerError: a leader refused the request for good.
 
-        Cancellation: nothing is taken.
+        Cancellation: the positions stay as they are.
         """
         try:
             return await self._next()
-        except StaleGenerationError:  # the end began while a leader was asked for a position
+        except StaleGenerationError:  # the drain began while a position was requested
             return None
 
     async def _next(self) -> BatchPlan | None:
         if not self._positions:
             self._positions = dict(await self._offsets.begin())
         while await self._offsets.confirmed():
-            await self._look_for_loss()
+            await self._check_for_loss()
             ready = self._ready()
             if ready is None:
-                await self._look()
+                await self._poll_ends()
                 ready = self._ready()
             if ready is not None and self._offsets.running:
                 self._take(ready)
@@ -113,44 +112,46 @@ class OffsetPoller:
                 await self._ending.wait()
         return None
 
-    async def keep_looking(self) -> None:
-        """Look at the ends now and then, while a batch runs, until cancelled."""
+    async def keep_polling(self) -> None:
+        """Poll the end offsets while a batch runs, until cancelled."""
         try:
             while True:
-                await trio.sleep(LOOK_WHILE_RUNNING)
+                await trio.sleep(POLL_WHILE_RUNNING)
                 if self._offsets.running:
-                    await self._look()
-        except BrokerError as error:  # for the program, when it asks for the next batch
+                    await self._poll_ends()
+        except BrokerError as error:  # raised when the program requests the next batch
             self._failure = error
             await trio.sleep_forever()
 
-    def passed(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """What to commit when batches up to these offsets are done.
+    def offsets_to_commit(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The offsets to commit when batches up to these offsets are done.
 
-        Where ``auto_offset_reset`` has moved a position since, that is further on: what is
-        between is gone.
+        If ``auto_offset_reset`` has moved a position further since, that position is committed:
+        the records before it are no longer in the log.
         """
-        return {name: max(end, self._began_anew.get(name, 0)) for name, end in offsets.items()}
+        return {name: max(end, self._reset_positions.get(name, 0)) for name, end in offsets.items()}
 
-    def learn(self, ranges: Iterable[OffsetRange], seen: Mapping[TopicPartition, Seen]) -> None:
-        """What reading ranges has brought, for the estimates of those to come."""
-        told = tuple(part for part in ranges if part.topic_partition in seen)
-        wrong_by = sum(one.bytes for one in seen.values()) - self._sizes.bytes_of(told)
-        self._limiter.spend(0, wrong_by, trio.current_time())
-        self._sizes = self._sizes.after(told, seen)
+    def record_sizes(
+        self, ranges: Iterable[OffsetRange], counts: Mapping[TopicPartition, ReadCounts]
+    ) -> None:
+        """Record how large the records of ranges were, to estimate the next ones."""
+        counted = tuple(part for part in ranges if part.topic_partition in counts)
+        error = sum(one.bytes for one in counts.values()) - self._sizes.estimated_bytes(counted)
+        self._limiter.spend(0, error, trio.current_time())
+        self._sizes = self._sizes.after(counted, counts)
 
     def _ready(self) -> BatchPlan | None:
-        """A plan that is worth a batch now."""
+        """The plan of a batch, if one should begin now."""
         now = trio.current_time()
         planned = plan_batch(
             self._positions, self._ends, self._limiter.budget(now), self._sizes, self._turn
         )
-        self._note_beyond(planned.beyond, now)
+        self._record_beyond(planned.beyond, now)
         if not planned.ranges:
             return None
         if self._new_since is None:
             self._new_since = now
-        # What is left over was left by a limit: waiting would not make this batch any larger.
+        # A lag beyond the plan means that a limit has cut it: waiting would not make it larger.
         if planned.lag or now - self._new_since >= self._max_wait:
             return planned
         return None
@@ -159,38 +160,41 @@ class OffsetPoller:
         self._turn += 1
         self._new_since = None
         self._limiter.spend(
-            planned.offsets, self._sizes.bytes_of(planned.ranges), trio.current_time()
+            planned.offsets, self._sizes.estimated_bytes(planned.ranges), trio.current_time()
         )
         for part in planned.ranges:
             self._positions[part.topic_partition] = part.end
 
     def _pause(self) -> float:
         now = trio.current_time()
-        pause = min(LONGEST_PAUSE, self._poll_interval * 2**self._silent)
+        pause = min(MAX_PAUSE, self._poll_interval * 2**self._unanswered_polls)
         if self._new_since is not None:
             pause = min(pause, max(0.001, self._new_since + self._max_wait - now))
         return float(max(pause, self._limiter.wait(now)))
 
-    async def _look(self) -> None:
+    async def _poll_ends(self) -> None:
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
         ends = await self._offsets.end()
         complete = ends.keys() >= self._offsets.partitions
-        self._silent = 0 if complete else min(self._silent + 1, 10)
+        self._unanswered_polls = 0 if complete else min(self._unanswered_polls + 1, 10)
         self._ends = {**self._ends, **ends}
 
-    async def _look_for_loss(self) -> None:
-        """Find positions that are not in the log any more, and decide where to go on."""
+    async def _check_for_loss(self) -> None:
+        """Find positions that the log no longer has, and reset them."""
         now = trio.current_time()
-        if now - self._looked_for_loss >= LOOK_FOR_LOSS:
-            self._looked_for_loss = now
+        if now - self._loss_checked_at >= LOSS_CHECK_INTERVAL:
+            self._loss_checked_at = now
             for name, first in sorted((await self._offsets.first()).items()):
                 if self._positions[name] < first:
                     await self._reset(name)
-        lost = [name for name, since in self._beyond_since.items() if now - since >= BEYOND_FOR]
+        lost = [
+            name for name, since in self._beyond_since.items() if now - since >= BEYOND_END_TIMEOUT
+        ]
         if lost and self._offsets.config.isolation_level is IsolationLevel.READ_COMMITTED:
-            # The last stable offset may be behind a position that is well within the log.
+            # Under read_committed the end is the last stable offset. A position can be past it and
+            # still within the log, so it is compared with the high watermark.
             ends = await self._offsets.end(IsolationLevel.READ_UNCOMMITTED)
             lost = [name for name in lost if ends.get(name, 2**63) < self._positions[name]]
         for name in sorted(lost):
@@ -199,8 +203,8 @@ class OffsetPoller:
     async def _reset(self, name: TopicPartition) -> None:
         self._beyond_since.pop(name, None)
         position = await self._offsets.reset(name, self._positions[name])
-        self._positions[name] = self._began_anew[name] = position
+        self._positions[name] = self._reset_positions[name] = position
 
-    def _note_beyond(self, beyond: Iterable[Beyond], now: float) -> None:
+    def _record_beyond(self, beyond: Iterable[PositionBeyondEnd], now: float) -> None:
         found = {one.partition for one in beyond}
         self._beyond_since = {name: self._beyond_since.get(name, now) for name in sorted(found)}

@@ -1,11 +1,8 @@
-"""Ranges of offsets: what a batch reads, as values, and how they are shared out to tasks.
+"""Ranges of offsets as values, and how they are split and divided among tasks.
 
-Pure. Imported by executors: nothing heavy is imported here.
+No I/O. Executors import this module, so it imports nothing heavy.
 
-Left to others: which ranges a batch has (``kgroup.spark.planning``), and reading them
-(``kgroup.spark.range_reader``).
-
-INVARIANT: splitting and packing lose no offset and give none twice.
+INVARIANT: splitting and packing neither lose an offset nor repeat one.
 """
 
 from __future__ import annotations
@@ -24,14 +21,12 @@ from kgroup import arguments, bounds
 from kgroup.errors import UsageError
 from kgroup.types import INT32_MAX, INT64_MAX, TopicPartition, topic_fault
 
-SMALLEST_PIECE: Final = 1000
-"""Offsets. A smaller range is not split for more tasks: starting one costs more than reading it."""
-
-
-MOST_PIECES: Final = 1_000_000
-"""Pieces that ranges are cut into; each is an object on the driver."""
+MIN_PIECE: Final = 1000
+"""Offsets of the smallest piece: starting a task for a smaller one costs more than reading it."""
+MAX_PIECES: Final = 1_000_000
+"""The most pieces that ranges are split into; each is an object on the driver."""
 PARALLELISM: Final = bounds.optional(bounds.whole(1, 100_000))
-"""How many tasks a frame may have; Spark keeps something of each on the driver."""
+"""How many tasks a frame may have; the driver keeps state for each of them."""
 _SPAN: Final = bounds.optional(bounds.whole(1, INT64_MAX))
 
 
@@ -60,10 +55,12 @@ def _not_before_start(part: OffsetRange, _: attrs.Attribute[int], value: int) ->
 @final
 @attrs.frozen(order=True)
 class OffsetRange:
-    """Offsets of one partition, from `start` to just before `end`; sorts by partition, then start.
+    """Offsets of one partition, from `start` up to, not including, `end`.
+
+    Ranges sort by partition, then by start.
 
     Raises:
-        TypeError | ValueError: a value that no partition could have; it names the field.
+        TypeError | ValueError: a value that no partition can have; the text names the field.
     """
 
     topic: str = attrs.field(validator=_topic)
@@ -73,7 +70,7 @@ class OffsetRange:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """The partition that it is of."""
+        """The partition of the range."""
         return TopicPartition(self.topic, self.partition)
 
     @property
@@ -86,38 +83,38 @@ class OffsetRange:
 
 
 def batch_id(group_id: str, ranges: Iterable[OffsetRange]) -> str:
-    """A name for what a batch reads: 32 hexadecimal digits, the same for the same ranges.
+    """The id of a batch: 32 hexadecimal digits, the same for the same group and ranges.
 
-    Their order does not matter, and empty ones do not count. A sink that remembers it can tell a
-    batch that it has.
+    The order of the ranges does not matter, and empty ones do not count. A sink that stores the
+    ids of its batches can recognise a batch that it already has.
     """
-    told = [[r.topic, r.partition, r.start, r.end] for r in sorted(ranges) if r.offsets]
-    return hashlib.sha256(json.dumps([group_id, told]).encode()).hexdigest()[:32]
+    parts = [[r.topic, r.partition, r.start, r.end] for r in sorted(ranges) if r.offsets]
+    return hashlib.sha256(json.dumps([group_id, parts]).encode()).hexdigest()[:32]
 
 
 def in_order(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
-    """Those that are not empty, sorted.
+    """The ranges that are not empty, sorted.
 
     Raises:
-        ArgumentError: these are no ranges.
-        UsageError: two overlap, so that records would come twice.
+        ArgumentError: the argument is not an iterable of ranges.
+        UsageError: two ranges overlap, so that records would be read twice.
     """
     given = arguments.listed("ranges", ranges, OffsetRange)
     ordered = tuple(sorted(r for r in given if r.offsets))
     for one, other in pairwise(ordered):
         if one.topic_partition == other.topic_partition and other.start < one.end:
             raise UsageError(
-                f"{one} and {other} overlap: their records would be read twice; give each offset"
-                " to one range"
+                f"the ranges {one} and {other} overlap, so that records would be read twice; each"
+                " offset must be in one range only"
             )
     return ordered
 
 
 def merged(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
-    """Ranges with those that touch made one.
+    """The ranges, sorted, with adjacent ranges joined.
 
     Raises:
-        UsageError: two overlap.
+        UsageError: two ranges overlap.
     """
     whole: list[OffsetRange] = []
     for part in in_order(ranges):
@@ -138,19 +135,19 @@ def split(
     max_span: int | None = None,
     parallelism: int | None = None,
 ) -> tuple[OffsetRange, ...]:
-    """Cut ranges into pieces of about the same size, so that a hot partition uses many tasks.
+    """Split ranges into pieces of about the same size, so that a hot partition uses many tasks.
 
     Args:
-        ranges: what is read.
+        ranges: the ranges to read.
         max_span: the most offsets of a piece.
-        parallelism: how many tasks can run at once: a range with more than an equal share of all
-            offsets is cut, but to no pieces smaller than ``SMALLEST_PIECE``.
+        parallelism: how many tasks can run at once. A range with more than an equal share of all
+            offsets is split, but not into pieces smaller than ``MIN_PIECE``.
 
     Returns:
         The pieces, sorted; none is empty.
 
     Raises:
-        UsageError: two ranges overlap, or there would be more than ``MOST_PIECES``.
+        UsageError: two ranges overlap, or there would be more than ``MAX_PIECES`` pieces.
         ConfigError: a limit is not allowed.
     """
     _SPAN.check("max_span", max_span)
@@ -159,12 +156,12 @@ def split(
     span = INT64_MAX if max_span is None else max_span
     if parallelism is not None:
         share = -(-sum(r.offsets for r in ordered) // parallelism)
-        span = min(span, max(share, SMALLEST_PIECE))
+        span = min(span, max(share, MIN_PIECE))
     pieces = sum(-(-r.offsets // span) for r in ordered)
-    if pieces > MOST_PIECES:
+    if pieces > MAX_PIECES:
         raise UsageError(
-            f"max_span={max_span} would cut the ranges into {pieces} pieces, more than"
-            f" {MOST_PIECES}: use a larger max_span, or fewer offsets at a time"
+            f"max_span={max_span} would split the ranges into {pieces} pieces, but at most"
+            f" {MAX_PIECES} are allowed; use a larger max_span, or fewer offsets at a time"
         )
     return tuple(piece for r in ordered for piece in _cut(r, -(-r.offsets // span)))
 
@@ -175,9 +172,9 @@ def _cut(whole: OffsetRange, pieces: int) -> Iterable[OffsetRange]:
 
 
 def pack(pieces: Sequence[OffsetRange], tasks: int) -> tuple[tuple[OffsetRange, ...], ...]:
-    """Share pieces out to at most so many tasks of about the same number of offsets.
+    """Divide pieces among at most so many tasks, with about the same number of offsets each.
 
-    Each task's are sorted; no task is empty.
+    The pieces of each task are sorted; no task is empty.
     """
     loads: list[tuple[int, int]] = [(0, number) for number in range(min(tasks, len(pieces)))]
     shares: list[list[OffsetRange]] = [[] for _ in loads]

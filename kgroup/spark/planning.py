@@ -1,23 +1,23 @@
-"""What the next batch reads: a range of offsets for each partition that has something new.
+"""Plans the next batch: a range of offsets for each partition that has new records.
 
-Pure: positions, ends and a budget in, ranges out; the same arguments make the same plan_batch.
+No I/O: from positions, end offsets and a budget to ranges. The same arguments give the same plan.
 
-The budget is shared fairly (max-min, "water filling"): the level of all partitions rises together,
-a small backlog is taken whole and what it leaves is shared by the rest. Where both records and
-bytes are limited, a partition's level is its share of whichever of the two it uses more of, so
-that large records of one partition do not take the bytes of all (dominant resource fairness,
-Ghodsi et al. 2011).
+The budget is shared fairly (max-min, "water filling"): the level of all partitions rises together;
+a small backlog is taken whole, and the rest of its share goes to the others. Where both records and
+bytes are limited, a partition's level is its share of the one of which it uses more, so that large
+records of one partition do not use up the bytes of all (dominant resource fairness, Ghodsi et al.
+2011).
 
 INVARIANTS
-- Never more offsets than ``budget.records``; never more estimated bytes than ``budget.bytes``,
-  except that a single offset is planned even if it is estimated as more.
-- Something is planned whenever something is new and the budget is not spent.
-- No partition starves: the one whose turn it is has an offset, and each of n partitions has its
-  turn once in n successive values of ``turn``, whatever the others' backlogs.
-- No empty range, none past an end, one a partition; sorted.
+- A plan has at most ``budget.records`` offsets, and at most ``budget.bytes`` estimated bytes; but a
+  single offset is planned even if its estimate is larger.
+- The plan is not empty if there are new records and the budget is not spent.
+- No partition starves: the partition whose turn it is gets at least one offset, and each of n
+  partitions has its turn once in n successive values of ``turn``, whatever the other backlogs are.
+- Ranges are sorted, one for each partition; none is empty or goes past the end.
 
-Left to others: what sizes are likely (``kgroup.spark.size_estimates``), splitting ranges into tasks
-(``kgroup.spark.offset_ranges``), and what is done about a position beyond the end.
+The estimates are made in ``kgroup.spark.size_estimates``; ``kgroup.spark.offset_ranges`` splits
+ranges into tasks; the caller decides what to do about a position beyond the end.
 """
 
 from __future__ import annotations
@@ -29,20 +29,22 @@ import attrs
 
 from kgroup.spark.batch_limits import Budget
 from kgroup.spark.offset_ranges import OffsetRange
-from kgroup.spark.size_estimates import Sizes
+from kgroup.spark.size_estimates import SizeEstimates
 from kgroup.types import TopicPartition
 
 _WEIGHT: Final = 2**32
-"""How fast the cheapest partition's offsets rise with the level; the others' are parts of it."""
+"""The weight of the cheapest partition: how fast its offsets rise with the level. The weights of
+the others are fractions of it."""
 
 
 @final
 @attrs.frozen
-class Beyond:
-    """A position past the end of its log: the log was cut, or it is another topic by now.
+class PositionBeyondEnd:
+    """A position past the end of its log: the log was truncated, or the topic was created again.
 
-    Records between the end and the position were read once and are gone (an unclean leader, a
-    topic deleted and made again). It is no "nothing new", and waiting would skip what comes.
+    The records between the end and the position were read before and no longer exist (an unclean
+    leader election, a topic that was deleted and created again). This is not the same as "no new
+    records": waiting until the end passes the position would skip records.
     """
 
     partition: TopicPartition
@@ -56,29 +58,29 @@ class Beyond:
 @final
 @attrs.frozen
 class BatchPlan:
-    """What the next batch reads.
+    """The plan of the next batch.
 
     Attributes:
-        ranges: one for each partition that is read, sorted; empty when nothing is to do.
+        ranges: one for each partition that is read, sorted; empty if there is nothing to read.
         lag: offsets from the ends of the ranges to the ends of the logs, over all partitions
-            whose ends were told.
-        beyond: partitions whose position is past their end; nothing of them is planned.
+            whose ends are known.
+        beyond: partitions whose position is past the end; nothing of them is planned.
     """
 
     ranges: tuple[OffsetRange, ...] = ()
     lag: int = 0
-    beyond: tuple[Beyond, ...] = ()
+    beyond: tuple[PositionBeyondEnd, ...] = ()
 
     @property
     def offsets(self) -> int:
-        """How many offsets are read: the most rows that the batch can have."""
+        """The number of offsets: the most rows that the batch can have."""
         return sum(part.end - part.start for part in self.ranges)
 
 
 @final
 @attrs.define
 class _Share:
-    """One partition that has something new."""
+    """One partition that has new records, and how much of them is planned."""
 
     name: TopicPartition
     most: int
@@ -91,8 +93,8 @@ class _Share:
         return self.taken >= self.most
 
     @property
-    def brim(self) -> int:
-        """The level at which all that may be taken is taken."""
+    def full_level(self) -> int:
+        """The level at which the whole backlog is planned."""
         return -(-self.most * _WEIGHT // self.weight)
 
 
@@ -100,29 +102,29 @@ def plan_batch(
     positions: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
     budget: Budget,
-    sizes: Sizes,
+    sizes: SizeEstimates,
     turn: int = 0,
 ) -> BatchPlan:
-    """Share a budget over the partitions that have something new.
+    """Divide a budget among the partitions that have new records.
 
-    Takes O(n log n) steps for n partitions, whatever their backlogs.
+    It takes O(n log n) steps for n partitions, whatever their backlogs.
 
     Args:
-        positions: the next offset to read of every partition that is owned.
-        ends: the end of each one's log (of what may be read); a partition whose end is not
-            known is left for the next plan_batch, and ends of others are looked over.
+        positions: the next offset to read of each owned partition.
+        ends: the end offset of each partition. A partition without one is left for the next
+            plan; partitions that are not owned are ignored.
         budget: what the plan may use.
-        sizes: what an offset is likely to bring; matters only where bytes are limited.
-        turn: a number that rises by one from plan to plan_batch.
+        sizes: the estimated bytes of an offset; used only if bytes are limited.
+        turn: a number that increases by one from plan to plan.
     """
     order = sorted(positions)
     shares: list[_Share] = []
-    beyond: list[Beyond] = []
+    beyond: list[PositionBeyondEnd] = []
     lag = 0
     for name in _rotated(order, turn):
         backlog = ends.get(name, positions[name]) - positions[name]
         if backlog < 0:
-            beyond.append(Beyond(name, positions[name], ends[name]))
+            beyond.append(PositionBeyondEnd(name, positions[name], ends[name]))
         elif backlog:
             lag += backlog
             shares.append(_share(name, backlog, budget, sizes))
@@ -138,44 +140,44 @@ def plan_batch(
 
 
 def _rotated(order: list[TopicPartition], turn: int) -> list[TopicPartition]:
-    """All owned partitions, from the one whose turn it is.
+    """All owned partitions, beginning with the one whose turn it is.
 
-    Counted over all, not over those with something new: their number changes from plan to
-    plan_batch,
-    and a partition could miss its turn each time.
+    The turn counts over all of them, not over those with new records: their number changes from
+    plan to plan, so that a partition could miss its turn each time.
     """
     first = turn % len(order) if order else 0
     return order[first:] + order[:first]
 
 
-def _share(name: TopicPartition, backlog: int, budget: Budget, sizes: Sizes) -> _Share:
+def _share(name: TopicPartition, backlog: int, budget: Budget, sizes: SizeEstimates) -> _Share:
     if budget.bytes is None:
         return _Share(name, most=backlog, cost=0)
-    return _Share(name, most=min(backlog, sizes.most(name)), cost=sizes.offset_bytes(name))
+    return _Share(name, most=min(backlog, sizes.max_offsets(name)), cost=sizes.offset_bytes(name))
 
 
 def _fill(shares: list[_Share], budget: Budget) -> None:
-    """Set what is taken of each; the shares come in the order of their turns."""
+    """Set how many offsets of each share are planned; shares are in the order of their turns."""
     if not shares:
         return
     _weigh(shares, budget)
-    left = _pour(shares, budget)
+    left = _raise_level(shares, budget)
     first, others = shares[0], shares[1:]
     if not first.taken:
-        # What it would have got is less than an offset: it gets one, and the rest share the rest.
+        # Its fair share is less than one offset: it gets one, and the others divide what is left.
         for share in others:
             share.taken = 0
         first.taken = 1
         shares = others
-        left = _pour(others, _less(budget, first))
-    _hand_out(shares, left)
+        left = _raise_level(others, _reduced(budget, first))
+    _plan_leftover(shares, left)
 
 
 def _weigh(shares: list[_Share], budget: Budget) -> None:
-    """Set how fast each one's offsets rise: the slower, the more of the budget an offset uses."""
+    """Set the weights: the more of the budget an offset uses, the slower its partition rises."""
     if budget.bytes is None:
         return
-    # An offset uses 1/records of the one and cost/bytes of the other; both times records x bytes.
+    # An offset uses 1/records of one budget and cost/bytes of the other. Both are multiplied by
+    # records x bytes, so that they are whole numbers.
     records = budget.records if budget.records is not None else 1
     least = budget.bytes if budget.records is not None else 0
     used = [max(least, share.cost * records) for share in shares]
@@ -184,21 +186,21 @@ def _weigh(shares: list[_Share], budget: Budget) -> None:
         share.weight = max(1, _WEIGHT * cheapest // use)
 
 
-def _pour(shares: list[_Share], budget: Budget) -> Budget:
-    """Raise the level of all shares until the budget holds no more; tell what is left of it."""
-    waiting = sorted(shares, key=lambda share: share.brim)
+def _raise_level(shares: list[_Share], budget: Budget) -> Budget:
+    """Raise the level of all shares until the budget is used up; return what is left of it."""
+    waiting = sorted(shares, key=lambda share: share.full_level)
     weights = sum(share.weight for share in waiting)
     weighted_cost = sum(share.weight * share.cost for share in waiting)
     left = budget
     for number, share in enumerate(waiting):
-        level = _level(left, weights, weighted_cost, share.brim)
-        if level < share.brim:
-            for dry in waiting[number:]:
-                dry.taken = min(dry.most, level * dry.weight // _WEIGHT)
-                left = _less(left, dry, dry.taken)
+        level = _level(left, weights, weighted_cost, share.full_level)
+        if level < share.full_level:
+            for last in waiting[number:]:
+                last.taken = min(last.most, level * last.weight // _WEIGHT)
+                left = _reduced(left, last, last.taken)
             break
         share.taken = share.most
-        left = _less(left, share, share.taken)
+        left = _reduced(left, share, share.taken)
         weights -= share.weight
         weighted_cost -= share.weight * share.cost
     return left
@@ -217,17 +219,17 @@ def _level(left: Budget, weights: int, weighted_cost: int, most: int) -> int:
     return level
 
 
-def _hand_out(shares: list[_Share], left: Budget) -> None:
-    """Give what rounding left over, an offset each and in turn."""
+def _plan_leftover(shares: list[_Share], left: Budget) -> None:
+    """Plan what rounding has left over, one offset each, in the order of the turns."""
     for share in shares:
         if left.spent:
             return
         if not share.full and (left.bytes is None or share.cost <= left.bytes):
             share.taken += 1
-            left = _less(left, share)
+            left = _reduced(left, share)
 
 
-def _less(budget: Budget, share: _Share, offsets: int = 1) -> Budget:
+def _reduced(budget: Budget, share: _Share, offsets: int = 1) -> Budget:
     return Budget(
         None if budget.records is None else budget.records - offsets,
         None if budget.bytes is None else budget.bytes - offsets * share.cost,

@@ -1,17 +1,18 @@
 """Reads ranges of offsets as Arrow batches: what a task does in a Python worker.
 
-A task reads all its ranges at once, each to its end. A range's last offsets may hold no record
-(compaction, aborted transactions, control records), so its end is found by position: a record at
-or past it, or the end of the log there.
+A task reads all its partitions at once, and the ranges of one partition one after the other. The
+last offsets of a range may have no record (compaction, aborted transactions, control records), so
+the end of a range is recognised by a record at or past it, or by the end of the log there.
 
 INVARIANTS
-- Every record of a range comes once and in order of offsets within its partition; none before its
-  start or past its end.
-- A range ends well only when its position is at its end. What is gone is an error, no skip.
-- Time counts against ``no_progress_timeout`` only while this waits for Kafka, never while Spark
-  works on a batch.
+- Every record of a range is read once, in order of offsets within its partition; none before the
+  range's start or past its end.
+- A range is complete only when its position is at its end. Deleted records are an error, and are
+  never skipped.
+- Time counts against ``no_progress_timeout`` only while the task waits for Kafka, never while Spark
+  processes a batch.
 
-Left to others: consumers (``kgroup.spark.consumer_pool``), columns (``kgroup.spark.columns``).
+Consumers are in ``kgroup.spark.consumer_pool``, columns in ``kgroup.spark.columns``.
 """
 
 from __future__ import annotations
@@ -35,34 +36,25 @@ from kgroup.records.librdkafka_messages import (
     has_errors,
     runs,
 )
-from kgroup.spark.columns import DEFAULT, MessageRun, arrow_schema, checked, record_batch
-from kgroup.spark.consumer_pool import POOL, Pool, PooledConsumer
+from kgroup.spark.columns import DEFAULT, MessageRun, arrow_schema, check_columns, record_batch
+from kgroup.spark.consumer_pool import POOL, ConsumerPool, PooledConsumer
 from kgroup.spark.offset_ranges import OffsetRange, merged
 from kgroup.spark.reader_settings import ReaderSettings
-from kgroup.spark.size_estimates import Seen
+from kgroup.spark.size_estimates import ReadCounts
 from kgroup.types import IsolationLevel, TopicPartition
 
-POLL: Final = 0.1
-"""Seconds of one wait: how late a lack of progress is noticed, and how long a task that was
-cancelled goes on."""
-ASK: Final = 5.0
-"""Seconds that a question may take whose answer makes an error clearer."""
-ASK_AFTER: Final = 1.0
-"""Seconds without progress after which it is asked whether the partitions exist."""
-FIRST_RECORDS: Final = 1000
-"""Rows of the first batch, whose records' size is not known yet."""
+POLL_TIMEOUT: Final = 0.1
+"""Seconds of one wait for messages: how late a lack of progress is noticed, and how long a
+cancelled task runs on."""
+QUERY_TIMEOUT: Final = 5.0
+"""Seconds that a request may take that makes an error's text clearer."""
+CHECK_AFTER: Final = 1.0
+"""Seconds without progress after which the task checks whether its partitions exist."""
+FIRST_BATCH_RECORDS: Final = 1000
+"""Rows of the first batch, when the size of the records is not known yet."""
 
-OnRead = Callable[[Mapping[TopicPartition, Seen]], None]
-"""Is told, once all ranges are read, what each partition brought."""
-
-
-def read_range(
-    part: OffsetRange,
-    settings: ReaderSettings,
-    columns: Sequence[str] = DEFAULT,
-) -> Iterator[pyarrow.RecordBatch]:
-    """Read one range; see ``read``."""
-    return read((part,), settings, columns)
+OnRead = Callable[[Mapping[TopicPartition, ReadCounts]], None]
+"""Is called when all ranges are read, with the counts of each partition."""
 
 
 def read(
@@ -71,39 +63,39 @@ def read(
     columns: Sequence[str] = DEFAULT,
     *,
     on_read: OnRead | None = None,
-    pool: Pool = POOL,
+    pool: ConsumerPool = POOL,
 ) -> Iterator[pyarrow.RecordBatch]:
     """Read ranges as Arrow batches of at most ``batch_records`` rows.
 
     Args:
-        ranges: what is read; several of one partition are read one after the other.
-        settings: how.
-        columns: names of columns; others are neither made nor shipped.
-        on_read: is told at the end what was read.
-        pool: where the consumer comes from.
+        ranges: the ranges to read; several of one partition are read one after the other.
+        settings: how to read them.
+        columns: names of columns; other columns are neither built nor shipped.
+        on_read: is called at the end with the counts of what was read.
+        pool: lends the consumer.
 
     Raises:
         UsageError: two ranges overlap.
-        ConfigError: an unknown column, or a reference to a secret that leads nowhere.
+        ConfigError: an unknown column, or a reference to a secret that cannot be resolved.
         OffsetOutOfRangeError: an offset of a range is not in the log (any more).
         FetchError: the partition does not exist or cannot be read, or there was no progress for
-            ``no_progress_timeout``; it says at which offset and why.
+            ``no_progress_timeout``; the text says at which offset and why.
     """
     whole = merged(ranges)
-    task = _Task(whole, settings, checked(columns))
+    task = _Task(whole, settings, check_columns(columns))
     if task.parts:
         with pool.borrow(settings, whole) as consumer:
             yield from task.batches(consumer)
-    seen = task.seen()
-    pool.learn(whole, seen)
+    counts = task.counts()
+    pool.record_sizes(whole, counts)
     if on_read is not None:
-        on_read(seen)
+        on_read(counts)
 
 
 @final
 @attrs.define(eq=False)
 class _Part:
-    """A partition that is being read: what is left of it, and where it is."""
+    """A partition that is being read: the ranges that are left, and the position in the first."""
 
     name: TopicPartition
     ranges: list[OffsetRange]
@@ -127,7 +119,7 @@ class _Part:
 
 @final
 class _Task:
-    """The ranges of one task on their way."""
+    """The state of reading the ranges of one task."""
 
     def __init__(
         self, ranges: Sequence[OffsetRange], settings: ReaderSettings, columns: Sequence[str]
@@ -145,40 +137,40 @@ class _Task:
         self._runs: list[MessageRun] = []
         self._rows = 0
         self._bytes = 0
-        self._target = min(FIRST_RECORDS, settings.batch_records)
-        self._over: list[_Part] = []
+        self._target = min(FIRST_BATCH_RECORDS, settings.batch_records)
+        self._finished: list[_Part] = []
 
-    def seen(self) -> dict[TopicPartition, Seen]:
-        """What each partition brought."""
-        return {part.name: Seen(part.records, part.bytes) for part in self._all}
+    def counts(self) -> dict[TopicPartition, ReadCounts]:
+        """How many records and bytes were read of each partition."""
+        return {part.name: ReadCounts(part.records, part.bytes) for part in self._all}
 
     def batches(self, consumer: PooledConsumer) -> Iterator[pyarrow.RecordBatch]:
-        """Read all of it."""
+        """Read all ranges."""
         for part in self.parts.values():
             part.begin()
-        consumer.start({part.name: part.position for part in self.parts.values()})
-        waits = _Patience(self._settings.no_progress_timeout)
+        consumer.assign({part.name: part.position for part in self.parts.values()})
+        waits = _ProgressTimer(self._settings.no_progress_timeout)
         while self.parts:
             batch = None
             with _no_collection():
                 left = sum(part.left for part in self.parts.values())
-                chunk = consumer.take(min(self._target - self._rows, left), POLL)
+                chunk = consumer.poll(min(self._target - self._rows, left), POLL_TIMEOUT)
                 if chunk:
-                    self._look_at(chunk, consumer)
+                    self._process(chunk, consumer)
                     waits.begin()
-                self._go_on(consumer)
+                self._advance(consumer)
                 if self._rows and (not chunk or self._is_full() or not self.parts):
                     batch = self._batch()
                 idle = not chunk
-                chunk.clear()  # messages are not kept while Spark works
+                chunk.clear()  # free the messages while Spark processes the batch
             if batch is not None:
                 yield batch
                 waits.begin()
             elif idle:
                 if waits.is_over(consumer.positions()):
-                    raise self._stuck(consumer)
-                if waits.is_time_to_ask():
-                    self._refuse_absent(consumer)
+                    raise self._no_progress_error(consumer)
+                if waits.should_check():
+                    self._check_partitions_exist(consumer)
 
     def _is_full(self) -> bool:
         return self._rows >= self._target or self._bytes >= self._settings.batch_bytes
@@ -191,35 +183,35 @@ class _Task:
         self._rows = self._bytes = 0
         return batch
 
-    def _look_at(self, chunk: list[Message], consumer: PooledConsumer) -> None:
+    def _process(self, chunk: list[Message], consumer: PooledConsumer) -> None:
         if not has_errors(chunk):
-            self._take_in(chunk)
+            self._add_messages(chunk)
             return
-        # Records first: the end of a log comes behind its last record.
-        self._take_in([message for message in chunk if message.error() is None])
+        # Records first: the end of a log is reported after its last record.
+        self._add_messages([message for message in chunk if message.error() is None])
         for message in chunk:
             error = message.error()
             if error is not None:
-                self._judge(message, error, consumer)
+                self._handle_error(message, error, consumer)
 
-    def _take_in(self, chunk: list[Message]) -> None:
+    def _add_messages(self, chunk: list[Message]) -> None:
         for start, end in runs(chunk, topics=self._topics):
             messages = chunk[start:end]
             part = self.parts.get(_partition_of(messages[0]))
             if part is None or part.left <= 0:
-                continue  # past the end of a range that is over
+                continue  # past the end of the partition's last range
             first, last = messages[0].offset() or 0, messages[-1].offset() or 0
             if first < part.position or last >= part.range.end:
                 low = bisect_left(messages, part.position, key=_offset_of)
                 messages = messages[low : bisect_left(messages, part.range.end, key=_offset_of)]
             if messages:
-                self._keep(part, messages)
-            # A record past the end proves that the range is over.
+                self._append_run(part, messages)
+            # A record past the end proves that the range is complete.
             part.position = max(part.position, last + 1)
             if part.left <= 0:
-                self._over.append(part)
+                self._finished.append(part)
 
-    def _keep(self, part: _Part, messages: list[Message]) -> None:
+    def _append_run(self, part: _Part, messages: list[Message]) -> None:
         first, last = _offset_of(messages[0]), _offset_of(messages[-1])
         self._runs.append(MessageRun(part.name.topic, part.name.partition, messages, first, last))
         size = _size_of(messages)
@@ -229,31 +221,31 @@ class _Task:
         part.bytes += size
         part.verifying = False
 
-    def _go_on(self, consumer: PooledConsumer) -> None:
-        """From ranges that are over to the next of their partitions, if any."""
-        if not self._over:
+    def _advance(self, consumer: PooledConsumer) -> None:
+        """Begin the next range of partitions whose range is complete, or stop fetching them."""
+        if not self._finished:
             return
-        over, self._over = self._over, []
-        for part in over:
+        finished, self._finished = self._finished, []
+        for part in finished:
             part.ranges.pop(0)
             if part.ranges:
                 part.begin()
             else:
                 del self.parts[part.name]
-        consumer.stop([part.name for part in over if not part.ranges])
-        if again := {part.name: part.position for part in over if part.ranges}:
-            consumer.start(again)
+        consumer.unassign([part.name for part in finished if not part.ranges])
+        if following := {part.name: part.position for part in finished if part.ranges}:
+            consumer.assign(following)
 
-    def _judge(self, message: Message, error: KafkaError, consumer: PooledConsumer) -> None:
+    def _handle_error(self, message: Message, error: KafkaError, consumer: PooledConsumer) -> None:
         part = self.parts.get(_partition_of(message))
         if part is None or part.left <= 0:
             if action_for(error) is ErrorAction.FAIL and message.topic() is None:
-                raise FetchError(f"nothing can be read: {describe_error(error)}")
+                raise FetchError(f"no partition of this task can be read: {describe_error(error)}")
             return
         if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - a public name
             part.position = max(part.position, _offset_of(message))
             if part.left <= 0:
-                self._over.append(part)
+                self._finished.append(part)
         elif action_for(error) is ErrorAction.RESET:
             self._out_of_range(part, error, consumer)
         elif action_for(error) is ErrorAction.FAIL:
@@ -262,68 +254,68 @@ class _Task:
                 part.name,
             )
         else:
-            consumer.trouble = describe_error(error)
+            consumer.last_error = describe_error(error)
 
-    def _refuse_absent(self, consumer: PooledConsumer) -> None:
-        """librdkafka waits for a partition that is not there, often without a word."""
+    def _check_partitions_exist(self, consumer: PooledConsumer) -> None:
+        """Refuse partitions that do not exist; librdkafka often waits for them without an error."""
         for part in self.parts.values():
-            if consumer.exists(part.name, ASK) is False:
+            if consumer.exists(part.name, QUERY_TIMEOUT) is False:
                 raise FetchError(
-                    f"{part.range} cannot be read: the brokers know no partition {part.name}; it"
-                    " was deleted after the ranges were planned, or these are other brokers"
-                    f" ({', '.join(self._settings.bootstrap_servers)})",
+                    f"{part.range} cannot be read: the cluster has no partition {part.name}; it"
+                    " was deleted after the ranges were planned, or the bootstrap servers"
+                    f" ({', '.join(self._settings.bootstrap_servers)}) belong to another cluster",
                     part.name,
                 )
 
     def _out_of_range(self, part: _Part, error: KafkaError, consumer: PooledConsumer) -> None:
         if not part.verifying:
-            # librdkafka gives this error no version: it may be of the range before. Asked once
-            # more, it answers for this one.
+            # librdkafka does not say which assignment an error belongs to: it may be that of the
+            # previous range. So the position is assigned once more; a second error is this one's.
             part.verifying = True
-            consumer.start({part.name: part.position})
+            consumer.assign({part.name: part.position})
             return
-        bounds = consumer.bounds(part.name, ASK)
-        log = f"it holds {bounds[0]} to {bounds[1]} now" if bounds else "what it holds is unknown"
+        bounds = consumer.watermarks(part.name, QUERY_TIMEOUT)
+        log = f"it has {bounds[0]} to {bounds[1]} now" if bounds else "its bounds are unknown"
         raise OffsetOutOfRangeError(
             f"{part.range} cannot be read: its log has no offset {part.position} ({log}). Retention"
-            " or DeleteRecords removed it, or the log was cut; nothing was skipped. Plan from an"
-            f" offset that the log has, or keep records for longer ({describe_error(error)})",
+            " or DeleteRecords deleted it, or the log was truncated; nothing was skipped. Start at"
+            f" an offset that the log has, or keep records for longer ({describe_error(error)})",
             part.name,
             part.position,
         )
 
-    def _stuck(self, consumer: PooledConsumer) -> FetchError:
+    def _no_progress_error(self, consumer: PooledConsumer) -> FetchError:
         part, *others = self.parts.values()
-        bounds = consumer.bounds(part.name, ASK)
+        bounds = consumer.watermarks(part.name, QUERY_TIMEOUT)
         if bounds is None:
             why = "no broker answers for it"
         elif bounds[1] >= part.range.end:
             why = f"its log goes from {bounds[0]} to {bounds[1]}"
         elif self._settings.isolation_level is IsolationLevel.READ_COMMITTED:
             why = (
-                f"what read_committed may read of its log ends at {bounds[1]}: a transaction is"
-                " open there, or the log was cut after the range was planned"
+                f"the last stable offset of its log is {bounds[1]}: a transaction is open there, or"
+                " the log was truncated after the range was planned"
             )
         else:
-            why = f"its log ends at {bounds[1]}: it was cut after the range was planned"
-        trouble = f"; the last trouble was {consumer.trouble}" if consumer.trouble else ""
-        further = f"; {len(others)} more partitions of this task wait too" if others else ""
+            why = f"its log ends at {bounds[1]}: it was truncated after the range was planned"
+        last_error = f"; the last error was {consumer.last_error}" if consumer.last_error else ""
+        further = f"; {len(others)} more partitions of this task also wait" if others else ""
         return FetchError(
             f"{part.range} cannot be read to its end: no progress for"
             f" {self._settings.no_progress_timeout:g} s (no_progress_timeout) at offset"
-            f" {part.position}, {part.left} offsets before the end; {why}{trouble}{further}. Look"
-            f" at the brokers ({', '.join(self._settings.bootstrap_servers)}); the range can be"
-            " read again as it is",
+            f" {part.position}, {part.left} offsets before the end; {why}{last_error}{further}."
+            f" Check the brokers ({', '.join(self._settings.bootstrap_servers)}); the same range"
+            " can be read again",
             part.name,
         )
 
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Without Python's garbage collector.
+    """Disable Python's garbage collector.
 
-    It would walk over thousands of new messages again and again, a third of the time of reading
-    them, and find nothing: they are in no cycles.
+    It would visit thousands of new messages again and again, for a third of the reading time, and
+    free none of them: they are not in reference cycles.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -335,8 +327,8 @@ def _no_collection() -> Iterator[None]:
 
 
 @final
-class _Patience:
-    """How long nothing has moved while this waited for Kafka."""
+class _ProgressTimer:
+    """Measures for how long there was no progress while the task waited for Kafka."""
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
@@ -344,18 +336,18 @@ class _Patience:
         self.begin()
 
     def begin(self) -> None:
-        """Something has moved, or the waiting begins only now."""
+        """Start again: there was progress, or the task was not waiting until now."""
         self._since = time.monotonic()
         self._asked = False
 
-    def is_time_to_ask(self) -> bool:
-        """Whether it has lasted so long that what is wanted may not be there; true once."""
-        due = not self._asked and time.monotonic() - self._since > ASK_AFTER
+    def should_check(self) -> bool:
+        """Whether to check that the partitions exist; true once, after `CHECK_AFTER`."""
+        due = not self._asked and time.monotonic() - self._since > CHECK_AFTER
         self._asked = self._asked or due
         return due
 
     def is_over(self, positions: Mapping[TopicPartition, int]) -> bool:
-        """Whether it has lasted too long, now that fetching is at these positions."""
+        """Whether the timeout has passed; another position than before counts as progress."""
         if positions != self._positions:
             self._positions = positions
             self.begin()
@@ -372,6 +364,6 @@ def _partition_of(message: Message) -> TopicPartition:
 
 
 def _size_of(messages: Sequence[Message]) -> int:
-    """Bytes of the values, and of the keys as if all were like the first one."""
+    """The bytes of the values, and of the keys as if all were as long as the first one."""
     key = messages[0].key()
     return sum(map(len, messages)) + (len(key) * len(messages) if key else 0)

@@ -1,7 +1,8 @@
-"""``ReaderSettings``: what an executor needs to read ranges, as a value that is safe to ship.
+"""``ReaderSettings``: how executors read ranges, as a value that is safe to ship.
 
-It travels with every task, so it holds no live object and no secret: a secret goes by a reference
-that the executor resolves when it makes a consumer. Imported by executors: nothing heavy here.
+It is part of every task, so it contains no live object and no secret: a secret is given as a
+reference, which the executor resolves when it creates a consumer. Executors import this module, so
+it imports nothing heavy.
 
 INVARIANT: no secret is an attribute of anything in this module.
 """
@@ -22,37 +23,37 @@ from kgroup.errors import ConfigError
 from kgroup.types import INT32_MAX, INT64_MAX, IsolationLevel, text_fault
 
 if TYPE_CHECKING:
-    from kgroup.config import GroupConfig  # it imports the event loop, which executors lack
+    from kgroup.config import GroupConfig  # it imports trio, which executors lack
 
 Value = str | int | float | bool
 
 READER_GROUP: Final = "kgroup-spark-reader"
-"""librdkafka takes no Consumer without a group id; this one never joins and never commits."""
-DECIDED: Final[Mapping[str, str]] = {
+"""The default group id: librdkafka requires one, although the readers neither join nor commit."""
+FIXED: Final[Mapping[str, str]] = {
     "auto.offset.reset": "an offset out of range is an error, never a skip",
     "bootstrap.servers": "it is the field bootstrap_servers",
     "client.id": "it is the field client_id",
     "enable.auto.commit": "the driver commits",
     "enable.auto.offset.store": "the driver commits",
-    "enable.partition.eof": "it tells that a range is over",
+    "enable.partition.eof": "it shows that a range is complete",
     "group.id": "it is the field group_id",
     "group.instance.id": "executors join no group",
     "isolation.level": "it is the field isolation_level",
     "statistics.interval.ms": "it follows from no_progress_timeout",
 }
-"""librdkafka's settings that cannot be given in ``client``, and why."""
+"""librdkafka's settings that cannot be given in ``client`` or ``secrets``, and why."""
 SECRET: Final = ("password", "secret", "ssl.key.pem", "sasl.oauthbearer.config", "token")
-"""A setting whose name has one of these in it is taken in ``secrets`` only."""
+"""A setting whose name contains one of these is accepted in ``secrets`` only."""
 REFERENCES: Final = "it must be 'env:NAME', 'file:/path' or 'call:module:function'"
 CLIENT: Final = (
     "each must be a text without NUL, True, False, or a number from -(2**63-1) to 2**63-1, and not"
     " a secret"
 )
-MOST_PAIRS: Final = 1000
-"""Settings in ``client``, and in ``secrets``."""
+MAX_PAIRS: Final = 1000
+"""The most settings in ``client``, and in ``secrets``."""
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,100}")
 CALLBACK: Final = "oauth_cb"
-"""confluent-kafka's setting that is a function; ``call:module:function`` gives it uncalled."""
+"""confluent-kafka's setting that is a function: ``call:module:function`` passes the function."""
 
 
 def _isolation(value: str | IsolationLevel) -> IsolationLevel:
@@ -72,11 +73,11 @@ def _pairs(
 ) -> tuple[tuple[str, Any], ...]:
     items = value.items() if isinstance(value, Mapping) else value
     try:
-        return tuple(sorted(dict(bounds.listed(field, items, MOST_PAIRS)).items()))
+        return tuple(sorted(dict(bounds.listed(field, items, MAX_PAIRS)).items()))
     except Exception:  # noqa: BLE001 # a caller's object may raise anything when it is read
-        # Neither values nor cause are shown: a secret may be among them.
+        # The error shows neither the values nor the cause: a secret may be among them.
         raise ConfigError(
-            field, "...", f"it must be a mapping of at most {MOST_PAIRS} names to values"
+            field, "...", f"it must be a mapping of at most {MAX_PAIRS} names to values"
         ) from None
 
 
@@ -95,19 +96,21 @@ def _plain(_: Any, attribute: attrs.Attribute[Any], pairs: tuple[tuple[str, Any]
             raise ConfigError(
                 f"{attribute.name}[{name!r}]",
                 "...",
-                "it may be a secret, which never travels; give a reference to it in secrets,"
+                "it may be a secret, which is never shipped; give a reference to it in secrets,"
                 " such as 'env:NAME' or 'file:/path'",
             )
-        if name in DECIDED:
-            raise ConfigError(f"{attribute.name}[{name!r}]", value, DECIDED[name])
+        if name in FIXED:
+            raise ConfigError(f"{attribute.name}[{name!r}]", value, FIXED[name])
         _VALUE.check(f"{attribute.name}[{name!r}]", value)
 
 
 def _check_name(field: str, name: object) -> None:
-    """Whether librdkafka could have a setting of that name; it says itself which it has."""
+    """Refuse names that no setting can have; librdkafka itself refuses unknown settings."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ConfigError(
-            field, name, "a name of librdkafka's has 1 to 100 ASCII letters, digits, '.', '_', '-'"
+            field,
+            name,
+            "the name of a librdkafka setting has 1 to 100 ASCII letters, digits, '.', '_', '-'",
         )
 
 
@@ -125,14 +128,14 @@ def _references(_: Any, __: attrs.Attribute[Any], pairs: tuple[tuple[str, Any], 
         _check_name("secrets", name)
         kind, _sep, rest = str(reference).partition(":")
         if kind not in _LOOKUPS or not rest or (kind == "call" and ":" not in rest):
-            # Not shown: who mistakes this field for the secret itself has put it there.
+            # The value is not shown: it may be the secret itself, given by mistake.
             raise ConfigError(
                 f"secrets[{name!r}]",
                 "...",
                 REFERENCES,
             )
-        if name in DECIDED:
-            raise ConfigError(f"secrets[{name!r}]", "...", DECIDED[name])
+        if name in FIXED:
+            raise ConfigError(f"secrets[{name!r}]", "...", FIXED[name])
         if name == CALLBACK and kind != "call":
             raise ConfigError(f"secrets[{name!r}]", "...", "it must be 'call:module:function'")
 
@@ -140,26 +143,27 @@ def _references(_: Any, __: attrs.Attribute[Any], pairs: tuple[tuple[str, Any], 
 @final
 @attrs.frozen(kw_only=True)
 class ReaderSettings:
-    """How executors read; durations are float seconds. Hashable, and can be pickled.
+    """How executors read ranges; durations are float seconds. Hashable and picklable.
 
     Attributes:
-        bootstrap_servers: brokers to ask first, ``host:port``, in a list or joined by commas.
+        bootstrap_servers: the first brokers to connect to, ``host:port``, in a list or joined by
+            commas.
         isolation_level: whether records of open and aborted transactions are read.
-        client: further settings of librdkafka by its names, none of them a secret.
-        secrets: settings of librdkafka whose values are looked up in the executor: ``env:NAME``
-            (an environment variable), ``file:/path`` (a file's text without the line end) or
+        client: further librdkafka settings, none of them a secret.
+        secrets: references to librdkafka settings that the executor resolves: ``env:NAME`` (an
+            environment variable), ``file:/path`` (a file's text without the line end) or
             ``call:module:function`` (what the function returns; for ``oauth_cb`` the function).
-        group_id: is sent only where librdkafka looks up a coordinator that it then does not use;
-            one that the client is allowed to describe keeps the broker's log quiet.
-        client_id: how brokers' logs and quotas name the readers.
-        no_progress_timeout: without a record or a change of position for so long a task fails.
+        group_id: librdkafka sends it when it looks up a coordinator, which it then does not use.
+            With a group that the client may describe, brokers log no authorization error.
+        client_id: the readers' name in the brokers' logs and quotas.
+        no_progress_timeout: a task fails after so long without a record or a change of position.
         batch_records: the most rows of an Arrow batch.
-        batch_bytes: about how many bytes of values an Arrow batch has at most; a larger record
-            still comes whole.
-        max_buffered_bytes: how much one worker fetches ahead while Spark works on what it has.
+        batch_bytes: about the most bytes of values in an Arrow batch; a larger record is a batch
+            of its own.
+        max_buffered_bytes: how much one worker fetches ahead while Spark processes a batch.
 
     Raises:
-        ConfigError: a value is not allowed; it names the field, the value and what is.
+        ConfigError: a value is not allowed; the text names the field, the value and the bounds.
     """
 
     bootstrap_servers: tuple[str, ...] = attrs.field(
@@ -201,12 +205,12 @@ class ReaderSettings:
         secrets: Mapping[str, str] | None = None,
         **fields: Any,
     ) -> ReaderSettings:
-        """Those of a group's member: its brokers, isolation level, group and client id.
+        """Make settings with a member's brokers, isolation level, group id, client id and rack.
 
         Args:
             config: the member's settings.
-            client: further settings of librdkafka.
-            secrets: references to those of its settings that are secrets.
+            client: further librdkafka settings.
+            secrets: references to librdkafka settings that are secrets.
             fields: any other field of this class.
         """
         rack = {} if config.rack_id is None else {"client.rack": config.rack_id}
@@ -221,25 +225,26 @@ class ReaderSettings:
         )
 
     def resolve(self) -> dict[str, Any]:
-        """The values of the secrets, looked up here and now.
+        """Look up the values of the secrets, in this process.
 
         Raises:
-            ConfigError: a reference leads nowhere; it names the reference, never a value.
+            ConfigError: a reference cannot be resolved; the text names the reference, never a
+                value.
         """
-        return {name: _looked_up(name, reference) for name, reference in self.secrets}
+        return {name: _resolve(name, reference) for name, reference in self.secrets}
 
 
-def _looked_up(name: str, reference: str) -> Any:
+def _resolve(name: str, reference: str) -> Any:
     kind, _, rest = reference.partition(":")
     try:
         found = _LOOKUPS[kind](rest)
         return found if name == CALLBACK or kind != "call" else found()
     except Exception as error:  # noqa: BLE001 - whatever a user's function raises
-        # Without the cause: its text may hold what the lookup found.
+        # Without the cause: its text may contain the secret.
         raise ConfigError(
             f"secrets[{name!r}]",
             reference,
-            f"nothing is found there on this executor ({type(error).__name__})",
+            f"this executor cannot resolve the reference ({type(error).__name__})",
         ) from None
 
 
@@ -253,4 +258,4 @@ _LOOKUPS: Final[Mapping[str, Callable[[str], Any]]] = {
     "file": lambda path: Path(path).read_text(encoding="utf-8").removesuffix("\n"),
     "call": _function,
 }
-"""Where a reference of each kind leads."""
+"""How each kind of reference is resolved."""

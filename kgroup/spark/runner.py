@@ -1,10 +1,11 @@
-"""``Runner``: Spark actions in a thread of their own, for a program on trio.
+"""``Runner``: runs Spark actions in a thread of their own, for a program on trio.
 
-The event loop goes on while an action runs (heartbeats do), and cancelling the scope cancels the
-action's jobs. A thread cannot be cancelled: it is waited for, and told of while it stays.
+The event loop continues while an action runs, so heartbeats do too; cancelling the scope cancels
+the action's jobs. A thread cannot be cancelled: `Runner.run` waits for it, and reports it while it
+does not end.
 
 INVARIANTS: when ``run`` has returned or raised, its function has returned and no task of its job
-group runs; what the function returned or raised is handed on, or the function was cancelled.
+group runs; the function's result or exception is passed on, unless the function was cancelled.
 """
 
 from __future__ import annotations
@@ -26,24 +27,26 @@ from kgroup.spark.cancellable_jobs import CancellableJobs
 
 T = TypeVar("T")
 
-PATIENCE: Final = 5.0
-"""Seconds after cancelling in which Spark ends what it can; a Python worker takes it up to 4."""
+REPORT_AFTER: Final = 5.0
+"""Seconds after the cancellation that Spark may need to end the tasks; it takes up to 4 to kill a
+Python worker."""
 
-FIRST_LOOK: Final = 0.01
-LAST_LOOK: Final = 0.2
-"""Seconds between looks at what still runs: the first, and (each twice the last) the longest."""
+FIRST_CHECK: Final = 0.01
+MAX_CHECK_INTERVAL: Final = 0.2
+"""Seconds between two checks whether tasks still run: the first interval, which then doubles, and
+the longest."""
 
 
 @attrs.frozen(kw_only=True)
-class Outstay:
-    """A cancelled function, or tasks of its job group, that are still there.
+class OutstayedJob:
+    """A cancelled function that has not returned, or whose tasks still run.
 
     Attributes:
         group: the job group.
         thread: the name of the function's thread.
-        stack: where that thread is, or None if the function has returned.
+        stack: the thread's stack, or None if the function has returned.
         tasks: how many tasks of the group still run, or None if Spark has not answered yet.
-        seconds: since it was cancelled.
+        seconds: the seconds since it was cancelled.
     """
 
     group: str
@@ -54,45 +57,45 @@ class Outstay:
 
 
 @final
-class _Errand(Generic[T]):
-    """One function to call in the thread, and what came of it."""
+class _Call(Generic[T]):
+    """One function to call in the thread, and its outcome."""
 
     def __init__(self, call: Callable[[], T]) -> None:
         self._call = call
         self._context = contextvars.copy_context()
         self._returned: list[T] = []
         self._token = trio.lowlevel.current_trio_token()
-        self._over = trio.Event()
+        self._returned_or_raised = trio.Event()
         self.ended = False
         self.error: BaseException | None = None
 
-    def do(self) -> None:
-        """Call it; in the thread."""
+    def run_in_thread(self) -> None:
+        """Call the function; the runner's thread calls this."""
         try:
             self._returned.append(self._context.run(self._call))
-        except BaseException as error:  # noqa: BLE001 # raised by who waits
+        except BaseException as error:  # noqa: BLE001 # the waiting task raises it
             self.error = error
         self.ended = True
         try:
-            self._token.run_sync_soon(self._over.set)
+            self._token.run_sync_soon(self._returned_or_raised.set)
         except trio.RunFinishedError:
             if self.error is not None:
-                raise self.error from None  # nobody is left to be told: threading.excepthook is
+                raise self.error from None  # no task waits any more: threading.excepthook gets it
 
     async def wait(self) -> None:
         """Wait until it has ended."""
-        await self._over.wait()
+        await self._returned_or_raised.wait()
 
     def outcome(self) -> T:
-        """What it returned, or else raises what it raised."""
+        """Return what the function returned, or raise what it raised."""
         if self.error is not None:
             raise self.error
         return self._returned[0]
 
 
 @final
-class _Left:
-    """What is left of a cancelled function in Spark, as far as it is known."""
+class _Remaining:
+    """The tasks of a cancelled function that still run, or why Spark could not report them."""
 
     def __init__(self) -> None:
         self.tasks: int | None = None
@@ -101,53 +104,55 @@ class _Left:
 
 @final
 class Runner:
-    """A thread in which Spark actions run one after another, each with its job group.
+    """A thread that runs Spark actions one after another, each in a job group of its own.
 
-    ``async with Runner(jobs, "kgroup-orders", tell) as runner: await runner.run(...)``. The
-    thread is started by the first `run` and has the local properties (or tags) of the thread
-    that made ``jobs``. Leaving the block ends it, and with it its twin in the JVM.
+    ``async with Runner(jobs, "kgroup-orders", report) as runner: await runner.run(...)``. The
+    first `run` starts the thread; it has the local properties (or tags) of the thread that made
+    ``jobs``. Leaving the block ends it, and with it the JVM thread that belongs to it.
 
     Args:
-        jobs: of the Spark session.
-        name: of the thread.
-        outstayed: is told, in the event loop, of what is still there ``patience`` after it was
-            cancelled, then again each time that time has doubled.
-        patience: seconds.
+        jobs: the jobs of the Spark session.
+        name: the thread's name.
+        on_outstayed: is called in the event loop while a cancelled function or its tasks still
+            run: ``report_after`` seconds after the cancellation, then each time that the time has
+            doubled.
+        report_after: see ``on_outstayed``.
     """
 
     def __init__(
         self,
         jobs: CancellableJobs,
         name: str,
-        outstayed: Callable[[Outstay], None],
+        on_outstayed: Callable[[OutstayedJob], None],
         *,
-        patience: float = PATIENCE,
+        report_after: float = REPORT_AFTER,
     ) -> None:
         self._jobs = jobs
         self._name = name
-        self._outstayed = outstayed
-        self._patience = patience
-        self._errands: queue.SimpleQueue[_Errand[Any] | None] = queue.SimpleQueue()
+        self._on_outstayed = on_outstayed
+        self._report_after = report_after
+        self._calls: queue.SimpleQueue[_Call[Any] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._busy = False
         self._closed = False
-        # Its own, so that a program that has used up trio's threads can still cancel.
+        # A limiter of its own: a program that has used up trio's threads can still cancel.
         self._limiter = trio.CapacityLimiter(1)
 
     async def __aenter__(self) -> Self:
-        """Nothing is started yet."""
+        """The thread is started by the first `run`."""
         await trio.lowlevel.checkpoint()
         return self
 
     async def __aexit__(self, *details: object) -> None:
-        """End the thread; it has nothing to do any more.
+        """End the thread, which is idle.
 
-        Cancellation: waits all the same; the thread is idle and ends at once.
+        Cancellation: it waits all the same; an idle thread ends at once.
         """
         self._closed = True
-        self._errands.put(None)
+        self._calls.put(None)
         thread = self._thread
-        # A second KeyboardInterrupt can break the wait for a function: its thread ends after it.
+        # After a second KeyboardInterrupt the function may still run; its thread then ends later,
+        # and is not waited for.
         if thread is not None and not self._busy:
             with trio.CancelScope(shield=True):
                 await trio.to_thread.run_sync(thread.join, limiter=self._limiter)
@@ -157,77 +162,81 @@ class Runner:
         """Call a function that starts Spark jobs, in the thread, as one job group.
 
         Args:
-            group: names the jobs. Each run needs a group of its own, also when the same work is
-                tried again: a cancelled group takes no job ever after.
-            description: of the jobs, as Spark's UI and listeners show it.
-            fn: is called in a copy of the caller's context variables.
-            *args: what it is called with.
+            group: the job group. Each run needs a group of its own, also when the same work is
+                tried again: a cancelled group never accepts another job.
+            description: the description of the jobs in Spark's UI and listeners.
+            fn: the function; it is called in a copy of the caller's context variables.
+            *args: its arguments.
 
         Returns:
             What the function returned.
 
         Raises:
-            PoisonedError: the group was poisoned before; the function was not called.
-            UsageError: another function runs in it, or the block was left.
-            Exception: what the function raised; or, after cancellation, why Spark could not
-                be asked whether the function's tasks have ended.
+            JobGroupCancelledError: the group was cancelled before; the function was not called.
+            UsageError: another function runs in the thread, or the block was left.
+            Exception: raised by the function; or, after a cancellation, the reason why Spark could
+                not report whether the function's tasks have ended.
 
-        Cancellation: if the function has returned by then, its result is returned, as
-            ``trio.to_thread.run_sync`` does, and the next checkpoint is cancelled. Else its
-            jobs are cancelled, none starts any more, and it is waited, without a deadline,
-            until the function has returned and no task of the group runs. Then Cancelled is
-            raised, also where the function caught the failure of its jobs and returned: its
-            result is dropped, because nobody can tell what it is worth. An exception of the
-            function that does not come from the cancellation is raised in place of it.
+        Cancellation: if the function has already returned, its result is returned, as by
+            ``trio.to_thread.run_sync``, and the next checkpoint is cancelled. Otherwise its jobs
+            are cancelled, no new one can start, and `run` waits, without a deadline, until the
+            function has returned and no task of the group runs. Then it raises Cancelled, even if
+            the function caught the failure of its jobs and returned: its result may be incomplete,
+            and is dropped. If the function raises an exception that does not come from the
+            cancellation, that is raised instead.
         """
         if self._busy:
-            raise UsageError(f"thread {self._name} runs a function already; a runner runs one")
+            raise UsageError(
+                f"thread {self._name} already runs a function; a runner runs one at a time"
+            )
         if self._closed:
-            raise UsageError(f"thread {self._name} has ended: its block was left")
+            raise UsageError(f"thread {self._name} has ended, because its block was left")
         await trio.lowlevel.checkpoint()
-        errand = _Errand(partial(self._jobs.call, group, description, fn, *args))
-        thread = self._started()
+        call = _Call(partial(self._jobs.call, group, description, fn, *args))
+        thread = self._start_thread()
         self._busy = True
-        self._errands.put(errand)
+        self._calls.put(call)
         try:
-            await errand.wait()
+            await call.wait()
         except trio.Cancelled:
-            if not errand.ended:
-                await self._stop(group, thread, errand)
-                if errand.error is None or self._jobs.cancelled(group, errand.error):
+            if not call.ended:
+                await self._stop(group, thread, call)
+                if call.error is None or self._jobs.is_cancellation(group, call.error):
                     raise
         finally:
-            self._busy = not errand.ended
-        return errand.outcome()
+            self._busy = not call.ended
+        return call.outcome()
 
-    def _started(self) -> threading.Thread:
+    def _start_thread(self) -> threading.Thread:
         if self._thread is None:
-            self._thread = self._jobs.thread(partial(_attend, self._errands), self._name)
+            self._thread = self._jobs.thread(partial(_run_calls, self._calls), self._name)
             self._thread.start()
         return self._thread
 
-    async def _stop(self, group: str, thread: threading.Thread, errand: _Errand[Any]) -> None:
-        left = _Left()
-        # No deadline: a thread cannot be cancelled, and what comes next must not meet it.
+    async def _stop(self, group: str, thread: threading.Thread, call: _Call[Any]) -> None:
+        left = _Remaining()
+        # No deadline: a thread cannot be cancelled, and the next generation's work must not run
+        # beside it.
         with trio.CancelScope(shield=True):
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._tell, group, thread, errand, left)
-                await self._end(group, errand, left)
+                nursery.start_soon(self._report_outstayed, group, thread, call, left)
+                await self._cancel_until_stopped(group, call, left)
                 nursery.cancel_scope.cancel()
         if left.error is not None:
-            left.error.add_note(f"nobody knows whether tasks of job group {group!r} still run")
+            left.error.add_note(f"it is unknown whether tasks of job group {group!r} still run")
             raise left.error
 
-    async def _end(self, group: str, errand: _Errand[Any], left: _Left) -> None:
-        pause = FIRST_LOOK
+    async def _cancel_until_stopped(self, group: str, call: _Call[Any], left: _Remaining) -> None:
+        pause = FIRST_CHECK
         while True:
-            ended = errand.ended  # before looking at its jobs: it starts none afterwards
+            # Read this before the tasks are counted: once it has ended it starts no more jobs.
+            ended = call.ended
             try:
                 left.tasks = await trio.to_thread.run_sync(
-                    self._press, group, limiter=self._limiter
+                    self._cancel_and_count, group, limiter=self._limiter
                 )
                 left.error = None
-            except Exception as error:  # noqa: BLE001 # Spark may be gone; the function is not
+            except Exception as error:  # noqa: BLE001 # Spark may be gone while the function runs
                 left.error = error
             if ended and (left.error is not None or not left.tasks):
                 return
@@ -235,22 +244,22 @@ class Runner:
                 await trio.sleep(pause)
             else:
                 with trio.move_on_after(pause):
-                    await errand.wait()
-            pause = min(2 * pause, LAST_LOOK)
+                    await call.wait()
+            pause = min(2 * pause, MAX_CHECK_INTERVAL)
 
-    def _press(self, group: str) -> int:
-        self._jobs.poison(group)
-        return self._jobs.running(group)
+    def _cancel_and_count(self, group: str) -> int:
+        self._jobs.cancel(group)
+        return self._jobs.running_tasks(group)
 
-    async def _tell(
-        self, group: str, thread: threading.Thread, errand: _Errand[Any], left: _Left
+    async def _report_outstayed(
+        self, group: str, thread: threading.Thread, call: _Call[Any], left: _Remaining
     ) -> None:
-        seconds = self._patience
+        seconds = self._report_after
         await trio.sleep(seconds)
         while True:
-            stack = None if errand.ended else _stack_of(thread)
-            self._outstayed(
-                Outstay(
+            stack = None if call.ended else _stack_of(thread)
+            self._on_outstayed(
+                OutstayedJob(
                     group=group,
                     thread=thread.name,
                     stack=stack,
@@ -262,25 +271,12 @@ class Runner:
             seconds *= 2
 
 
-async def run_job(
-    jobs: CancellableJobs,
-    group: str,
-    description: str,
-    fn: Callable[..., T],
-    *args: Any,
-    outstayed: Callable[[Outstay], None],
-) -> T:
-    """Run one function as `Runner.run` does, in a thread that ends with it."""
-    async with Runner(jobs, f"kgroup-{group}", outstayed) as runner:
-        return await runner.run(group, description, fn, *args)
-
-
 def _stack_of(thread: threading.Thread) -> str | None:
     frame = sys._current_frames().get(thread.ident or 0)  # noqa: SLF001 # the only way
     return "".join(traceback.format_stack(frame)) if frame else None
 
 
-def _attend(errands: queue.SimpleQueue[_Errand[Any] | None]) -> None:
-    while (errand := errands.get()) is not None:
-        errand.do()
-        del errand  # or a whole result is kept until the next one
+def _run_calls(calls: queue.SimpleQueue[_Call[Any] | None]) -> None:
+    while (call := calls.get()) is not None:
+        call.run_in_thread()
+        del call  # otherwise its result is kept in memory until the next call

@@ -1,4 +1,4 @@
-"""The engine of a real Spark session: frames by ``frames``, runs by ``runner``."""
+"""A real Spark session: its jobs, and the engine that makes frames and runs functions on it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import attrs
 import trio
 
 from kgroup.errors import ConfigError
-from kgroup.spark.columns import DEFAULT, checked
+from kgroup.spark.cancellable_jobs import CancellableJobs
+from kgroup.spark.columns import DEFAULT, check_columns
 from kgroup.spark.engine import Frame
-from kgroup.spark.frames import BACKENDS, Backend, count_seen, frame
+from kgroup.spark.frames import BACKENDS, Backend, frame, read_counter
 from kgroup.spark.offset_ranges import PARALLELISM, OffsetRange
 from kgroup.spark.reader_settings import ReaderSettings
-from kgroup.spark.session_jobs import CancellableJobs, Outstay, Runner
+from kgroup.spark.runner import OutstayedJob, Runner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def _known(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+def _check_backend(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
     if value not in BACKENDS:
         known = " or ".join(map(repr, BACKENDS))
         raise ConfigError(attribute.name, value, f"it must be {known}")
@@ -31,84 +32,84 @@ def _known(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
 
 @final
 @attrs.frozen(kw_only=True)
-class Reading:
-    """How executors read.
+class ReadOptions:
+    """How executors read the batches of one loop.
 
     Attributes:
-        settings: of the readers.
-        columns: which columns of Spark's own Kafka source; others are not read.
+        settings: the readers' settings.
+        columns: columns of Spark's own Kafka source; other columns are not read.
         backend: ``"python"`` or ``"jvm"``.
-        parallelism: how many tasks read; what Spark can run at once by default.
+        parallelism: how many tasks read; by default as many as Spark runs at once.
 
     Raises:
         ConfigError: an unknown column or backend; too many tasks.
     """
 
     settings: ReaderSettings
-    columns: Sequence[str] = attrs.field(default=DEFAULT, converter=checked)
-    backend: Backend = attrs.field(default="python", validator=_known)
+    columns: Sequence[str] = attrs.field(default=DEFAULT, converter=check_columns)
+    backend: Backend = attrs.field(default="python", validator=_check_backend)
     parallelism: int | None = attrs.field(default=None, validator=PARALLELISM)
 
 
 @final
 class SparkEngine:
-    """An ``Engine`` on a session.
+    """The ``Engine`` of a Spark session.
 
     Args:
         spark: the session.
         jobs: the session's; threads inherit what Spark keeps for the thread that made it.
         reading: how executors read.
         name: of the threads in which actions run.
-        outstayed: is told, in the event loop, of what goes on after it was cancelled.
+        on_outstayed: is told, in the event loop, of what goes on after it was cancelled.
     """
 
     def __init__(
         self,
         spark: SparkSession,
         jobs: CancellableJobs,
-        reading: Reading,
+        reading: ReadOptions,
         name: str,
-        outstayed: Callable[[Outstay], None],
+        on_outstayed: Callable[[OutstayedJob], None],
     ) -> None:
         self._spark = spark
         self._reading = reading
         self._name = name
-        self._outstayed = outstayed
+        self._on_outstayed = on_outstayed
         self._jobs = jobs
-        self._count = count_seen(spark) if reading.backend == "python" else None
+        self._count = read_counter(spark) if reading.backend == "python" else None
         self._idle: list[Runner] = []
-        self._made = 0
+        self._runners = 0
 
     @property
-    def counts(self) -> bool:
-        """Whether its frames tell what was read: not over Connect, nor where the JVM reads."""
+    def counts_reads(self) -> bool:
+        """Whether its frames count what was read: not on Connect, nor with the JVM backend."""
         return self._count is not None
 
     async def frame(self, ranges: Collection[OffsetRange]) -> Frame:
-        """A DataFrame over ranges; made in a thread, because the JVM is asked."""
+        """Make a DataFrame of ranges; in a thread, because it calls the JVM."""
         return await trio.to_thread.run_sync(partial(self._frame, tuple(ranges)))
 
     async def run(self, group: str, description: str, fn: Callable[..., T], *args: Any) -> T:
-        """Call a function in a thread that is kept for the next one; see ``Runner.run``."""
-        runner = self._idle.pop() if self._idle else self._another()
+        """Call a function in a thread that is kept for the next run; see ``Runner.run``."""
+        runner = self._idle.pop() if self._idle else self._new_runner()
         try:
             return await runner.run(group, description, fn, *args)
         finally:
             self._idle.append(runner)
 
     async def aclose(self) -> None:
-        """End the threads that are idle; all are, when nothing runs."""
+        """End the idle threads: all of them, if no function runs."""
         idle, self._idle = self._idle, []
         for runner in idle:
             await runner.__aexit__()
         await trio.lowlevel.checkpoint()
 
-    def _another(self) -> Runner:
-        self._made += 1
-        return Runner(self._jobs, f"{self._name}-{self._made}", self._outstayed)
+    def _new_runner(self) -> Runner:
+        self._runners += 1
+        return Runner(self._jobs, f"{self._name}-{self._runners}", self._on_outstayed)
 
     def _frame(self, ranges: tuple[OffsetRange, ...]) -> Frame:
-        count = self._count = self._count and self._count.another()
+        count = self._count = self._count and self._count.for_next_frame()
         df = frame(
             self._spark,
             ranges,
@@ -116,8 +117,26 @@ class SparkEngine:
             columns=self._reading.columns,
             parallelism=self._reading.parallelism,
             backend=self._reading.backend,
-            seen=count,
+            counter=count,
         )
         if count is None:
             return Frame(df, lambda: None, lambda: None)
-        return Frame(df, count.total, count.forget)
+        return Frame(df, count.total, count.discard)
+
+
+def jobs_of(spark: SparkSession) -> CancellableJobs:
+    """The jobs of a session, classic or Spark Connect.
+
+    Raises:
+        UsageError: the session cannot separate the jobs of threads, or was stopped.
+    """
+    # The class is recognised by its module's name: importing Spark Connect's classes needs
+    # packages that a classic program may lack.
+    if type(spark).__module__.startswith("pyspark.sql.connect."):
+        from kgroup.spark.connect_jobs import ConnectJobs
+
+        return ConnectJobs(spark)
+
+    from kgroup.spark.classic_jobs import ClassicJobs
+
+    return ClassicJobs(spark)

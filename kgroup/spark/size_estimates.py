@@ -1,21 +1,22 @@
-"""How many bytes an offset will bring, learnt from what earlier batches brought.
+"""Estimates how many bytes an offset will bring, from what was read before.
 
-Kafka tells where a partition ends, not how large its records are, so ``max_bytes`` can only be
-estimated. The estimate of a partition is the mean size of its records in the last batch times the
-share of its offsets that were records, and leans to the safe side:
+Kafka reports where a partition ends, but not how large its records are, so ``max_bytes`` can only
+be estimated. The estimate of a partition is the mean size of its records in the last batch times
+the fraction of its offsets that were records. It errs on the safe side:
 
-- it rises at once, and falls to no less than a quarter (size) or a half (share) at a time;
-- an offset is counted as an eighth of a record at least, and as `LEAST` bytes: so neither a hole
-  that compaction left, nor empty records, make a plan without bounds;
-- where no record was seen yet it begins at `UNKNOWN`, the broker's default for the largest record
-  (``message.max.bytes``): the first batch is small. Each range that turns out to be a hole
-  divides it by 8, down to `LEAST_UNKNOWN`;
-- a plan takes at most `GROWTH` times as many offsets of a partition as were ever read of it at
-  once, so that a few small records do not speak for a million.
+- it rises at once, but falls to no less than a quarter (size) or a half (fraction) at a time;
+- an offset counts as at least an eighth of a record, and as at least `LEAST` bytes, so that a hole
+  left by compaction, or empty records, do not lead to a plan without bounds;
+- before the first record it is `UNKNOWN_BYTES`, the broker's default for the largest record
+  (``message.max.bytes``), so that the first batch is small; each range that has no record divides
+  it by 8, down to `MIN_UNKNOWN_BYTES`;
+- a plan has at most `GROWTH` times as many offsets of a partition as were ever read of it at once,
+  so that a few small records are not taken as the measure of a million.
 
 So a batch exceeds ``max_bytes`` by the factor by which its records are larger than those of the
-batch before, by up to 8 where a hole ends, and in no case has more than ``max_bytes / LEAST``
-offsets.
+previous batch, by up to 8 where a hole ends; it never has more than ``max_bytes / LEAST`` offsets.
+
+Executors import this module too: ``consumer_pool`` chooses the size of its fetches by it.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ from attrs import validators
 from kgroup.spark.offset_ranges import OffsetRange
 from kgroup.types import INT64_MAX, TopicPartition
 
-UNKNOWN: Final = 2**20
-"""Bytes of a record where none was seen."""
-LEAST_UNKNOWN: Final = 2**10
-"""Bytes of an offset where only holes were seen."""
+UNKNOWN_BYTES: Final = 2**20
+"""The assumed bytes of a record of a partition of which none was read yet."""
+MIN_UNKNOWN_BYTES: Final = 2**10
+"""The least that this falls to while only holes are read."""
 LEAST: Final = 64
-"""Bytes of any offset; a row without key and value takes about as much."""
+"""The least bytes of an offset; a row without key and value takes about as much."""
 GROWTH: Final = 8
-"""How many times as many offsets as were ever read at once are planned."""
+"""A plan has at most so many times the offsets of a partition that were ever read at once."""
 _LEAST_SHARE: Final = 1 / 8
 _SIZE_FALL: Final = 1 / 4
 _SHARE_FALL: Final = 1 / 2
@@ -45,12 +46,12 @@ _SHARE_FALL: Final = 1 / 2
 
 @final
 @attrs.frozen
-class Seen:
-    """What a range brought.
+class ReadCounts:
+    """How much was read of a range.
 
     Attributes:
-        records: rows; fewer than offsets where the log was compacted or a transaction aborted.
-        bytes: of their keys and values, and of whatever else the caller counts.
+        records: rows; fewer than offsets if the log was compacted or a transaction was aborted.
+        bytes: the bytes of their keys and values.
     """
 
     records: int = attrs.field(validator=validators.ge(0))
@@ -60,18 +61,18 @@ class Seen:
 @final
 @attrs.frozen
 class _Estimate:
-    """What is known of one partition."""
+    """The estimate of one partition."""
 
     widest: int = 0
     size: float | None = None
     share: float = 1.0
-    unknown: int = UNKNOWN
+    unknown: int = UNKNOWN_BYTES
 
-    def after(self, offsets: int, seen: Seen) -> _Estimate:
+    def after(self, offsets: int, seen: ReadCounts) -> _Estimate:
         share = max(min(1.0, seen.records / offsets), self.share * _SHARE_FALL, _LEAST_SHARE)
         widest = max(self.widest, offsets)
         if not seen.records:
-            unknown = min(self.unknown, max(LEAST_UNKNOWN, self.unknown // GROWTH))
+            unknown = min(self.unknown, max(MIN_UNKNOWN_BYTES, self.unknown // GROWTH))
             return attrs.evolve(self, widest=widest, share=share, unknown=unknown)
         mean = seen.bytes / seen.records
         size = mean if self.size is None else max(mean, self.size * _SIZE_FALL)
@@ -84,56 +85,52 @@ class _Estimate:
         return max(LEAST, math.ceil(self.size * self.share))
 
     @property
-    def most(self) -> int:
+    def max_offsets(self) -> int:
         return self.widest * GROWTH if self.widest else INT64_MAX
 
 
 @final
 @attrs.frozen
-class Sizes:
-    """The estimates of all partitions, as a value; `after` makes the next one.
+class SizeEstimates:
+    """The estimates of all partitions, as an immutable value.
 
     Attributes:
-        unknown: bytes of a record where none was seen. Where rows are never counted (Spark
-            Connect), nothing is ever learnt: give the size of the topic's records, or every batch
-            stays as small as the first.
+        unknown: the assumed bytes of a record of a partition of which none was read. If the reader
+            does not count (Spark Connect), the estimate never changes: set it to the size of the
+            topic's records, or every batch stays as small as the first.
     """
 
     _known: Mapping[TopicPartition, _Estimate] = attrs.field(factory=dict)
-    unknown: int = attrs.field(default=UNKNOWN, kw_only=True, validator=validators.ge(LEAST))
+    unknown: int = attrs.field(default=UNKNOWN_BYTES, kw_only=True, validator=validators.ge(LEAST))
 
     def offset_bytes(self, partition: TopicPartition) -> int:
-        """The bytes that one more offset of a partition is counted as, at least `LEAST`."""
+        """The estimated bytes of one offset of a partition, at least `LEAST`."""
         return self._of(partition).offset_bytes
 
-    def most(self, partition: TopicPartition) -> int:
-        """The most offsets that may be planned at once where bytes are limited."""
-        return self._of(partition).most
+    def max_offsets(self, partition: TopicPartition) -> int:
+        """The most offsets that may be planned at once if bytes are limited."""
+        return self._of(partition).max_offsets
 
-    def bytes_of(self, ranges: Iterable[OffsetRange]) -> int:
-        """About how many bytes ranges will bring."""
+    def estimated_bytes(self, ranges: Iterable[OffsetRange]) -> int:
+        """The estimated bytes of ranges."""
         return sum((part.end - part.start) * self.offset_bytes(_name(part)) for part in ranges)
 
-    def after(self, ranges: Iterable[OffsetRange], seen: Mapping[TopicPartition, Seen]) -> Sizes:
-        """What is known after a batch was read.
+    def after(
+        self, ranges: Iterable[OffsetRange], counts: Mapping[TopicPartition, ReadCounts]
+    ) -> SizeEstimates:
+        """The estimates after ranges were read.
 
         Args:
-            ranges: the batch's.
-            seen: what each partition brought; one that is left out teaches nothing.
+            ranges: the ranges.
+            counts: how much was read of each partition; one that is missing keeps its estimate.
         """
         offsets: dict[TopicPartition, int] = {}
         for part in ranges:
             offsets[_name(part)] = offsets.get(_name(part), 0) + part.end - part.start
         known = dict(self._known)
         for name, span in offsets.items():
-            if name in seen and span:
-                known[name] = self._of(name).after(span, seen[name])
-        return attrs.evolve(self, known=known)
-
-    def only(self, partitions: Iterable[TopicPartition]) -> Sizes:
-        """What is known of some partitions, the others forgotten."""
-        kept = set(partitions)
-        known = {name: estimate for name, estimate in self._known.items() if name in kept}
+            if name in counts and span:
+                known[name] = self._of(name).after(span, counts[name])
         return attrs.evolve(self, known=known)
 
     def _of(self, partition: TopicPartition) -> _Estimate:

@@ -1,10 +1,10 @@
-"""The data source "kgroup" for Spark: from options to the records of ranges of offsets.
+"""The data source "kgroup" for Spark: reads ranges of offsets that its options list.
 
 ``spark.dataSource.register(KgroupSource)``, then ``spark.read.format("kgroup").options(...)``.
-``kgroup.spark.frames.read_ranges`` does both. A schema of fewer columns reads only those:
+``kgroup.spark.frames.read_ranges`` does both. A schema with fewer columns reads only these columns:
 ``spark.read.format("kgroup").schema("value binary")``.
 
-Options (all text):
+Options (all are strings):
 
 - ``ranges``: JSON, a list of ``[topic, partition, start, end]``;
 - ``kafka.<name>``: librdkafka's settings, ``kafka.bootstrap.servers`` among them; no secrets;
@@ -15,7 +15,7 @@ Options (all text):
 - ``no_progress_timeout``, ``batch_records``, ``batch_bytes``, ``max_buffered_bytes``: numbers, as
   in ``ReaderSettings``.
 
-Left to others: reading (``kgroup.spark.range_reader``). Imported by executors.
+Executors import this module; ``kgroup.spark.range_reader`` reads.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from kgroup.errors import ConfigError
-from kgroup.spark.columns import DEFAULT, checked, spark_schema
+from kgroup.spark.columns import DEFAULT, check_columns, spark_schema
 from kgroup.spark.offset_ranges import OffsetRange, pack, split
 from kgroup.spark.range_reader import read
 from kgroup.spark.reader_settings import ReaderSettings
 
 NAME: Final = "kgroup"
-"""What ``spark.read.format`` takes."""
+"""The name for ``spark.read.format``."""
 _KAFKA: Final = "kafka."
 _SECRET: Final = "secret."  # noqa: S105 - a prefix
 _FIELDS_OF: Final = {
@@ -56,7 +56,7 @@ _NUMBERS: Final = {
 
 @final
 class TaskRanges(InputPartition):
-    """What one task reads."""
+    """The ranges of one task."""
 
     def __init__(self, ranges: tuple[OffsetRange, ...]) -> None:
         super().__init__(ranges)
@@ -64,7 +64,7 @@ class TaskRanges(InputPartition):
 
 @final
 class KgroupReader(DataSourceReader):
-    """Reads tasks' ranges; made on the driver, used in the workers."""
+    """Reads the ranges of tasks; it is created on the driver and used in the workers."""
 
     def __init__(
         self,
@@ -77,18 +77,18 @@ class KgroupReader(DataSourceReader):
         self._columns = columns
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One for each task."""
+        """One input partition for each task."""
         return [TaskRanges(task) for task in self._tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        """The records of a task's ranges; of no task where there are no ranges."""
+        """Read a task's ranges; without tasks Spark passes an input partition of its own."""
         ranges = partition.value if isinstance(partition, TaskRanges) else ()
         return read(ranges, self._settings, self._columns)
 
 
 @final
 class KgroupSource(DataSource):
-    """Spark's entry: options in, schema and reader out.
+    """The data source as Spark sees it: makes a schema and a reader from the options.
 
     Raises (from ``reader``):
         ConfigError: an option is unknown or refused, or the schema is not of the source's columns.
@@ -101,17 +101,17 @@ class KgroupSource(DataSource):
         return NAME
 
     def schema(self) -> StructType:
-        """The columns that the options ask for."""
+        """The schema of the columns that the options select."""
         return spark_schema(_columns(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of the columns of a schema."""
+        """Make a reader of the columns of a schema."""
         options = dict(self.options)
-        names = checked(schema.fieldNames())
-        for asked, own in zip(schema.fields, spark_schema(names).fields, strict=True):
-            if asked.dataType != own.dataType:
+        names = check_columns(schema.fieldNames())
+        for field, own in zip(schema.fields, spark_schema(names).fields, strict=True):
+            if field.dataType != own.dataType:
                 allowed = f"it must be {own.dataType.simpleString()}, as in Spark's own source"
-                raise ConfigError(f"schema[{asked.name!r}]", asked.dataType.simpleString(), allowed)
+                raise ConfigError(f"schema[{field.name!r}]", field.dataType.simpleString(), allowed)
         parallelism = _number(options, "parallelism", int)
         pieces = split(_ranges(options), parallelism=parallelism)
         return KgroupReader(pack(pieces, parallelism or len(pieces)), settings_of(options), names)
@@ -124,7 +124,7 @@ def options_of(
     columns: Sequence[str],
     parallelism: int | None,
 ) -> dict[str, str]:
-    """The options that say this; ``settings_of`` is the way back."""
+    """Express ranges and settings as options; ``settings_of`` is the inverse."""
     options = {
         "ranges": json.dumps([attrs.astuple(part) for part in ranges]),
         "columns": ",".join(columns),
@@ -140,10 +140,10 @@ def options_of(
 
 
 def settings_of(options: Mapping[str, str]) -> ReaderSettings:
-    """The settings that options say.
+    """Read the settings from options.
 
     Raises:
-        ConfigError: one is unknown, missing or refused.
+        ConfigError: an option is unknown, missing or refused.
     """
     known = {"ranges", "columns", "parallelism", "path", *_NUMBERS}
     fields: dict[str, Any] = {
@@ -163,30 +163,30 @@ def settings_of(options: Mapping[str, str]) -> ReaderSettings:
             if option not in _FIELDS_OF:
                 client[option.removeprefix(_KAFKA)] = value
         elif option not in known:
-            allowed = f"the source knows kafka.*, secret.*, {', '.join(sorted(known - {'path'}))}"
+            allowed = f"the options are kafka.*, secret.*, {', '.join(sorted(known - {'path'}))}"
             raise ConfigError(option, "...", allowed)
     return ReaderSettings(client=client, secrets=secrets, **fields)
 
 
 def _columns(options: Mapping[str, str]) -> tuple[str, ...]:
-    asked = options.get("columns")
-    if asked is None:
+    columns = options.get("columns")
+    if columns is None:
         return DEFAULT
-    return checked(name.strip() for name in asked.split(","))
+    return check_columns(name.strip() for name in columns.split(","))
 
 
 def _ranges(options: Mapping[str, str]) -> list[OffsetRange]:
-    told = options.get("ranges", "")
+    text = options.get("ranges", "")
     try:
-        return [OffsetRange(*part) for part in json.loads(told)]
+        return [OffsetRange(*part) for part in json.loads(text)]
     except (TypeError, ValueError) as error:
         allowed = f"it must be a JSON list of [topic, partition, start, end] ({error})"
-        raise ConfigError("ranges", told[:200], allowed) from error
+        raise ConfigError("ranges", text[:200], allowed) from error
 
 
 def _number(options: Mapping[str, str], name: str, kind: type[int | float]) -> Any:
-    told = options.get(name)
+    text = options.get(name)
     try:
-        return None if told is None else kind(told)
+        return None if text is None else kind(text)
     except ValueError as error:
-        raise ConfigError(name, told, "it must be a number") from error
+        raise ConfigError(name, text, "it must be a number") from error

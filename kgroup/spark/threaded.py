@@ -1,7 +1,7 @@
-"""``batches`` and ``foreach_batch`` for programs without an event loop; a skin over the trio ones.
+"""``batches`` and ``foreach_batch`` for programs without an event loop, for ``kgroup.threaded``.
 
-For ``kgroup.threaded``. A batch's function runs in a thread of its own, as it does on trio, so
-that a rebalance can cancel its jobs; the program's thread waits for it.
+They wrap the trio versions. A batch's function runs in a thread of its own, as on trio, so that a
+rebalance can cancel its jobs; the program's thread waits for it.
 """
 
 from __future__ import annotations
@@ -10,59 +10,57 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, final
 
-from kgroup.generation.generation import Generation as TrioGeneration
-from kgroup.spark import api
+from kgroup.spark import api, batch, batch_loop
 from kgroup.spark.batch import BatchStage
-from kgroup.spark.batch import MicroBatch as TrioBatch
-from kgroup.spark.batch_loop import Batches as TrioBatches
 from kgroup.spark.offset_ranges import OffsetRange
-from kgroup.spark.session_jobs import jobs_of
 from kgroup.threaded.generation import Generation
 from kgroup.types import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    import kgroup.generation.generation
+
 T = TypeVar("T")
 
 
 @final
 class MicroBatch:
-    """Some new records of a generation's partitions; see ``kgroup.spark.Batch``."""
+    """Some new records of a generation's partitions; see ``kgroup.spark.MicroBatch``."""
 
-    def __init__(self, generation: Generation, batch: TrioBatch) -> None:
+    def __init__(self, generation: Generation, wrapped: batch.MicroBatch) -> None:
         self._generation = generation
-        self._batch = batch
+        self._batch = wrapped
 
     @property
     def id(self) -> str:
-        """From the group and the ranges: the same ranges have the same id."""
+        """A hash of the group and the ranges: the same ranges have the same id."""
         return self._batch.id
 
     @property
     def number(self) -> int:
-        """Of the batch in its loop, from 1."""
+        """The batch's number in its loop, from 1."""
         return self._batch.number
 
     @property
     def ranges(self) -> tuple[OffsetRange, ...]:
-        """One for each partition that has something new, sorted."""
+        """One range for each partition that has new records, sorted."""
         return self._batch.ranges
 
     @property
     def offsets(self) -> dict[TopicPartition, int]:
-        """Where each partition goes on after this batch: what is committed."""
+        """The next offset to read of each partition after this batch; `commit` commits these."""
         return self._batch.offsets
 
     @property
     def df(self) -> DataFrame:
-        """The records. An action on it outside of `run` is not cancelled by a rebalance."""
+        """The records. A rebalance does not cancel actions on it outside of `run`."""
         frame: DataFrame = self._batch.df
         return frame
 
     @property
     def stage(self) -> BatchStage:
-        """How far it has come."""
+        """How far the batch has come."""
         return self._batch.stage
 
     @property
@@ -72,42 +70,43 @@ class MicroBatch:
 
     @property
     def generation_id(self) -> int:
-        """Of the generation."""
+        """The id of the generation."""
         return self._batch.generation_id
 
     @property
     def description(self) -> str:
-        """What Spark's UI and listeners show of its jobs."""
+        """The description of its jobs in Spark's UI and listeners."""
         return self._batch.description
 
     def run(self, fn: Callable[..., T], *args: Any) -> T:
         """Run ``fn(batch.df, *args)`` as one cancellable Spark job group, and wait for it.
 
-        Raises:
-            StaleGenerationError: the generation has ended before or meanwhile.
-            UsageError: it runs already, or was committed.
-            Exception: what the function raised.
+        If a signal handler raises an exception during the wait, the jobs are cancelled; the
+        generation ends when they have stopped.
 
-        What a signal handler raises out of the waiting cancels the jobs; the generation's end
-        waits until they have stopped.
+        Raises:
+            StaleGenerationError: the generation ended before or during the run.
+            UsageError: the batch runs already, or was committed or skipped.
+            Exception: raised by the function.
         """
         return self._generation.ask(lambda _: self._batch.run(fn, *args))
 
     def commit(self) -> None:
-        """Commit the ends of the ranges, now that the sink has them; see ``MicroBatch.commit``.
+        """Commit the ends of the ranges, after the sink has the records.
 
         Raises:
-            UsageError: it runs, its run failed, or a batch before it is not settled.
+            UsageError: the batch runs, its run failed, or an earlier batch was neither run,
+                committed nor skipped; nothing was sent.
             StaleGenerationError, CommitFailedError, CommitUnknownError: as
                 ``Generation.commit``.
         """
         self._generation.ask(lambda _: self._batch.commit())
 
     def skip(self) -> None:
-        """Commit past this batch although its run failed: its records are given up.
+        """Commit the ends of the ranges although the run failed: the records are given up.
 
         Raises:
-            UsageError: it runs, or was committed.
+            UsageError: the batch runs, or was committed or skipped.
             StaleGenerationError, CommitFailedError, CommitUnknownError: as
                 ``Generation.commit``.
         """
@@ -122,9 +121,9 @@ class MicroBatch:
 
 @final
 class Batches:
-    """Batches of one generation; an iterator, for one thread at a time. See `batches`."""
+    """The batches of one generation; an iterator for one thread at a time. See `batches`."""
 
-    def __init__(self, generation: Generation, loop: TrioBatches) -> None:
+    def __init__(self, generation: Generation, loop: batch_loop.Batches) -> None:
         self._generation = generation
         self._loop = loop
 
@@ -132,26 +131,26 @@ class Batches:
         return self
 
     def __next__(self) -> MicroBatch:
-        """The next batch, as soon as there is something new.
+        """Wait for new records, and return the next batch.
 
         Raises:
-            StopIteration: the generation's end has begun, or the loop was closed.
-            UsageError: the batch before was neither run, nor committed, nor skipped; or another
-                thread waits here.
+            StopIteration: the generation has begun to drain, or the loop was closed.
+            UsageError: the previous batch was neither run, committed nor skipped; or another thread
+                is waiting for the next batch.
             NoOffsetError | OffsetOutOfRangeError: a position does not exist and
                 ``auto_offset_reset`` is ``error``.
-            BrokerError: a leader refuses for good.
+            BrokerError: a leader refused the request for good.
         """
-        batch = self._generation.ask(lambda _: self._next())
-        if batch is None:
+        following = self._generation.ask(lambda _: self._next())
+        if following is None:
             raise StopIteration
-        return MicroBatch(self._generation, batch)
+        return MicroBatch(self._generation, following)
 
     def close(self) -> None:
-        """Give the partitions up, and end the thread of Spark's actions. Idempotent."""
+        """Release the partitions, and end the threads that run Spark actions. Idempotent."""
         self._generation.ask(lambda _: self._loop.aclose())
 
-    async def _next(self) -> TrioBatch | None:
+    async def _next(self) -> batch.MicroBatch | None:
         try:
             return await anext(self._loop)
         except StopAsyncIteration:
@@ -170,21 +169,26 @@ def batches(generation: Generation, spark: SparkSession, **settings: Any) -> Bat
                 batch.commit()
 
     Args:
-        generation: whose.
+        generation: the generation whose partitions are read.
         spark: the session.
-        settings: those of ``kgroup.spark.batches``.
+        settings: the settings of ``kgroup.spark.batches``.
 
     Raises:
         UsageError, NotOwnedError, ConfigError: as ``kgroup.spark.batches``.
         StaleGenerationError: the group was closed.
     """
-    settings = {"jobs": jobs_of(spark), **settings}  # in the thread whose properties they inherit
-    return Batches(generation, generation.ask(partial(_made, spark, settings)))
+    from kgroup.spark.session import jobs_of
+
+    # In this thread, whose local properties the jobs inherit.
+    settings = {"jobs": jobs_of(spark), **settings}
+    return Batches(generation, generation.ask(partial(_make_loop, spark, settings)))
 
 
-async def _made(
-    spark: SparkSession, settings: dict[str, Any], generation: TrioGeneration
-) -> TrioBatches:
+async def _make_loop(
+    spark: SparkSession,
+    settings: dict[str, Any],
+    generation: kgroup.generation.generation.Generation,
+) -> batch_loop.Batches:
     return api.batches(generation, spark, **settings)
 
 
@@ -194,7 +198,7 @@ def foreach_batch(
     fn: Callable[[DataFrame, MicroBatch], object],
     **settings: Any,
 ) -> None:
-    """Run a function for each batch and commit it: the short way.
+    """Run a function for each batch, and commit the batch when the function has returned.
 
     ::
 
@@ -202,18 +206,18 @@ def foreach_batch(
             foreach_batch(generation, spark, write)
 
     Args:
-        generation: whose partitions.
+        generation: the generation whose partitions are read.
         spark: the session.
-        fn: ``fn(df, batch)``, in a thread; when it has returned, the batch is committed.
-        settings: those of ``kgroup.spark.batches``.
+        fn: ``fn(df, batch)``, called in a thread.
+        settings: the settings of ``kgroup.spark.batches``.
 
-    Returns when the generation is over, quietly also where that was found by a refused commit.
+    It returns when the generation has ended, also when a refused commit is what showed it.
 
     Raises:
-        Exception: what the function raised; nothing of its batch was committed.
+        Exception: raised by the function; its batch was not committed.
         UsageError, NotOwnedError, ConfigError: as ``kgroup.spark.batches``.
     """
     with generation.scope():
-        for batch in batches(generation, spark, **settings):
-            batch.run(fn, batch)
-            batch.commit()
+        for one in batches(generation, spark, **settings):
+            one.run(fn, one)
+            one.commit()

@@ -11,7 +11,7 @@ from typing import Final
 from kgroup.testing.probe import free_ports
 from tests.examples.reader import Reader
 from tests.examples.topic import Topic
-from tests.examples.worker import SOON, Worker
+from tests.examples.worker import TIMEOUT, Worker
 
 PROGRAM: Final = "examples/beside_services.py"
 PAUSE: Final = 0.05
@@ -20,7 +20,7 @@ PAUSE: Final = 0.05
 def page(port: int) -> str:
     """What the status page says; nothing where nobody answers yet."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=SOON) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=TIMEOUT) as answer:
             return str(answer.read(), "ascii")
     except OSError:
         return ""
@@ -28,7 +28,7 @@ def page(port: int) -> str:
 
 def page_with(port: int, handled: int) -> str:
     """The status page, once it says that so many records were handled."""
-    deadline = time.monotonic() + SOON
+    deadline = time.monotonic() + TIMEOUT
     while not (text := page(port)).endswith(f"; {handled} handled\n"):
         assert time.monotonic() < deadline, f"the page says {text!r}"
         time.sleep(PAUSE)

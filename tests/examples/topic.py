@@ -13,7 +13,7 @@ from kgroup.testing import admin
 from kgroup.types import TopicPartition
 from tests.brokers import Kafka, unique
 
-PATIENCE: Final = 90.0
+TIMEOUT: Final = 90.0
 PAUSE: Final = 0.05
 
 Record = tuple[TopicPartition, int]
@@ -61,16 +61,16 @@ class Topic:
         found = admin.committed_offsets(self.bootstrap_servers, group_id, self.partitions)
         return {name: at.offset for name, at in found.items() if at is not None}
 
-    def wait_until_committed(self, group_id: str, patience: float = PATIENCE) -> None:
+    def wait_until_committed(self, group_id: str, timeout: float = TIMEOUT) -> None:
         """Wait until a group has committed the end of every partition."""
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         while (committed := self.committed(group_id)) != self.ends():
             assert time.monotonic() < deadline, f"committed are only {committed}"
             time.sleep(PAUSE)
 
-    def wait_until_members(self, group_id: str, count: int, patience: float = PATIENCE) -> None:
+    def wait_until_members(self, group_id: str, count: int, timeout: float = TIMEOUT) -> None:
         """Wait until a group has so many members."""
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         while len(found := self.members(group_id)) != count:
             assert time.monotonic() < deadline, f"members are {found}"
             time.sleep(PAUSE)
@@ -78,8 +78,8 @@ class Topic:
     def members(self, group_id: str) -> list[str]:
         """The ids of the members that the coordinator has in a group."""
         client = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
-        described = client.describe_consumer_groups([group_id], request_timeout=PATIENCE)
-        return [member.member_id for member in described[group_id].result(PATIENCE).members]
+        described = client.describe_consumer_groups([group_id], request_timeout=TIMEOUT)
+        return [member.member_id for member in described[group_id].result(TIMEOUT).members]
 
 
 def next_offsets(records: Iterable[Record]) -> dict[TopicPartition, int]:

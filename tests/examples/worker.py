@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self, final
 
-SOON: Final = 120.0
+TIMEOUT: Final = 120.0
 """Seconds after which what is waited for is missed; on a machine at rest nothing takes 5."""
 
 
@@ -43,14 +43,14 @@ class Worker:
         reader: where it runs.
         program: the example.
         arguments: its own.
-        patience: seconds after which what is waited for is missed.
+        timeout: seconds after which what is waited for is missed.
     """
 
     def __init__(
-        self, reader: Machine, program: str | Path, *arguments: str, patience: float = SOON
+        self, reader: Machine, program: str | Path, *arguments: str, timeout: float = TIMEOUT
     ) -> None:
         self.lines: list[str] = []
-        self._patience = patience
+        self._timeout = timeout
         self._new: queue.Queue[str | None] = queue.Queue()
         self._process = subprocess.Popen(
             [reader.python, program, *arguments],
@@ -93,12 +93,12 @@ class Worker:
 
     def until(self, holds: Callable[[list[str]], object]) -> None:
         """Wait until what it has printed so far is what is waited for."""
-        deadline = time.monotonic() + self._patience
+        deadline = time.monotonic() + self._timeout
         while not holds(self.lines):
             try:
                 line = self._new.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
-                raise AssertionError(f"missed after {self._patience:g} s") from None
+                raise AssertionError(f"missed after {self._timeout:g} s") from None
             assert line is not None, "it ended"
             self.lines.append(line)
 
@@ -120,8 +120,8 @@ class Worker:
 
     def ended(self) -> int:
         """Wait for its end and for the last of what it printed; its exit status."""
-        self._process.wait(self._patience)
-        while (line := self._new.get(timeout=self._patience)) is not None:
+        self._process.wait(self._timeout)
+        while (line := self._new.get(timeout=self._timeout)) is not None:
             self.lines.append(line)
         return self._process.returncode
 

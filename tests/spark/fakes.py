@@ -12,7 +12,7 @@ from kgroup.spark.batch_limits import Limits
 from kgroup.spark.batch_loop import Batches, BatchPace
 from kgroup.spark.engine import Frame
 from kgroup.spark.offset_ranges import OffsetRange
-from kgroup.spark.size_estimates import Seen
+from kgroup.spark.size_estimates import ReadCounts
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ class FakeEngine:
         self.closed = 0
 
     @property
-    def counts(self) -> bool:
+    def counts_reads(self) -> bool:
         """It does."""
         return True
 
@@ -53,7 +53,7 @@ class FakeEngine:
         return Frame(
             given,
             lambda: {
-                part.topic_partition: Seen(part.offsets, part.offsets * self.row_bytes)
+                part.topic_partition: ReadCounts(part.offsets, part.offsets * self.row_bytes)
                 for part in given
             },
             lambda: self.forgotten.append(given),
@@ -76,7 +76,7 @@ class FakeEngine:
         return fn(*args)
 
     async def aclose(self) -> None:
-        """Count it."""
+        """Count the call."""
         self.closed += 1
         await trio.lowlevel.checkpoint()
 

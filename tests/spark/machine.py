@@ -21,7 +21,7 @@ ONCE: Final = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 """Programs of tests run a query once or twice: compiling it would be the most of its cost."""
-PATIENCE: Final = 300.0
+TIMEOUT: Final = 300.0
 """Seconds for what a program on Spark does; on a machine at rest its JVM alone takes 5."""
 
 

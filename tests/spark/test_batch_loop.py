@@ -125,9 +125,11 @@ async def test_a_failed_run_is_not_passed_over(autojump_clock: MockClock) -> Non
             with pytest.raises(LookupError, match="the sink is away"):
                 await batch.run(fail)
             assert here.told(BatchFailed)[0].reason == "LookupError: the sink is away"
-            with pytest.raises(UsageError, match=r"run it again, or say batch.skip\(\)"):
+            with pytest.raises(UsageError, match=r"run it again, or call batch.skip\(\)"):
                 await batch.commit()
-            with pytest.raises(UsageError, match=r"batch 1 .* is failed, and the next one"):
+            with pytest.raises(
+                UsageError, match=r"batch 1 .* is failed, but the loop was advanced"
+            ):
                 await anext(loop)
             await batch.run(ranges_of)
             await batch.commit()
@@ -146,12 +148,12 @@ async def test_a_batch_that_is_not_run_is_not_passed_over(autojump_clock: MockCl
         async with here.group() as group:
             loop = loop_of(await group.next(), FakeEngine(), Limits(max_records=4))
             batch = await anext(loop)
-            with pytest.raises(UsageError, match="is not run, and the next one was asked for"):
+            with pytest.raises(UsageError, match="is not run, but the loop was advanced"):
                 await anext(loop)
             await batch.commit()
             for what in ("run", "commit", "skip"):
                 with pytest.raises(UsageError, match="the batch is committed; go on with the next"):
-                    batch.check(what)
+                    batch.check_allowed(what)
             await anext(loop)
 
 

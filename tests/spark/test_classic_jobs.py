@@ -21,15 +21,15 @@ from pyspark.sql import functions as F  # noqa: N812 # PySpark's own custom
 from kgroup.errors import UsageError
 from kgroup.spark.cancellable_jobs import JobGroupCancelledError
 from kgroup.spark.classic_jobs import ClassicJobs
-from kgroup.spark.runner import Outstay, Runner
+from kgroup.spark.runner import OutstayedJob, Runner
 
 Work = Callable[[SparkSession], object]
 POOL = "spark.scheduler.pool"
 
 
-def nothing_outstays(outstay: Outstay) -> None:
+def nothing_outstayed(job: OutstayedJob) -> None:
     """For tests in which nothing may."""
-    raise AssertionError(outstay)
+    raise AssertionError(job)
 
 
 def endless(spark: SparkSession) -> Any:
@@ -46,7 +46,7 @@ async def cancel_once_it_runs(
 ) -> None:
     """Run work in a scope that is cancelled as soon as it is ready."""
     async with (
-        Runner(jobs, "kgroup-test", nothing_outstays, patience=60.0) as runner,
+        Runner(jobs, "kgroup-test", nothing_outstayed, report_after=60.0) as runner,
         trio.open_nursery() as nursery,
     ):
         nursery.start_soon(runner.run, group, "a test", work, spark)
@@ -85,13 +85,13 @@ def test_a_call_sets_group_and_description_and_undoes_what_was_set(spark: SparkS
 
 
 def test_a_group_poisoned_before_its_call_runs_nothing(spark: SparkSession) -> None:
-    """The function is not called, however often the group was poisoned."""
+    """The function is not called, however often the group was cancelled."""
     jobs = ClassicJobs(spark)
-    jobs.poison("early")
-    jobs.poison("early")
+    jobs.cancel("early")
+    jobs.cancel("early")
     with pytest.raises(JobGroupCancelledError, match="'early' was cancelled"):
         jobs.call("early", "words", pytest.fail, "it was called")
-    assert jobs.running("early") == 0
+    assert jobs.running_tasks("early") == 0
     assert jobs.call("other", "words", lambda: spark.range(3).count()) == 3
 
 
@@ -109,7 +109,7 @@ async def test_threads_inherit_from_the_maker_and_their_twins_end(spark: SparkSe
         jvm: Any = context._jvm
         return context.getLocalProperty(POOL), jvm.java.lang.Thread.currentThread()
 
-    async with Runner(jobs, "kgroup-test", nothing_outstays) as runner:
+    async with Runner(jobs, "kgroup-test", nothing_outstayed) as runner:
         pool, twin = await runner.run("inherit-1", "words", look)
         again = await runner.run("inherit-2", "words", look)
         assert twin.isAlive()
@@ -160,7 +160,7 @@ async def test_all_jobs_of_the_function_are_cancelled(spark: SparkSession, work:
     """Whichever way Spark submits them: cancelled when it raises, and none starts afterwards."""
     jobs = ClassicJobs(spark)
     group = f"all-{work.__name__}"
-    await cancel_once_it_runs(spark, jobs, group, work, lambda: jobs.running(group) > 0)
+    await cancel_once_it_runs(spark, jobs, group, work, lambda: jobs.running_tasks(group) > 0)
     assert list(jobs._task_sets(group)) == []
     started = jobs_started(spark, group)
     assert started >= 1
@@ -216,8 +216,8 @@ async def test_a_jvm_task_that_heeds_nothing_is_interrupted(spark: SparkSession)
 
     jobs = ClassicJobs(spark)
     jobs._kill_time = 0.2
-    await cancel_once_it_runs(spark, jobs, "asleep", work, lambda: jobs.running("asleep") > 0)
-    assert jobs.running("asleep") == 0
+    await cancel_once_it_runs(spark, jobs, "asleep", work, lambda: jobs.running_tasks("asleep") > 0)
+    assert jobs.running_tasks("asleep") == 0
 
 
 def test_unpinned_threads_are_refused(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,7 +233,7 @@ def test_a_session_that_was_stopped_is_refused_and_runs_nothing(
     """Without its driver there is nothing to run on, and nothing that runs."""
     jobs = ClassicJobs(spark)
     monkeypatch.setattr(spark.sparkContext, "_jsc", None)
-    jobs.poison("stopped")
-    assert jobs.running("stopped") == 0
+    jobs.cancel("stopped")
+    assert jobs.running_tasks("stopped") == 0
     with pytest.raises(UsageError, match="was stopped"):
         ClassicJobs(spark)

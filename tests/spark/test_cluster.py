@@ -17,7 +17,7 @@ from kgroup.testing.spark import SparkCluster
 from tests.brokers import EMBEDDED, Kafka, unique
 from tests.examples.topic import Topic
 from tests.examples.worker import Worker
-from tests.spark.machine import PATIENCE, spark_machine
+from tests.spark.machine import TIMEOUT, spark_machine
 from tests.spark.test_drivers import DRIVER, all_places, following, places, sink, working
 
 WORK: Final = "2.0"
@@ -36,7 +36,7 @@ def test_what_dies_in_the_middle_of_a_batch_is_done_again_by_spark(
         topic = Topic.create(Kafka(EMBEDDED, kafka.bootstrap_servers), partitions=4)
         group_id = unique("cluster")
         place = (topic.bootstrap_servers, topic.name, group_id, str(tmp_path))
-        with Worker(machine, DRIVER, *place, "driver", WORK, patience=PATIENCE) as driver:
+        with Worker(machine, DRIVER, *place, "driver", WORK, timeout=TIMEOUT) as driver:
             topic.produce(30)
             following(driver, "committed")
             for kill in cluster.kill_executor, cluster.kill_worker:
@@ -47,7 +47,7 @@ def test_what_dies_in_the_middle_of_a_batch_is_done_again_by_spark(
                 assert places(following(driver, "committed")) == places(began)
                 assert "1" in working(tmp_path, began)
             cluster.start_worker()
-            deadline = time.monotonic() + PATIENCE
+            deadline = time.monotonic() + TIMEOUT
             while len(cluster.executors()) < 2:
                 assert time.monotonic() < deadline, "the new worker has got no executor"
                 time.sleep(0.05)

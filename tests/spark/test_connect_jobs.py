@@ -18,13 +18,13 @@ from kgroup.errors import UsageError
 from kgroup.spark.cancellable_jobs import JobGroupCancelledError
 from kgroup.spark.classic_jobs import ClassicJobs
 from kgroup.spark.connect_jobs import ConnectJobs, _seconds
-from kgroup.spark.runner import Outstay, Runner
-from kgroup.spark.session_jobs import jobs_of
+from kgroup.spark.runner import OutstayedJob, Runner
+from kgroup.spark.session import jobs_of
 
 
-def nothing_outstays(outstay: Outstay) -> None:
+def nothing_outstayed(job: OutstayedJob) -> None:
     """For tests in which nothing may."""
-    raise AssertionError(outstay)
+    raise AssertionError(job)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ async def test_threads_and_calls_carry_tags(connected: SparkSession) -> None:
         connected.addTag("mine")
         return tags
 
-    async with Runner(jobs, "kgroup-test", nothing_outstays) as runner:
+    async with Runner(jobs, "kgroup-test", nothing_outstayed) as runner:
         assert await runner.run("a,b", "words", look) == {"nightly", "kgroup:a%2Cb"}
         assert await runner.run("c", "words", look) == {"nightly", "kgroup:c"}
     assert connected.getTags() == set()
@@ -76,10 +76,10 @@ async def test_threads_and_calls_carry_tags(connected: SparkSession) -> None:
 def test_a_group_poisoned_before_its_call_runs_nothing(connected: SparkSession) -> None:
     """The function is not called, and there is nothing to wait for."""
     jobs = jobs_of(connected)
-    jobs.poison("early")
+    jobs.cancel("early")
     with pytest.raises(JobGroupCancelledError, match="'early' was cancelled"):
         jobs.call("early", "words", pytest.fail, "it was called")
-    assert jobs.running("early") == 0
+    assert jobs.running_tasks("early") == 0
     assert jobs.call("other", "words", lambda: connected.range(3).count()) == 3
 
 
@@ -102,7 +102,7 @@ async def test_a_python_worker_has_stopped_when_the_cancelled_run_raises(
         connected.range(0, 1, 1, 1).mapInArrow(busy, "id long").collect()
 
     async with (
-        Runner(jobs_of(connected), "kgroup-test", nothing_outstays, patience=60.0) as runner,
+        Runner(jobs_of(connected), "kgroup-test", nothing_outstayed, report_after=60.0) as runner,
         trio.open_nursery() as nursery,
     ):
         nursery.start_soon(runner.run, "python", "words", work)

@@ -11,9 +11,15 @@ from typing import Any
 import pytest
 
 from kgroup.spark import OffsetRange
-from kgroup.spark.consumer_pool import FRAME, PORTIONS, Pool, consumer_settings, portion_of
+from kgroup.spark.consumer_pool import (
+    FETCH_SIZES,
+    RECORD_OVERHEAD,
+    ConsumerPool,
+    consumer_settings,
+    fetch_bytes_for,
+)
 from kgroup.spark.reader_settings import ReaderSettings
-from kgroup.spark.size_estimates import Seen
+from kgroup.spark.size_estimates import ReadCounts
 from kgroup.types import TopicPartition
 
 A = ReaderSettings(bootstrap_servers="a:1")
@@ -46,9 +52,9 @@ def made() -> list[FakeConsumer]:
 
 
 @pytest.fixture
-def pool(made: list[FakeConsumer]) -> Iterator[Pool]:
+def pool(made: list[FakeConsumer]) -> Iterator[ConsumerPool]:
     """A pool of fakes that keeps them."""
-    with closing(Pool(opener(made), idle_timeout=3600.0)) as pool:
+    with closing(ConsumerPool(opener(made), idle_timeout=3600.0)) as pool:
         yield pool
 
 
@@ -62,54 +68,60 @@ def opener(made: list[FakeConsumer]) -> Callable[[dict[str, Any]], FakeConsumer]
     return open_consumer
 
 
-def test_tasks_with_the_same_settings_share_one(pool: Pool, made: list[FakeConsumer]) -> None:
+def test_tasks_with_the_same_settings_share_one(
+    pool: ConsumerPool, made: list[FakeConsumer]
+) -> None:
     """One after the other they use one consumer, which rests between; others get their own."""
     for settings in (A, A, B, A):
         with pool.borrow(settings, SMALL) as consumer:
             assert consumer.settings == settings
-    assert (pool.made, [fake.rested for fake in made]) == (2, [3, 1])
+    assert (pool.created, [fake.rested for fake in made]) == (2, [3, 1])
 
 
-def test_tasks_at_the_same_time_get_one_each(pool: Pool) -> None:
+def test_tasks_at_the_same_time_get_one_each(pool: ConsumerPool) -> None:
     """A consumer is never in two hands."""
     with pool.borrow(A, SMALL) as one, pool.borrow(A, SMALL) as other:
         assert one is not other
 
 
 def test_a_range_is_fetched_in_a_portion_with_room_to_spare() -> None:
-    """An estimate is none to the byte; what is larger than every portion is fetched ahead."""
-    assert portion_of(0) == portion_of(PORTIONS[0] * 4 // 5) == PORTIONS[0]
-    assert portion_of(PORTIONS[0]) == PORTIONS[1]
-    assert portion_of(PORTIONS[-1]) is None
-    ahead, portioned = consumer_settings(A), consumer_settings(A, PORTIONS[1])
+    """An estimate is none to the byte; what is larger than every fetch_bytes is fetched ahead."""
+    assert fetch_bytes_for(0) == fetch_bytes_for(FETCH_SIZES[0] * 4 // 5) == FETCH_SIZES[0]
+    assert fetch_bytes_for(FETCH_SIZES[0]) == FETCH_SIZES[1]
+    assert fetch_bytes_for(FETCH_SIZES[-1]) is None
+    ahead, limited = consumer_settings(A), consumer_settings(A, FETCH_SIZES[1])
     assert "fetch.message.max.bytes" not in ahead
-    assert portioned["fetch.message.max.bytes"] == PORTIONS[1]
-    assert portioned["queued.min.messages"] < ahead["queued.min.messages"]
+    assert limited["fetch.message.max.bytes"] == FETCH_SIZES[1]
+    assert limited["queued.min.messages"] < ahead["queued.min.messages"]
 
 
-def test_a_consumer_suits_ranges_about_as_large(pool: Pool, made: list[FakeConsumer]) -> None:
-    """The largest range decides, and twice its portion does; reading tells how large it is."""
+def test_a_consumer_suits_ranges_about_as_large(
+    pool: ConsumerPool, made: list[FakeConsumer]
+) -> None:
+    """The largest range decides, and twice its fetch_bytes does; reading tells how large it is."""
 
-    def portion(*offsets: int) -> int | None:
+    def fetch_bytes(*offsets: int) -> int | None:
         ranges = [OffsetRange("t", part, 0, end) for part, end in enumerate(offsets)]
         with pool.borrow(A, ranges) as consumer:
-            return consumer.portion
+            return consumer.fetch_bytes
 
-    assert portion(1, 100) == PORTIONS[1]
-    assert portion(10) == PORTIONS[1]
-    assert portion(1000) == PORTIONS[5]
-    assert portion(10, 100_000) is None
-    assert portion(*[3000] * 10) == PORTIONS[6]
-    assert portion(*[3000] * 11) is None  # together too much for one answer
+    assert fetch_bytes(1, 100) == FETCH_SIZES[1]
+    assert fetch_bytes(10) == FETCH_SIZES[1]
+    assert fetch_bytes(1000) == FETCH_SIZES[5]
+    assert fetch_bytes(10, 100_000) is None
+    assert fetch_bytes(*[3000] * 10) == FETCH_SIZES[6]
+    assert fetch_bytes(*[3000] * 11) is None  # together too much for one answer
     assert len(made) == 4
     read = [OffsetRange("t", 0, 0, 1000)]
-    pool.learn(read, {TopicPartition("t", 0): Seen(1000, 1000 * (1000 - FRAME))})
-    assert portion(PORTIONS[4] * 4 // 5 // 1000) == PORTIONS[5]
-    assert portion(PORTIONS[1] // 1000) == PORTIONS[2]
+    pool.record_sizes(
+        read, {TopicPartition("t", 0): ReadCounts(1000, 1000 * (1000 - RECORD_OVERHEAD))}
+    )
+    assert fetch_bytes(FETCH_SIZES[4] * 4 // 5 // 1000) == FETCH_SIZES[5]
+    assert fetch_bytes(FETCH_SIZES[1] // 1000) == FETCH_SIZES[2]
     assert len(made) == 5
 
 
-def test_one_whose_task_failed_is_closed(pool: Pool, made: list[FakeConsumer]) -> None:
+def test_one_whose_task_failed_is_closed(pool: ConsumerPool, made: list[FakeConsumer]) -> None:
     """After an error nobody gets it again; after a reader that was only ended, the next does."""
     with pytest.raises(ZeroDivisionError), pool.borrow(A, SMALL):
         raise ZeroDivisionError
@@ -117,28 +129,28 @@ def test_one_whose_task_failed_is_closed(pool: Pool, made: list[FakeConsumer]) -
     with pytest.raises(GeneratorExit), pool.borrow(A, SMALL):
         raise GeneratorExit
     with pool.borrow(A, SMALL):
-        assert pool.made == 2
+        assert pool.created == 2
 
 
 def test_one_that_is_idle_is_closed(made: list[FakeConsumer]) -> None:
     """By a timer, without a further call."""
-    with closing(Pool(opener(made), idle_timeout=0.01)) as pool:
+    with closing(ConsumerPool(opener(made), idle_timeout=0.01)) as pool:
         with pool.borrow(A, SMALL):
             pass
         assert made[0].closed.wait(30)
 
 
-def test_a_forked_process_makes_its_own(pool: Pool, made: list[FakeConsumer]) -> None:
+def test_a_forked_process_makes_its_own(pool: ConsumerPool, made: list[FakeConsumer]) -> None:
     """The child neither uses nor closes what the parent had."""
     with pool.borrow(A, SMALL):
         pass
     child = os.fork()
     if child == 0:
         with pool.borrow(A, SMALL):
-            fine = pool.made == 1 and len(made) == 2 and not made[0].closed.is_set()
+            fine = pool.created == 1 and len(made) == 2 and not made[0].closed.is_set()
         os._exit(0 if fine else 1)
     assert os.waitpid(child, 0)[1] == 0
-    assert pool.made == 1
+    assert pool.created == 1
 
 
 def test_nothing_that_is_gone_is_skipped() -> None:

@@ -13,11 +13,11 @@ from confluent_kafka.cimpl import NewTopic
 from kgroup.client.cluster import EARLIEST, LATEST, Cluster
 from kgroup.config import GroupConfig
 from kgroup.spark.batch_limits import Budget
-from kgroup.spark.consumer_pool import Pool
+from kgroup.spark.consumer_pool import ConsumerPool
 from kgroup.spark.planning import BatchPlan, plan_batch
 from kgroup.spark.range_reader import read
 from kgroup.spark.reader_settings import ReaderSettings
-from kgroup.spark.size_estimates import UNKNOWN, Seen, Sizes
+from kgroup.spark.size_estimates import UNKNOWN_BYTES, ReadCounts, SizeEstimates
 from kgroup.types import IsolationLevel, TopicPartition
 from kgroup.wire.streams import open_tcp
 from tests.brokers import embedded_broker, unique
@@ -70,16 +70,16 @@ async def ends_of(
         await cluster.aclose()
 
 
-def brought(bootstrap_servers: str, planned: BatchPlan, level: IsolationLevel) -> Seen:
+def brought(bootstrap_servers: str, planned: BatchPlan, level: IsolationLevel) -> ReadCounts:
     """Rows and the bytes of their values, as read."""
     settings = ReaderSettings(bootstrap_servers=bootstrap_servers, isolation_level=level)
-    pool = Pool()
+    pool = ConsumerPool()
     try:
         batches = list(read(planned.ranges, settings, ("value",), pool=pool))
     finally:
         pool.close()
     values = [value.as_py() for batch in batches for value in batch.column("value")]
-    return Seen(len(values), sum(map(len, values)))
+    return ReadCounts(len(values), sum(map(len, values)))
 
 
 @pytest.mark.parametrize(
@@ -100,18 +100,20 @@ async def test_rows_are_what_was_read_and_lag_is_by_offsets(
     """A transaction that is open is no lag to those who read only what is committed."""
     ends = await ends_of(bootstrap_servers, partition, level)
     assert ends == {partition: offsets}
-    sizes, position, seen, lags = Sizes(), 0, Seen(0, 0), []
+    sizes, position, seen, lags = SizeEstimates(), 0, ReadCounts(0, 0), []
     for turn in range(10):
-        planned = plan_batch({partition: position}, ends, Budget(10, 5 * UNKNOWN), sizes, turn)
+        planned = plan_batch(
+            {partition: position}, ends, Budget(10, 5 * UNKNOWN_BYTES), sizes, turn
+        )
         if not planned.ranges:
             break
         here = brought(bootstrap_servers, planned, level)
         assert here.records <= planned.offsets
-        seen = Seen(seen.records + here.records, seen.bytes + here.bytes)
+        seen = ReadCounts(seen.records + here.records, seen.bytes + here.bytes)
         sizes = sizes.after(planned.ranges, {partition: here})
         position += planned.offsets
         lags.append(planned.lag)
-    assert seen == Seen(rows, rows * len(VALUE))
+    assert seen == ReadCounts(rows, rows * len(VALUE))
     assert position == offsets
     assert lags == sorted(lags, reverse=True)
     assert lags[0] == offsets - 5

@@ -29,7 +29,7 @@ from tests.brokers import REAL, Kafka, unique
 from tests.conftest import ROOT
 from tests.examples.topic import PAUSE, Topic
 from tests.examples.worker import Worker
-from tests.spark.machine import PATIENCE, SparkMachine, spark_machine
+from tests.spark.machine import TIMEOUT, SparkMachine, spark_machine
 
 DRIVER: Final = ROOT / "tests" / "spark" / "driver.py"
 PARTITIONS: Final = 4
@@ -119,7 +119,7 @@ def following(driver: Worker, what: str) -> str:
 def working(folder: Path, began: str) -> list[str]:
     """Wait until tasks work on what a driver began; by line, how often each was tried before."""
     place = began.rsplit(maxsplit=1)[-1]
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while True:
         with suppress(FileNotFoundError):
             lines = (folder / "working").read_text().splitlines()
@@ -195,7 +195,7 @@ def test_drivers_come_and_go(
 
     def driver(name: str) -> Worker:
         place = (topic.bootstrap_servers, topic.name, group_id, str(tmp_path))
-        return Worker(machine, DRIVER, *place, name, WORK, patience=PATIENCE)
+        return Worker(machine, DRIVER, *place, name, WORK, timeout=TIMEOUT)
 
     cancelled: list[Place] = []
     refused: list[Place] = []
@@ -227,7 +227,7 @@ def test_drivers_come_and_go(
             dies.ended()
         has(freezes, PARTITIONS)
         produced.stop()
-        topic.wait_until_committed(group_id, PATIENCE)
+        topic.wait_until_committed(group_id, TIMEOUT)
         freezes.send(signal.SIGTERM)
         assert freezes.ended() == 0
 

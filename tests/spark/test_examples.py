@@ -22,7 +22,7 @@ from tests.conftest import ROOT
 from tests.examples.topic import Topic
 from tests.examples.worker import Worker
 from tests.spark.inside import run_inside
-from tests.spark.machine import PATIENCE, spark_machine
+from tests.spark.machine import TIMEOUT, spark_machine
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -90,9 +90,9 @@ def test_the_pipeline(kafka: Kafka, tmp_path: Path, capsys: pytest.CaptureFixtur
     admin.produce(topic.bootstrap_servers, topic.name, lines[:600])
 
     def story() -> None:
-        topic.wait_until_committed(group_id, PATIENCE)
+        topic.wait_until_committed(group_id, TIMEOUT)
         admin.produce(topic.bootstrap_servers, topic.name, lines[600:])
-        topic.wait_until_committed(group_id, PATIENCE)
+        topic.wait_until_committed(group_id, TIMEOUT)
 
     arguments = (topic.bootstrap_servers, topic.name, str(tmp_path))
     run_inside("examples/spark_pipeline.py", *arguments, story=story)
@@ -135,12 +135,10 @@ def test_a_plain_script_and_one_on_trio_share_a_topic(tmp_path: Path) -> None:
         group_id = f"{topic.name}-spark"
 
         def story() -> None:
-            with Worker(
-                machine, "examples/spark_trio.py", *arguments, patience=PATIENCE
-            ) as on_trio:
-                topic.wait_until_members(group_id, 2, PATIENCE)
+            with Worker(machine, "examples/spark_trio.py", *arguments, timeout=TIMEOUT) as on_trio:
+                topic.wait_until_members(group_id, 2, TIMEOUT)
                 placed.extend(topic.produce(100))
-                topic.wait_until_committed(group_id, PATIENCE)
+                topic.wait_until_committed(group_id, TIMEOUT)
                 on_trio.send(signal.SIGTERM)
                 assert on_trio.ended() == 0
             assert "rows/s" in on_trio.errors

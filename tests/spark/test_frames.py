@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kgroup.errors import ConfigError
 from kgroup.spark.columns import ALL, DEFAULT, spark_schema
-from kgroup.spark.frames import count_seen, frame, read_ranges, seen_in
+from kgroup.spark.frames import frame, read_counter, read_ranges
 from kgroup.spark.offset_ranges import OffsetRange
 from kgroup.spark.reader_settings import ReaderSettings
-from kgroup.spark.size_estimates import Seen
+from kgroup.spark.size_estimates import ReadCounts
 from kgroup.types import TopicPartition
 from tests.brokers import unique
 
@@ -88,18 +88,18 @@ def test_all_ways_give_what_spark_s_own_source_gives(
 def test_what_tasks_read_is_counted_once(spark: SparkSession, real_kafka: Any, topic: str) -> None:
     """Rows and bytes by partition, the same after the frame was used a second time."""
     how = ReaderSettings(bootstrap_servers=real_kafka.bootstrap_servers)
-    seen = count_seen(spark)
+    counter = read_counter(spark)
     ranges = [OffsetRange(topic, 0, 0, 4), OffsetRange(topic, 1, 0, 2)]
-    read = frame(spark, ranges, how, columns=("value",), seen=seen)
+    read = frame(spark, ranges, how, columns=("value",), counter=counter)
     for _ in range(2):
         assert read.count() == 6
-        counted = seen_in(seen)
+        assert counter is not None
+        counted = counter.total()
         assert {name: told.records for name, told in counted.items()} == {
             TopicPartition(topic, 0): 4,
             TopicPartition(topic, 1): 2,
         }
-        assert all(isinstance(told, Seen) for told in counted.values())
-    assert seen_in(None) == {}
+        assert all(isinstance(told, ReadCounts) for told in counted.values())
 
 
 def test_nothing_to_read_is_an_empty_frame(spark: SparkSession) -> None:

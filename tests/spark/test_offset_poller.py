@@ -10,7 +10,7 @@ from kgroup.error_codes import ErrorCode
 from kgroup.errors import BrokerError, OffsetOutOfRangeError
 from kgroup.events import OffsetReset, RequestFailed
 from kgroup.spark.batch_limits import Limits
-from kgroup.spark.offset_poller import BEYOND_FOR, LONGEST_PAUSE
+from kgroup.spark.offset_poller import BEYOND_END_TIMEOUT, MAX_PAUSE
 from kgroup.types import TopicPartition
 from tests.group.world import World, world
 from tests.spark.fakes import FakeEngine, loop_of
@@ -52,7 +52,7 @@ async def test_a_position_past_the_end(autojump_clock: MockClock) -> None:
             loop = loop_of(await group.next(), FakeEngine())
             began = trio.current_time()
             batch = await anext(loop)
-            assert BEYOND_FOR <= trio.current_time() - began <= BEYOND_FOR + 1
+            assert BEYOND_END_TIMEOUT <= trio.current_time() - began <= BEYOND_END_TIMEOUT + 1
             assert [(part.start, part.end) for part in batch.ranges] == [(0, 10)]
             assert here.told(OffsetReset)[-1].skipped
 
@@ -86,7 +86,7 @@ async def test_a_leader_that_does_not_answer(autojump_clock: MockClock) -> None:
             with trio.move_on_after(60):
                 await anext(loop)
             asked = here.asked("list_offsets", since=since)
-            assert 60 / LONGEST_PAUSE <= len(asked) <= 60
+            assert 60 / MAX_PAUSE <= len(asked) <= 60
             assert here.told(RequestFailed)
             fault.cancel()
             batch = await anext(loop)

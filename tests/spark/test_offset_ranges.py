@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kgroup.errors import UsageError
 from kgroup.spark.offset_ranges import (
-    SMALLEST_PIECE,
+    MIN_PIECE,
     OffsetRange,
     batch_id,
     in_order,
@@ -112,7 +112,7 @@ def test_a_hot_partition_is_read_by_many_tasks() -> None:
 
 def test_a_small_range_is_not_cut_for_more_tasks() -> None:
     """Pieces for parallelism's sake have a least size."""
-    small = OffsetRange("t", 0, 0, SMALLEST_PIECE)
+    small = OffsetRange("t", 0, 0, MIN_PIECE)
     assert split([small], parallelism=100) == (small,)
 
 

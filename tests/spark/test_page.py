@@ -18,7 +18,7 @@ from tests.conftest import ROOT
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SOON: Final = 120.0
+TIMEOUT: Final = 120.0
 PAGE: Final = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
 PROGRAMS: Final = re.findall(r"^```python\n(.+?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 GROUPS: Final = [text for text in PROGRAMS if "ConsumerGroup" in text]
@@ -64,7 +64,7 @@ def test_a_program_with_a_group_runs(
         return await enter(group)
 
     def end_it() -> None:
-        deadline = time.monotonic() + SOON
+        deadline = time.monotonic() + TIMEOUT
         while time.monotonic() < deadline and _committed(kafka) < 2 * RECORDS:
             time.sleep(0.05)
         for group, token in made:

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from kgroup.spark.batch_limits import Budget
 from kgroup.spark.offset_ranges import OffsetRange
-from kgroup.spark.planning import BatchPlan, Beyond, plan_batch
-from kgroup.spark.size_estimates import LEAST, Seen, Sizes
+from kgroup.spark.planning import BatchPlan, PositionBeyondEnd, plan_batch
+from kgroup.spark.size_estimates import LEAST, ReadCounts, SizeEstimates
 from kgroup.types import TopicPartition
 
-KNOWN: Final = Sizes()
+KNOWN: Final = SizeEstimates()
 NAMES: Final = [TopicPartition("t", number) for number in range(12)]
 P0, P1, P2, P3 = NAMES[:4]
 
@@ -35,12 +35,12 @@ def logs(backlog: list[int]) -> tuple[dict[TopicPartition, int], dict[TopicParti
     }
 
 
-def sized(each: list[int]) -> Sizes:
+def sized(each: list[int]) -> SizeEstimates:
     """Estimates of so many bytes an offset, and no bound by what was read before."""
     wide = 2**45
     ranges = [OffsetRange("t", number, 0, wide) for number in range(len(each))]
-    return Sizes().after(
-        ranges, {NAMES[number]: Seen(wide, wide * size) for number, size in enumerate(each)}
+    return SizeEstimates().after(
+        ranges, {NAMES[number]: ReadCounts(wide, wide * size) for number, size in enumerate(each)}
     )
 
 
@@ -122,7 +122,7 @@ def test_a_position_past_the_end_is_told() -> None:
     """It is neither planned nor "nothing new", and takes nothing from the others."""
     planned = plan_batch({P0: 10, P1: 5, P2: 0}, {P0: 4, P1: 4, P2: 3}, Budget(2), KNOWN, 1)
     assert planned == BatchPlan(
-        (OffsetRange("t", 2, 0, 2),), 1, (Beyond(P0, 10, 4), Beyond(P1, 5, 4))
+        (OffsetRange("t", 2, 0, 2),), 1, (PositionBeyondEnd(P0, 10, 4), PositionBeyondEnd(P1, 5, 4))
     )
     assert str(planned.beyond[0]) == "t-0 is at 10, but its log ends at 4"
 
@@ -168,7 +168,7 @@ def test_a_plan_keeps_to_the_budget_and_makes_progress(
     assert (
         budget.bytes is None
         or planned.offsets == 1
-        or sizes.bytes_of(planned.ranges) <= budget.bytes
+        or sizes.estimated_bytes(planned.ranges) <= budget.bytes
     )
     assert bool(planned.ranges) == any(backlog)
     assert plan_batch(dict(reversed(positions.items())), ends, budget, sizes, turn) == planned
@@ -241,5 +241,5 @@ def test_as_many_partitions_as_a_member_may_own() -> None:
     """Twenty thousand are planned at once: the steps do not grow with backlogs or with pairs."""
     names = [TopicPartition("t", number) for number in range(20_000)]
     ends = {name: 2**40 + name.partition for name in names}
-    planned = plan_batch(dict.fromkeys(names, 0), ends, Budget(2**50, 2**60), Sizes())
+    planned = plan_batch(dict.fromkeys(names, 0), ends, Budget(2**50, 2**60), SizeEstimates())
     assert len(planned.ranges) == 20_000

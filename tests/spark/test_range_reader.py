@@ -15,11 +15,11 @@ from confluent_kafka.cimpl import NewTopic
 
 from kgroup.errors import FetchError, OffsetOutOfRangeError, UsageError
 from kgroup.spark.columns import ALL
-from kgroup.spark.consumer_pool import Pool
+from kgroup.spark.consumer_pool import ConsumerPool
 from kgroup.spark.offset_ranges import OffsetRange, split
-from kgroup.spark.range_reader import read, read_range
+from kgroup.spark.range_reader import read
 from kgroup.spark.reader_settings import ReaderSettings
-from kgroup.spark.size_estimates import Seen
+from kgroup.spark.size_estimates import ReadCounts
 from kgroup.types import TopicPartition as Name
 from tests.brokers import Kafka, unique
 
@@ -27,9 +27,9 @@ ISOLATION = ("read_committed", "read_uncommitted")
 
 
 @pytest.fixture
-def pool() -> Iterator[Pool]:
+def pool() -> Iterator[ConsumerPool]:
     """A pool that ends with the test."""
-    with closing(Pool()) as pool:
+    with closing(ConsumerPool()) as pool:
         yield pool
 
 
@@ -78,7 +78,7 @@ def offsets(batches: Any) -> list[int]:
     return [value for batch in batches for value in batch.column("offset").to_pylist()]
 
 
-def test_every_column_is_as_produced(kafka: Kafka, pool: Pool) -> None:
+def test_every_column_is_as_produced(kafka: Kafka, pool: ConsumerPool) -> None:
     """Nulls, empty bytes, tombstones, repeated and null headers and timestamps come through."""
     topic = make_topic(kafka.bootstrap_servers)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
@@ -103,7 +103,7 @@ def test_every_column_is_as_produced(kafka: Kafka, pool: Pool) -> None:
     assert batches[0].schema.names == list(ALL)
 
 
-def test_the_broker_s_time_is_told_as_such(kafka: Kafka, pool: Pool) -> None:
+def test_the_broker_s_time_is_told_as_such(kafka: Kafka, pool: ConsumerPool) -> None:
     """A topic with LogAppendTime gives type 1."""
     topic = make_topic(kafka.bootstrap_servers, stamp="LogAppendTime")
     produce(kafka.bootstrap_servers, topic, range(2))
@@ -118,7 +118,7 @@ def test_the_broker_s_time_is_told_as_such(kafka: Kafka, pool: Pool) -> None:
 
 @pytest.mark.parametrize("isolation", ISOLATION)
 def test_an_end_that_holds_no_record_is_found_by_position(
-    kafka: Kafka, pool: Pool, isolation: str
+    kafka: Kafka, pool: ConsumerPool, isolation: str
 ) -> None:
     """A range ends at an aborted transaction and its marker, at the log's end and before more."""
     servers = kafka.bootstrap_servers
@@ -129,31 +129,33 @@ def test_an_end_that_holds_no_record_is_found_by_position(
     wanted = [0, 1, 2] if committed else [0, 1, 2, 3, 4, 5]
     how = settings(servers, isolation_level=isolation)
     whole = OffsetRange(topic, 0, 0, 7)
-    told: dict[Name, Seen] = {}
+    told: dict[Name, ReadCounts] = {}
     assert numbers(read([whole], how, on_read=told.update, pool=pool)) == wanted
-    assert told == {Name(topic, 0): Seen(len(wanted), len(wanted))}
+    assert told == {Name(topic, 0): ReadCounts(len(wanted), len(wanted))}
     in_transaction(servers, topic, range(7, 9), commit=True)  # the marker is 9
     assert numbers(read([whole], how, pool=pool)) == wanted
     assert numbers(read([OffsetRange(topic, 0, 1, 10)], how, pool=pool)) == [*wanted[1:], 7, 8]
     assert numbers(read([OffsetRange(topic, 0, 6, 7)], how, pool=pool)) == []
-    assert pool.made == 1
+    assert pool.created == 1
 
 
-def test_a_range_without_any_record_ends(kafka: Kafka, pool: Pool) -> None:
+def test_a_range_without_any_record_ends(kafka: Kafka, pool: ConsumerPool) -> None:
     """Only aborted records: no batch, no error; an empty range needs no consumer at all."""
     servers = kafka.bootstrap_servers
     topic = make_topic(servers)
     assert list(read([OffsetRange(topic, 0, 5, 5)], settings(servers), pool=pool)) == []
-    assert pool.made == 0
+    assert pool.created == 0
     in_transaction(servers, topic, range(5), commit=False)
     how = settings(servers, isolation_level="read_committed")
-    told: dict[Name, Seen] = {}
+    told: dict[Name, ReadCounts] = {}
     part = OffsetRange(topic, 0, 0, 6)
     assert list(read([part], how, on_read=told.update, pool=pool)) == []
-    assert told == {Name(topic, 0): Seen(0, 0)}
+    assert told == {Name(topic, 0): ReadCounts(0, 0)}
 
 
-def test_a_range_that_does_not_end_is_told_with_all_that_helps(kafka: Kafka, pool: Pool) -> None:
+def test_a_range_that_does_not_end_is_told_with_all_that_helps(
+    kafka: Kafka, pool: ConsumerPool
+) -> None:
     """An open transaction stops read_committed: partition, offsets, position, seconds, reason."""
     servers = kafka.bootstrap_servers
     topic = make_topic(servers)
@@ -170,7 +172,7 @@ def test_a_range_that_does_not_end_is_told_with_all_that_helps(kafka: Kafka, poo
         "0.5 s",
         "at offset 2",
         "2 offsets before",
-        "ends at 2",
+        "stable offset of its log is 2",
         "open there",
     ):
         assert word in told
@@ -178,16 +180,16 @@ def test_a_range_that_does_not_end_is_told_with_all_that_helps(kafka: Kafka, poo
     producer.abort_transaction(30)
 
 
-def test_a_range_past_the_log_s_end_is_told(kafka: Kafka, pool: Pool) -> None:
+def test_a_range_past_the_log_s_end_is_told(kafka: Kafka, pool: ConsumerPool) -> None:
     """A log shorter than the plan says so: nothing comes, and nothing is made up."""
     topic = make_topic(kafka.bootstrap_servers)
     produce(kafka.bootstrap_servers, topic, range(2))
     how = settings(kafka.bootstrap_servers, no_progress_timeout=0.3)
-    with pytest.raises(FetchError, match="its log ends at 2: it was cut"):
+    with pytest.raises(FetchError, match="its log ends at 2: it was truncated"):
         list(read([OffsetRange(topic, 0, 0, 5)], how, pool=pool))
 
 
-def test_what_retention_removed_is_an_error_and_no_skip(kafka: Kafka, pool: Pool) -> None:
+def test_what_retention_removed_is_an_error_and_no_skip(kafka: Kafka, pool: ConsumerPool) -> None:
     """A range that starts before the log is refused with the log's bounds; no record comes."""
     servers = kafka.bootstrap_servers
     topic = make_topic(servers)
@@ -196,7 +198,7 @@ def test_what_retention_removed_is_an_error_and_no_skip(kafka: Kafka, pool: Pool
     for removed in admin.delete_records([TopicPartition(topic, 0, 4)]).values():
         removed.result(30)
     rows: list[int] = []
-    with pytest.raises(OffsetOutOfRangeError, match="no offset 2 .*holds 4 to 10") as raised:
+    with pytest.raises(OffsetOutOfRangeError, match="no offset 2 .*has 4 to 10") as raised:
         rows += numbers(read([OffsetRange(topic, 0, 2, 8)], settings(servers), pool=pool))
     assert rows == []
     assert (raised.value.partition, raised.value.offset) == (Name(topic, 0), 2)
@@ -205,21 +207,23 @@ def test_what_retention_removed_is_an_error_and_no_skip(kafka: Kafka, pool: Pool
 
 
 @pytest.mark.parametrize("partition", [0, 3])
-def test_a_partition_that_does_not_exist_is_named(kafka: Kafka, pool: Pool, partition: int) -> None:
+def test_a_partition_that_does_not_exist_is_named(
+    kafka: Kafka, pool: ConsumerPool, partition: int
+) -> None:
     """An unknown topic, and an unknown partition of a known one, are told without a long wait."""
     servers = kafka.bootstrap_servers
     topic = make_topic(servers) if partition else unique("absent")
     part = OffsetRange(topic, partition, 0, 1)
-    with pytest.raises(FetchError, match=f"know no partition {topic}-{partition}"):
+    with pytest.raises(FetchError, match=f"has no partition {topic}-{partition}"):
         list(read_range_of(part, servers, pool))
 
 
-def read_range_of(part: OffsetRange, servers: str, pool: Pool) -> Iterator[Any]:
+def read_range_of(part: OffsetRange, servers: str, pool: ConsumerPool) -> Iterator[Any]:
     """Read with a reader that would wait for long."""
     return read([part], settings(servers), pool=pool)
 
 
-def test_pieces_of_a_hot_partition_give_each_record_once(kafka: Kafka, pool: Pool) -> None:
+def test_pieces_of_a_hot_partition_give_each_record_once(kafka: Kafka, pool: ConsumerPool) -> None:
     """Read piece by piece, in any order and with small batches, the whole comes once."""
     servers = kafka.bootstrap_servers
     topic = make_topic(servers)
@@ -228,10 +232,10 @@ def test_pieces_of_a_hot_partition_give_each_record_once(kafka: Kafka, pool: Poo
     pieces = split([OffsetRange(topic, 0, 0, 5000)], max_span=700)
     found = [offsets(read([piece], how, pool=pool)) for piece in reversed(pieces)]
     assert [one for piece in reversed(found) for one in piece] == list(range(5000))
-    assert pool.made == 2  # the first piece was read before the records' size was known
+    assert pool.created == 2  # the first piece was read before the records' size was known
 
 
-def test_many_ranges_of_one_task_are_read_at_once(kafka: Kafka, pool: Pool) -> None:
+def test_many_ranges_of_one_task_are_read_at_once(kafka: Kafka, pool: ConsumerPool) -> None:
     """Partitions beside each other, ranges of one partition one after the other, in order."""
     servers = kafka.bootstrap_servers
     topic = make_topic(servers, partitions=3)
@@ -255,7 +259,9 @@ def test_many_ranges_of_one_task_are_read_at_once(kafka: Kafka, pool: Pool) -> N
         list(read([ranges[1], OffsetRange(topic, 0, 599, 601)], how, pool=pool))
 
 
-def test_a_reader_that_is_dropped_leaves_a_usable_consumer(kafka: Kafka, pool: Pool) -> None:
+def test_a_reader_that_is_dropped_leaves_a_usable_consumer(
+    kafka: Kafka, pool: ConsumerPool
+) -> None:
     """After a task that was ended midway the same consumer reads other ranges right."""
     servers = kafka.bootstrap_servers
     topic = make_topic(servers)
@@ -268,10 +274,10 @@ def test_a_reader_that_is_dropped_leaves_a_usable_consumer(kafka: Kafka, pool: P
         reader.close()  # type: ignore[attr-defined] # it is a generator
     last = OffsetRange(topic, 0, 5, 2500)
     assert offsets(read([last], how, pool=pool)) == list(range(5, 2500))
-    assert pool.made == 1
+    assert pool.created == 1
 
 
-def test_little_is_fetched_beyond_a_range(kafka: Kafka, pool: Pool) -> None:
+def test_little_is_fetched_beyond_a_range(kafka: Kafka, pool: ConsumerPool) -> None:
     """Of what lies behind a small range brokers send less than the range has itself."""
     servers = kafka.bootstrap_servers
     topic = make_topic(servers)
@@ -283,16 +289,16 @@ def test_little_is_fetched_beyond_a_range(kafka: Kafka, pool: Pool) -> None:
     parts = [OffsetRange(topic, 0, start, start + 100) for start in range(0, 1000, 100)]
     for part in parts:
         assert offsets(read([part], how, pool=pool)) == list(range(part.start, part.end))
-    assert pool.made == 1
+    assert pool.created == 1
     with pool.borrow(how, parts[:1]) as consumer:
         fetched = 0
         while not fetched:
-            consumer.take(1, 0.05)
+            consumer.poll(1, 0.05)
             fetched = json.loads(consumer._statistics).get("rxmsgs", 0)
     assert 1000 <= fetched < 2000
 
 
-def test_large_records_make_small_batches(kafka: Kafka, pool: Pool) -> None:
+def test_large_records_make_small_batches(kafka: Kafka, pool: ConsumerPool) -> None:
     """Batches keep to about batch_bytes once the size of records is known."""
     servers = kafka.bootstrap_servers
     topic = make_topic(servers)
@@ -307,7 +313,7 @@ def test_large_records_make_small_batches(kafka: Kafka, pool: Pool) -> None:
 
 
 def test_a_broker_that_restarts_midway_is_waited_for(
-    own_kafka: Callable[..., Any], pool: Pool
+    own_kafka: Callable[..., Any], pool: ConsumerPool
 ) -> None:
     """Records before and after a restart make the whole range, none twice."""
     broker = own_kafka()
@@ -322,10 +328,10 @@ def test_a_broker_that_restarts_midway_is_waited_for(
     assert found == list(range(20_000))
 
 
-def test_read_range_reads_one_range(kafka: Kafka) -> None:
-    """The short form uses the process's own pool and Spark's default columns."""
+def test_the_defaults_are_the_processes_pool_and_sparks_columns(kafka: Kafka) -> None:
+    """Without a pool and columns the process's own pool and Spark's default columns are used."""
     topic = make_topic(kafka.bootstrap_servers)
     produce(kafka.bootstrap_servers, topic, range(3))
-    found = list(read_range(OffsetRange(topic, 0, 1, 3), settings(kafka.bootstrap_servers)))
+    found = list(read([OffsetRange(topic, 0, 1, 3)], settings(kafka.bootstrap_servers)))
     assert numbers(found) == [1, 2]
     assert found[0].schema.names == [name for name in ALL if name != "headers"]

@@ -14,7 +14,7 @@ from tests.conftest import ROOT
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SOON = 120.0
+TIMEOUT = 120.0
 
 
 def test_the_program_of_readme_runs(
@@ -31,7 +31,7 @@ def test_the_program_of_readme_runs(
     names: dict[str, Any] = {}
 
     def end_it() -> None:
-        deadline = time.monotonic() + SOON
+        deadline = time.monotonic() + TIMEOUT
         while time.monotonic() < deadline and len(embedded_kafka.committed("lake")) < 2:
             time.sleep(0.05)
         names["group"].shutdown()

@@ -14,7 +14,7 @@ import trio.testing
 
 from kgroup.errors import UsageError
 from kgroup.spark.cancellable_jobs import JobGroupCancelledError
-from kgroup.spark.runner import Outstay, Runner, run_job
+from kgroup.spark.runner import OutstayedJob, Runner
 
 T = TypeVar("T")
 NUMBER = contextvars.ContextVar("NUMBER", default=0)
@@ -28,7 +28,7 @@ class FakeJobs:
     """Jobs as the runner sees them; ``started`` and ``gone`` are the one job's that a test has."""
 
     def __init__(self) -> None:
-        self.poisoned = threading.Event()
+        self.cancelled = threading.Event()
         self.tasks = 0
         self.broken: list[Exception] = []
 
@@ -37,38 +37,38 @@ class FakeJobs:
         return threading.Thread(target=target, name=name, daemon=True)
 
     def call(self, group: str, description: str, fn: Callable[..., T], *args: Any) -> T:  # noqa: ARG002 # the protocol's
-        """Call it, unless poisoned."""
-        if self.poisoned.is_set():
+        """Call it, unless cancelled."""
+        if self.cancelled.is_set():
             raise JobGroupCancelledError(group)
         return fn(*args)
 
-    def poison(self, group: str) -> None:  # noqa: ARG002 # the protocol's
+    def cancel(self, group: str) -> None:  # noqa: ARG002 # the protocol's
         """Let the function know, or fail."""
-        self.poisoned.set()
+        self.cancelled.set()
         if self.broken:
             raise self.broken[0]
 
-    def running(self, group: str) -> int:  # noqa: ARG002 # the protocol's
+    def running_tasks(self, group: str) -> int:  # noqa: ARG002 # the protocol's
         """One less at each look."""
         self.tasks -= 1
         return max(0, self.tasks + 1)
 
-    def cancelled(self, group: str, error: BaseException) -> bool:  # noqa: ARG002 # the protocol's
+    def is_cancellation(self, group: str, error: BaseException) -> bool:  # noqa: ARG002 # the protocol's
         """A job's failure, or a refusal."""
         return isinstance(error, JobError | JobGroupCancelledError)
 
 
-def nothing_outstays(outstay: Outstay) -> None:
+def nothing_outstayed(job: OutstayedJob) -> None:
     """For tests in which nothing may."""
-    raise AssertionError(outstay)
+    raise AssertionError(job)
 
 
 async def cancel_once_started(
     jobs: FakeJobs,
     body: Callable[[], object],
-    outstayed: Callable[[Outstay], None] = nothing_outstays,
+    on_outstayed: Callable[[OutstayedJob], None] = nothing_outstayed,
     *,
-    patience: float = 60.0,
+    report_after: float = 60.0,
 ) -> None:
     """Run a function in a scope that is cancelled as soon as the function has begun."""
     begun = trio.Event()
@@ -76,11 +76,11 @@ async def cancel_once_started(
 
     def fn() -> object:
         token.run_sync_soon(begun.set)
-        assert jobs.poisoned.wait(60)
+        assert jobs.cancelled.wait(60)
         return body()
 
     async with (
-        Runner(jobs, "runner", outstayed, patience=patience) as runner,
+        Runner(jobs, "runner", on_outstayed, report_after=report_after) as runner,
         trio.open_nursery() as nursery,
     ):
         nursery.start_soon(runner.run, "g", "words", fn)
@@ -98,7 +98,8 @@ async def test_the_event_loop_goes_on_while_a_function_runs() -> None:
             passed.set()
 
         nursery.start_soon(tick)
-        assert await run_job(FakeJobs(), "g", "words", passed.wait, 60, outstayed=nothing_outstays)
+        async with Runner(FakeJobs(), "runner", nothing_outstayed) as runner:
+            assert await runner.run("g", "words", passed.wait, 60)
 
 
 async def test_runs_share_a_thread_with_the_runners_name_and_the_callers_context() -> None:
@@ -109,7 +110,7 @@ async def test_runs_share_a_thread_with_the_runners_name_and_the_callers_context
         thread = threading.current_thread()
         return thread.ident, thread.name, NUMBER.get()
 
-    async with Runner(FakeJobs(), "kgroup-orders", nothing_outstays) as runner:
+    async with Runner(FakeJobs(), "kgroup-orders", nothing_outstayed) as runner:
         first = await runner.run("a", "words", look)
         assert await runner.run("b", "words", look) == first
     assert first[1:] == ("kgroup-orders", 7)
@@ -118,7 +119,7 @@ async def test_runs_share_a_thread_with_the_runners_name_and_the_callers_context
 
 async def test_a_functions_exception_is_raised_and_the_runner_goes_on() -> None:
     """What a function raises comes to who ran it, and the next function runs."""
-    async with Runner(FakeJobs(), "runner", nothing_outstays) as runner:
+    async with Runner(FakeJobs(), "runner", nothing_outstayed) as runner:
         with pytest.raises(ValueError, match="invalid literal"):
             await runner.run("a", "words", int, "x")
         assert await runner.run("b", "words", int, "1") == 1
@@ -145,10 +146,10 @@ async def test_a_function_that_hides_its_jobs_failure_is_cancelled_all_the_same(
     handed_out: list[object] = []
 
     async def collect(runner: Runner) -> None:
-        handed_out.append(await runner.run("g", "words", jobs.poisoned.wait, 60))
+        handed_out.append(await runner.run("g", "words", jobs.cancelled.wait, 60))
 
     async with (
-        Runner(jobs, "runner", nothing_outstays) as runner,
+        Runner(jobs, "runner", nothing_outstayed) as runner,
         trio.open_nursery() as nursery,
     ):
         nursery.start_soon(collect, runner)
@@ -177,8 +178,8 @@ async def test_a_result_that_was_there_before_the_cancellation_is_handed_out() -
                 idle.set()
             return super().get(*args, **options)
 
-    async with Runner(jobs, "runner", nothing_outstays) as runner:
-        runner._errands = Watched()
+    async with Runner(jobs, "runner", nothing_outstayed) as runner:
+        runner._calls = Watched()
         token = trio.lowlevel.current_trio_token()
         with trio.CancelScope() as scope:
 
@@ -194,39 +195,39 @@ async def test_a_result_that_was_there_before_the_cancellation_is_handed_out() -
             assert result == "result"
             await trio.lowlevel.checkpoint()
         assert scope.cancelled_caught
-    assert not jobs.poisoned.is_set()
+    assert not jobs.cancelled.is_set()
 
 
 async def test_a_function_that_stays_is_told_of_with_its_stack() -> None:
     """The thread is named with its stack, again and again, until it is gone."""
-    told: list[Outstay] = []
+    told: list[OutstayedJob] = []
     enough = threading.Event()
 
-    def tell(outstay: Outstay) -> None:
-        told.append(outstay)
+    def tell(job: OutstayedJob) -> None:
+        told.append(job)
         if len(told) == 2:
             enough.set()
 
     def stubborn() -> None:
         enough.wait()
 
-    await cancel_once_started(FakeJobs(), stubborn, tell, patience=0.01)
-    assert [outstay.seconds for outstay in told[:2]] == [0.01, 0.02]
-    assert {outstay.thread for outstay in told} == {"runner"}
+    await cancel_once_started(FakeJobs(), stubborn, tell, report_after=0.01)
+    assert [job.seconds for job in told[:2]] == [0.01, 0.02]
+    assert {job.thread for job in told} == {"runner"}
     assert told[0].stack is not None
     assert "enough.wait()" in told[0].stack
 
 
 async def test_tasks_that_stay_after_their_function_are_told_of() -> None:
     """Once the function has returned there is no stack to show, and its tasks are counted."""
-    told: list[Outstay] = []
+    told: list[OutstayedJob] = []
 
     class Endless(FakeJobs):
-        def running(self, group: str) -> int:  # noqa: ARG002 # the protocol's
+        def running_tasks(self, group: str) -> int:  # noqa: ARG002 # the protocol's
             return 0 if told and told[-1].stack is None else 3
 
     jobs = Endless()
-    await cancel_once_started(jobs, lambda: _raise(JobError()), told.append, patience=0.05)
+    await cancel_once_started(jobs, lambda: _raise(JobError()), told.append, report_after=0.05)
     assert told[-1].tasks == 3
 
 
@@ -237,14 +238,14 @@ async def test_spark_out_of_reach_is_an_error_once_the_function_is_gone() -> Non
     with pytest.RaisesGroup(pytest.RaisesExc(ConnectionError, match="no JVM")) as raised:
         await cancel_once_started(jobs, lambda: _raise(JobError()))
     assert raised.value.exceptions[0].__notes__ == [
-        "nobody knows whether tasks of job group 'g' still run"
+        "it is unknown whether tasks of job group 'g' still run"
     ]
 
 
 async def test_a_scope_that_is_cancelled_already_starts_nothing() -> None:
     """Nothing is called where the caller is cancelled before."""
     called: list[bool] = []
-    async with Runner(FakeJobs(), "runner", nothing_outstays) as runner:
+    async with Runner(FakeJobs(), "runner", nothing_outstayed) as runner:
         with trio.CancelScope() as scope:
             scope.cancel()
             await runner.run("g", "words", called.append, True)
@@ -255,12 +256,12 @@ async def test_a_runner_runs_one_function_at_a_time_and_none_after_its_block() -
     """A second function meanwhile, or one after the end, is refused by name."""
     free = threading.Event()
     async with (
-        Runner(FakeJobs(), "runner", nothing_outstays) as runner,
+        Runner(FakeJobs(), "runner", nothing_outstayed) as runner,
         trio.open_nursery() as nursery,
     ):
         nursery.start_soon(runner.run, "a", "words", free.wait)
         await trio.testing.wait_all_tasks_blocked()
-        with pytest.raises(UsageError, match="runs a function already"):
+        with pytest.raises(UsageError, match="already runs a function"):
             await runner.run("b", "words", int)
         free.set()
     with pytest.raises(UsageError, match="its block was left"):
@@ -268,11 +269,12 @@ async def test_a_runner_runs_one_function_at_a_time_and_none_after_its_block() -
 
 
 async def test_a_poisoned_group_is_refused() -> None:
-    """Running under a poisoned group says so and calls nothing."""
+    """Running under a cancelled group says so and calls nothing."""
     jobs = FakeJobs()
-    jobs.poison("g")
+    jobs.cancel("g")
     with pytest.raises(JobGroupCancelledError, match="'g' was cancelled") as raised:
-        await run_job(jobs, "g", "words", int, outstayed=nothing_outstays)
+        async with Runner(jobs, "runner", nothing_outstayed) as runner:
+            await runner.run("g", "words", int)
     assert raised.value.group == "g"
 
 

@@ -9,55 +9,66 @@ from hypothesis import strategies as st
 from kgroup.spark.batch_limits import Budget
 from kgroup.spark.offset_ranges import OffsetRange
 from kgroup.spark.planning import plan_batch
-from kgroup.spark.size_estimates import GROWTH, LEAST, LEAST_UNKNOWN, UNKNOWN, Seen, Sizes
+from kgroup.spark.size_estimates import (
+    GROWTH,
+    LEAST,
+    MIN_UNKNOWN_BYTES,
+    UNKNOWN_BYTES,
+    ReadCounts,
+    SizeEstimates,
+)
 from kgroup.types import INT64_MAX, TopicPartition
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def read(sizes: Sizes, offsets: int, records: int, size: int) -> Sizes:
+def read(sizes: SizeEstimates, offsets: int, records: int, size: int) -> SizeEstimates:
     """What is known after one range of partition 0."""
-    return sizes.after([OffsetRange("t", 0, 0, offsets)], {P0: Seen(records, size)})
+    return sizes.after([OffsetRange("t", 0, 0, offsets)], {P0: ReadCounts(records, size)})
 
 
 def test_an_unknown_partition_is_counted_as_the_largest_records() -> None:
     """The first piece is a few records, whatever they are."""
-    assert Sizes().offset_bytes(P0) == UNKNOWN
-    assert Sizes().most(P0) == INT64_MAX
-    assert plan_batch({P0: 0}, {P0: 10**6}, Budget(None, 64 * UNKNOWN), Sizes()).offsets == 64
+    assert SizeEstimates().offset_bytes(P0) == UNKNOWN_BYTES
+    assert SizeEstimates().max_offsets(P0) == INT64_MAX
+    assert (
+        plan_batch({P0: 0}, {P0: 10**6}, Budget(None, 64 * UNKNOWN_BYTES), SizeEstimates()).offsets
+        == 64
+    )
 
 
 def test_records_whose_size_is_known_need_no_slow_start() -> None:
-    """What was given counts until something was seen, and stays when others are forgotten."""
-    sizes = Sizes(unknown=500)
+    """The given size counts until a record was read."""
+    sizes = SizeEstimates(unknown=500)
     assert plan_batch({P0: 0}, {P0: 10**6}, Budget(None, 50_000), sizes).offsets == 100
     assert read(sizes, 10, 10, 20_000).offset_bytes(P0) == 2000
     assert read(sizes, 10, 0, 0).offset_bytes(P0) == 500
-    assert read(sizes, 10, 10, 20_000).only([]).offset_bytes(P0) == 500
     with pytest.raises(ValueError, match="unknown"):
-        Sizes(unknown=LEAST - 1)
+        SizeEstimates(unknown=LEAST - 1)
 
 
 def test_what_is_learnt_is_each_partition_s_own() -> None:
     """The other one is as unknown as before, and the value that there was is unchanged."""
-    before = Sizes()
+    before = SizeEstimates()
     sizes = read(before, 10, 10, 5000)
     assert sizes.offset_bytes(P0) == 500
-    assert sizes.offset_bytes(P1) == before.offset_bytes(P0) == UNKNOWN
-    assert sizes.bytes_of([OffsetRange("t", 0, 90, 100), OffsetRange("t", 1, 0, 2)]) == (
-        5000 + 2 * UNKNOWN
+    assert sizes.offset_bytes(P1) == before.offset_bytes(P0) == UNKNOWN_BYTES
+    assert sizes.estimated_bytes([OffsetRange("t", 0, 90, 100), OffsetRange("t", 1, 0, 2)]) == (
+        5000 + 2 * UNKNOWN_BYTES
     )
 
 
 def test_the_pieces_of_a_range_are_one() -> None:
     """A range that was split teaches what it would have as a whole."""
     pieces = [OffsetRange("t", 0, 0, 4), OffsetRange("t", 0, 4, 10)]
-    assert Sizes().after(pieces, {P0: Seen(10, 5000)}) == read(Sizes(), 10, 10, 5000)
+    assert SizeEstimates().after(pieces, {P0: ReadCounts(10, 5000)}) == read(
+        SizeEstimates(), 10, 10, 5000
+    )
 
 
 def test_an_estimate_rises_at_once_and_falls_by_a_quarter() -> None:
     """One batch of large records is believed; one of small ones is not, quite."""
-    sizes = read(read(Sizes(), 100, 100, 10_000), 1, 1, 8000)
+    sizes = read(read(SizeEstimates(), 100, 100, 10_000), 1, 1, 8000)
     assert sizes.offset_bytes(P0) == 8000
     sizes = read(sizes, 1, 1, 100)
     assert sizes.offset_bytes(P0) == 2000
@@ -67,7 +78,7 @@ def test_an_estimate_rises_at_once_and_falls_by_a_quarter() -> None:
 
 def test_holes_make_offsets_cheaper_but_not_for_nothing() -> None:
     """The dense part behind a hole is at most 8 times what was asked for."""
-    sizes = read(Sizes(), 100, 100, 100_000)
+    sizes = read(SizeEstimates(), 100, 100, 100_000)
     told = []
     for _ in range(5):
         sizes = read(sizes, 100, 0, 0)
@@ -78,45 +89,47 @@ def test_holes_make_offsets_cheaper_but_not_for_nothing() -> None:
 
 def test_a_log_that_begins_with_a_hole_is_got_through() -> None:
     """Each hole makes the next range wider, up to a bound."""
-    sizes, told = Sizes(), []
+    sizes, told = SizeEstimates(), []
     for _ in range(5):
         sizes = read(sizes, 1000, 0, 0)
         told.append(sizes.offset_bytes(P0))
-    assert told == [UNKNOWN // 8, UNKNOWN // 64, UNKNOWN // 512, LEAST_UNKNOWN, LEAST_UNKNOWN]
+    assert told == [
+        UNKNOWN_BYTES // 8,
+        UNKNOWN_BYTES // 64,
+        UNKNOWN_BYTES // 512,
+        MIN_UNKNOWN_BYTES,
+        MIN_UNKNOWN_BYTES,
+    ]
 
 
 def test_empty_records_are_counted_as_rows() -> None:
     """Tombstones without a key have no bytes, and still are not free."""
-    assert read(Sizes(), 100, 100, 0).offset_bytes(P0) == LEAST
+    assert read(SizeEstimates(), 100, 100, 0).offset_bytes(P0) == LEAST
 
 
 def test_a_few_small_records_do_not_speak_for_a_million() -> None:
     """A plan grows by a factor; records alone are never bounded so."""
-    sizes = read(Sizes(), 5, 5, 50)
+    sizes = read(SizeEstimates(), 5, 5, 50)
     assert plan_batch({P0: 5}, {P0: 10**6}, Budget(None, 10**9), sizes).offsets == 5 * GROWTH
     assert plan_batch({P0: 5}, {P0: 10**6}, Budget(10**5, None), sizes).offsets == 10**5
-    assert read(sizes, 1, 1, 10).most(P0) == 5 * GROWTH
+    assert read(sizes, 1, 1, 10).max_offsets(P0) == 5 * GROWTH
 
 
 def test_what_is_left_out_teaches_nothing() -> None:
     """Rows that nobody counted are not rows that were not there."""
-    sizes = Sizes().after([OffsetRange("t", 0, 0, 10)], {})
-    assert sizes == Sizes()
-    assert read(Sizes(), 10, 10, 100).after([], {P0: Seen(9, 10**9)}).offset_bytes(P0) == LEAST
-
-
-def test_partitions_that_went_away_are_forgotten() -> None:
-    """What is kept is for those that are named."""
-    sizes = read(Sizes(), 10, 10, 5000)
-    assert sizes.only([P0]) == sizes
-    assert sizes.only([P1]) == Sizes()
+    sizes = SizeEstimates().after([OffsetRange("t", 0, 0, 10)], {})
+    assert sizes == SizeEstimates()
+    assert (
+        read(SizeEstimates(), 10, 10, 100).after([], {P0: ReadCounts(9, 10**9)}).offset_bytes(P0)
+        == LEAST
+    )
 
 
 @pytest.mark.parametrize(("records", "size"), [(-1, 0), (0, -1)])
 def test_nothing_negative_was_seen(records: int, size: int) -> None:
     """A counter that ran backwards is refused by its name."""
     with pytest.raises(ValueError, match="must be >= 0"):
-        Seen(records, size)
+        ReadCounts(records, size)
 
 
 @given(
@@ -125,11 +138,11 @@ def test_nothing_negative_was_seen(records: int, size: int) -> None:
 )
 def test_a_batch_exceeds_by_the_jump_of_its_sizes_only(records: list[int], limit: int) -> None:
     """By no more than the factor between its records and the last batch's (64 at least)."""
-    sizes, position, last = Sizes(), 0, UNKNOWN
+    sizes, position, last = SizeEstimates(), 0, UNKNOWN_BYTES
     for size in records:
         planned = plan_batch({P0: position}, {P0: 10**9}, Budget(None, limit), sizes)
         (part,) = planned.ranges
         brought = planned.offsets * size
         assert brought <= max(limit * max(1.0, size / max(last, LEAST)), size)
-        sizes = sizes.after(planned.ranges, {P0: Seen(planned.offsets, brought)})
+        sizes = sizes.after(planned.ranges, {P0: ReadCounts(planned.offsets, brought)})
         position, last = part.end, size

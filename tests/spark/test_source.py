@@ -10,10 +10,10 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from kgroup.errors import ConfigError
 from kgroup.spark.columns import DEFAULT
-from kgroup.spark.frames import LastOfTask, ReadTasks
+from kgroup.spark.frames import LatestOfTask, ReadTasks
 from kgroup.spark.offset_ranges import OffsetRange
 from kgroup.spark.reader_settings import ReaderSettings
-from kgroup.spark.size_estimates import Seen
+from kgroup.spark.size_estimates import ReadCounts
 from kgroup.spark.source import KgroupSource, options_of, settings_of
 from kgroup.types import IsolationLevel, TopicPartition
 
@@ -115,11 +115,11 @@ def test_a_task_reads_its_ranges_and_tells_what_it_read(
     ids = pyarrow.record_batch([pyarrow.array([0, 1])], names=["id"])
     values = [value for batch in tasks([ids]) for value in batch.column(0).to_pylist()]
     assert values == [b"%d" % n for n in range(2, 8)]
-    assert told == [{0: {TopicPartition("lines", 0): Seen(6, 6)}}, {1: {}}]
+    assert told == [{0: {TopicPartition("lines", 0): ReadCounts(6, 6)}}, {1: {}}]
     assert list(ReadTasks(((RANGE,),), settings, ("value",))([ids.slice(0, 1)]))
 
 
 def test_what_a_task_told_last_counts() -> None:
     """A task that Spark runs twice is counted once."""
-    param = LastOfTask()
+    param = LatestOfTask()
     assert param.addInPlace(param.addInPlace(param.zero({1: 2}), {0: "a"}), {0: "b"}) == {0: "b"}

@@ -34,7 +34,7 @@ from tests.spark.examples.driver import AFTER, BEFORE, BETWEEN, FREEZE, KILL, RE
 pytestmark = [pytest.mark.xdist_group("spark-exactly-once"), pytest.mark.timeout(1500)]
 
 DRIVER: Final = Path(__file__).with_name("driver.py")
-PATIENCE: Final = 300.0
+TIMEOUT: Final = 300.0
 """Seconds that a driver has for one step, with all that it starts; it takes about 10."""
 GROUPS: Final = {
     "spark_postgres": "postgres",
@@ -93,7 +93,7 @@ def story(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
         def driver(step: str, action: str) -> Worker:
             arguments = (step, action, servers, topic.name, *sinks)
-            return Worker(Machine(), DRIVER, *arguments, patience=PATIENCE)
+            return Worker(Machine(), DRIVER, *arguments, timeout=TIMEOUT)
 
         produced = topic.produce(10)
         with driver(BEFORE, FREEZE) as frozen:
