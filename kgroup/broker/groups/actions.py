@@ -1,4 +1,4 @@
-"""What rules do to members: take in, replace, answer, park, remove.
+"""The actions of rules on members: add, replace, respond, park, remove.
 
 Source: Kafka's ``GroupMetadataManager``, the method named at each action.
 """
@@ -17,19 +17,19 @@ from kgroup.broker.groups.write_faults import join_or_sync_error
 from kgroup.error_codes import ErrorCode
 
 _FIRST_WITH_SKIP_ASSIGNMENT = 9
-"""The JoinGroup version from which a returning leader is told not to assign (KIP-814)."""
+"""The JoinGroup version whose response can tell a returning leader not to assign (KIP-814)."""
 
 # JoinGroup
 
 
 def remove_rejected(context: EventContext) -> None:
-    """Whoever finds no room loses its place, if it had one; no join completes by that."""
+    """Remove a member for which the group has no room, if it is one; no join completes by that."""
     context.group.remove(context.event.member_id)
     context.end_session(context.event.member_id)
 
 
 def assign_member_id(context: EventContext) -> None:
-    """Give an id to come back with: MEMBER_ID_REQUIRED (79)."""
+    """Give the client a member id to join with: MEMBER_ID_REQUIRED (79)."""
     request: JoinGroup = context.event
     member_id = _new_member_id(context)
     context.group.pending[member_id] = None
@@ -38,9 +38,10 @@ def assign_member_id(context: EventContext) -> None:
 
 
 def add_member(context: EventContext) -> None:
-    """Take a new member in and park its join (``addMemberThenRebalanceOrCompleteJoin``).
+    """Add a new member and park its join (``addMemberThenRebalanceOrCompleteJoin``).
 
-    Its session does not run yet, for it may not know its id; its join is kept for a fixed time.
+    Its session does not run yet, because the client may not know its id. Its join is kept for a
+    fixed time.
     """
     request: JoinGroup = context.event
     group = context.group
@@ -62,7 +63,7 @@ def add_member(context: EventContext) -> None:
 
 
 def rejoin(context: EventContext) -> None:
-    """Take over what a member sends and park its join, the older copy of which is forgotten.
+    """Update a member and park its join; an older copy of the join is dropped.
 
     Its session runs on (``updateMemberThenRebalanceOrCompleteJoin``).
     """
@@ -70,19 +71,21 @@ def rejoin(context: EventContext) -> None:
 
 
 def replace_instance(context: EventContext) -> None:
-    """Let a static member's new process take its place, and park its join.
+    """Replace a static member by its new process, and park the join.
 
-    What the old one waits for is answered FENCED_INSTANCE_ID (82), ``replaceStaticMember``.
+    Parked requests of the old process are answered FENCED_INSTANCE_ID (82)
+    (``replaceStaticMember``).
     """
     _update(context, _fence(context))
 
 
 def replace_instance_without_rebalance(context: EventContext) -> None:
-    """Let a static member's new process take its place and work, and answer at once.
+    """Replace a static member by its new process, which keeps the assignment; respond at once.
 
-    What the old one waits for is answered FENCED_INSTANCE_ID (82), ``replaceStaticMember``.
-    A leader that can be told to skip the assignment hears who is there; one that cannot hears
-    its old id as leader, and so does not assign.
+    Parked requests of the old process are answered FENCED_INSTANCE_ID (82)
+    (``replaceStaticMember``).
+    From version 9 on, the response gives a leader the members and tells it to skip the assignment.
+    Before, it names the leader's old member id as leader, so that the new process does not assign.
     """
     request: JoinGroup = context.event
     group = context.group
@@ -102,7 +105,7 @@ def replace_instance_without_rebalance(context: EventContext) -> None:
 
 
 def refuse_replacement(context: EventContext) -> None:
-    """The old process keeps its place; the new one is told of the failed write, and no id."""
+    """Keep the old process as member; the new one gets the error of the failed write, and no id."""
     old = context.group.instance(context.event.group_instance_id)
     context.extend_session(old)
     response = context.join_response("", with_members=False)
@@ -110,19 +113,19 @@ def refuse_replacement(context: EventContext) -> None:
 
 
 def write_empty_record(context: EventContext) -> None:
-    """Write down that there is such a group, without members."""
+    """Write the record of a group without members."""
     context.group.write_empty_record(context.now)
 
 
 def fail_joins(context: EventContext) -> None:
-    """Whoever joined a group that cannot be written down is told of it, and no id."""
+    """Answer all parked joins with the error of the failed write, without a member id."""
     error = join_or_sync_error(context.write_faults.append())
     for member in context.group.members.values():
         context.respond_to_join(member, JoinCompleted(error=error))
 
 
 def repeat_join_response(context: EventContext) -> None:
-    """Tell a member of the generation that it is in; its session runs on."""
+    """Send the member the current generation again; its session runs on."""
     member_id = context.event.member_id
     leads = member_id == context.group.leader
     context.respond(context.join_response(member_id, with_members=leads))
@@ -139,7 +142,7 @@ def _rebalance_timeout(request: JoinGroup) -> float:
 
 
 def _fence(context: EventContext) -> ClassicGroupMember:
-    """Refuse what the instance's old process waits for, and give its place a new id."""
+    """Fence the instance's old process, and give the member a new id."""
     instance = context.event.group_instance_id
     old = context.group.instance(instance)
     context.respond_to_join(
@@ -164,7 +167,7 @@ def _update(context: EventContext, member: ClassicGroupMember) -> None:
 
 
 def park_sync(context: EventContext) -> None:
-    """Keep a sync until the leader's comes; the older copy of it is forgotten."""
+    """Park a sync until the leader's comes; an older copy of it is dropped."""
     member = context.group.members[context.event.member_id]
     context.respond_to_parked(member.parked_sync, None)
     member.parked_sync = context.park()
@@ -172,14 +175,14 @@ def park_sync(context: EventContext) -> None:
 
 
 def record_sync(context: EventContext) -> None:
-    """A member has synced; when all have, nobody is waited for (``removePendingSyncMember``)."""
+    """Note a member's sync; the last one cancels the timer (``removePendingSyncMember``)."""
     context.group.unsynced.pop(context.event.member_id, None)
     if not context.group.unsynced:
         context.cancel_timer(TimerKind.SYNC)
 
 
 def apply_assignments(context: EventContext) -> None:
-    """Take the leader's assignments and answer all syncs; who was left out gets no bytes."""
+    """Store the leader's assignments and answer all syncs; a member left out gets empty bytes."""
     group = context.group
     given = {one.member_id: one.assignment for one in context.event.assignments}
     for member in group.members.values():
@@ -192,7 +195,7 @@ def apply_assignments(context: EventContext) -> None:
 
 
 def fail_syncs(context: EventContext) -> None:
-    """All syncs that wait are answered with the error of the failed write; nobody has work."""
+    """Answer all parked syncs with the error of the failed write; no member has an assignment."""
     error = join_or_sync_error(context.write_faults.append())
     for member in context.group.members.values():
         member.assignment = b""
@@ -201,7 +204,7 @@ def fail_syncs(context: EventContext) -> None:
 
 
 def repeat_sync_response(context: EventContext) -> None:
-    """Tell a member its assignment again; its session runs on."""
+    """Send the member its assignment again; its session runs on."""
     group = context.group
     context.respond(
         SyncCompleted(
@@ -216,7 +219,7 @@ def repeat_sync_response(context: EventContext) -> None:
 
 
 def extend_session(context: EventContext) -> None:
-    """The member's session starts anew (``rescheduleClassicGroupMemberHeartbeat``)."""
+    """Start the member's session again (``rescheduleClassicGroupMemberHeartbeat``)."""
     context.extend_session(context.group.members[context.event.member_id])
 
 
@@ -224,18 +227,18 @@ def extend_session(context: EventContext) -> None:
 
 
 def remove_pending(context: EventContext) -> None:
-    """An id that was handed out is void."""
+    """Forget a member id that was given out and not used."""
     context.group.remove(context.event.member_id)
     context.end_session(context.event.member_id)
 
 
 def remove_member(context: EventContext) -> None:
-    """A member is out; its parked join is answered UNKNOWN_MEMBER_ID (25), its sync never."""
+    """Remove a member; its parked join is answered UNKNOWN_MEMBER_ID (25), its sync never."""
     _remove(context, context.event.member_id)
 
 
 def remove_instance(context: EventContext) -> None:
-    """An administrator removes a static member by its instance id alone.
+    """Remove a static member that an administrator named by its instance id alone.
 
     Its parked join is answered UNKNOWN_MEMBER_ID (25), its sync never.
     """
@@ -243,7 +246,7 @@ def remove_instance(context: EventContext) -> None:
 
 
 def remove_unsynced(context: EventContext) -> None:
-    """Whoever has not synced in time is out."""
+    """Remove the members that have not synced in time."""
     for member_id in list(context.group.unsynced):
         context.group.remove(member_id)
         context.end_session(member_id)
@@ -253,7 +256,7 @@ def remove_unsynced(context: EventContext) -> None:
 
 
 def fail_all_parked(context: EventContext) -> None:
-    """Send whoever waits to the group's next coordinator: NOT_COORDINATOR (16)."""
+    """Answer all parked requests NOT_COORDINATOR (16): the next coordinator has the group."""
     for member in context.group.members.values():
         error_response = JoinCompleted(error=ErrorCode.NOT_COORDINATOR, member_id=member.member_id)
         context.respond_to_join(member, error_response)
@@ -261,7 +264,7 @@ def fail_all_parked(context: EventContext) -> None:
 
 
 def mark_dead(context: EventContext) -> None:
-    """The group is no more; none of its timers will come."""
+    """End the group: cancel all its timers."""
     group = context.group
     for member_id in (*group.members, *group.pending):
         context.end_session(member_id)
@@ -271,7 +274,7 @@ def mark_dead(context: EventContext) -> None:
 
 
 def _remove(context: EventContext, member_id: str) -> None:
-    """Take a member out: its parked join is answered so that it may try again, its sync never."""
+    """Remove a member: its parked join is answered so that it can join again, its sync never."""
     member = context.group.members[member_id]
     context.end_session(member_id)
     context.respond_to_join(member, JoinCompleted(error=ErrorCode.UNKNOWN_MEMBER_ID))

@@ -1,10 +1,10 @@
-"""The door to the coordinator: every request and timer of one broker's groups comes in here.
+"""The coordinator's entry point for every request and timer of one broker's groups.
 
-The transaction that a TxnOffsetCommit belongs to, authorisation, and which broker leads which
-shard are the server's.
+The server checks the transaction that a TxnOffsetCommit belongs to, and decides which broker leads
+which shard.
 
-INVARIANT: a ticket is answered at most once. A request that is parked is answered by a later
-call, or that call says that Kafka never answers it.
+INVARIANT: each ticket gets at most one response. A later call responds to a parked request, or says
+that Kafka never answers it.
 """
 
 from __future__ import annotations
@@ -30,10 +30,9 @@ _RETENTION: Final = TimerName(TimerKind.RETENTION)
 class GroupCoordinatorService:
     """All groups of one broker. Not for use by two tasks at once; no method waits.
 
-    Times are float seconds of one clock that never goes back; ``now`` of any call must not be
-    before that of the call before. Every list of answers is in the order in which Kafka gives
-    them; each ticket is answered at most once. That a client hung up changes nothing, as in
-    Kafka: its parked request stays parked.
+    Times are float seconds of one clock that never goes back: ``now`` must not be less than in the
+    call before. Every list of responses is in Kafka's order. A client that disconnects changes
+    nothing, as in Kafka: its parked request stays parked.
     """
 
     def __init__(
@@ -48,7 +47,7 @@ class GroupCoordinatorService:
 
         Args:
             settings: see ``CoordinatorSettings``.
-            new_id: gives the UUID text that ends a new member id.
+            new_id: returns the UUID, as text, that ends a new member id.
             topics: the number of partitions of a topic, or None for an unknown one.
             shards: the partitions of the offsets topic that this broker leads; None for all.
         """
@@ -58,14 +57,14 @@ class GroupCoordinatorService:
     # Requests and timers
 
     def handle(self, now: float, request: Request, ticket: Ticket) -> list[CoordinatorResponse]:
-        """Take a request in; its own answer may be among those returned, or be parked.
+        """Handle a request; its own response may be among those returned, or come later.
 
-        Timers that are due come first. One that is set for now is left for ``expire``.
+        Timers that are due run first. A timer that the request sets for now is left for ``expire``.
         """
         return [*self.expire(now), *self._handle(now, request, ticket)]
 
     def expire(self, now: float) -> list[CoordinatorResponse]:
-        """Run every timer that is due, in order of its time."""
+        """Run every timer that is due, in the order of their times."""
         self._start(now)
         responses: list[CoordinatorResponse] = []
         while (timer := self._registry.timers.pop_due(now)) is not None:
@@ -80,18 +79,18 @@ class GroupCoordinatorService:
         """When ``expire`` must be called next, or None. It changes with every call."""
         return self._registry.timers.next()
 
-    # What happens around the groups
+    # Changes from outside the groups
 
     def delete_partitions(self, partitions: Iterable[TopicPartition]) -> None:
-        """Forget the offsets of partitions that no longer exist."""
+        """Delete the offsets of partitions that no longer exist."""
         self._registry.store.delete_partitions(partitions)
 
     def complete_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """End a producer's transaction: its pending offsets become committed or vanish."""
+        """End a producer's transaction: its pending offsets are committed or dropped."""
         self._registry.store.complete(producer_id, committed=committed)
 
     def has_transaction(self, producer_id: int, shard: int) -> bool:
-        """Whether a producer's transaction has written offsets of a shard, and is not over."""
+        """Whether a producer's open transaction has written offsets of a shard."""
         groups = self._registry.store.written_by(producer_id)
         return any(self.shard_of(group_id) == shard for group_id in groups)
 
@@ -104,7 +103,7 @@ class GroupCoordinatorService:
 
         Args:
             error: what the log fails with, an ``ErrorCode`` or its number.
-            times: how many writes, None for all until another call, 0 for none any more.
+            times: how many writes, None for all until another call, 0 for no further one.
 
         Raises:
             ValueError: no write fails with this error.
@@ -118,32 +117,35 @@ class GroupCoordinatorService:
         return self._registry.shard_of(group_id)
 
     def snapshot(self, shards: Collection[int] | None = None) -> Snapshot:
-        """What another coordinator would find of these shards, all by default."""
+        """The records that another coordinator would load for these shards, all by default."""
         return self._registry.snapshot(shards)
 
     def unload(
         self, now: float, shards: Collection[int] | None = None
     ) -> list[CoordinatorResponse]:
-        """Give shards up, all by default: whoever waits in them is sent to look elsewhere."""
+        """Give up shards, all by default; parked requests in them are answered NOT_COORDINATOR."""
         return self._registry.unload(now, shards)
 
     def begin_loading(self, shards: Collection[int]) -> None:
-        """Lead shards whose records are not read yet; requests are told to come again."""
+        """Lead shards whose records are not loaded yet.
+
+        Requests are answered COORDINATOR_LOAD_IN_PROGRESS.
+        """
         self._registry.begin_loading(shards)
 
     def load(self, now: float, snapshot: Snapshot, shards: Collection[int]) -> None:
-        """Lead shards with what a snapshot of them holds; every session starts anew."""
+        """Lead shards with the records of a snapshot; every member's session starts again."""
         self._start(now)
         self._registry.load(now, snapshot, shards)
 
-    # A look inside, for tests and simulations
+    # State, for tests and simulations
 
     def group(self, group_id: str) -> ClassicGroup | None:
-        """A group, to look at only, or None."""
+        """A group, or None. Callers must not change it."""
         return self._registry.group(group_id)
 
     def shard(self, group_id: str) -> Shard:
-        """What this broker is to the shard of a group."""
+        """Whether this broker coordinates the shard of a group."""
         return self._registry.shard(group_id)
 
     def _handle(self, now: float, request: Request, ticket: Ticket) -> list[CoordinatorResponse]:

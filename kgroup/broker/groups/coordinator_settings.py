@@ -1,4 +1,4 @@
-"""The coordinator's settings, and how they are read from a broker's properties.
+"""The coordinator's settings, and their values from a broker's properties.
 
 Source: Kafka's ``GroupCoordinatorConfig``.
 """
@@ -24,7 +24,7 @@ _DAY: Final = 24 * 60 * _MINUTE
 @final
 @attrs.frozen(kw_only=True)
 class CoordinatorSettings:
-    """How a coordinator treats its groups. Durations are float seconds.
+    """The settings of a group coordinator. Durations are float seconds.
 
     Attributes:
         initial_rebalance_delay: how long an empty group's first join waits for more members.
@@ -36,7 +36,7 @@ class CoordinatorSettings:
         offset_metadata_max_bytes: the longest metadata of an offset, in UTF-16 units as Kafka
             counts it.
         offsets_retention: how long an unused offset is kept.
-        offsets_retention_check_interval: how often that is looked at.
+        offsets_retention_check_interval: how often unused offsets are looked for.
         offsets_topic_partitions: how many shards the groups are spread over.
     """
 
@@ -57,7 +57,7 @@ class CoordinatorSettings:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> CoordinatorSettings:
-        """Read the properties in ``PROPERTIES``; others are other modules' business.
+        """Read the properties in ``PROPERTIES``, and ignore all others.
 
         Raises:
             ConfigError: a value is no whole number, or out of its bounds, which the error names.

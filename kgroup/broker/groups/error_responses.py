@@ -1,6 +1,6 @@
-"""What each request is answered with when one error is the answer to all of it.
+"""The response to each request when one error applies to all of it.
 
-The server may use ``error_response`` too, for errors that are found outside of the coordinator.
+The server may use ``error_response`` too, for errors from outside the coordinator.
 
 Source: ``getErrorResponse`` of Kafka's requests.
 """
@@ -54,21 +54,21 @@ _WITHOUT_ECHO: Final = frozenset(
         ErrorCode.GROUP_MAX_SIZE_REACHED,
     }
 )
-"""Errors of a JoinGroup whose answer does not repeat the member id that was sent."""
+"""Errors of a JoinGroup whose response does not repeat the member id of the request."""
 _FIRST_WITH_LOADING: Final = 2
-"""Producers before this TxnOffsetCommit version could not bear to be told of loading."""
+"""Producers before this TxnOffsetCommit version cannot handle COORDINATOR_LOAD_IN_PROGRESS."""
 _NOT_LOADING: Final = {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.COORDINATOR_NOT_AVAILABLE}
 _FIRST_FETCH_WITH_ERROR: Final = 2
 """The OffsetFetch version from which a group has an error of its own."""
 
 
 def error_response(request: Request, error: ErrorCode) -> Response:
-    """The answer to a request that has failed as a whole."""
+    """The response to a request that has failed as a whole."""
     return _ERROR_RESPONSES[type(request)](request, error)
 
 
 def fetch_error_response(version: int, group: OffsetFetchGroup, error: ErrorCode) -> FetchedGroup:
-    """The answer to one group of an OffsetFetch that has failed."""
+    """The response for one group of an OffsetFetch that has failed."""
     if version >= _FIRST_FETCH_WITH_ERROR:
         return FetchedGroup(group_id=group.group_id, error=error)
     return FetchedGroup(

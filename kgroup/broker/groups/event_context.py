@@ -1,6 +1,6 @@
-"""One event's way through one group: what it may read, and what comes of it.
+"""What conditions and actions work on: one event in one group, and the responses to it.
 
-Source: what Kafka's ``GroupMetadataManager`` has in its fields, and its futures and timer.
+Source: the fields of Kafka's ``GroupMetadataManager``, its futures and its timer.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class EventContext:
     """One event in one group.
 
     Attributes:
-        event: the request, or the part of one that is about a single member; for a session's
-            timer the member id; None for the group's other timers.
-        ticket: the request's, None for timers.
-        answers: what was answered, in order.
+        event: the request, or the part of one that concerns a single member; for timers a
+            ``SessionExpired``; None when a shard is loaded or unloaded.
+        ticket: the request's, None for other events.
+        responses: the responses so far, in order.
         write_error: the error of a failed write that the response must still report.
     """
 
@@ -49,27 +49,31 @@ class EventContext:
     responses: list[CoordinatorResponse] = attrs.field(factory=list)
     write_error: ErrorCode = ErrorCode.NONE
 
-    # Answers
+    # Responses
 
     def respond(self, response: Response) -> None:
-        """Answer the request in hand."""
+        """Respond to this request."""
         self.responses.append(CoordinatorResponse(self.ticket, response))
 
     def park(self) -> Parked:
-        """The request in hand as one that waits."""
+        """This request, as one that waits for its response."""
         return Parked(self.ticket)
 
     def respond_to_parked(self, parked: Parked | None, response: Response | None) -> None:
-        """Answer a parked request, if there is one; None: it is never answered."""
+        """Respond to a parked request, if there is one; None drops it without a response."""
         if parked is not None:
             self.responses.append(CoordinatorResponse(parked.ticket, response))
 
     def respond_to_join(self, member: ClassicGroupMember, response: Response) -> None:
-        """Answer a member's parked join, if it has one."""
+        """Respond to a member's parked join, if it has one."""
         self.respond_to_parked(self.group.unpark_join(member), response)
 
     def respond_to_sync(self, member: ClassicGroupMember, error: ErrorCode) -> bool:
-        """Answer a member's parked sync, if it has one, with its assignment if all is well."""
+        """Respond to a member's parked sync, with its assignment unless there is an error.
+
+        Returns:
+            whether it had one.
+        """
         parked, member.parked_sync = member.parked_sync, None
         good = error is ErrorCode.NONE
         self.respond_to_parked(
@@ -84,7 +88,7 @@ class EventContext:
         return parked is not None
 
     def join_response(self, member_id: str, *, with_members: bool) -> JoinCompleted:
-        """The good answer to a join in the group's generation."""
+        """The response to a join that is in the group's current generation."""
         group = self.group
         return JoinCompleted(
             generation_id=group.generation_id,
@@ -98,23 +102,23 @@ class EventContext:
     # Timers
 
     def start_session(self, member_id: str, seconds: float) -> None:
-        """(Re)start a session, of a member or of the owner of a pending id."""
+        """Start the session of a member or of a pending member id, or start it again."""
         self.timers.set(self._session(member_id), self.now + seconds)
 
     def end_session(self, member_id: str) -> None:
-        """Stop a session's timer."""
+        """Cancel a session's timer."""
         self.timers.cancel(self._session(member_id))
 
     def extend_session(self, member: ClassicGroupMember) -> None:
-        """Start a member's session anew."""
+        """Start a member's session again, for its session time-out."""
         self.start_session(member.member_id, member.session_timeout)
 
     def set_timer(self, kind: TimerKind, seconds: float) -> None:
-        """(Re)start a timer of the group."""
+        """Start a timer of the group, or start it again."""
         self.timers.set(TimerName(kind, self.group.group_id), self.now + seconds)
 
     def cancel_timer(self, kind: TimerKind) -> None:
-        """Stop a timer of the group."""
+        """Cancel a timer of the group."""
         self.timers.cancel(TimerName(kind, self.group.group_id))
 
     def _session(self, member_id: str) -> TimerName:

@@ -1,6 +1,6 @@
 """A classic group: its data, and the small operations that keep the data consistent.
 
-What to do when is not decided here; that is in ``tables``.
+When to do what is decided in ``rule_tables``.
 
 INVARIANTS: every static member's instance id maps to that member alone; a leader is a member;
 an id is pending or a member, never both; a state is only entered from those in PREDECESSORS.
@@ -26,7 +26,7 @@ from kgroup.broker.groups.subscribed_topics import CONSUMER, subscribed_topics
 @final
 @attrs.frozen
 class InitialWait:
-    """The wait of an empty group's first join: this period, and what is left after it."""
+    """The wait of an empty group's first join: this period, and the seconds left after it."""
 
     delay: float
     remaining: float
@@ -42,16 +42,16 @@ class ClassicGroup:
 
     Attributes:
         previous: the state before this one; after EMPTY a join waits for more members.
-        since: when the state was entered; None if the record that it came from did not say.
+        since: when the state was entered; None if the group's record did not say.
         protocol_type: of the members it has, or had last; None for a group of offsets only.
         protocol_name: the protocol selected for this generation.
-        pending: ids handed out, whose owners have not joined yet (KIP-394). In order.
-        unsynced: ids of this generation that have not synced yet. In order.
-        topics: what the members subscribed to when the last join completed; None if unknown.
-        newcomers: whether a member was added during the initial wait.
-        initial_wait: the initial wait that the JOIN timer is for, or NO_WAIT.
-        record: what a failover would find of this group.
-        trail: states entered during the event in hand; ``rules`` checks them.
+        pending: member ids that were given out and not used yet (KIP-394), in order.
+        unsynced: ids of members that have not synced in this generation yet, in order.
+        topics: the members' topics when the last join completed; None if unknown.
+        new_member_added: whether a member was added during the initial wait.
+        initial_wait: the initial wait that the JOIN timer measures, or NO_WAIT.
+        record: the group as a failover would find it.
+        entered_states: the states entered during the current event; ``rules`` checks them.
     """
 
     group_id: str
@@ -74,7 +74,7 @@ class ClassicGroup:
     _vote: ProtocolVote = attrs.field(factory=ProtocolVote, init=False)
     _parked_joins: int = attrs.field(default=0, init=False)
 
-    # Who is there
+    # Members
 
     def member_of_instance(self, group_instance_id: str) -> str | None:
         """The member id of a static member, or None."""
@@ -96,7 +96,7 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout(self) -> float:
-        """The longest of its members', 0 without members."""
+        """The longest rebalance time-out of its members; 0 without members."""
         return max((member.rebalance_timeout for member in self.members.values()), default=0.0)
 
     # Changes
@@ -109,7 +109,7 @@ class ClassicGroup:
         self.entered_states.append(state)
 
     def add(self, member: ClassicGroupMember, protocol_type: str) -> None:
-        """Take a member in; the first one gives the group its protocol type and its leader."""
+        """Add a member; the first one sets the group's protocol type and is its leader."""
         if not self.members:
             self.protocol_type = protocol_type
         if member.group_instance_id is not None:
@@ -121,7 +121,7 @@ class ClassicGroup:
         self.pending.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> ClassicGroupMember | None:
-        """Take a member or a pending id out; another member becomes leader if it was."""
+        """Remove a member or a pending id; if it was the leader, another member becomes leader."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self._vote.remove(member.protocols)
@@ -135,7 +135,7 @@ class ClassicGroup:
         return member
 
     def replace(self, group_instance_id: str, member_id: str) -> ClassicGroupMember:
-        """Give a static member, that has nothing parked, a new id.
+        """Give a static member that has no parked request a new member id.
 
         Its entry in ``unsynced`` stays under the old id, as in Kafka.
         """
@@ -148,20 +148,20 @@ class ClassicGroup:
         return member
 
     def set_protocols(self, member: ClassicGroupMember, protocols: tuple[Protocol, ...]) -> None:
-        """Change what a member supports."""
+        """Change the protocols that a member supports."""
         self._vote.remove(member.protocols)
         member.protocols = protocols
         self._vote.add(protocols)
 
     def park_join(self, member: ClassicGroupMember, parked: Parked) -> Parked | None:
-        """Park a member's join; gives back the older copy that it takes the place of."""
+        """Park a member's join; returns the older copy that it replaces."""
         older = self.unpark_join(member)
         member.parked_join = parked
         self._parked_joins += 1
         return older
 
     def unpark_join(self, member: ClassicGroupMember) -> Parked | None:
-        """Take a member's parked join away, if it has one."""
+        """Remove and return a member's parked join, if it has one."""
         parked, member.parked_join = member.parked_join, None
         self._parked_joins -= parked is not None
         return parked
@@ -169,17 +169,17 @@ class ClassicGroup:
     # Protocols
 
     def supports(self, protocol_type: str, protocols: tuple[Protocol, ...]) -> bool:
-        """Whether someone with these protocols could be a member."""
+        """Whether a client with these protocols could be a member."""
         if self.state is EMPTY:
             return bool(protocol_type and protocols)
-        return protocol_type == self.protocol_type and self._vote.are_known_to_all(protocols)
+        return protocol_type == self.protocol_type and self._vote.any_supported_by_all(protocols)
 
     def elect_protocol(self) -> str:
-        """The protocol with most votes among those that all members support."""
+        """The protocol with the most votes among those that all members support."""
         return self._vote.elect()
 
     def protocol_if(self, member: ClassicGroupMember, protocols: tuple[Protocol, ...]) -> str:
-        """What ``elect_protocol`` would give if a member supported these."""
+        """What ``elect_protocol`` would return if a member supported these."""
         before = member.protocols
         self.set_protocols(member, protocols)
         try:
@@ -189,13 +189,13 @@ class ClassicGroup:
 
     @property
     def selected(self) -> str:
-        """The protocol of a group that has one: its members have been through a join."""
+        """The protocol of a group whose members have completed a join."""
         if self.protocol_name is None:
             raise RuntimeError(f"group {self.group_id!r} has no protocol in {self.state}")
         return self.protocol_name
 
     def joined_members(self) -> tuple[JoinedMember, ...]:
-        """All members, as a leader is told of them."""
+        """All members, as the response to the leader lists them."""
         return tuple(
             JoinedMember(
                 member_id=member.member_id,
@@ -209,15 +209,15 @@ class ClassicGroup:
 
     @property
     def is_of_consumers(self) -> bool:
-        """Whether its members speak the consumer protocol."""
+        """Whether its members use the consumer protocol."""
         return self.protocol_type == CONSUMER
 
     def protects(self, topic: str) -> bool:
-        """Whether offsets of a topic must stay because a member may be using them."""
+        """Whether offsets of a topic must stay, because a member may be using them."""
         return topic in self.topics if self.topics is not None else self.is_of_consumers
 
     def read_topics(self) -> frozenset[str] | None:
-        """What its members subscribe to, or None where that cannot be known."""
+        """The topics that its members subscribe to, or None if they cannot be known."""
         if not self.is_of_consumers:
             return None
         if not self.members:
@@ -232,14 +232,14 @@ class ClassicGroup:
             topics.update(some)
         return frozenset(topics)
 
-    # What outlives the coordinator
+    # The record
 
     def write_empty_record(self, now: float) -> None:
-        """Persist that there is such a group, and nothing else of it."""
+        """Write a record that says only that the group exists."""
         self.record = GroupRecord(group_id=self.group_id, since=now)
 
     def write_record(self, now: float) -> None:
-        """Persist the group as it is now, in a state in which every member has a protocol."""
+        """Write the group as it is now, in a state in which every member has a protocol."""
         self.record = GroupRecord(
             group_id=self.group_id,
             generation_id=self.generation_id,
@@ -251,7 +251,7 @@ class ClassicGroup:
         )
 
     def rewrite_record(self, now: float, old_id: str, member: ClassicGroupMember) -> None:
-        """Persist that a member took another's place in Stable, in which nothing else changes."""
+        """Write that a member has replaced another in Stable; nothing else has changed."""
         if self.record is None:
             raise RuntimeError(f"group {self.group_id!r} is {self.state} without a record")
         others = tuple(one for one in self.record.members if one.member_id != old_id)
@@ -276,7 +276,7 @@ class ClassicGroup:
 
     @classmethod
     def from_record(cls, record: GroupRecord) -> ClassicGroup:
-        """The group that a failover finds: Stable, or Empty without members."""
+        """The group as a failover finds it: Stable, or Empty without members."""
         group = cls(
             record.group_id,
             state=GroupState.STABLE if record.members else EMPTY,

@@ -1,4 +1,4 @@
-"""Two habits of Java that show on the wire: how a string is hashed, and a HashMap's order.
+"""Two properties of Java that clients see: the hash of a string, and the order of a HashMap.
 
 The hash decides which shard a group belongs to; the order of a HashMap decides ties in the
 vote for a protocol.
@@ -31,7 +31,7 @@ def utf16_length(text: str) -> int:
 
 
 def hash_map_order(keys: Iterable[str]) -> list[str]:
-    """Distinct keys, inserted in this order, as a HashMap of its own making yields them."""
+    """Distinct keys in the order in which a HashMap yields them, inserted in this order."""
     inserted = list(dict.fromkeys(keys))
     table = _SMALLEST_TABLE
     while len(inserted) > table * _MOST_PER_SLOT:

@@ -1,6 +1,48 @@
-"""One group as a machine: an event goes in at a time, answers and timers come out.
+"""One group as a state machine: an event and the time go in, responses and timers come out.
 
-It runs the tables; it knows of no other group, of no offsets, and of no shard.
+Theory of operation
+-------------------
+
+An event is a request that concerns members, or a timer that has expired. For each kind of event
+``rule_tables`` has one table. ``rules.run`` takes the first row whose states and conditions fit,
+performs its actions in order, and checks that the group entered exactly the state that the row
+names. All decisions are in the tables; this module only chooses the table for an event and turns
+the row's error into a response. The machine knows nothing of other groups, of committed offsets and
+of shards: ``registry`` and ``request_handling`` do.
+
+Nothing here waits, reads a clock or draws a random number. ``now`` comes in with every call, and a
+request that cannot be answered yet is *parked*: its ticket is kept with the member
+(``parked_join``, ``parked_sync``), and a later event responds to it. So one call may return several
+responses, to tickets of earlier calls, and none to its own. The order of the responses is Kafka's,
+and clients see it.
+
+A generation comes about like this. The first JoinGroup that changes something takes the group to
+PreparingRebalance and starts the JOIN timer; every further join is parked. When all members have
+joined and no member id is pending, or when the timer expires, ``rebalance.complete_join`` removes
+the members that have not joined, begins the next generation, responds to all parked joins in one go
+and enters CompletingRebalance. Now the syncs are parked, until the leader's sync brings the
+assignments: it responds to all of them, and the group is Stable. From there only a change leads
+back to PreparingRebalance: a member that joins, leaves or expires.
+
+What one would not expect, and Kafka does:
+
+- Completing a join is an event within an event. A join, a leave or a session's end can complete the
+  join that the others wait for; ``complete_join`` then runs the table JOIN_COMPLETES inside the
+  outer row. The group's ``entered_states`` keeps the two apart, so that each row is held to its own
+  ``to``.
+- A parked request is dropped without any response when its member sends it again (only the latest
+  copy counts), and a parked sync when its member leaves. The caller gets a response of None and
+  must forget the ticket.
+- A member whose join or sync is parked does not expire: it is the group that keeps it waiting. A
+  *new* member does expire, 300 s after its join. Its client may be gone, and until that client has
+  the response, no one knows the member id with which it could leave.
+- From Empty, a join waits for ``initial_rebalance_delay`` even if all members are there, and longer
+  while new members come. Joins and leaves do not end this wait early; an expired session does.
+- Static members keep their place when a join completes without them. If no member at all has
+  joined, the timer starts again and the group stays in PreparingRebalance.
+- The SYNC timer also runs in Stable, for members that have not fetched their assignment.
+- Writes can fail (``write_faults``). A failed write has rows of its own, above those for the good
+  case. They leave the group as a failover would find it, or let it rebalance.
 """
 
 from __future__ import annotations
@@ -55,7 +97,7 @@ _TIMER_TABLES: Final[Mapping[TimerKind, Table]] = {
 
 @final
 class GroupMachine:
-    """A group and what happens to it. Not for use by two tasks at once."""
+    """A group, and the events that change it. Not for use by two tasks at once."""
 
     def __init__(
         self,
@@ -79,9 +121,9 @@ class GroupMachine:
         )
 
     def loaded(self, now: float) -> None:
-        """Start the sessions of a group that a failover brought here.
+        """Start the sessions of a group that was loaded after a failover.
 
-        A group that is larger than allowed by now rebalances.
+        A group that is larger than the limit rebalances: the limit may have changed meanwhile.
         """
         context = self._context(now)
         for member in self.group.members.values():
@@ -89,32 +131,32 @@ class GroupMachine:
         run(rule_tables.LOADED, context)
 
     def join(self, now: float, request: JoinGroup, ticket: Ticket) -> list[CoordinatorResponse]:
-        """A JoinGroup."""
+        """Handle a JoinGroup."""
         return self._handle(rule_tables.JOIN, now, request, ticket)
 
     def join_new_group(
         self, now: float, request: JoinGroup, ticket: Ticket
     ) -> list[CoordinatorResponse]:
-        """The JoinGroup that made this group, which is Dead afterwards if it cannot be written."""
+        """Handle the JoinGroup that created this group; if its write fails, the group is Dead."""
         context = self._context(now, request, ticket)
         self._run(rule_tables.JOIN, context)
         run(rule_tables.NEW_GROUP, context)
         return context.responses
 
     def sync(self, now: float, request: SyncGroup, ticket: Ticket) -> list[CoordinatorResponse]:
-        """A SyncGroup."""
+        """Handle a SyncGroup."""
         return self._handle(rule_tables.SYNC, now, request, ticket)
 
     def heartbeat(
         self, now: float, request: Heartbeat, ticket: Ticket
     ) -> list[CoordinatorResponse]:
-        """A Heartbeat."""
+        """Handle a Heartbeat."""
         context = self._context(now, request, ticket)
         context.respond(HeartbeatCompleted(error=run(rule_tables.HEARTBEAT, context)))
         return context.responses
 
     def leave(self, now: float, request: LeaveGroup, ticket: Ticket) -> list[CoordinatorResponse]:
-        """A LeaveGroup: members are judged in order, the group rebalances after the last."""
+        """Handle a LeaveGroup: each member in order; the group rebalances after the last one."""
         context = self._context(now, request, ticket)
         error = run(rule_tables.LEAVE, context)
         if error is not ErrorCode.NONE:
@@ -133,17 +175,17 @@ class GroupMachine:
         return context.responses
 
     def validate(self, now: float, request: Any) -> ErrorCode:
-        """Whether a commit, an offset delete or a deletion is allowed; extends the session."""
+        """Validate a commit, an offset delete or a deletion; a commit extends the session."""
         return run(_VALIDATIONS[type(request)], self._context(now, request))
 
     def fire(self, now: float, timer: TimerName) -> list[CoordinatorResponse]:
-        """A timer of this group."""
+        """Handle a timer of this group that has expired."""
         context = self._context(now, SessionExpired(member_id=timer.member_id))
         run(_TIMER_TABLES[timer.kind], context)
         return context.responses
 
     def unload(self, now: float) -> list[CoordinatorResponse]:
-        """The group goes to another coordinator; this object is of no use afterwards."""
+        """Give the group up to another coordinator; the machine must not be used afterwards."""
         context = self._context(now)
         run(rule_tables.UNLOAD, context)
         return context.responses
@@ -176,13 +218,13 @@ class GroupMachine:
 @final
 @attrs.frozen(kw_only=True)
 class SessionExpired:
-    """The event of a session that has ended, or of a group's timer, without a member then."""
+    """The event of an expired session; of a group's own timer if the member id is empty."""
 
     member_id: str
 
 
 def leave_response(request: LeaveGroup, results: list[ErrorCode]) -> LeaveCompleted:
-    """The answer to a LeaveGroup from what became of each of its members."""
+    """The response to a LeaveGroup, from the error of each of its members."""
     if request.version < _FIRST_LEAVE_WITH_MEMBERS:
         return LeaveCompleted(error=results[0])
     return LeaveCompleted(

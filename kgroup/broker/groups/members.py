@@ -15,7 +15,7 @@ from kgroup.broker.groups.requests import Protocol, Ticket
 @final
 @attrs.frozen
 class Parked:
-    """A request that waits for its answer."""
+    """A request that waits for its response."""
 
     ticket: Ticket
 
@@ -27,10 +27,10 @@ class ClassicGroupMember:
 
     Attributes:
         protocols: by preference.
-        assignment: what the leader gave it last; empty for nothing.
-        parked_join: its join, while it waits for the others.
+        assignment: its last assignment from the leader; empty for none.
+        parked_join: its join, while it waits for the other members.
         parked_sync: its sync, while it waits for the leader's.
-        is_new: whether it has not been through a completed join yet.
+        is_new: whether it has not taken part in a completed join yet.
     """
 
     member_id: str
@@ -52,9 +52,9 @@ class ClassicGroupMember:
 
     @property
     def has_satisfied_heartbeat(self) -> bool:
-        """Whether the end of its session does not count, because it waits for the group.
+        """Whether its session cannot expire, because a request of it is parked.
 
-        A new member is not spared: nobody may be at the other end of its join any more.
+        A new member's session can: its client may be gone, and would never send a heartbeat.
         """
         return not self.is_new and (self.parked_join is not None or self.parked_sync is not None)
 

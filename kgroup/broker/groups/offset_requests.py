@@ -1,4 +1,4 @@
-"""Commits, fetches and deletes of offsets, once the group has allowed them.
+"""Commits, fetches and deletes of offsets that the group has allowed.
 
 Source: Kafka's ``OffsetMetadataManager`` (``commitOffset``, ``commitTransactionalOffset``,
 ``fetchOffsets``, ``fetchAllOffsets``, ``deleteOffsets``).
@@ -34,7 +34,7 @@ def commit(
     store: OffsetStore,
     settings: CoordinatorSettings,
 ) -> tuple[PartitionResult, ...]:
-    """Write these offsets of an allowed commit; one with too long metadata is refused alone."""
+    """Write the offsets of a commit; an offset with too long metadata fails alone."""
     results = []
     for one in offsets:
         error = ErrorCode.NONE
@@ -71,9 +71,10 @@ def _write(
 def fetch(
     requested: OffsetFetchGroup, group: ClassicGroup | None, store: OffsetStore, *, stable: bool
 ) -> FetchedGroup:
-    """The committed offsets of a group; without the group there are none.
+    """The committed offsets of a group; an absent group has none.
 
-    ``stable`` puts an error in the place of those that an open transaction may change.
+    With ``stable``, offsets that an open transaction may change are answered
+    UNSTABLE_OFFSET_COMMIT.
     """
     known = {} if group is None else store.of_group(requested.group_id)
     wanted = known if requested.partitions is None else requested.partitions
@@ -103,7 +104,7 @@ def fetch(
 def deletable(
     group: ClassicGroup, partitions: tuple[TopicPartition, ...], store: OffsetStore
 ) -> bool:
-    """Whether an allowed delete of these has anything to forget."""
+    """Whether a delete of these partitions would delete any offset."""
     free = [one for one in partitions if not group.protects(one.topic)]
     return store.has_record(group.group_id, free)
 
@@ -111,7 +112,7 @@ def deletable(
 def delete(
     group: ClassicGroup, partitions: tuple[TopicPartition, ...], store: OffsetStore
 ) -> tuple[PartitionResult, ...]:
-    """Forget these offsets of an allowed delete, but for those of topics in use (KIP-496)."""
+    """Delete these offsets, except those of topics that members subscribe to (KIP-496)."""
     store.delete(group.group_id, [one for one in partitions if not group.protects(one.topic)])
     results = []
     for partition in partitions:

@@ -1,8 +1,8 @@
 """Committed offsets, and the pending ones of open transactions.
 
-Every write is a record at once: nothing here is lost by a failover. A group of which a record
-was written stays known, even without offsets, until it is deleted: whoever reads the records
-makes the group again.
+Every write is a record at once: a failover loses nothing of it. A group that has a record stays
+known until it is deleted, even without offsets: a coordinator that loads the records creates the
+group again.
 
 Source: Kafka's ``OffsetMetadataManager`` (``replay``, ``replayEndTransactionMarker``).
 """
@@ -20,7 +20,7 @@ _Offsets = dict[TopicPartition, OffsetRecord]
 
 @final
 class OffsetStore:
-    """Offsets by group and partition; pending ones by producer besides."""
+    """Offsets by group and partition, and pending ones also by producer."""
 
     def __init__(self) -> None:
         self._offsets: dict[str, _Offsets] = {}
@@ -28,7 +28,7 @@ class OffsetStore:
         self._sequence = 0
 
     def next_sequence(self) -> int:
-        """The place of the next commit among all."""
+        """The sequence number of the next commit."""
         self._sequence += 1
         return self._sequence
 
@@ -39,25 +39,25 @@ class OffsetStore:
         return self._offsets.get(group_id, {})
 
     def has_record(self, group_id: str, partitions: Iterable[TopicPartition]) -> bool:
-        """Whether any of some partitions has an offset, be it a pending one."""
+        """Whether any of these partitions has an offset, committed or pending."""
         known, pending = self.of_group(group_id), self.pending_of(group_id)
         return any(partition in known or partition in pending for partition in partitions)
 
     def pending_of(self, group_id: str) -> Collection[TopicPartition]:
         """The partitions for which open transactions have offsets.
 
-        Found once for a request, however many partitions that names: transactions can be many.
+        Callers ask once for a request, not once for each partition: transactions can be many.
         """
         return {
             partition for groups in self._pending.values() for partition in groups.get(group_id, ())
         }
 
     def has_transaction(self, group_id: str) -> bool:
-        """Whether a transaction has offsets of a group pending."""
+        """Whether an open transaction has offsets of a group."""
         return any(groups.get(group_id) for groups in self._pending.values())
 
     def group_ids(self) -> list[str]:
-        """The groups of which there are records."""
+        """The groups that have records."""
         return list(self._offsets)
 
     # Writing
@@ -67,19 +67,19 @@ class OffsetStore:
         self._offsets.setdefault(group_id, {})[partition] = record
 
     def written_by(self, producer_id: int) -> Collection[str]:
-        """The groups of which a producer's open transaction has written offsets."""
+        """The groups for which a producer's open transaction has offsets."""
         return self._pending.get(producer_id, {}).keys()
 
     def commit_pending(
         self, producer_id: int, group_id: str, partition: TopicPartition, record: OffsetRecord
     ) -> None:
-        """Note an offset that counts once the producer's transaction is committed."""
+        """Store an offset that counts when the producer's transaction is committed."""
         self._offsets.setdefault(group_id, {})
         groups = self._pending.setdefault(producer_id, {})
         groups.setdefault(group_id, {})[partition] = record
 
     def complete(self, producer_id: int, *, committed: bool) -> None:
-        """End a producer's transaction. A commit made after the pending one stays."""
+        """End a producer's transaction. A commit made after the pending one is kept."""
         groups = self._pending.pop(producer_id, {})
         if not committed:
             return
@@ -90,23 +90,23 @@ class OffsetStore:
                     self.commit(group_id, partition, record)
 
     def delete(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Forget the offsets of some partitions, and the pending ones."""
+        """Delete the offsets of some partitions, pending ones too."""
         gone = set(partitions)
         pending = [groups[group_id] for groups in self._pending.values() if group_id in groups]
-        _forget([self._offsets.get(group_id, {}), *pending], gone)
+        _delete([self._offsets.get(group_id, {}), *pending], gone)
 
     def delete_group(self, group_id: str) -> None:
-        """Forget all offsets of a group."""
+        """Delete all offsets of a group."""
         self._offsets.pop(group_id, None)
         for groups in self._pending.values():
             if group_id in groups:
                 groups[group_id].clear()
 
     def delete_partitions(self, partitions: Iterable[TopicPartition]) -> None:
-        """Forget partitions in all groups."""
+        """Delete the offsets of some partitions in all groups."""
         gone = set(partitions)
         pending = [offsets for groups in self._pending.values() for offsets in groups.values()]
-        _forget([*self._offsets.values(), *pending], gone)
+        _delete([*self._offsets.values(), *pending], gone)
 
     # Moving between coordinators
 
@@ -126,7 +126,7 @@ class OffsetStore:
         offsets: Mapping[str, Mapping[TopicPartition, OffsetRecord]],
         pending: Mapping[int, Mapping[str, Mapping[TopicPartition, OffsetRecord]]],
     ) -> None:
-        """Take over what ``snapshot`` gave."""
+        """Add the offsets of a ``snapshot``."""
         for group_id, known in offsets.items():
             self._offsets[group_id] = dict(known)
         for producer_id, groups in pending.items():
@@ -144,7 +144,7 @@ class OffsetStore:
         self._sequence = max(self._sequence, *(record.sequence for record in everything), 0)
 
     def unload(self, group_ids: Collection[str]) -> None:
-        """Forget groups that went to another coordinator."""
+        """Remove groups that another coordinator has now."""
         for group_id in group_ids:
             self._offsets.pop(group_id, None)
             for groups in self._pending.values():
@@ -153,7 +153,7 @@ class OffsetStore:
             del self._pending[producer_id]
 
 
-def _forget(some: Iterable[_Offsets], gone: set[TopicPartition]) -> None:
+def _delete(some: Iterable[_Offsets], gone: set[TopicPartition]) -> None:
     for offsets in some:
         for partition in offsets.keys() & gone:
             del offsets[partition]

@@ -1,7 +1,7 @@
-"""The vote for a group's protocol: every member for its first one that all members know.
+"""The vote for a group's protocol: each member for the first of its own that all members support.
 
-Members that know the same protocols in the same order vote alike and are counted together, so
-that a vote among a thousand members costs no more than one among ten.
+Members with the same protocols in the same order vote alike and are counted together, so that a
+vote among a thousand members costs no more than one among ten.
 
 Source: Kafka's ``ClassicGroup.selectProtocol`` and ``candidateProtocols``.
 """
@@ -20,7 +20,7 @@ Key = TypeVar("Key")
 
 @final
 class ProtocolVote:
-    """What the members of one group would vote for."""
+    """The protocols and votes of the members of one group."""
 
     def __init__(self) -> None:
         self._preferences: Counter[tuple[str, ...]] = Counter()
@@ -28,19 +28,19 @@ class ProtocolVote:
         self._members = 0
 
     def add(self, protocols: Iterable[Protocol]) -> None:
-        """A member comes with these."""
+        """Count a new member with these protocols."""
         self._count(protocols, 1)
 
     def remove(self, protocols: Iterable[Protocol]) -> None:
-        """A member that came with these goes."""
+        """Discount a member with these protocols."""
         self._count(protocols, -1)
 
-    def are_known_to_all(self, protocols: Iterable[Protocol]) -> bool:
-        """Whether one of these is known to every member; without members any is."""
+    def any_supported_by_all(self, protocols: Iterable[Protocol]) -> bool:
+        """Whether all members support one of these; true without members."""
         return any(self._supporters[one.name] == self._members for one in protocols)
 
     def elect(self) -> str:
-        """The protocol with most votes, of at least one member; ties end as in Java."""
+        """The protocol with the most votes, among one member or more; ties end as in Java."""
         votes: Counter[str] = Counter()
         for names, count in self._preferences.items():
             votes[self._choice(names)] += count

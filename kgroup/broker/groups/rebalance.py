@@ -1,4 +1,4 @@
-"""How a rebalance begins and how its join completes; the actions that rules share.
+"""How a rebalance begins and how its join completes: the actions that several rules share.
 
 Source: Kafka's ``GroupMetadataManager.prepareRebalance``, ``completeClassicGroupJoin``,
 ``maybeCompleteJoinPhase``, ``tryCompleteInitialRebalanceElseSchedule``.
@@ -17,14 +17,14 @@ from kgroup.broker.groups.timers import TimerKind
 from kgroup.error_codes import ErrorCode
 
 _MILLISECONDS: Final = 3
-"""Time-outs are whole milliseconds on the wire; what is left of one must not be less."""
+"""Decimals of a second: time-outs are whole milliseconds, and differences must be, too."""
 
 
 def prepare_rebalance(context: EventContext) -> None:
-    """Ask every member to join again; an empty group first waits for more members.
+    """Begin a rebalance: every member must join again; an empty group first waits for more members.
 
-    Parked syncs are answered REBALANCE_IN_PROGRESS (27), and assignments are void. If nobody is
-    missing, the join completes at once.
+    Parked syncs are answered REBALANCE_IN_PROGRESS (27), and assignments are cleared. If all
+    members have joined already, the join completes at once.
     """
     group = context.group
     if group.state is COMPLETING:
@@ -47,19 +47,19 @@ def prepare_rebalance(context: EventContext) -> None:
 
 
 def complete_if_all_joined(context: EventContext) -> None:
-    """Complete the join if nobody is missing, an initial wait or not."""
+    """Complete the join if all members have joined, even during the initial wait."""
     if context.group.all_joined:
         complete_join(context)
 
 
 def complete_unless_initial_wait(context: EventContext) -> None:
-    """Complete the join if nobody is missing; an initial wait runs its time."""
+    """Complete the join if all members have joined; an initial wait is not cut short."""
     if context.group.previous is not EMPTY:
         complete_if_all_joined(context)
 
 
 def extend_initial_wait(context: EventContext) -> None:
-    """Add a period to the initial wait, because the last one brought new members."""
+    """Wait another period, because new members joined in the last one."""
     group = context.group
     last = group.initial_wait
     group.new_member_added = False
@@ -69,7 +69,7 @@ def extend_initial_wait(context: EventContext) -> None:
 
 
 def complete_join(context: EventContext) -> None:
-    """End the wait for joins: whoever has not come is out, unless static."""
+    """Complete the join: remove the members that have not joined, unless they are static."""
     group = context.group
     context.cancel_timer(TimerKind.JOIN)
     group.initial_wait = NO_WAIT
@@ -85,13 +85,13 @@ def complete_join(context: EventContext) -> None:
 
 
 def become_empty(context: EventContext) -> None:
-    """Begin a generation of nobody, and write it down."""
+    """Begin a generation without members, and write its record."""
     _become_empty(context)
     context.group.write_record(context.now)
 
 
 def become_empty_without_record(context: EventContext) -> None:
-    """Begin a generation of nobody, which a failover would not find; a leaver hears the error."""
+    """Begin a generation without members after a failed write; a leaving member gets the error."""
     _become_empty(context)
     context.write_error = context.write_faults.append()
 
@@ -106,12 +106,12 @@ def _become_empty(context: EventContext) -> None:
 
 
 def restart_join_timer(context: EventContext) -> None:
-    """Wait another rebalance time-out for the static members, who keep their places."""
+    """Wait another rebalance time-out for the static members, which stay in the group."""
     context.set_timer(TimerKind.JOIN, context.group.rebalance_timeout)
 
 
 def start_generation(context: EventContext) -> None:
-    """Elect a leader who is there, elect a protocol, answer all joins and expect all syncs."""
+    """Elect a leader that has joined and a protocol, answer all joins and expect all syncs."""
     group = context.group
     present = [one.member_id for one in group.members.values() if one.parked_join is not None]
     if group.leader not in present:
@@ -134,7 +134,7 @@ def _left(seconds: float, spent: float) -> float:
     return max(round(seconds - spent, _MILLISECONDS), 0.0)
 
 
-#: A join completes: it was waited for long enough, or nobody is missing.
+#: A join completes: the JOIN timer has expired, or all members have joined.
 JOIN_COMPLETES: Final[Table] = from_kafka(
     "GroupMetadataManager.completeClassicGroupJoin",
     Row(

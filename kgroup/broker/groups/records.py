@@ -1,6 +1,7 @@
-"""What of a coordinator outlives it: the records that Kafka writes to its offsets topic.
+"""The records of groups and offsets that Kafka writes to its offsets topic.
 
-Anything else (ids handed out, parked requests, generations not synced yet) a failover loses.
+They outlive a coordinator. A failover loses everything else: pending member ids, parked requests,
+generations that are not synced yet.
 
 Source: Kafka's ``GroupMetadataValue`` and ``OffsetCommitValue``.
 """
@@ -18,7 +19,7 @@ from kgroup.types import TopicPartition
 @final
 @attrs.frozen(kw_only=True)
 class MemberRecord:
-    """A member in a group's record; of its protocols only the selected one's metadata is kept."""
+    """A member in a group's record, with the metadata of the selected protocol only."""
 
     member_id: str
     group_instance_id: str | None
@@ -33,7 +34,7 @@ class MemberRecord:
 @final
 @attrs.frozen(kw_only=True)
 class GroupRecord:
-    """A group as it was when a leader synced, it became empty, or a static member was replaced.
+    """A group at its last write: its leader synced, it became empty, a static member was replaced.
 
     Attributes:
         since: when the group entered the state it was in.
@@ -54,9 +55,9 @@ class OffsetRecord:
     """A committed offset.
 
     Attributes:
-        sequence: the place of the commit among all commits; of two, the later one counts.
+        sequence: the number of the commit among all commits; of two, the later one counts.
         committed_at: when, in the coordinator's time.
-        expires_at: when it is dropped, if the commit said so (OffsetCommit v2 to v4).
+        expires_at: when it is deleted, if the commit said so (OffsetCommit v2 to v4).
     """
 
     offset: int
@@ -74,7 +75,7 @@ class Snapshot:
 
     Attributes:
         groups: by group id.
-        offsets: by group id and partition, of every group that ever had an offset here.
+        offsets: by group id and partition, of every group that has had an offset here.
         pending: by producer id, then group id and partition: offsets of open transactions.
     """
 

@@ -1,4 +1,4 @@
-"""The groups of one broker, the shards they belong to, and what is kept of them.
+"""The groups of one broker, their shards, and their records.
 
 A shard is a partition of the offsets topic; the hash of a group's id says which.
 
@@ -36,9 +36,9 @@ class Registry:
     """Groups by their ids, with their offsets and timers.
 
     Attributes:
-        machines: by group id, in the order in which the groups were made.
-        journal: whether what is written reaches the log.
-        shut_down: whether every request is refused.
+        machines: by group id, in the order in which the groups were created.
+        write_faults: the injected faults of writes to the log.
+        shut_down: whether every request is answered COORDINATOR_NOT_AVAILABLE.
     """
 
     def __init__(
@@ -66,50 +66,50 @@ class Registry:
 
     @property
     def is_full(self) -> bool:
-        """Whether there are as many groups as there may be; Kafka has no such limit."""
+        """Whether the broker has as many groups as it may have; Kafka has no such limit."""
         return len(self.machines) >= self.settings.max_groups
 
-    def make(self, now: float, group_id: str) -> GroupMachine:
-        """A new group, without members and not persisted."""
+    def create(self, now: float, group_id: str) -> GroupMachine:
+        """Create a group without members and without a record."""
         return self._add(ClassicGroup(group_id, since=now))
 
     def create_by_join(
         self, now: float, request: JoinGroup, ticket: Ticket
     ) -> list[CoordinatorResponse]:
-        """A JoinGroup to an absent group, which is there afterwards if it can be written."""
-        machine = self.make(now, request.group_id)
+        """Handle a JoinGroup to an absent group, which it creates if the record can be written."""
+        machine = self.create(now, request.group_id)
         responses = machine.join_new_group(now, request, ticket)
         if machine.group.state is DEAD:
             self.discard(request.group_id)
         return responses
 
     def discard(self, group_id: str) -> None:
-        """A group of which nothing is written was never made."""
+        """Remove a group of which nothing has been written."""
         del self.machines[group_id]
 
     def is_empty(self, group_id: str) -> bool:
-        """Whether a group is there, without members."""
+        """Whether a group exists and has no members."""
         group = self.group(group_id)
         return group is not None and group.state is EMPTY
 
     def exists(self, topic: str, partition: int) -> bool:
-        """Whether a partition is there to have an offset."""
+        """Whether a partition exists."""
         partitions = self._topics(topic)
         return partitions is not None and 0 <= partition < partitions
 
-    # What is allowed
+    # Validation
 
     def precondition_error(self, request: Any, group_id: str) -> ErrorCode | None:
-        """The error that stops a request at the gate, or None."""
+        """The error of the checks before the group is looked up, or None."""
         return self._precondition_error(request, group_id, self.shard(group_id))
 
     def precondition_error_in_any_shard(self, request: Any) -> ErrorCode | None:
-        """The error that stops a request about all groups, or None."""
+        """The same for a request that concerns all groups: the first error of any shard."""
         errors = (self._precondition_error(request, "", shard) for shard in self._shards.values())
         return next((error for error in errors if error is not None), None)
 
     def validate(self, now: float, request: Any) -> ErrorCode:
-        """Whether a group allows a commit or an offset delete; a commit may make the group."""
+        """The error of a commit or an offset delete, or NONE; a commit may create the group."""
         machine = self.machines.get(request.group_id)
         if machine is None:
             error = absent_group_error(request)
@@ -117,11 +117,11 @@ class Registry:
                 return error
             if self.is_full:
                 return ErrorCode.GROUP_MAX_SIZE_REACHED
-            machine = self.make(now, request.group_id)
+            machine = self.create(now, request.group_id)
         return machine.validate(now, request)
 
     def delete(self, now: float, group_id: str, request: Any) -> ErrorCode:
-        """Delete a group and its offsets, if it allows that."""
+        """Delete a group and its offsets, if its state allows it."""
         machine = self.machines.get(group_id)
         if machine is None:
             return absent_group_error(request) or ErrorCode.NONE
@@ -132,15 +132,17 @@ class Registry:
         return error
 
     def drop_expired(self, now: float, group_id: str) -> None:
-        """Forget what a group has had for too long, and the group if nothing keeps it."""
+        """Delete a group's expired offsets, and the group if it is unused then."""
         group, store = self.machines[group_id].group, self.store
-        gone = retention.expired(now, self.settings.offsets_retention, group, store)
-        is_bare = len(gone) == len(store.of_group(group_id)) and not store.has_transaction(group_id)
-        goes_too = is_bare and group.state is EMPTY
-        if not (gone or goes_too) or self.write_faults.append() is not ErrorCode.NONE:
+        expired = retention.expired(now, self.settings.offsets_retention, group, store)
+        is_unused = len(expired) == len(store.of_group(group_id)) and not store.has_transaction(
+            group_id
+        )
+        deletes_group = is_unused and group.state is EMPTY
+        if not (expired or deletes_group) or self.write_faults.append() is not ErrorCode.NONE:
             return
-        store.delete(group_id, gone)
-        if goes_too:
+        store.delete(group_id, expired)
+        if deletes_group:
             self.delete(now, group_id, DeleteGroups(group_ids=(group_id,)))
 
     # Shards
@@ -150,11 +152,11 @@ class Registry:
         return shard_of(group_id, self.settings.offsets_topic_partitions)
 
     def shard(self, group_id: str) -> Shard:
-        """What this broker is to a group's shard."""
+        """Whether this broker coordinates the shard of a group."""
         return self._shards.get(self.shard_of(group_id), Shard.ELSEWHERE)
 
     def snapshot(self, shards: Collection[int] | None) -> Snapshot:
-        """The records of shards, of all if None."""
+        """The records of some shards, of all if None."""
         group_ids = self._groups_in(shards)
         offsets, pending = self.store.snapshot(group_ids)
         records = {name: self.machines[name].group.record for name in self.machines}
@@ -169,7 +171,7 @@ class Registry:
         )
 
     def unload(self, now: float, shards: Collection[int] | None) -> list[CoordinatorResponse]:
-        """Give shards up, all if None."""
+        """Give up shards, all if None, and answer the requests that are parked in them."""
         responses: list[CoordinatorResponse] = []
         group_ids = self._groups_in(shards)
         for group_id in group_ids:
@@ -181,18 +183,18 @@ class Registry:
         return responses
 
     def begin_loading(self, shards: Collection[int]) -> None:
-        """Lead shards whose records are not read yet."""
+        """Lead shards whose records are not loaded yet."""
         self._shards.update(dict.fromkeys(shards, Shard.LOADING))
 
     def load(self, now: float, snapshot: Snapshot, shards: Collection[int]) -> None:
-        """Lead shards with these records; every session starts anew."""
+        """Lead shards with these records; every member's session starts again."""
         self._shards.update(dict.fromkeys(shards, Shard.ACTIVE))
         self.store.load(snapshot.offsets, snapshot.pending)
         for record in snapshot.groups.values():
             self._add(ClassicGroup.from_record(record))
         for group_id in snapshot.offsets:
             if group_id not in self.machines:
-                self.make(now, group_id)
+                self.create(now, group_id)
         for group_id in snapshot.groups:
             self.machines[group_id].loaded(now)
 

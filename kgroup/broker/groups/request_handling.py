@@ -1,7 +1,7 @@
-"""How each request is answered: the gate first, then the group, then what it is about.
+"""How each request is handled: first its preconditions, then its group, then offsets or records.
 
-Every function here takes a request in and gives its answer, but for those of members, which
-may be parked and may cause answers to others.
+Every function takes a request and returns its response, except for the requests of members: those
+may be parked, and may cause responses to other requests.
 
 Source: Kafka's ``GroupCoordinatorService``; ``KafkaApis`` for unknown partitions.
 """
@@ -65,7 +65,7 @@ BY_MEMBERS: Final[
 def of_member(
     registry: Registry, now: float, request: Any, ticket: Ticket
 ) -> list[CoordinatorResponse]:
-    """A JoinGroup, SyncGroup, Heartbeat or LeaveGroup."""
+    """Handle a JoinGroup, SyncGroup, Heartbeat or LeaveGroup."""
     error = registry.precondition_error(request, request.group_id)
     if error is not None:
         return [CoordinatorResponse(ticket, error_response(request, error))]
@@ -90,15 +90,15 @@ def _absent_group_response(request: Any, error: ErrorCode) -> Response:
 
 
 def commit(registry: Registry, now: float, request: OffsetCommit | TxnOffsetCommit) -> Response:
-    """An OffsetCommit or TxnOffsetCommit; unknown partitions never reach the group."""
-    good = tuple(one for one in request.offsets if registry.exists(one.topic, one.partition))
+    """Handle an OffsetCommit or TxnOffsetCommit; unknown partitions never reach the group."""
+    known = tuple(one for one in request.offsets if registry.exists(one.topic, one.partition))
     results = _unknown(registry, request.offsets)
-    if good:
+    if known:
         error = registry.precondition_error(request, request.group_id)
         if error is None:
-            results += _commit(registry, now, request, good)
+            results += _commit(registry, now, request, known)
         else:
-            results += commit_errors(request, good, error)
+            results += commit_errors(request, known, error)
     return OffsetsCommitted(partitions=results)
 
 
@@ -106,23 +106,23 @@ def _commit(
     registry: Registry,
     now: float,
     request: OffsetCommit | TxnOffsetCommit,
-    good: tuple[OffsetToCommit, ...],
+    known: tuple[OffsetToCommit, ...],
 ) -> tuple[PartitionResult, ...]:
     is_new = request.group_id not in registry.machines
     error = registry.validate(now, request)
-    written = [one for one in good if not offset_requests.is_too_large(one, registry.settings)]
+    written = [one for one in known if not offset_requests.is_too_large(one, registry.settings)]
     if error is ErrorCode.NONE and written:
         error = other_request_error(registry.write_faults.append())
-    is_made = is_new and request.group_id in registry.machines
-    if is_made and (error is not ErrorCode.NONE or not written):
+    is_created = is_new and request.group_id in registry.machines
+    if is_created and (error is not ErrorCode.NONE or not written):
         registry.discard(request.group_id)
     if error is not ErrorCode.NONE:
-        return commit_errors(request, good, error)
-    return offset_requests.commit(now, request, good, registry.store, registry.settings)
+        return commit_errors(request, known, error)
+    return offset_requests.commit(now, request, known, registry.store, registry.settings)
 
 
 def fetch(registry: Registry, request: OffsetFetch) -> Response:
-    """An OffsetFetch."""
+    """Handle an OffsetFetch."""
 
     def fetched(requested: OffsetFetchGroup) -> FetchedGroup:
         error = registry.precondition_error(request, requested.group_id)
@@ -137,19 +137,19 @@ def fetch(registry: Registry, request: OffsetFetch) -> Response:
 
 
 def delete_offsets(registry: Registry, now: float, request: OffsetDelete) -> Response:
-    """An OffsetDelete."""
+    """Handle an OffsetDelete."""
     error = registry.precondition_error(request, request.group_id) or registry.validate(
         now, request
     )
     if error is not ErrorCode.NONE:
         return error_response(request, error)
-    good = tuple(one for one in request.partitions if registry.exists(one.topic, one.partition))
+    known = tuple(one for one in request.partitions if registry.exists(one.topic, one.partition))
     group = registry.machines[request.group_id].group
-    if offset_requests.deletable(group, good, registry.store):
+    if offset_requests.deletable(group, known, registry.store):
         error = other_request_error(registry.write_faults.append())
         if error is not ErrorCode.NONE:
             return error_response(request, error)
-    results = offset_requests.delete(group, good, registry.store)
+    results = offset_requests.delete(group, known, registry.store)
     return OffsetsDeleted(partitions=_unknown(registry, request.partitions) + results)
 
 
@@ -168,7 +168,7 @@ def _unknown(
 
 
 def describe(registry: Registry, request: DescribeGroups) -> Response:
-    """A DescribeGroups."""
+    """Handle a DescribeGroups."""
 
     def described(group_id: str) -> DescribedGroup:
         error = registry.precondition_error(request, group_id)
@@ -180,7 +180,7 @@ def describe(registry: Registry, request: DescribeGroups) -> Response:
 
 
 def list_groups(registry: Registry, request: ListGroups) -> Response:
-    """A ListGroups."""
+    """Handle a ListGroups."""
     error = registry.precondition_error_in_any_shard(request)
     if error is not None:
         return error_response(request, error)
@@ -195,7 +195,7 @@ def list_groups(registry: Registry, request: ListGroups) -> Response:
 
 
 def delete_groups(registry: Registry, now: float, request: DeleteGroups) -> Response:
-    """A DeleteGroups; a group named twice is deleted once, those of one shard are one write."""
+    """Handle a DeleteGroups; each group is deleted once, those of one shard in one write."""
     refused = {name: registry.precondition_error(request, name) for name in request.group_ids}
     served = [name for name, error in refused.items() if error is None]
     written = dict.fromkeys(registry.shard_of(name) for name in served if registry.is_empty(name))

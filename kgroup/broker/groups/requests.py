@@ -1,8 +1,8 @@
-"""What can be asked of the group coordinator: version-neutral values, one class per request.
+"""The requests to the group coordinator: values independent of API versions, one class each.
 
 The server makes them from what came over the wire. ``version`` is the request's API version,
-on the requests whose answer depends on it. A field that a version lacks on the wire keeps its
-default here. Durations are float seconds. Nothing is checked here: a request that Kafka would
+on the requests whose response depends on it. A field that a version lacks on the wire keeps its
+default here. Durations are float seconds. Nothing is validated here: a request that Kafka would
 refuse is a value like any other.
 """
 
@@ -16,13 +16,13 @@ import attrs
 from kgroup.types import TopicPartition
 
 Ticket = Hashable
-"""The server's name for one request that it received; the answer carries it back."""
+"""Identifies one request that the server received; the response carries it back."""
 
 
 @final
 @attrs.frozen
 class Protocol:
-    """A protocol (for consumers: an assignor) that a member knows, and its metadata for it."""
+    """A protocol (for consumers: an assignor) that a member supports, and its metadata for it."""
 
     name: str
     metadata: bytes
@@ -34,8 +34,8 @@ class JoinGroup:
     """JoinGroup v0 to v9.
 
     Attributes:
-        rebalance_timeout: None in v0, where the session time-out takes its place.
-        member_id: empty for a member that has none yet.
+        rebalance_timeout: None in v0, where the session time-out is used instead.
+        member_id: empty for a client that has none yet.
         protocols: by preference.
     """
 
@@ -55,7 +55,7 @@ class JoinGroup:
 @final
 @attrs.frozen
 class MemberAssignment:
-    """What the leader gives to one member, in bytes that only members understand."""
+    """The leader's assignment for one member, in bytes that only members understand."""
 
     member_id: str
     assignment: bytes
@@ -64,7 +64,7 @@ class MemberAssignment:
 @final
 @attrs.frozen(kw_only=True)
 class SyncGroup:
-    """SyncGroup v0 to v5; protocol type and name are there from v5 on."""
+    """SyncGroup v0 to v5; protocol type and name exist from v5 on."""
 
     group_id: str
     version: int
@@ -90,7 +90,7 @@ class Heartbeat:
 @final
 @attrs.frozen(kw_only=True)
 class LeavingMember:
-    """One member of a LeaveGroup; with an empty member id the instance id names it."""
+    """One member of a LeaveGroup; if the member id is empty, the instance id names it."""
 
     member_id: str
     group_instance_id: str | None = None
@@ -140,7 +140,7 @@ class OffsetCommit:
 @final
 @attrs.frozen(kw_only=True)
 class TxnOffsetCommit:
-    """TxnOffsetCommit v0 to v5; generation, member and instance are there from v3 on (KIP-447).
+    """TxnOffsetCommit v0 to v5; generation, member and instance exist from v3 on (KIP-447).
 
     The server has checked the transaction itself: the producer's epoch, and that the group was
     added to it.
@@ -158,7 +158,7 @@ class TxnOffsetCommit:
 @final
 @attrs.frozen(kw_only=True)
 class OffsetFetchGroup:
-    """One group of an OffsetFetch; ``partitions`` None asks for all that have an offset."""
+    """One group of an OffsetFetch; ``partitions`` None requests all that have an offset."""
 
     group_id: str
     partitions: tuple[TopicPartition, ...] | None = None
@@ -195,7 +195,7 @@ class DescribeGroups:
 @final
 @attrs.frozen(kw_only=True)
 class ListGroups:
-    """ListGroups v0 to v5; an empty filter lets everything through."""
+    """ListGroups v0 to v5; an empty filter matches every group."""
 
     states: tuple[str, ...] = ()
     types: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
-"""What the group coordinator answers: version-neutral values, one class per response.
+"""The responses of the group coordinator: values independent of API versions, one class each.
 
-The server writes of each what the request's version has on the wire, and an empty text where a
-version knows no null. Every error is an ``ErrorCode``, whose value is the number on the wire.
+The server sends the fields that the request's version has on the wire, and an empty text where a
+version has no null. Every error is an ``ErrorCode``, whose value is the number on the wire.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kgroup.error_codes import ErrorCode
 @final
 @attrs.frozen(kw_only=True)
 class JoinedMember:
-    """A member, as the leader is told of it."""
+    """A member, as the response to the leader lists it."""
 
     member_id: str
     group_instance_id: str | None
@@ -27,7 +27,7 @@ class JoinedMember:
 @final
 @attrs.frozen(kw_only=True)
 class JoinCompleted:
-    """The answer to a JoinGroup. ``members`` is filled for the leader only.
+    """The response to a JoinGroup. ``members`` is filled for the leader only.
 
     ``protocol_type`` is on the wire from v7 on, ``skip_assignment`` from v9 on.
     """
@@ -45,7 +45,7 @@ class JoinCompleted:
 @final
 @attrs.frozen(kw_only=True)
 class SyncCompleted:
-    """The answer to a SyncGroup. Protocol type and name are on the wire from v5 on."""
+    """The response to a SyncGroup. Protocol type and name are on the wire from v5 on."""
 
     error: ErrorCode = ErrorCode.NONE
     protocol_type: str | None = None
@@ -56,7 +56,7 @@ class SyncCompleted:
 @final
 @attrs.frozen(kw_only=True)
 class HeartbeatCompleted:
-    """The answer to a Heartbeat."""
+    """The response to a Heartbeat."""
 
     error: ErrorCode = ErrorCode.NONE
 
@@ -64,7 +64,7 @@ class HeartbeatCompleted:
 @final
 @attrs.frozen(kw_only=True)
 class LeftMember:
-    """What became of one member of a LeaveGroup; the ids are those that were sent."""
+    """The result for one member of a LeaveGroup; the ids are those of the request."""
 
     member_id: str
     group_instance_id: str | None
@@ -74,7 +74,7 @@ class LeftMember:
 @final
 @attrs.frozen(kw_only=True)
 class LeaveCompleted:
-    """The answer to a LeaveGroup; before v3 the one member's error is the answer's."""
+    """The response to a LeaveGroup; before v3 the error is that of the one member."""
 
     error: ErrorCode = ErrorCode.NONE
     members: tuple[LeftMember, ...] = ()
@@ -83,7 +83,7 @@ class LeaveCompleted:
 @final
 @attrs.frozen(kw_only=True)
 class PartitionResult:
-    """What became of one partition of a commit or an offset delete."""
+    """The result for one partition of a commit or an offset delete."""
 
     topic: str
     partition: int
@@ -93,7 +93,7 @@ class PartitionResult:
 @final
 @attrs.frozen(kw_only=True)
 class OffsetsCommitted:
-    """The answer to an OffsetCommit and to a TxnOffsetCommit."""
+    """The response to an OffsetCommit and to a TxnOffsetCommit."""
 
     partitions: tuple[PartitionResult, ...] = ()
 
@@ -101,7 +101,7 @@ class OffsetsCommitted:
 @final
 @attrs.frozen(kw_only=True)
 class FetchedOffset:
-    """The committed offset of a partition; offset -1 is none. The epoch is sent from v5 on."""
+    """The committed offset of a partition, -1 for none. The epoch is on the wire from v5 on."""
 
     topic: str
     partition: int
@@ -124,7 +124,7 @@ class FetchedGroup:
 @final
 @attrs.frozen(kw_only=True)
 class OffsetsFetched:
-    """The answer to an OffsetFetch: the groups in the order asked for."""
+    """The response to an OffsetFetch: the groups in the order of the request."""
 
     groups: tuple[FetchedGroup, ...] = ()
 
@@ -132,7 +132,7 @@ class OffsetsFetched:
 @final
 @attrs.frozen(kw_only=True)
 class OffsetsDeleted:
-    """The answer to an OffsetDelete."""
+    """The response to an OffsetDelete."""
 
     error: ErrorCode = ErrorCode.NONE
     partitions: tuple[PartitionResult, ...] = ()
@@ -168,7 +168,7 @@ class DescribedGroup:
 @final
 @attrs.frozen(kw_only=True)
 class GroupsDescribed:
-    """The answer to a DescribeGroups."""
+    """The response to a DescribeGroups."""
 
     groups: tuple[DescribedGroup, ...] = ()
 
@@ -187,7 +187,7 @@ class ListedGroup:
 @final
 @attrs.frozen(kw_only=True)
 class GroupsListed:
-    """The answer to a ListGroups."""
+    """The response to a ListGroups."""
 
     error: ErrorCode = ErrorCode.NONE
     groups: tuple[ListedGroup, ...] = ()
@@ -196,7 +196,7 @@ class GroupsListed:
 @final
 @attrs.frozen(kw_only=True)
 class DeletedGroup:
-    """What became of one group of a DeleteGroups."""
+    """The result for one group of a DeleteGroups."""
 
     group_id: str
     error: ErrorCode = ErrorCode.NONE
@@ -205,7 +205,7 @@ class DeletedGroup:
 @final
 @attrs.frozen(kw_only=True)
 class GroupsDeleted:
-    """The answer to a DeleteGroups."""
+    """The response to a DeleteGroups."""
 
     groups: tuple[DeletedGroup, ...] = ()
 
@@ -229,8 +229,8 @@ Response = (
 class CoordinatorResponse:
     """The response to one request.
 
-    ``response`` None: Kafka never answers this request (an older copy of a repeated parked
-    Join or Sync, a leaver's parked Sync, ...). The server forgets the ticket.
+    ``response`` None: Kafka never answers this request (an older copy of a repeated parked Join or
+    Sync, the parked Sync of a member that left). The server forgets the ticket.
     """
 
     ticket: Ticket

@@ -1,4 +1,4 @@
-"""Which offsets have outlived their use.
+"""Which offsets are past their retention.
 
 Source: Kafka's ``OffsetMetadataManager.cleanupExpiredOffsets``,
 ``ClassicGroup.offsetExpirationCondition``, ``OffsetExpirationConditionImpl``.
@@ -14,7 +14,7 @@ from kgroup.types import TopicPartition
 
 
 def unused_since(group: ClassicGroup, record: OffsetRecord) -> float | None:
-    """Since when an offset's retention counts, or None while its group may need it."""
+    """The time from which an offset's retention counts, or None while its group may need it."""
     if group.protocol_type is None:
         return record.committed_at
     if group.state is EMPTY:
@@ -27,7 +27,7 @@ def unused_since(group: ClassicGroup, record: OffsetRecord) -> float | None:
 def expired(
     now: float, retention: float, group: ClassicGroup, store: OffsetStore
 ) -> tuple[TopicPartition, ...]:
-    """The partitions of a group whose offsets are to go."""
+    """The partitions of a group whose offsets have expired."""
     pending = store.pending_of(group.group_id)
     return tuple(
         partition

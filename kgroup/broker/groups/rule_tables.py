@@ -1,12 +1,12 @@
 """The rules of the classic group coordinator: for each request and timer, in order.
 
-Read a table from top to bottom: the first row whose states and conditions fit says what is
-done, what the request is answered with, and which state is entered. With each stands the
-method of Kafka that it was read from; numbers in comments are error codes. The page
-docs/coordinator.md is made from these tables, with the words of the conditions and actions.
+Read a table from top to bottom: the first row whose states and conditions fit decides which
+actions run, which error the response has, and which state the group enters. Beside each row stands
+the method of Kafka that it was read from; numbers in comments are error codes. The page
+docs/coordinator.md is generated from these tables, with the docstrings of conditions and actions.
 
-What is answered for an absent group, and what comes before any group is looked at (who leads
-the shard, empty group ids, session time-outs), is in ``gate``.
+``validation`` has the checks before a group is looked up (which broker leads the shard, empty group
+ids, session time-outs), and the responses for absent groups.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ALIVE: Final = frozenset({EMPTY, PREPARING, COMPLETING, STABLE})
 _NOT_PREPARING: Final = frozenset({EMPTY, COMPLETING, STABLE})
 _WITH_MEMBERS: Final = frozenset({PREPARING, COMPLETING, STABLE})
 
-#: Who is asking? The instance id is looked at first, then the member id.
+#: Whether the sender is a member: the instance id is checked first, then the member id.
 _IDENTITY: Final[Table] = from_kafka(
     "ClassicGroup.validateMember",
     Row(ANY, (if_.instance_is_unknown,), error=ErrorCode.UNKNOWN_MEMBER_ID),  # 25
@@ -46,7 +46,7 @@ _WRONG_GENERATION: Final = Row(
 
 
 def _rebalance(*when: Condition, do_first: Action) -> Table:
-    """A member comes or changes: a rebalance begins, or the one that is on may complete."""
+    """A member is new or changes: a rebalance begins, or the current one may complete."""
     return (
         Row(_NOT_PREPARING, when, then=(do_first, rebalance.prepare_rebalance), to=PREPARING),
         Row({PREPARING}, when, then=(do_first, rebalance.complete_unless_initial_wait)),
@@ -93,13 +93,13 @@ JOIN: Final[Table] = (
         Row(ANY, (if_.has_no_id, if_.needs_an_id_first), then=(do.assign_member_id,)),  # 79
         *_rebalance(if_.has_no_id, do_first=do.add_member),
     ),
-    # The owner of an id that was handed out, who cannot be static.
+    # A client with a member id that it was given; it cannot be static.
     *from_kafka(
         "GroupMetadataManager.classicGroupJoinExistingMember",
         Row(ANY, (if_.is_pending, if_.has_instance), error=ErrorCode.UNKNOWN_SERVER_ERROR),  # -1
         *_rebalance(if_.is_pending, do_first=do.add_member),
     ),
-    # A member.
+    # A known member.
     *_IDENTITY,
     *from_kafka(
         "GroupMetadataManager.classicGroupJoinExistingMember",
@@ -114,7 +114,7 @@ JOIN: Final[Table] = (
     ),
 )
 
-#: After the JoinGroup that made the group; what it was answered with at once stands.
+#: After the JoinGroup that created the group; a response that it got already stands.
 NEW_GROUP: Final[Table] = from_kafka(
     "GroupMetadataManager.classicGroupJoinToClassicGroup",
     Row({EMPTY, PREPARING}, (if_.append_fails,), then=(do.fail_joins, do.mark_dead), to=DEAD),
@@ -180,7 +180,7 @@ LEAVING_MEMBER: Final[Table] = (
     ),
 )
 
-#: Once all members of the request are judged, if any of them has left.
+#: After all members of the request, if any of them has left.
 MEMBERS_LEFT: Final[Table] = from_kafka(
     "GroupMetadataManager.classicGroupLeaveToClassicGroup",
     Row({STABLE, COMPLETING}, then=(rebalance.prepare_rebalance,), to=PREPARING),
@@ -207,7 +207,7 @@ OFFSET_COMMIT: Final[Table] = (
     ),
 )
 
-#: The same with ``isTransactional``: no session is extended.
+#: The same with ``isTransactional``: it does not extend a session.
 TXN_OFFSET_COMMIT: Final[Table] = (
     *from_kafka(
         "ClassicGroup.validateOffsetCommit",
@@ -237,7 +237,7 @@ DELETE: Final[Table] = from_kafka(
     Row({EMPTY}, then=(do.mark_dead,), to=DEAD),
 )
 
-#: A session is over, or a new member's time to join.
+#: A session has expired, or the time that a new member had to join.
 SESSION_EXPIRED: Final[Table] = (
     *from_kafka("GroupMetadataManager.expireClassicGroupMemberHeartbeat", Row({DEAD})),
     *from_kafka(
@@ -263,7 +263,7 @@ SESSION_EXPIRED: Final[Table] = (
     ),
 )
 
-#: The end of the wait for joins.
+#: The JOIN timer has expired.
 JOIN_EXPIRED: Final[Table] = (
     *from_kafka(
         "GroupMetadataManager.tryCompleteInitialRebalanceElseSchedule",
@@ -275,7 +275,7 @@ JOIN_EXPIRED: Final[Table] = (
     ),
 )
 
-#: Also in a group that is Stable since its leader has synced.
+#: The SYNC timer has expired; it also runs in Stable, once the leader has synced.
 SYNC_EXPIRED: Final[Table] = from_kafka(
     "GroupMetadataManager.expirePendingSync",
     Row(
@@ -285,23 +285,23 @@ SYNC_EXPIRED: Final[Table] = from_kafka(
     ),
 )
 
-#: The coordinator gives the group up.
+#: The shard goes to another coordinator.
 UNLOAD: Final[Table] = from_kafka(
     "GroupMetadataManager.onUnloaded",
     Row(ANY, then=(do.fail_all_parked, do.mark_dead), to=DEAD),
 )
 
-#: A group that a failover brought, its sessions started; its limit may be another now.
+#: A group that was loaded after a failover, sessions started; ``group.max.size`` may have changed.
 LOADED: Final[Table] = from_kafka(
     "GroupMetadataManager.onLoaded",
     Row({STABLE}, (if_.has_too_many_members,), then=(rebalance.prepare_rebalance,), to=PREPARING),
     Row({EMPTY, STABLE}),
 )
 
-#: Every table by the event that it is about.
+#: Every table, by its event.
 TABLES: Final[Mapping[str, Table]] = {
     "JoinGroup": JOIN,
-    "JoinGroup, once the group is made": NEW_GROUP,
+    "JoinGroup, after the group was created": NEW_GROUP,
     "the join completes": rebalance.JOIN_COMPLETES,
     "SyncGroup": SYNC,
     "Heartbeat": HEARTBEAT,

@@ -1,7 +1,7 @@
-"""What a rule is, and the interpreter: the first row that fits says what happens.
+"""Rows of rules and their interpreter: the first row that fits decides what happens.
 
 INVARIANT: an event enters no state but the one that its row names. Completing a join is an
-event of its own, within the event that brought it about.
+event of its own, within the event that caused it.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class Row:
     """One rule.
 
     Attributes:
-        states: the states in which it holds.
-        when: the conditions that must all hold besides.
-        then: what is done, in order.
-        error: what the request is answered with, if ``then`` does not answer or park it.
-        to: the state that is entered, or None if the group stays in its own.
-        source: the method of Kafka that it was read from.
+        states: the states in which the rule applies.
+        when: further conditions, which must all hold.
+        then: the actions, in order.
+        error: the error of the response, if no action responds to the request or parks it.
+        to: the state that the group enters, or None if it stays in its state.
+        source: the method of Kafka that the rule was read from.
     """
 
     states: frozenset[GroupState] = attrs.field(converter=_states)
@@ -45,7 +45,7 @@ class Row:
     source: str = attrs.field(default="", kw_only=True)
 
     def fits(self, context: EventContext) -> bool:
-        """Whether the rule holds for this event."""
+        """Whether the rule applies to this event."""
         if context.group.state not in self.states:
             return False
         for holds in self.when:  # noqa: SIM110 # a generator costs more than most conditions
@@ -63,7 +63,11 @@ def from_kafka(source: str, *rows: Row) -> Table:
 
 
 def run(table: Table, context: EventContext) -> ErrorCode:
-    """Do what the first fitting row says, and give its error."""
+    """Perform the actions of the first row that fits, and return its error.
+
+    Raises:
+        RuntimeError: no row fits, or the group entered another state than the row says: a defect.
+    """
     row = _first(table, context)
     entered_states = context.group.entered_states
     mark = len(entered_states)
@@ -72,7 +76,7 @@ def run(table: Table, context: EventContext) -> ErrorCode:
     entered, entered_states[mark:] = entered_states[mark:], []
     if entered != ([] if row.to is None else [row.to]):
         raise RuntimeError(
-            f"group {context.group.group_id!r} went through {entered} where its rule says {row.to}"
+            f"group {context.group.group_id!r} entered {entered}, but its rule says {row.to}"
         )
     return row.error
 

@@ -1,4 +1,4 @@
-"""The states of a classic group, and which may follow which.
+"""The states of a classic group, and the states that may follow each.
 
 Source: Kafka's ``ClassicGroupState``.
 """
@@ -12,7 +12,7 @@ from typing import Final, final
 
 @final
 class GroupState(enum.Enum):
-    """Where a group stands; the value is the name that DescribeGroups and ListGroups tell."""
+    """The state of a group; the value is its name in DescribeGroups and ListGroups."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -20,7 +20,8 @@ class GroupState(enum.Enum):
     STABLE = "Stable"
     DEAD = "Dead"
 
-    # Every rule looks its states up; an enum's own hash is that of its name, in Python.
+    # Every rule looks up its states. The hash of an enum member is computed in Python code, which
+    # is slow; that of an object is not.
     __hash__ = object.__hash__
 
 
@@ -34,11 +35,11 @@ ANY: Final = frozenset(GroupState)
 
 #: What each state means.
 MEANING: Final[Mapping[GroupState, str]] = {
-    EMPTY: "no members; it may still hold offsets, and ids handed out to members to come",
-    PREPARING: "joins are parked until all members have joined again, or time is up",
+    EMPTY: "no members; it may still have offsets, and member ids that are not used yet",
+    PREPARING: "joins are parked until all members have joined again, or the timer expires",
     COMPLETING: "a generation has begun; syncs are parked until the leader's comes",
     STABLE: "the assignment is known",
-    DEAD: "deleted, or given up to another coordinator",
+    DEAD: "deleted, or moved to another coordinator",
 }
 
 #: A state -> the states from which it may be entered.

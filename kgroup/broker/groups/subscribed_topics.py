@@ -1,7 +1,7 @@
-"""Reads the topics out of a consumer's subscription, as far as the coordinator must know them.
+"""Reads the topics from a consumer's subscription, which is all that the coordinator needs of it.
 
-Only version 0 of the schema is read, which every later version begins with, so no version is
-unknown. All else in a member's metadata is the members' business.
+Only version 0 of the schema is read. Every later version begins with it, so every version can be
+read.
 
 Source: Kafka's ``ConsumerProtocol`` and ``ClassicGroup.computeSubscribedTopics``.
 """
@@ -18,7 +18,7 @@ _LENGTH: Final = struct.Struct(">h")
 
 
 def subscribed_topics(metadata: bytes) -> tuple[str, ...] | None:
-    """The topics of a ConsumerProtocolSubscription, or None if these bytes are none."""
+    """The topics of a ConsumerProtocolSubscription, or None if the bytes are not one."""
     try:
         _, count = _VERSION_AND_COUNT.unpack_from(metadata)
         position = _VERSION_AND_COUNT.size

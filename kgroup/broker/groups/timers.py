@@ -1,8 +1,9 @@
-"""Deadlines by name, cheap to move: what a timer wheel is to Kafka.
+"""Deadlines by name that are cheap to move; Kafka uses a timing wheel for the same purpose.
 
 INVARIANT: every name has at most one deadline, and one entry in the heap at or before it. A
-deadline that moves later leaves its entry where it is; the entry follows when it comes up. So
-a heartbeat, which moves a session's deadline, costs one dictionary write.
+deadline that moves later leaves its entry where it is; when the entry reaches the top of the heap,
+it is replaced by one at the true deadline. So a heartbeat, which moves a session's deadline, costs
+one dictionary write.
 """
 
 from __future__ import annotations
@@ -15,36 +16,37 @@ from typing import Final, NamedTuple, final
 
 @final
 class TimerKind(enum.Enum):
-    """What a deadline is for. Kafka's names of its keys: heartbeat, join, sync."""
+    """The kind of a deadline. Kafka names its keys heartbeat, join and sync."""
 
     SESSION = "session"
     JOIN = "join"
     SYNC = "sync"
     RETENTION = "retention"
 
-    # Names are looked up by it; an enum's own hash is that of its name, in Python.
+    # Timer names are hashed often. The hash of an enum member is computed in Python code, which is
+    # slow; that of an object is not.
     __hash__ = object.__hash__
 
 
 #: How long each timer runs, and when it is set and stopped.
 MEANING: Final[Mapping[TimerKind, str]] = {
     TimerKind.SESSION: (
-        "one for each member and each id that was handed out, of its session time-out; set anew"
-        " by each sign of life and when a parked request is answered. For a new member's parked"
-        " join it runs 300 s instead"
+        "one for each member and each pending member id, of its session time-out; heartbeats"
+        " and commits start it again, and so does the response to a parked request. While a new"
+        " member's join is parked, it runs 300 s instead"
     ),
     TimerKind.JOIN: (
         "one for each group that prepares a rebalance, of its members' longest rebalance"
-        " time-out; from Empty of the initial delay, again and again while members come, up to"
-        " the first member's rebalance time-out. Stopped when the join completes"
+        " time-out; from Empty of the initial delay, repeated while new members come, up to the"
+        " first member's rebalance time-out. Cancelled when the join completes"
     ),
     TimerKind.SYNC: (
         "one for each group whose join has completed, of its members' longest rebalance"
-        " time-out; stopped by the last sync and by the next rebalance"
+        " time-out; cancelled by the last sync and by the next rebalance"
     ),
     TimerKind.RETENTION: (
-        "one for the coordinator, of the check interval: offsets that nobody has needed for the"
-        " retention go, and groups without members with their last one"
+        "one for the coordinator, of the check interval: it deletes offsets that were unused for"
+        " the retention, and groups without members together with their last offset"
     ),
 }
 
@@ -63,7 +65,7 @@ class TimerName(NamedTuple):
 
 @final
 class Timers:
-    """Deadlines in float seconds. Equal ones come due in the order in which they were set."""
+    """Deadlines in float seconds. Equal ones expire in the order in which they were set."""
 
     def __init__(self) -> None:
         self._deadlines: dict[TimerName, tuple[float, int]] = {}
@@ -72,14 +74,14 @@ class Timers:
         self._count = 0
 
     def set(self, name: TimerName, at: float) -> None:
-        """Set a deadline, in place of the one it had."""
+        """Set a deadline, or replace it."""
         self._count += 1
         self._deadlines[name] = deadline = (at, self._count)
         if name not in self._entries or self._entries[name] > deadline:
             self._push(name, deadline)
 
     def cancel(self, name: TimerName) -> None:
-        """Forget a deadline, if it is set."""
+        """Remove a deadline, if it is set."""
         self._deadlines.pop(name, None)
 
     def get(self, name: TimerName) -> float | None:
@@ -92,7 +94,7 @@ class Timers:
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now: float) -> TimerName | None:
-        """Take out the earliest deadline that is not after now, or None."""
+        """Remove and return the earliest deadline that is not after now, or None."""
         # No deadline is before the top entry: mostly there is nothing to settle.
         if not self._heap or self._heap[0][0] > now:
             return None

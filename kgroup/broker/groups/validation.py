@@ -1,7 +1,7 @@
-"""What is decided before a group is looked at, and for groups that are not there.
+"""The checks before a group is looked up, and the rules for groups that do not exist.
 
-GATE: for each request the checks in order, and the error of the first that holds.
-ABSENT: what an absent group's request is answered with, or that the group is made.
+PRECONDITIONS: for each request the checks in order, with the error of each.
+ABSENT_GROUP_RULES: for each request to an absent group the error, or that the group is created.
 
 Source: Kafka's ``GroupCoordinatorService`` and ``KafkaApis``; the catch clauses for
 ``GroupIdNotFoundException`` in ``GroupMetadataManager`` and ``OffsetMetadataManager``.
@@ -32,14 +32,14 @@ from kgroup.broker.groups.requests import (
 from kgroup.error_codes import ErrorCode
 
 _FIRST_WITH_PROTOCOL: Final = 5
-"""The SyncGroup version from which protocol type and name must be there (KIP-559)."""
+"""The SyncGroup version from which protocol type and name are required (KIP-559)."""
 _FIRST_COMMIT_WITH_NOT_FOUND: Final = 9
 """The OffsetCommit version from which an absent group has an error of its own (KIP-848)."""
 
 
 @final
 class Shard(enum.Enum):
-    """What this broker is to a partition of the offsets topic."""
+    """Whether this broker coordinates a shard, a partition of the offsets topic."""
 
     ELSEWHERE = "elsewhere"
     LOADING = "loading"
@@ -49,7 +49,7 @@ class Shard(enum.Enum):
 @final
 @attrs.frozen(kw_only=True)
 class IncomingRequest:
-    """A request at the gate, or its part about one group."""
+    """A request before its group is looked up, or the part of it that concerns one group."""
 
     request: Any
     group_id: str
@@ -72,14 +72,14 @@ def has_no_group_id(incoming: IncomingRequest) -> bool:
 
 
 def session_out_of_range(incoming: IncomingRequest) -> bool:
-    """The session time-out is not within the broker's limits, which themselves are allowed."""
+    """The session time-out is below the broker's minimum or above its maximum."""
     limits = incoming.settings
-    requested: float = incoming.request.session_timeout
-    return not limits.min_session_timeout <= requested <= limits.max_session_timeout
+    timeout: float = incoming.request.session_timeout
+    return not limits.min_session_timeout <= timeout <= limits.max_session_timeout
 
 
 def lacks_the_protocol(incoming: IncomingRequest) -> bool:
-    """A SyncGroup of a version that must tell protocol type and name does not."""
+    """Protocol type or name is missing in a version of SyncGroup that requires them."""
     request: SyncGroup = incoming.request
     return request.version >= _FIRST_WITH_PROTOCOL and (
         request.protocol_type is None or request.protocol_name is None
@@ -101,7 +101,7 @@ _NO_GROUP: Final[Precondition] = (has_no_group_id, ErrorCode.INVALID_GROUP_ID)  
 _ELSEWHERE: Final[Precondition] = (is_elsewhere, ErrorCode.NOT_COORDINATOR)  # 16
 _LOADING: Final[Precondition] = (is_loading, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)  # 14
 
-#: For each request the checks in order; the first that holds stops it.
+#: For each request the checks in order; the first that holds decides the response.
 PRECONDITIONS: Final[Mapping[type, tuple[Precondition, ...]]] = {
     JoinGroup: (
         _SHUT_DOWN,
@@ -117,23 +117,23 @@ PRECONDITIONS: Final[Mapping[type, tuple[Precondition, ...]]] = {
         _ELSEWHERE,
         _LOADING,
     ),
-    # A member that only shows that it lives is not troubled with a loading shard.
+    # A heartbeat only shows that the member lives: a loading shard answers it without an error.
     Heartbeat: (_SHUT_DOWN, _NO_GROUP, _ELSEWHERE, (is_loading, ErrorCode.NONE)),
     LeaveGroup: (_SHUT_DOWN, _NO_GROUP, _ELSEWHERE, _LOADING),
-    # The empty group id was allowed for offsets once, and so it still is.
+    # Kafka allows the empty group id for offsets, because it once was a valid id there.
     OffsetCommit: (_SHUT_DOWN, _ELSEWHERE, _LOADING),
     TxnOffsetCommit: (_SHUT_DOWN, _NO_GROUP, _ELSEWHERE, _LOADING),
     OffsetFetch: (_SHUT_DOWN, _ELSEWHERE, _LOADING),
     OffsetDelete: (_SHUT_DOWN, _NO_GROUP, _ELSEWHERE, _LOADING),
     DescribeGroups: (_SHUT_DOWN, _ELSEWHERE, _LOADING),
     DeleteGroups: (_SHUT_DOWN, _ELSEWHERE, _LOADING),
-    # Groups of other brokers are simply not listed.
+    # Groups of other brokers are left out of the list.
     ListGroups: (_SHUT_DOWN, _LOADING),
 }
 
 
 def precondition_error(incoming: IncomingRequest) -> ErrorCode | None:
-    """The error that a request is stopped with at the gate (NONE for a good answer), or None."""
+    """The error of the first check that holds (NONE for a response without error), or None."""
     for holds, error in PRECONDITIONS[type(incoming.request)]:
         if holds(incoming):
             return error
@@ -144,12 +144,12 @@ def precondition_error(incoming: IncomingRequest) -> ErrorCode | None:
 
 
 def _brings_no_id(request: Any) -> bool:
-    """No member id was sent."""
+    """The request has no member id."""
     return not request.member_id
 
 
 def _brings_no_generation(request: Any) -> bool:
-    """No generation was sent."""
+    """The request has no generation."""
     return bool(request.generation_id < 0)
 
 
@@ -163,7 +163,7 @@ def _always(_: Any) -> bool:
     return True
 
 
-#: The first condition that holds says: None, the group is made; else the error.
+#: The first condition that holds gives the error, or None if the group is created.
 ABSENT_GROUP_RULES: Final[
     Mapping[type, tuple[tuple[Callable[[Any], bool], ErrorCode | None], ...]]
 ] = {
@@ -186,5 +186,5 @@ ABSENT_GROUP_RULES: Final[
 
 
 def absent_group_error(request: Any) -> ErrorCode | None:
-    """The error for a request to an absent group, or None if the group is to be made."""
+    """The error for a request to an absent group, or None if the request creates the group."""
     return next(error for holds, error in ABSENT_GROUP_RULES[type(request)] if holds(request))

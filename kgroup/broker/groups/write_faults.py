@@ -1,15 +1,14 @@
-"""The log that a coordinator writes groups and offsets to, as far as it can fail.
+"""Injected faults of the coordinator's writes to its log, and the errors that clients get.
 
-What is written is in ``records`` and ``store``.
+``records`` and ``offset_store`` have what is written.
 
-A group's record is written when it is made by a join, when
-its leader syncs, when a static member is replaced in Stable, and when it becomes Empty; what
-follows where that fails is in the tables. A write of offsets, a deletion of offsets or of
-groups fails as a whole: nothing of it happens, a group that a commit was to make is not made,
-and a session that it extended stays extended. What has outlived its retention stays until the
-next check.
+A group's record is written when a join creates the group, when its leader syncs, when a static
+member is replaced in Stable, and when the group becomes Empty; the rules above say what follows if
+such a write fails. A write of offsets, or a deletion of offsets or of groups, fails as a whole: it
+changes nothing, and a group that a commit was to create is not created; a session that the commit
+extended stays extended. Offsets that are past their retention stay until the next check.
 
-INVARIANT: a failed write changes what a failover would find in no way.
+INVARIANT: a failed write never changes what a failover would find.
 
 Source: Kafka's ``GroupMetadataManager.appendGroupMetadataErrorToResponseError``,
 ``CoordinatorOperationExceptionHelper``, ``CoordinatorRuntime``.
@@ -22,7 +21,7 @@ from typing import Final, final
 
 from kgroup.error_codes import ErrorCode
 
-#: What a write may fail with.
+#: The errors that a write can fail with.
 ERRORS: Final[frozenset[ErrorCode]] = frozenset(
     {
         ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -38,7 +37,7 @@ ERRORS: Final[frozenset[ErrorCode]] = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-#: The error of a failed write -> what is answered; any other error is answered as it is.
+#: The error of a failed write -> the error of the response; any other error stays as it is.
 JOIN_AND_SYNC_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -58,14 +57,14 @@ OTHER_REQUEST_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
 
 @final
 class WriteFaults:
-    """Whether writes succeed. They do, until they are told to fail."""
+    """Decides whether writes succeed; without a fault they do."""
 
     def __init__(self) -> None:
         self._error = ErrorCode.NONE
         self._left: int | None = 0
 
     def fail(self, error: int, times: int | None) -> None:
-        """Let the next writes fail, all to come if ``times`` is None, none if it is 0.
+        """Let the next writes fail: all if ``times`` is None, none if it is 0.
 
         Raises:
             ValueError: no write fails with this error.
@@ -81,7 +80,7 @@ class WriteFaults:
         return self._left is None or self._left > 0
 
     def append(self) -> ErrorCode:
-        """Write: NONE, or the error of a write that failed."""
+        """Write; returns NONE, or the error of a failed write."""
         if not self.fails:
             return ErrorCode.NONE
         if self._left is not None:
@@ -90,10 +89,10 @@ class WriteFaults:
 
 
 def join_or_sync_error(error: ErrorCode) -> ErrorCode:
-    """What a JoinGroup or SyncGroup is answered with whose write failed."""
+    """The error of a JoinGroup or SyncGroup whose write failed."""
     return JOIN_AND_SYNC_ERRORS.get(error, error)
 
 
 def other_request_error(error: ErrorCode) -> ErrorCode:
-    """What any other request is answered with whose write failed; NONE if it did not."""
+    """The error of any other request whose write failed; NONE if it did not fail."""
     return OTHER_REQUEST_ERRORS.get(error, error)

@@ -40,13 +40,13 @@ def test_most_first_choices_among_common_protocols_win(members: list[str], elect
 def test_who_has_gone_does_not_vote() -> None:
     """A member that goes takes its vote along, and its veto."""
     some = ballots("range roundrobin", "roundrobin range", "roundrobin range", "range")
-    assert not some.are_known_to_all(protocols("roundrobin"))
+    assert not some.any_supported_by_all(protocols("roundrobin"))
     some.remove(protocols("range"))
-    assert some.are_known_to_all(protocols("x roundrobin"))
+    assert some.any_supported_by_all(protocols("x roundrobin"))
     assert some.elect() == "roundrobin"
 
 
 def test_without_members_every_protocol_is_known_to_all() -> None:
     """As in Kafka, whose group may prepare a rebalance of nobody; no protocol at all is not."""
-    assert ballots().are_known_to_all(protocols("range"))
-    assert not ballots().are_known_to_all(())
+    assert ballots().any_supported_by_all(protocols("range"))
+    assert not ballots().any_supported_by_all(())

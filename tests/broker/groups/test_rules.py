@@ -14,7 +14,7 @@ from kgroup.error_codes import ErrorCode
 from tests.broker.groups.bench import SETTINGS
 
 
-def a_turn() -> EventContext:
+def a_context() -> EventContext:
     """An event in an empty group."""
     return EventContext(
         now=0.0,
@@ -39,16 +39,16 @@ def test_first_fitting_row_wins() -> None:
         Row({EMPTY}, error=ErrorCode.UNKNOWN_MEMBER_ID),
         Row({EMPTY}),
     )
-    assert run(table, a_turn()) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert run(table, a_context()) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_row_enters_the_state_that_it_names_and_no_other() -> None:
     """An action that goes elsewhere, or a row that says it goes and does not, is a defect."""
-    assert run((Row({EMPTY}, then=(prepare,), to=PREPARING),), a_turn()) is ErrorCode.NONE
+    assert run((Row({EMPTY}, then=(prepare,), to=PREPARING),), a_context()) is ErrorCode.NONE
     with pytest.raises(RuntimeError, match="its rule says None"):
-        run((Row({EMPTY}, then=(prepare,)),), a_turn())
-    with pytest.raises(RuntimeError, match="went through \\[\\]"):
-        run((Row({EMPTY}, to=PREPARING),), a_turn())
+        run((Row({EMPTY}, then=(prepare,)),), a_context())
+    with pytest.raises(RuntimeError, match="entered \\[\\], but"):
+        run((Row({EMPTY}, to=PREPARING),), a_context())
 
 
 def test_a_row_within_a_row_answers_for_its_own_state() -> None:
@@ -57,13 +57,13 @@ def test_a_row_within_a_row_answers_for_its_own_state() -> None:
     def inner(context: EventContext) -> None:
         run((Row({EMPTY}, then=(prepare,), to=PREPARING),), context)
 
-    assert run((Row({EMPTY}, then=(inner,)),), a_turn()) is ErrorCode.NONE
+    assert run((Row({EMPTY}, then=(inner,)),), a_context()) is ErrorCode.NONE
 
 
 def test_no_rule_is_an_error_that_names_the_group() -> None:
     """An event that no row fits is a gap in the table."""
     with pytest.raises(RuntimeError, match="group 'g' has no rule in GroupState.EMPTY"):
-        run((), a_turn())
+        run((), a_context())
 
 
 def test_states_are_entered_from_their_predecessors_only() -> None:
