@@ -169,11 +169,31 @@ def states() -> str:
         "",
         "## Causes",
         "",
-        "| cause | a commit can still succeed |",
-        "| --- | --- |",
-        *(f"| {cause.value} | {'yes' if cause.can_commit else 'no'} |" for cause in Cause),
+        "`generation.end` has the cause. If a commit can still succeed, the generation drains.",
+        "",
+        "| cause | meaning | a commit can still succeed |",
+        "| --- | --- | --- |",
+        *(
+            f"| {cause.value} | {CAUSES[cause]} | {'yes' if cause.can_commit else 'no'} |"
+            for cause in Cause
+        ),
     ]
     return "\n".join(lines) + "\n"
+
+
+CAUSES: Mapping[Cause, str] = {
+    Cause.REBALANCE: "the coordinator has begun a rebalance",
+    Cause.FENCED: "another process has joined with the same `group_instance_id`",
+    Cause.MEMBERSHIP_LOST: "the coordinator does not know the member or the generation any more",
+    Cause.TASK_RETURNED: "a task of the program returned",
+    Cause.TASK_RAISED: "a task of the program, or the assignor, raised an exception",
+    Cause.PARTITIONS_CHANGED: "the partitions of the group's topics have changed",
+    Cause.SUBSCRIPTION_CHANGED: "the topics of the member's subscription have changed",
+    Cause.COORDINATOR_LOST: "no coordinator confirmed the membership before the lease ended",
+    Cause.PROCESSING_STUCK: "a handler held a batch for longer than `max_processing_time`",
+    Cause.CLOSED: "the group closes",
+    Cause.CANCELLED: "the program cancelled the scope around the group",
+}
 
 
 def coordinator() -> str:

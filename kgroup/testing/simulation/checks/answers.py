@@ -41,9 +41,9 @@ class Answers(Check):
 
     number: ClassVar[int] = 12
     invariant: ClassVar[str] = (
-        "Every parked request that Kafka would answer is answered within the rebalance time- "
-        "out, every session expires on time, and after the last fault the group becomes stable "
-        "within a bound."
+        "Every parked request that Kafka would answer is answered within the rebalance "
+        "time-out, every session expires on time, and after the last fault the group becomes "
+        "stable within a bound."
     )
 
     def __init__(self, plan: Plan, views: Views, on_violation: Callable[[Violation], None]) -> None:
