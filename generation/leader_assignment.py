@@ -1,4 +1,7 @@
-"""What a leader does before it syncs: look at the group's topics, and divide their partitions.
+"""What a leader does before it sends SyncGroup: fetch the group's topics, and call the assignor.
+
+INVARIANT: the subscriptions of other members end nothing of this one's. A name that no topic can
+have is left out here; of a topic that this leader may not read, the broker says so.
 
 Source: Kafka's ``ConsumerCoordinator.onLeaderElected``; KIP-814 (a leader that skips it).
 """
@@ -37,35 +40,34 @@ from kgroup.types import (
 )
 
 MARGIN: Final = 1.0
-"""Seconds before the rebalance time-out by which an assignment must be there, to be sent in time;
-less where the time-out is so short that a tenth of it is less."""
-
+"""Seconds before the rebalance time-out by which the assignment must be computed, so that SyncGroup
+arrives in time; a tenth of the time-out, if that is less."""
 
 MANY_TOPICS: Final = 2000
-"""From so many topics of other members on, all are asked for, and not each by its name."""
+"""With more topics of other members than this, Metadata requests all topics and names none."""
 
 
 @final
 @attrs.frozen
 class GroupTopics:
-    """The topics of a group, as its leader asks for them.
+    """The topics that a group subscribes to.
 
     Attributes:
-        own: those that the leader subscribes to.
-        foreign: those that only other members do.
-        wrong: what other members subscribe to and no topic is called, and what is wrong with it.
+        own: those that this member subscribes to.
+        foreign: those that only other members subscribe to.
+        invalid: the names of other members' subscriptions that no topic can have, and why.
     """
 
     own: frozenset[str]
     foreign: frozenset[str]
-    wrong: Mapping[str, str]
+    invalid: Mapping[str, str]
 
 
 def group_topics(own: Collection[str], *others: Collection[str]) -> GroupTopics:
     """The topics of a member and of the others."""
     foreign = frozenset[str]().union(*others).difference(own)
-    wrong = {name: fault for name in foreign if (fault := topic_fault(name))}
-    return GroupTopics(frozenset(own), foreign.difference(wrong), wrong)
+    invalid = {name: fault for name in foreign if (fault := topic_fault(name))}
+    return GroupTopics(frozenset(own), foreign.difference(invalid), invalid)
 
 
 @final
@@ -86,15 +88,10 @@ class LeaderAssignment:
     deadline: float
 
     def topics_of(self, own: Collection[str]) -> GroupTopics:
-        """Every topic that the whole group subscribes to.
+        """Every topic that the whole group subscribes to."""
+        return group_topics(own, *{member.topics for member in self.answer.members})
 
-        INVARIANT: what other members ask for ends nothing of this one's. A name that no topic has
-        is left out here, a topic that this leader may not read where the broker says so.
-        """
-        members = {member.topics for member in self.answer.members}
-        return group_topics(own, *members)
-
-    async def look(self, wanted: GroupTopics) -> Mapping[str, TopicInfo]:
+    async def fetch_topics(self, topics: GroupTopics) -> Mapping[str, TopicInfo]:
         """Those of the topics that exist, however long it takes until a broker answers.
 
         Raises:
@@ -102,61 +99,61 @@ class LeaderAssignment:
         """
         found = await until_answered(
             Request.METADATA,
-            partial(self._ask, wanted),
+            partial(self._metadata, topics),
             find=None,
             backoff=self.member.new_backoff(),
             report=self.member.emitter.failed,
         )
-        refused = {**wanted.wrong, **found.refused}
+        refused = {**topics.invalid, **found.refused}
         if refused:
             self.member.emitter.emit(TopicsRefused, topics=dict(sorted(refused.items())))
-        if missing := (wanted.own | wanted.foreign) - found.topics.keys() - refused.keys():
+        if missing := (topics.own | topics.foreign) - found.topics.keys() - refused.keys():
             self.member.emitter.emit(TopicsMissing, topics=tuple(sorted(missing)))
         return found.topics
 
-    async def look_once(self, wanted: GroupTopics) -> Mapping[str, TopicInfo]:
-        """Those of the topics that exist, asked for once.
+    async def fetch_topics_once(self, topics: GroupTopics) -> Mapping[str, TopicInfo]:
+        """Those of the topics that exist, by one attempt.
 
         Raises:
             TransportError: no broker answered.
             BrokerError: a broker refuses to answer, or this member may not read a topic of its own.
         """
-        return (await self._ask(wanted)).topics
+        return (await self._metadata(topics)).topics
 
-    async def _ask(self, wanted: GroupTopics) -> Metadata:
-        if not wanted.own and not wanted.foreign:
+    async def _metadata(self, topics: GroupTopics) -> Metadata:
+        if not topics.own and not topics.foreign:
             await trio.lowlevel.checkpoint()
             return Metadata(topics={}, leaders={})
-        if len(wanted.foreign) <= MANY_TOPICS:
-            return await self.member.cluster.metadata(wanted.own | wanted.foreign, wanted.foreign)
-        # Names that other members send decide how long a request is that names them, and it is
-        # sent every few seconds; how many topics there are, the cluster does.
-        own = await self.member.cluster.metadata(wanted.own)
+        if len(topics.foreign) <= MANY_TOPICS:
+            return await self.member.cluster.metadata(topics.own | topics.foreign, topics.foreign)
+        # Other members decide how many names there are, and the request is sent every few seconds.
+        # How many topics there are, the cluster decides.
+        own = await self.member.cluster.metadata(topics.own)
         everything = await self.member.cluster.metadata(None)
-        asked = wanted.foreign & everything.topics.keys()
-        theirs = {name: everything.topics[name] for name in asked}
+        existing = topics.foreign & everything.topics.keys()
+        theirs = {name: everything.topics[name] for name in existing}
         return attrs.evolve(own, topics={**theirs, **own.topics})
 
     async def assign(self, known: Mapping[str, TopicInfo]) -> MemberAssignments:
-        """What every member gets; nothing where the coordinator keeps the last assignment.
+        """The partitions of every member; nothing where the coordinator keeps the last assignment.
 
-        It is computed in a thread, so that heartbeats go on meanwhile, and until the coordinator
-        would have thrown out a leader that does not sync.
+        The assignor runs in a thread, so that heartbeats go on. It has until shortly before the
+        coordinator would remove a leader that sends no SyncGroup.
 
         Raises:
             UsageError: the coordinator chose an assignor that this member does not have.
             AssignorTimeoutError: the assignor takes too long.
-            InvalidAssignmentError: no group may follow what the assignor answered.
+            InvalidAssignmentError: no group may follow what the assignor returned.
             Exception: whatever a custom assignor raises.
 
-        Cancellation: the assignor is given up, which is told; its thread may compute on.
+        Cancellation: the assignor is given up, with an event; its thread may go on.
 
         Source: Kafka's ``GroupMetadataManager.schedulePendingSync``.
         """
         if self.answer.skip_assignment:
             await trio.lowlevel.checkpoint()
             return {}
-        self._emit_of_unreadable(self.answer.members)
+        self._report_unreadable(self.answer.members)
         assignor = resolve(self.member.config.assignors).get(self.membership.assignor)
         if assignor is None:
             raise UsageError(
@@ -206,7 +203,7 @@ class LeaderAssignment:
             thread=thread,
         )
 
-    def _emit_of_unreadable(self, members: Collection[MemberSubscription]) -> None:
+    def _report_unreadable(self, members: Collection[MemberSubscription]) -> None:
         for member in members:
             if member.version == UNREADABLE:
                 self.member.emitter.emit(
@@ -220,7 +217,11 @@ class LeaderAssignment:
 def _compute(
     assignor: Assignor, known: Mapping[str, TopicInfo], members: Sequence[MemberSubscription]
 ) -> CheckedAssignments:
-    """What is checked and may be sent; what waits for its owner to give it up is not unassigned."""
+    """Call the assignor and check its result. Runs in a thread.
+
+    A partition that is assigned to no member, but that a member still owns, is not unassigned: its
+    owner gives it up first, and the next generation assigns it.
+    """
     checked = check_assignments(assignor.name, known, members, assignor.assign(known, members))
     if not checked.unassigned:
         return checked

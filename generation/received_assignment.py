@@ -70,33 +70,35 @@ class ReceivedAssignment:
 
 @final
 @attrs.frozen
-class TakenOver:
-    """What an assignment means for a member.
+class AcceptedAssignment:
+    """An assignment as the member goes on with it.
 
     Attributes:
-        admitted: what of it can be read.
-        assignment: that, sorted, beside the assignment before.
+        received: what can be read of it, and what was left out.
+        assignment: what can be read, sorted, with the assignment before it.
         given_up: what the member owned and was not assigned, sorted.
     """
 
-    admitted: ReceivedAssignment
+    received: ReceivedAssignment
     assignment: Assignment
     given_up: tuple[TopicPartition, ...]
 
 
-def admit(assigned: Iterable[TopicPartition], topics: Collection[str]) -> ReceivedAssignment:
-    """Check an assignment.
+def check_entries(
+    assigned: Iterable[TopicPartition], topics: Collection[str]
+) -> ReceivedAssignment:
+    """Leave out what cannot be read, or was not subscribed to.
 
     Args:
-        assigned: what the leader gave.
-        topics: what this member joined with.
+        assigned: the partitions that the leader gave this member.
+        topics: the topics that this member joined with.
     """
     admitted: dict[TopicPartition, None] = {}
     left_out: dict[str, str] = {}
     foreign: set[str] = set()
     names: dict[str, tuple[str, str | None]] = {}
     for name in assigned:
-        if name.topic in topics and name.partition >= 0:  # what was joined with is a topic's name
+        if name.topic in topics and name.partition >= 0:  # a subscribed topic has a valid name
             admitted[name] = None
             continue
         if name.topic not in names:
@@ -109,31 +111,31 @@ def admit(assigned: Iterable[TopicPartition], topics: Collection[str]) -> Receiv
     return ReceivedAssignment(tuple(admitted), left_out, frozenset(foreign))
 
 
-def take_over(
+def accept(
     assigned: Iterable[TopicPartition],
     topics: Collection[str],
     previous: Iterable[TopicPartition] = (),
     owned: Iterable[TopicPartition] = (),
-) -> TakenOver:
-    """Make of an assignment what the member goes on with.
+) -> AcceptedAssignment:
+    """Check and sort an assignment, and compare it with what the member owned.
 
     Args:
-        assigned: what the leader gave.
-        topics: what this member joined with.
+        assigned: the partitions that the leader gave this member.
+        topics: the topics that this member joined with.
         previous: the partitions of the generation that the program held before.
-        owned: what it has to give up if it was not assigned it.
+        owned: what the member has to give up if it is not in the assignment.
     """
-    admitted = admit(assigned, topics)
-    assignment = Assignment(admitted.partitions, previous)
+    received = check_entries(assigned, topics)
+    assignment = Assignment(received.partitions, previous)
     given_up = Assignment(name for name in owned if name not in assignment)
-    return TakenOver(admitted, assignment, given_up.partitions)
+    return AcceptedAssignment(received, assignment, given_up.partitions)
 
 
 @final
-class Ask(enum.Enum):
+class RebalanceRequest(enum.Enum):
     """How a member makes the coordinator rebalance a stable group."""
 
-    BY_JOINING = "join again with the member id, which a coordinator heeds from a leader"
+    BY_JOINING = "join again with the member id; the coordinator rebalances for a leader"
     BY_LEAVING = "leave with the instance id, then join as a new member"
 
 
@@ -145,16 +147,16 @@ class Verdict:
     Attributes:
         faults: why the group needs a rebalance, in words; empty where the assignment fits.
         cause: how the generation ends by it.
-        ask: how this member has to ask for the rebalance.
+        rebalance_request: how this member has to request the rebalance.
         watched: for a leader, what its partition watcher starts from.
-        wanted: for a leader, the topics to watch: all that the group subscribes to, or has.
+        topics: for a leader, the topics to watch: all that the group subscribes to, or has.
     """
 
     faults: tuple[str, ...] = ()
     cause: Cause = Cause.PARTITIONS_CHANGED
-    ask: Ask = Ask.BY_JOINING
+    rebalance_request: RebalanceRequest = RebalanceRequest.BY_JOINING
     watched: Mapping[str, TopicInfo] | None = None
-    wanted: GroupTopics | None = None
+    topics: GroupTopics | None = None
 
 
 FITS = Verdict()
@@ -187,9 +189,11 @@ class InheritedAssignment:
         return self.join.returning
 
     @property
-    def ask(self) -> Ask:
-        """How this member has to ask for a rebalance, as far as the Join's answer says."""
-        return Ask.BY_JOINING if self.join.answer.leader else Ask.BY_LEAVING
+    def rebalance_request(self) -> RebalanceRequest:
+        """How this member has to request a rebalance, as far as the JoinGroup's answer says."""
+        return (
+            RebalanceRequest.BY_JOINING if self.join.answer.leader else RebalanceRequest.BY_LEAVING
+        )
 
     async def check(self, held: Collection[str], known: Mapping[str, TopicInfo]) -> Verdict:
         """Compare; at most one DescribeGroups, and one Metadata for a follower.
@@ -199,7 +203,7 @@ class InheritedAssignment:
             known: for a leader, the topics of the whole group that exist.
 
         Raises:
-            BrokerError | TransportError: what the recovery table does not retry.
+            BrokerError | TransportError: what the error policy does not retry.
 
         Cancellation: the offsets connection may be broken; nothing else.
         """
@@ -208,12 +212,12 @@ class InheritedAssignment:
         return await self._as_follower(frozenset(held))
 
     async def _as_leader(self, group: DescribeResult, known: Mapping[str, TopicInfo]) -> Verdict:
-        if not group.stable:  # A rebalance is under way, and this member will be asked to join.
-            return Verdict(watched=known, wanted=self._wanted(group, known))
+        if not group.stable:  # A rebalance is under way, and this member will have to join.
+            return Verdict(watched=known, topics=self._topics_of(group, known))
         thread = f"kgroup-compare {self.leader.membership.group_id}"
         work = partial(compare, known, group)
         faults, watched = await self.leader.member.assignor_thread(work, thread)
-        return Verdict(faults=faults, watched=watched, wanted=self._wanted(group, watched))
+        return Verdict(faults=faults, watched=watched, topics=self._topics_of(group, watched))
 
     async def _as_follower(self, held: frozenset[str]) -> Verdict:
         if strange := held - self.join.topics:
@@ -226,21 +230,21 @@ class InheritedAssignment:
             return FITS
         # A broker before JoinGroup v9 names the id that a returning leader had before.
         if self._may_lead and self.join.answer.leader_id not in group.assignments:
-            known = await self.leader.look(self._wanted(group))
+            known = await self.leader.fetch_topics(self._topics_of(group))
             return await self._as_leader(group, known)
         covered = {one.topic for given in group.assignments.values() for one in given}
         return _uncovered(lacking - covered)
 
     @property
     def _may_lead(self) -> bool:
-        """Whether the leader's id looks as if it was an earlier process's of this instance.
+        """Whether the leader's id may be that of an earlier process of this instance.
 
-        A coordinator makes the ids of static members of the instance id, "-" and a UUID.
+        A coordinator makes the id of a static member from its instance id, "-" and a UUID.
         """
         instance = self.leader.membership.group_instance_id
         return self.join.answer.leader_id.startswith(f"{instance}-")
 
-    def _wanted(self, group: DescribeResult, more: Collection[str] = ()) -> GroupTopics:
+    def _topics_of(self, group: DescribeResult, more: Collection[str] = ()) -> GroupTopics:
         members = (*group.members, *self.join.answer.members)
         return group_topics(self.join.topics, more, *(member.topics for member in members))
 
@@ -256,7 +260,7 @@ class InheritedAssignment:
     async def _existing(self, topics: Collection[str]) -> frozenset[str]:
         found = await until_answered(
             Request.METADATA,
-            partial(self.leader.look_once, group_topics(topics)),
+            partial(self.leader.fetch_topics_once, group_topics(topics)),
             find=None,
             backoff=self.leader.member.new_backoff(),
             report=self.leader.member.emitter.failed,
@@ -267,14 +271,14 @@ class InheritedAssignment:
 def compare(
     known: Mapping[str, TopicInfo], group: DescribeResult
 ) -> tuple[tuple[str, ...], dict[str, TopicInfo]]:
-    """Where a group's assignment and its topics differ, and what a watcher starts from.
+    """Find where a group's assignment and its topics differ, and what a watcher starts from.
 
     A topic that is assigned and does not exist is no fault yet: a broker that has just started
-    may not know it. The watcher starts from it, and so finds it gone.
+    may not know it. It is in the watcher's baseline, so that the watcher finds it gone.
 
     Args:
         known: the topics of the whole group that exist.
-        group: who is in it and what each member was assigned.
+        group: its members, and what each was assigned.
     """
     covered: dict[str, set[int]] = {}
     faults = []
@@ -307,11 +311,19 @@ def compare(
 def _not_subscribed(topics: Collection[str]) -> Verdict:
     names = ", ".join(sorted(topics))
     fault = f"assigned partitions of {names}, which this member does not subscribe to any more"
-    return Verdict(faults=(fault,), cause=Cause.SUBSCRIPTION_CHANGED, ask=Ask.BY_LEAVING)
+    return Verdict(
+        faults=(fault,),
+        cause=Cause.SUBSCRIPTION_CHANGED,
+        rebalance_request=RebalanceRequest.BY_LEAVING,
+    )
 
 
 def _uncovered(topics: Collection[str]) -> Verdict:
     if not topics:
         return FITS
     fault = f"no member is assigned anything of {', '.join(sorted(topics))}"
-    return Verdict(faults=(fault,), cause=Cause.SUBSCRIPTION_CHANGED, ask=Ask.BY_LEAVING)
+    return Verdict(
+        faults=(fault,),
+        cause=Cause.SUBSCRIPTION_CHANGED,
+        rebalance_request=RebalanceRequest.BY_LEAVING,
+    )

@@ -42,11 +42,11 @@ from kgroup.generation.member_context import CompletedJoin, MemberContext, Previ
 from kgroup.generation.positions import Positions
 from kgroup.generation.received_assignment import (
     MANY,
-    Ask,
+    AcceptedAssignment,
     InheritedAssignment,
-    TakenOver,
+    RebalanceRequest,
     Verdict,
-    take_over,
+    accept,
 )
 from kgroup.generation.start_offsets import StartOffsets
 from kgroup.types import (
@@ -87,7 +87,8 @@ class GenerationRunner:
         generation: what the program was offered, or None.
         failure: the request that failed before the hand-over, and its error.
         fatal: what the assignor raised; it ends the group.
-        ask: how the member has to request a rebalance, if the assignment did not fit.
+        rebalance_request: how the member has to request a rebalance, if the assignment did not
+            fit.
         lived: seconds from the JoinGroup's answer to the end of the last task.
     """
 
@@ -118,7 +119,7 @@ class GenerationRunner:
         self.generation: Generation | None = None
         self.failure: tuple[Request, BrokerError | TransportError] | None = None
         self.fatal: Exception | None = None
-        self.ask: Ask | None = None
+        self.rebalance_request: RebalanceRequest | None = None
         self.lived = 0.0
 
     @property
@@ -149,7 +150,7 @@ class GenerationRunner:
         """Run until every task has ended.
 
         Args:
-            offer: is called when `generation` is there to be taken.
+            offer: is called when `generation` is there to be accepted.
 
         Cancellation: all tasks are cancelled without a drain.
         """
@@ -174,12 +175,12 @@ class GenerationRunner:
         except _PartitionsRevokedError as revoked:
             return End(Cause.REBALANCE, str(revoked))
         except _OutdatedAssignmentError as outdated:
-            self.ask = outdated.verdict.ask
+            self.rebalance_request = outdated.verdict.rebalance_request
             return End(outdated.verdict.cause, str(outdated))
         except _StepError as step:
             self.failure = (step.request, step.error)
             if step.request is Request.DESCRIBE:
-                self.ask = self._inherited.ask
+                self.rebalance_request = self._inherited.rebalance_request
             cause = decide(*self.failure).cause or Cause.MEMBERSHIP_LOST
             return End(cause, str(step.error), step.error)
         # What an assignor raises is for the program, which gets it from next().
@@ -204,19 +205,21 @@ class GenerationRunner:
         assignments: MemberAssignments = {}
         if self._membership.leader:
             topics = self._leader.topics_of(join.topics)
-            known = await self._step(Request.METADATA, partial(self._leader.look, topics))
+            known = await self._step(Request.METADATA, partial(self._leader.fetch_topics, topics))
             # The topics from which an inherited assignment was computed are not known yet.
             if not self._inherited.in_question:
                 self._watch_partitions(topics, known)
             assignments = await self._leader.assign(known)
         assigned = await self._step(Request.SYNC, partial(self._sync, assignments))
-        taken = await self._take_over(assigned)
-        if taken.admitted.left_out:
-            member.emitter.emit(AssignmentRefused, entries=taken.admitted.left_out)
-        self.assignment = taken.assignment
-        self._report_assignment(taken.given_up)
+        accepted = await self._accept(assigned)
+        if accepted.received.left_out:
+            member.emitter.emit(AssignmentRefused, entries=accepted.received.left_out)
+        self.assignment = accepted.assignment
+        self._report_assignment(accepted.given_up)
         if self._inherited.in_question:
-            await self._check_inherited({*self.assignment.topics(), *taken.admitted.foreign}, known)
+            await self._check_inherited(
+                {*self.assignment.topics(), *accepted.received.foreign}, known
+            )
         found = await self._step(
             Request.FETCH_OFFSETS, partial(self._starts.begin, self.assignment)
         )
@@ -247,13 +250,13 @@ class GenerationRunner:
                 self._member.emitter.failed(Request.SYNC, error, reaction)
             raise
 
-    async def _take_over(self, assigned: Sequence[TopicPartition]) -> TakenOver:
+    async def _accept(self, assigned: Sequence[TopicPartition]) -> AcceptedAssignment:
         """Check and sort what the leader wrote; in a thread where it is long."""
         before = self.claim
         owned: Collection[TopicPartition] = ()
         if before is not None and not before.lost and all_cooperative(self._assignors.values()):
             owned = before.owned
-        work = partial(take_over, assigned, self._join.topics, self._previous.assignment, owned)
+        work = partial(accept, assigned, self._join.topics, self._previous.assignment, owned)
         if max(len(assigned), len(owned)) < MANY:
             return work()
         return await self._member.checking_thread(
@@ -295,8 +298,8 @@ class GenerationRunner:
         verdict = await self._step(Request.DESCRIBE, check)
         if verdict.faults:
             raise _OutdatedAssignmentError(verdict)
-        if verdict.watched is not None and verdict.wanted is not None:
-            self._watch_partitions(verdict.wanted, verdict.watched)
+        if verdict.watched is not None and verdict.topics is not None:
+            self._watch_partitions(verdict.topics, verdict.watched)
 
     async def _step(self, request: Request, send: Callable[[], Awaitable[T]]) -> T:
         """One step before the hand-over; the error policy decides what follows its failure."""
@@ -354,7 +357,7 @@ class GenerationRunner:
         if config.watch_partition_changes:
             self.lifecycle.start_service(
                 partition_watcher,
-                partial(self._leader.look_once, topics),
+                partial(self._leader.fetch_topics_once, topics),
                 baseline,
                 config.partition_watch_interval,
                 self._member.emitter.failed,

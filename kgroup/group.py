@@ -1,21 +1,22 @@
 """ConsumerGroup: yields generations, one at a time.
 
-A manager task runs the member: it joins when somebody waits in `next()`, hands the generation
-over, waits until all of it has ended, and joins again. What the member does is in
-``kgroup.member`` and ``kgroup.generation.runner``; here is who waits for whom.
+Two tasks meet here. The program's task waits in `next()`. The manager task (`_run`) is the loop of
+a member's life: it waits until `next()` is called, joins, runs the generation until its last task
+has ended, recovers, and waits again. The steps from JoinGroup to the last task are in
+``kgroup.generation.runner``; what happens between two generations is in ``kgroup.member``.
 
-Closing has one deadline, `GroupConfig.longest_close` after it began, whatever is down. It is made
-of three parts that follow each other. First the drain: the generation ends by its own deadline,
-and commits that were sent are not awaited for longer. Then ``close_timeout``: LeaveGroup, with the
-search for the coordinator that it may need. Then what ends by force: connections, the source of
-records. Everything else that a member may be doing (entering the source, finding the coordinator,
-a parked Join, a back-off) is not waited for: it runs in a scope of `_until_closing`, which is
-cancelled by the closing, and from the start if the group closes already.
+Closing has one deadline, `GroupConfig.longest_close` after it began, whatever is down. It has three
+parts, one after the other. First the drain: the generation ends by its own deadline, and commits
+that were sent are not awaited for longer. Then ``close_timeout``: LeaveGroup, with the search for
+the coordinator that it may need. Then what ends by force: connections, and the record source.
+Nothing else that a member may be doing is waited for (entering the source, finding the coordinator,
+a parked JoinGroup, a back-off): it runs in a scope of `_until_closing`, which closing cancels, and
+which is cancelled from the start if the group is already closing.
 
-INVARIANTS: there is never more than one generation; no Join is sent unless `next()` waits and
-every task of the generation before has ended; `next()` never returns a generation that is over;
+INVARIANTS: there is never more than one generation; no JoinGroup is sent unless `next()` waits and
+every task of the last generation has ended; `next()` never returns a generation that is over;
 closing is idempotent, works at any moment, and has a deadline; the manager awaits nothing outside
-a scope that the closing cancels or that has a deadline.
+a scope that closing cancels or that has a deadline.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from kgroup.wire.streams import open_tcp
 from kgroup.worker_thread import WorkerThread
 
 _FORCE: Final = 1.0
-"""Seconds, after the leave and the closing of connections, for the source of records to end."""
+"""Seconds for the record source to end, after the member has left and closed its connections."""
 
 
 def default_runtime() -> Runtime:
@@ -77,19 +78,19 @@ class ConsumerGroup:
     the generation finish what they hold (the drain), and leaves the group. Cancellation from
     outside does not drain, and still leaves the group; nor does a ``KeyboardInterrupt`` that hits a
     task, or a second one (``restrict_keyboard_interrupt_to_checkpoints`` of ``trio.run`` keeps it
-    out of tasks). In every one of these ways the group has closed within
-    ``config.longest_close`` seconds, whatever is down; only a task of the program that goes on
-    after it was cancelled adds the time that it takes.
+    out of tasks). In each of these ways the group has closed within ``config.longest_close``
+    seconds, whatever is down; only a task of the program that goes on after it was cancelled adds
+    the time that it takes.
 
     Args:
         config: all settings.
-        runtime: the network, clock and source of records; TCP, the system's and librdkafka
-            by default.
+        runtime: the network, clock and record source; TCP, the system's clock and librdkafka by
+            default.
         on_event: is called with each event, in this thread; it must not block. What it raises
             ends nothing: the first exception is logged with its traceback.
 
     Raises (where it is made):
-        ArgumentError: an argument is of another class, or cannot be called.
+        ArgumentError: an argument is of the wrong type, or cannot be called.
 
     Raises (from ``async with``):
         ExceptionGroup: tasks of a generation raised; it holds their exceptions (and the body's,
@@ -126,15 +127,15 @@ class ConsumerGroup:
         self._body = trio.CancelScope()
         self._closing: str | None = None
         self._fatal: Exception | None = None
-        self._fatal_told = False
+        self._fatal_raised = False
         self._errors: list[Exception] = []
-        self._inside = True
+        self._body_runs = True
         self._done = trio.Event()
         self._changed = Notifier()
 
     @property
     def config(self) -> GroupConfig:
-        """Its settings."""
+        """The group's settings."""
         return self._config
 
     async def __aenter__(self) -> Self:
@@ -142,8 +143,8 @@ class ConsumerGroup:
             raise UsageError(
                 f"group {self._config.group_id!r}: a ConsumerGroup is entered once; make another"
             )
-        # INVARIANT: nothing can fail once the nursery in `_open` is there: `__aexit__` would not be
-        # called to close it.
+        # INVARIANT: nothing can fail once the nursery in `_open` is open, because `__aexit__` would
+        # not be called to close it.
         if self._runtime.observer is not None:
             self._runtime.observer.opened(self.shutdown)
         self._opened = self._open()
@@ -158,16 +159,17 @@ class ConsumerGroup:
         return self
 
     async def __anext__(self) -> Generation:
-        """As `next`, but a closed group ends the iteration."""
+        """As `next`; a closed group ends the iteration."""
         try:
             return await self.next()
         except GroupClosedError:
             raise StopAsyncIteration from None
 
     async def next(self) -> Generation:
-        """Wait for the next generation; asking for it is what makes the member join.
+        """Wait for the next generation; this call makes the member join.
 
-        The work done between two calls, in the loop's body, counts as work of the generation.
+        What the program does between two calls, in the loop's body, counts as work of the
+        generation.
 
         Raises:
             GroupClosedError: the group was closed.
@@ -176,7 +178,7 @@ class ConsumerGroup:
             UsageError: another task waits in `next()` already, the call comes from a task of one
                 of this group's own generations, or the group was not entered.
 
-        Cancellation: loses nothing; the next call goes on where this one was.
+        Cancellation: nothing is lost; the next call goes on where this one was.
         """
         if self._opened is None:
             raise UsageError(
@@ -199,7 +201,7 @@ class ConsumerGroup:
         try:
             await trio.lowlevel.checkpoint()
             while True:
-                # INVARIANT: no checkpoint between this look and the return.
+                # INVARIANT: no checkpoint between this check and the return.
                 if (generation := self._take()) is not None:
                     return generation
                 await self._changed.wait()
@@ -207,9 +209,9 @@ class ConsumerGroup:
             self._waiting = False
 
     def release(self) -> None:
-        """Say that the loop's body is done with its generation, as `next` does, and ask for none.
+        """Release the generation that the loop's body holds, as `next` does, without joining again.
 
-        For a program that has something else to do before it asks for the next one.
+        For a program that has something else to do before it calls `next`.
         """
         if self._held is not None:
             self._held.release_body()
@@ -253,7 +255,7 @@ class ConsumerGroup:
         await self._done.wait()
 
     async def wait_closed(self) -> None:
-        """Wait until the group has closed: the member has left, whatever brought it about."""
+        """Wait until the group has closed, for whatever reason, and the member has left."""
         await self._done.wait()
 
     def __repr__(self) -> str:
@@ -277,11 +279,11 @@ class ConsumerGroup:
                     with self._body:
                         yield
                 except BaseException as error:
-                    if _cuts_off(error):
+                    if _is_cancellation(error):
                         raise
                     # Kept until the generation has drained and the member has left.
                     body_error = error
-                self._inside = False
+                self._body_runs = False
                 self.release()
                 self.shutdown(
                     "the block was left"
@@ -292,12 +294,12 @@ class ConsumerGroup:
             # A cancellation from outside takes the place of no task's exception.
             if not self._errors:
                 raise
-            raise self._failed([*self._errors, error]) from None
+            raise self._group_of([*self._errors, error]) from None
         if self._errors:
-            raise self._failed([*self._errors, *([body_error] if body_error is not None else [])])
+            raise self._group_of([*self._errors, *([body_error] if body_error is not None else [])])
         if body_error is not None:
             raise body_error
-        if self._fatal is not None and not self._fatal_told:
+        if self._fatal is not None and not self._fatal_raised:
             raise self._fatal
 
     async def _manage(self) -> None:
@@ -305,15 +307,15 @@ class ConsumerGroup:
         try:
             if self._closing is None:
                 with self._until_closing() as around:
-                    await self._belong(around)
+                    await self._run_member(around)
         finally:
             if self._errors:
                 self._body.cancel()
             self._done.set()
             self._changed.notify()
 
-    async def _belong(self, around: trio.CancelScope) -> None:
-        """Be a member until the end; `around` is the scope that this runs in."""
+    async def _run_member(self, around: trio.CancelScope) -> None:
+        """Enter the record source, run the member, leave; `around` is the scope of all this."""
         source = self._runtime.record_source(self._config, self._emitter.fault)
         check_source(source)
         async with source:
@@ -331,14 +333,15 @@ class ConsumerGroup:
                     try:
                         await member.aclose()
                     finally:  # a cancellation from outside arrives as `aclose` returns
-                        # A source may hold a nursery open, so that no scope can be put around its
-                        # exit alone: the one around all of it is given the deadline.
+                        # A source may hold a nursery open, so no scope can be put around its exit
+                        # alone. The scope around all of this gets the deadline instead.
                         around.shield = True
                         around.deadline = max(self._leave_by, trio.current_time()) + _FORCE
 
     async def _run(self, member: Member) -> None:
+        """The life of a member: one generation after the other, as often as `next()` is called."""
         try:
-            while await self._asked_for_more():
+            while await self._next_is_called():
                 last = await self._one_generation(member)
                 if last is None:
                     continue
@@ -346,15 +349,15 @@ class ConsumerGroup:
                     self._errors = list(last.lifecycle.errors)
                     return
                 if last.fatal is not None:
-                    self._fail(last.fatal)
+                    self._fatal = last.fatal
                     return
                 with self._until_closing():
                     await member.recover(last)
         except KgroupError as error:
-            self._fail(error)
+            self._fatal = error
 
     async def _one_generation(self, member: Member) -> GenerationRunner | None:
-        """Join and run one generation; None if the group is closed before one began."""
+        """Join and run one generation; None if the group closed before one began."""
         ended: GenerationRunner | None = None
         with self._until_closing():
             runner = await member.join()
@@ -368,10 +371,10 @@ class ConsumerGroup:
 
     @contextmanager
     def _until_closing(self) -> Iterator[trio.CancelScope]:
-        """A scope for what is not worth finishing once the group closes.
+        """A scope for steps that need not be finished once the group closes.
 
         INVARIANT: closing may begin before the scope is entered as well as within it. In either
-        case the scope is cancelled, so that no step that begins late escapes the closing.
+        case the scope is cancelled, so that a step that begins late is cancelled too.
         """
         with trio.CancelScope() as scope:
             self._cancelled_by_closing = scope
@@ -382,8 +385,8 @@ class ConsumerGroup:
             finally:
                 self._cancelled_by_closing = None
 
-    async def _asked_for_more(self) -> bool:
-        """Wait until `next()` waits; False if the group closes instead."""
+    async def _next_is_called(self) -> bool:
+        """Wait until the program waits in `next()`; False if the group closes instead."""
         while self._closing is None and not self._waiting:
             await self._changed.wait()
         return self._closing is None
@@ -393,7 +396,7 @@ class ConsumerGroup:
             "the program was cancelled" if self._fatal is None else str(self._fatal)
         )
         if self._errors:
-            # Not its text: the reason goes to the broker, and into its log.
+            # Without its text: the reason goes to the broker, and into its log.
             reason = f"a task raised {type(self._errors[0]).__name__}"
         self._leave_by = trio.current_time() + self._config.close_timeout
         with trio.CancelScope(shield=True, deadline=self._leave_by):
@@ -411,31 +414,28 @@ class ConsumerGroup:
             self._holder = trio.lowlevel.current_task()
             ready.lifecycle.hold_body()
             self._emitter.emit(GenerationStarted)
-            # Whoever was told may have closed the group.
+            # A handler of that event may have closed the group.
             if not ready.lifecycle.ending.is_set():
                 assert ready.generation is not None  # it was offered
                 return ready.generation
             self.release()
         if self._fatal is not None:
-            self._fatal_told = True
+            self._fatal_raised = True
             raise self._fatal
-        if self._errors and self._inside and not self._done.is_set():
-            return None  # the block will be cancelled, and raises them
+        if self._errors and self._body_runs and not self._done.is_set():
+            return None  # the block is about to be cancelled, and raises them
         if self._closing is not None or self._done.is_set():
             raise GroupClosedError(
                 f"group {self._config.group_id!r} is closed: {self._closing or 'it has ended'}"
             )
         return None
 
-    def _failed(self, errors: list[BaseException]) -> BaseExceptionGroup[BaseException]:
+    def _group_of(self, errors: list[BaseException]) -> BaseExceptionGroup[BaseException]:
         return BaseExceptionGroup(f"tasks of group {self._config.group_id!r} failed", errors)
 
-    def _fail(self, error: Exception) -> None:
-        self._fatal = error
 
-
-def _cuts_off(error: BaseException) -> bool:
-    """Whether it is, or holds, a cancellation from outside, which does not wait for a drain."""
+def _is_cancellation(error: BaseException) -> bool:
+    """Whether it is, or contains, a cancellation from outside, which does not wait for a drain."""
     ends_at_once = (trio.Cancelled, GeneratorExit)
     if isinstance(error, BaseExceptionGroup):
         return error.subgroup(ends_at_once) is not None

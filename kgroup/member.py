@@ -1,10 +1,10 @@
 """One member's way through the group: join, be assigned, own a generation, join again.
 
-The group decides when; this module decides how, by the recovery table. It keeps what outlives a
-generation: the member id, the epoch, the last assignment, the source of records.
+The group decides when; this module decides how, by the error policy. It keeps what outlives a
+generation: the member id, the epoch, what is remembered of the last generation, the record source.
 
-INVARIANTS: one generation at a time; no Join before every task of the generation before has
-ended; heartbeats begin when the Join is answered.
+INVARIANTS: one generation at a time; no JoinGroup is sent before every task of the last generation
+has ended; heartbeats begin when JoinGroup is answered.
 
 Source: Kafka's ``AbstractCoordinator`` and ``ConsumerCoordinator``; kafka-go's ``ConsumerGroup``.
 """
@@ -33,17 +33,17 @@ from kgroup.errors import (
 from kgroup.event_emitter import EventEmitter
 from kgroup.events import BackingOff, CoordinatorFound, GenerationEnded, Joined, Joining, Left
 from kgroup.generation.member_context import CompletedJoin, MemberContext, PreviousGenerations
-from kgroup.generation.received_assignment import Ask
+from kgroup.generation.received_assignment import RebalanceRequest
 from kgroup.generation.runner import GenerationRunner
 from kgroup.interfaces import RecordSource
 from kgroup.runtime import Runtime
 from kgroup.types import Cause, End, Membership
 
 JOINS_AT_ONCE: Final = 20
-"""So many Joins in a row are sent as the recovery table says: rebalances come in bursts."""
+"""So many JoinGroups in a row are sent as the error policy says: rebalances come in bursts."""
 JOINS_PER_SECOND: Final = 2.0
-"""How often a Join is sent after so many, as long as they go on."""
-_FIRST: Final = "the program asks for its first generation"
+"""How often JoinGroup is sent after that many, as long as they go on."""
+_FIRST: Final = "the program called next() for the first time"
 
 
 @final
@@ -130,7 +130,7 @@ class Member:
 
         Args:
             runner: what `join` returned.
-            offer: is called when the generation is there to be taken.
+            offer: is called when the generation is there to be accepted.
 
         Cancellation: tasks of the generation are cancelled without a drain.
         """
@@ -140,28 +140,28 @@ class Member:
             self._over(runner)
 
     async def recover(self, last: GenerationRunner) -> None:
-        """Do what has to be done between the end of a generation and the next Join.
+        """Do what the end of a generation requires before the next JoinGroup.
 
         Raises:
             FatalGroupError: the end was a refusal that trying again cannot mend.
         """
         end = last.end
         self._reason = str(end)
-        # A generation that is lost as soon as it is there is no success: such ones back off.
+        # A generation that is lost as soon as it begins is no success: the next attempt backs off.
         if last.handed_over and last.lived > self._config.rejoin_backoff_max:
             self._failures = 0
             self._waits.reset()
-        requested = last.ask is not None
-        if last.ask is Ask.BY_LEAVING:
+        requested = last.rebalance_request is not None
+        if last.rebalance_request is RebalanceRequest.BY_LEAVING:
             requested = await self._leave_to_rebalance()
         self._previous = attrs.evolve(self._previous, rebalance_requested=requested)
-        self._doubtful = last.ask is not None and not requested
+        self._doubtful = last.rebalance_request is not None and not requested
         if last.failure is not None:
-            await self._follow(*last.failure)
+            await self._react_to(*last.failure)
         elif isinstance(end.error, BrokerError):
-            await self._follow(row_of(end.error, Request.HEARTBEAT), end.error)
+            await self._react_to(row_of(end.error, Request.HEARTBEAT), end.error)
         elif isinstance(end.error, TransportError):
-            await self._follow(Request.JOIN, end.error)
+            await self._react_to(Request.JOIN, end.error)
         elif end.cause is Cause.COORDINATOR_LOST:
             await self._find()
         elif end.cause is Cause.TASK_RETURNED:
@@ -170,18 +170,19 @@ class Member:
             self._short_lives.reset()
 
     async def leave(self, reason: str) -> None:
-        """Tell the coordinator that this member is gone, unless it is static or unknown.
+        """Send LeaveGroup, unless the member is static or has no id.
 
-        It waits for an answer as long as the scope around it allows, and never raises for one.
+        It waits for an answer as long as the scope around it allows; a refusal raises nothing.
 
-        Cancellation: the coordinator may not know; the member id is kept, so that it can be told.
+        Cancellation: the coordinator may not know; the member id is kept, so that LeaveGroup can be
+        sent again.
         """
         if not self._member_id or self._config.group_instance_id is not None:
             if self._member_id:
                 self._emitter.emit(Left, reason=f"{reason} (a static member stays)", notified=False)
             return
         member_id = self._member_id
-        told = False
+        notified = False
         try:
             await until_answered(
                 Request.LEAVE,
@@ -190,12 +191,12 @@ class Member:
                 backoff=self._context.new_backoff(),
                 report=self._emitter.failed,
             )
-            told = True
+            notified = True
         except (BrokerError, TransportError) as error:
-            # The session ends by itself; it was reported as the table's IGNORE.
+            # The session expires by itself; the failure was reported as one to ignore.
             reason = f"{reason} ({error})"
         finally:
-            self._emitter.emit(Left, reason=reason, notified=told)
+            self._emitter.emit(Left, reason=reason, notified=notified)
         self._member_id = ""
 
     async def aclose(self) -> None:
@@ -209,7 +210,7 @@ class Member:
             await self._cluster.aclose()
 
     async def _leave_to_rebalance(self) -> bool:
-        """Give a static member's place up, so that its next Join makes the group rebalance.
+        """Remove a static member, so that its next JoinGroup makes the group rebalance.
 
         Returns:
             whether the coordinator has confirmed it.
@@ -280,9 +281,9 @@ class Member:
             except (BrokerError, TransportError) as error:
                 given = 0
                 request = row_of(error, request)
-                if request is not Request.FIND_COORDINATOR:  # of which was told already
+                if request is not Request.FIND_COORDINATOR:  # which reports its own
                     self._emitter.failed(request, error, decide(request, error))
-                await self._follow(request, error)
+                await self._react_to(request, error)
             else:
                 self._member_id = answer.member_id
                 return CompletedJoin(
@@ -298,8 +299,8 @@ class Member:
             CoordinatorFound, node_id=found.node_id, address=f"{found.host}:{found.port}"
         )
 
-    async def _follow(self, request: Request, error: BrokerError | TransportError) -> None:
-        """Do what the table says before the next Join; of the failure was told already."""
+    async def _react_to(self, request: Request, error: BrokerError | TransportError) -> None:
+        """Do what the error policy says before the next JoinGroup; the failure was reported."""
         reaction = decide(request, error)
         if reaction.action is Action.FAIL:
             raise error
@@ -316,12 +317,12 @@ class Member:
             await self._find()
 
     async def _pace(self) -> None:
-        """Hold a Join back where there were very many of late, whatever each one's reason was.
+        """Delay a JoinGroup if there were very many of late, whatever the reason of each was.
 
-        Each reaction of the recovery table is right for one failure: the others wait for this
-        member's
-        Join, so that most follow at once. A coordinator that answers every Sync or heartbeat with
-        REBALANCE_IN_PROGRESS would otherwise get as many Joins as the network carries.
+        Each reaction of the error policy is right for one failure. Most send the next JoinGroup at
+        once, because the other members wait for it. A coordinator that answers every SyncGroup or
+        heartbeat with REBALANCE_IN_PROGRESS would otherwise receive as many JoinGroups as the
+        network carries.
         """
         if seconds := self._joins.wait(trio.current_time()):
             self._emitter.emit(BackingOff, seconds=seconds, reason=self._reason)
@@ -333,7 +334,7 @@ class Member:
         await trio.sleep(seconds)
 
     async def _slow_down(self, last: GenerationRunner, end: End) -> None:
-        """A handler that returns at once must not throw its whole group into a storm."""
+        """Back off after a short generation: each rebalance stops the whole group for a moment."""
         if last.lived > self._config.rejoin_backoff_max:
             self._short_lives.reset()
             return

@@ -69,7 +69,7 @@ class Between:
         """After a generation that ended so; the seconds that it took."""
         before = trio.current_time()
         last: Any = SimpleNamespace(
-            end=end, failure=failure, handed_over=handed_over, lived=lived, ask=None
+            end=end, failure=failure, handed_over=handed_over, lived=lived, rebalance_request=None
         )
         await self.member.recover(last)
         return trio.current_time() - before

@@ -1,15 +1,43 @@
 """The lease: until when the coordinator cannot have given this member's partitions away.
 
-Measured by the member's own clock, from the sending of requests, so that it can only be too
-careful. It ends at the earlier of two times:
+Theory of operation
+===================
 
-- the last request that renewed the session and was answered well was sent, plus the session
-  time-out: before that no coordinator evicts a silent member;
-- the last heartbeat that was answered without an error was sent, plus the rebalance time-out:
-  before that no rebalance that began later has gone on without this member.
+A coordinator assigns a member's partitions to another member in two ways only. It evicts a member
+from which it has heard nothing for the session time-out; or it completes a rebalance without a
+member that has not joined within the rebalance time-out. It answers no question about either in
+advance: a member that was suspended (SIGSTOP, a paused virtual machine, a closed laptop) finds out
+with its next request, after its handler has already gone on with records that another member may be
+reading. So each member measures for itself how long it is safe, and stops by itself.
 
-Source: Kafka's ``ClassicGroup`` timers; OffsetCommit renews a session, in Stable and while
-preparing, but tells nothing of a rebalance.
+The lease is the earlier of two times:
+
+- the sending of the last request that renewed the session and was answered without an error, plus
+  the session time-out. Until then no coordinator evicts a silent member;
+- the sending of the last *heartbeat* that was answered without an error, plus the rebalance
+  time-out. Such an answer says that no rebalance was waiting for this member's JoinGroup, and one
+  that began later waits for it that long.
+
+Both count from the sending and not from the answer. The coordinator restarted its timer at some
+moment between the two, so that the earlier one is safe. Past the lease, streams hand out nothing
+and no commit is sent, until a heartbeat confirms the membership or the generation is lost.
+
+**Traps.**
+
+- The clock must count the time in which the machine was suspended, and must not be trio's: after a
+  suspension the event loop resumes as if no time had passed.
+- A commit (OffsetCommit) renews the session, in a stable group and in one that prepares a
+  rebalance. But it is answered well during a rebalance too, and so it confirms nothing: `extend`
+  moves the first of the two times only. A member that commits busily and whose heartbeats fail
+  still stops.
+- The lease begins when JoinGroup is *sent*. The coordinator may have parked that request for the
+  whole rebalance, so the lease may be over when the answer arrives; then the generation waits for a
+  heartbeat before it is handed over.
+- A lease that is over is not the end of the generation. The coordinator may have been away for all
+  members alike; only its refusal, or the heartbeat loop, ends the generation.
+
+Source: Kafka's ``ClassicGroup`` timers; ``OffsetMetadataManager.validateOffsetCommit`` renews the
+session.
 """
 
 from __future__ import annotations
@@ -22,7 +50,15 @@ from kgroup.interfaces import Clock
 
 @final
 class Lease:
-    """One generation's lease. Without I/O; `on_confirm` is called when it is longer again."""
+    """One generation's lease. Without I/O.
+
+    Args:
+        clock: counts suspended time.
+        session_timeout: the group's, in seconds.
+        rebalance_timeout: the group's, in seconds.
+        joined_at: when JoinGroup was sent.
+        on_confirm: is called whenever the lease was extended.
+    """
 
     def __init__(
         self,
@@ -41,18 +77,18 @@ class Lease:
         self._on_confirm = on_confirm
 
     def confirm(self, sent_at: float) -> None:
-        """A heartbeat sent at this time was answered without an error."""
+        """A heartbeat that was sent at this time was answered without an error."""
         self._confirmed = max(self._confirmed, sent_at)
         self.extend(sent_at)
 
     def extend(self, sent_at: float) -> None:
-        """A request sent at this time renewed the session, and told nothing of a rebalance."""
+        """A request sent at this time renewed the session; it says nothing about a rebalance."""
         self._renewed = max(self._renewed, sent_at)
         self._on_confirm()
 
     @property
     def left(self) -> float:
-        """Seconds until it ends; 0 or less when it is over."""
+        """Seconds until the lease is over; 0 or less when it is."""
         ends = min(self._renewed + self._session_timeout, self._confirmed + self._rebalance_timeout)
         return ends - self._clock.now()
 

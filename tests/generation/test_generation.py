@@ -154,7 +154,7 @@ async def test_seek_to_where_no_record_can_be(autojump_clock: MockClock, bad: in
     """It is refused, and the floor stays."""
     made = Made()
     with pytest.raises(
-        ValueError, match=f"t-0: offset={bad} is refused: it must be an int from 0 to"
+        ValueError, match=f"t-0: offset={bad} is refused: it must be a whole number from 0 to"
     ):
         made.generation.seek(P0, bad)
     assert made.bench.positions[P0] == 5

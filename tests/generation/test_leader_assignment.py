@@ -114,7 +114,7 @@ async def test_missing_topics_are_told(nursery: trio.Nursery, autojump_clock: Mo
     """All of them, once, and the others are there."""
     it = Led(nursery)
     it.node.answers["metadata"] = metadata(ALONE, {"t": [1], "z": 3, "a": 3})
-    found = await it.leader.look(wanted("t", "z", "a"))
+    found = await it.leader.fetch_topics(wanted("t", "z", "a"))
     assert list(found) == ["t"]
     assert it.told == [TopicsMissing(group_id="g", topics=("a", "z"))]
 
@@ -126,14 +126,14 @@ async def test_a_broker_that_is_away_is_waited_for(
     it = Led(nursery)
     it.node.up = False
     with pytest.raises(Exception, match="a:1"):
-        await it.leader.look_once(wanted("t"))
+        await it.leader.fetch_topics_once(wanted("t"))
 
     async def come_back() -> None:
         await trio.sleep(3)
         it.node.up = True
 
     nursery.start_soon(come_back)
-    assert list(await it.leader.look(wanted("t"))) == ["t"]
+    assert list(await it.leader.fetch_topics(wanted("t"))) == ["t"]
     assert {type(event) for event in it.told} == {RequestFailed}
 
 
@@ -143,7 +143,7 @@ async def test_of_no_topics_nobody_is_asked(
     """An empty list would mean every topic of the cluster to old brokers."""
     it = Led(nursery)
     with trio.testing.assert_checkpoints():
-        assert await it.leader.look_once(wanted()) == {}
+        assert await it.leader.fetch_topics_once(wanted()) == {}
     assert it.nodes.asked == []
 
 

@@ -72,7 +72,7 @@ def test_what_is_no_offset_is_refused(bad: Any, kind: type[Exception]) -> None:
 
 
 def test_one_wrong_partition_refuses_all() -> None:
-    """Nothing of a commit that is wrong in part is taken."""
+    """Nothing of a commit that is wrong in part is accepted."""
     mine = floors(p1=5)
     with pytest.raises(OffsetBehindFloorError):
         mine.check({P0: 9, P1: 4})

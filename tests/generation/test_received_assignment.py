@@ -6,7 +6,7 @@ import pytest
 
 from kgroup import types
 from kgroup.generation import received_assignment
-from kgroup.generation.received_assignment import admit, take_over
+from kgroup.generation.received_assignment import accept, check_entries
 from kgroup.types import Assignment, TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -18,7 +18,7 @@ TOPICS = frozenset({"t"})
 )
 def test_an_impossible_name_is_left_out_and_named(topic: str) -> None:
     """The rest is admitted; the fault is the one that settings have too."""
-    admitted = admit([T0, TopicPartition(topic, 0), T1], TOPICS)
+    admitted = check_entries([T0, TopicPartition(topic, 0), T1], TOPICS)
     assert admitted.partitions == (T0, T1)
     ((entry, fault),) = admitted.left_out.items()
     assert entry == f"{topic!r:.80}-0"
@@ -28,7 +28,7 @@ def test_an_impossible_name_is_left_out_and_named(topic: str) -> None:
 @pytest.mark.parametrize("number", [-1, -(2**31)])
 def test_an_impossible_number_is_left_out(number: int) -> None:
     """A partition has a number from 0 up."""
-    admitted = admit([TopicPartition("t", number), T0], TOPICS)
+    admitted = check_entries([TopicPartition("t", number), T0], TOPICS)
     assert admitted.partitions == (T0,)
     assert list(admitted.left_out.values()) == ["its number is not 0 to 2147483647"]
 
@@ -36,7 +36,7 @@ def test_an_impossible_number_is_left_out(number: int) -> None:
 def test_a_topic_that_is_not_subscribed_is_left_out() -> None:
     """A leader does not decide what this program reads; what nobody could read is not foreign."""
     secret = TopicPartition("secret", 0)
-    admitted = admit([secret, T0, TopicPartition("secret", -1), secret], TOPICS)
+    admitted = check_entries([secret, T0, TopicPartition("secret", -1), secret], TOPICS)
     assert admitted.partitions == (T0,)
     assert admitted.foreign == {"secret"}
     assert admitted.left_out == {
@@ -47,7 +47,7 @@ def test_a_topic_that_is_not_subscribed_is_left_out() -> None:
 
 def test_a_partition_that_is_named_twice_is_read_once() -> None:
     """Nothing is left out by that."""
-    admitted = admit([T1, T0, T1], TOPICS)
+    admitted = check_entries([T1, T0, T1], TOPICS)
     assert admitted.partitions == (T1, T0)
     assert not admitted.left_out
 
@@ -55,11 +55,11 @@ def test_a_partition_that_is_named_twice_is_read_once() -> None:
 def test_what_a_member_goes_on_with() -> None:
     """What can be read, sorted, beside what was before; what it owned and has no more, sorted."""
     other = TopicPartition("s", 3)
-    taken = take_over([T1, T0, other], TOPICS, [T0], [T1, other, TopicPartition("r", 0)])
-    assert taken.admitted.partitions == (T1, T0)
-    assert taken.assignment == Assignment((T0, T1), [T0])
-    assert taken.assignment.kept == {T0}
-    assert taken.given_up == (TopicPartition("r", 0), other)
+    accepted = accept([T1, T0, other], TOPICS, [T0], [T1, other, TopicPartition("r", 0)])
+    assert accepted.received.partitions == (T1, T0)
+    assert accepted.assignment == Assignment((T0, T1), [T0])
+    assert accepted.assignment.kept == {T0}
+    assert accepted.given_up == (TopicPartition("r", 0), other)
 
 
 @pytest.mark.parametrize("topic", ["secret", "my topic"])
@@ -73,6 +73,6 @@ def test_a_name_is_checked_once(monkeypatch: pytest.MonkeyPatch, topic: str) -> 
         return name_fault(name)
 
     monkeypatch.setattr(received_assignment, "name_fault", counting)
-    admitted = admit([TopicPartition(topic, number) for number in range(100)], TOPICS)
+    admitted = check_entries([TopicPartition(topic, number) for number in range(100)], TOPICS)
     assert len(admitted.left_out) == 100
     assert checked == [topic]

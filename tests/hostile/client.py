@@ -31,7 +31,7 @@ from kgroup.client.cluster import LATEST, PATIENCE, Cluster
 from kgroup.client.coordinator import JOIN_GRACE, GroupCoordinator
 from kgroup.config import BUILTIN_ASSIGNORS, GroupConfig
 from kgroup.errors import KgroupError, ProtocolError
-from kgroup.generation.received_assignment import admit
+from kgroup.generation.received_assignment import check_entries
 from kgroup.logs import LOGGER
 from kgroup.types import (
     Membership,
@@ -247,7 +247,7 @@ def _follow(theirs: bytes) -> str | None:
         assigned = decode_assignment(theirs)
     except ProtocolError:
         return None
-    admitted = admit(assigned, {"topic"})
+    admitted = check_entries(assigned, {"topic"})
     strange = [name for name in admitted.partitions if name.topic != "topic" or name.partition < 0]
     if strange or len(set(admitted.partitions)) != len(admitted.partitions):
         return f"admitted {strange}"

@@ -196,7 +196,7 @@ async def test_joins_and_leaves_say_why(autojump_clock: MockClock) -> None:
             await group.next()
             await group.aclose("the operator asked")
         joins = [request.reason for _, request in here.asked("join_group")]
-        assert joins[0] == "the program asks for its first generation"
+        assert joins[0] == "the program called next() for the first time"
         assert joins[-1].startswith("task returned: ")
         assert "one_task returned" in joins[-1]
         (leave,) = [request for _, request in here.asked("leave_group")]

@@ -39,8 +39,8 @@ CLIENT: Final = (
         breaks=5,
         description="What was assigned before is kept beside what is assigned now.",
         module="kgroup.generation.received_assignment",
-        old="assignment = Assignment(admitted.partitions, previous)",
-        new="assignment = Assignment(sorted({*admitted.partitions, *previous}), previous)",
+        old="assignment = Assignment(received.partitions, previous)",
+        new="assignment = Assignment(sorted({*received.partitions, *previous}), previous)",
     ),
     Mutation(
         breaks=5,
