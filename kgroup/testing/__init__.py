@@ -1,6 +1,7 @@
-"""What users and kgroup itself test with: a real Kafka, the embedded one, virtual time.
+"""Helpers for tests with a real Kafka, an embedded one, or a simulation in virtual time.
 
-``memory``: a group beside ``kgroup.broker.in_memory``, in one event loop. ``plugin``: pytest's
-fixtures ``real_kafka`` and ``own_kafka``. ``kafka``: the same broker as a context manager.
-``admin``: topics, records and offsets of any broker. The others are their parts.
+``plugin`` has the pytest fixtures. ``kafka`` has a real broker as a context manager, ``embedded``
+an embedded cluster in a thread. ``memory`` runs a group with ``kgroup.broker.in_memory`` in one
+event loop. ``simulation`` runs programs in virtual time with faults. ``admin`` changes topics,
+records and offsets on any broker. The other modules are their parts.
 """

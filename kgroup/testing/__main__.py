@@ -1,4 +1,4 @@
-"""Gets ready for many tests on Apache Kafka: makes the archive that its JVMs start from."""
+"""Prepares for many tests with Apache Kafka: makes the archive of Kafka's classes."""
 
 import click
 
@@ -8,11 +8,11 @@ from kgroup.testing.java import KafkaUnavailableError
 
 @click.command()
 def prepare() -> None:
-    """Make the archive that the JVMs of tests start from, and say where it is."""
+    """Make the archive of Kafka's classes and print its path."""
     try:
         click.echo(make_archive())
     except KafkaUnavailableError as error:
-        # Tests run without it too.
+        # Not an error: tests run without it, only slower.
         click.echo(error)
 
 

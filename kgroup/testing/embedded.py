@@ -1,4 +1,4 @@
-"""The embedded broker for programs and tests without an event loop: it runs in a thread of its own.
+"""The embedded broker for programs and tests without an event loop, in a thread of its own.
 
 Any Kafka client can talk to it, in this process or another. It keeps nothing on disk.
 """
@@ -19,23 +19,23 @@ from kgroup.types import OffsetAndMetadata, TopicPartition
 T = TypeVar("T")
 
 _NO_DELAY: Final = {"group.initial.rebalance.delay.ms": 0}
-"""A group of a test begins at once, unless its settings say otherwise."""
+"""By default a test's group does not wait for further members."""
 
 
 @final
 class EmbeddedKafka:
-    """A cluster of embedded brokers on TCP ports, for as long as the context lasts.
+    """A cluster of embedded brokers on TCP ports, as a context manager.
 
     All methods block and may be called from any thread but the broker's own.
 
     Args:
         settings: Kafka's property names with their values, or ``BrokerSettings``. Without any,
-            a group begins without the initial delay.
-        brokers: how many.
+            a group starts without the initial rebalance delay.
+        brokers: the number of brokers.
 
     Raises (from ``with``):
-        ConfigError: a property is unknown or its value refused.
-        OSError: no port can be listened on.
+        ConfigError: a property is unknown or its value is not allowed.
+        OSError: a port cannot be opened.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class EmbeddedKafka:
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kgroup-embedded-kafka")
         self._token: trio.lowlevel.TrioToken | None = None
-        self._over: trio.Event | None = None
+        self._stopped: trio.Event | None = None
         self._cluster: EmbeddedCluster | None = None
         self._error: BaseException | None = None
 
@@ -62,8 +62,8 @@ class EmbeddedKafka:
         return self
 
     def __exit__(self, *details: object) -> None:
-        if self._token is not None and self._over is not None:
-            trio.from_thread.run_sync(self._over.set, trio_token=self._token)
+        if self._token is not None and self._stopped is not None:
+            trio.from_thread.run_sync(self._stopped.set, trio_token=self._token)
         self._thread.join()
         self._token = self._cluster = None
 
@@ -73,7 +73,7 @@ class EmbeddedKafka:
 
     @property
     def cluster(self) -> EmbeddedCluster:
-        """What `call` can be given methods of: leaders, coordinators, faults of every broker.
+        """The cluster; its async methods can be passed to `call`.
 
         Raises:
             UsageError: it does not run.
@@ -84,11 +84,11 @@ class EmbeddedKafka:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What a client's ``bootstrap.servers`` takes."""
+        """The value for a client's ``bootstrap.servers``."""
         return self.cluster.bootstrap_servers
 
     def call(self, fn: Callable[..., Awaitable[T]], *args: object, **named: object) -> T:
-        """Call an async method of the cluster, or of one of its nodes, in the broker's thread.
+        """Call an async method of the cluster, or of one of its brokers, in the brokers' thread.
 
         For example ``kafka.call(kafka.cluster.move_coordinator, "group", 2)``.
 
@@ -104,17 +104,17 @@ class EmbeddedKafka:
         self.call(self.cluster.create_topic, name, partitions)
 
     def append(self, topic: str, partition: int, records: Sequence[bytes | NewRecord]) -> int:
-        """Write records as one batch; the offset of the first."""
+        """Write records as one batch; returns the offset of the first."""
         return self.call(self.cluster.append, topic, partition, records)
 
     def committed(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What a group has committed; empty for an unknown group."""
+        """The committed offsets of a group; empty for an unknown group."""
         return self.call(self.cluster.committed, group_id)
 
     def _run(self) -> None:
         try:
             trio.run(self._serve)
-        except BaseException as error:  # noqa: BLE001 # raised in the thread that asked for it
+        except BaseException as error:  # noqa: BLE001 # raised in the thread that entered the context
             self._error = error
         finally:
             self._ready.set()
@@ -122,7 +122,7 @@ class EmbeddedKafka:
     async def _serve(self) -> None:
         async with serve_cluster(brokers=self._brokers, settings=self._settings) as cluster:
             self._cluster = cluster
-            self._over = trio.Event()
+            self._stopped = trio.Event()
             self._token = trio.lowlevel.current_trio_token()
             self._ready.set()
-            await self._over.wait()
+            await self._stopped.wait()

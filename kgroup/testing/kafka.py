@@ -1,10 +1,10 @@
 """A real Apache Kafka of one node, from pip alone: started, probed, stopped, killed, removed.
 
-It leaves to others: where Java and the jars come from (``java``), whether it answers (``probe``),
-and that nothing outlives its users (``guard``, ``reaper``). Linux and macOS.
+Other modules find Java and the jars (``java``), wait until the broker answers (``probe``), and end
+it when its last user is gone (``reaper``). For Linux and macOS.
 
-INVARIANT: while a process of the broker runs, its guard is held, so that it ends with the last
-process that uses it.
+INVARIANT: while a process of the broker runs, its folder is locked, so that the reaper ends it
+after the last process that uses it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from typing import Final, Self, final
 import attrs
 
 from kgroup.errors import ConfigError, UsageError
-from kgroup.testing.guard import Guard, left_running
 from kgroup.testing.java import (
     LOGGING,
     QUICK,
@@ -34,7 +33,7 @@ from kgroup.testing.java import (
 )
 from kgroup.testing.limits import HEAP, PATIENCE, check_properties
 from kgroup.testing.probe import PAUSE, free_ports, wait_until_open, wait_until_serving
-from kgroup.testing.reaper import mark
+from kgroup.testing.reaper import FolderLock, java_option, left_running
 from kgroup.testing.tools import run_tool
 
 SETTINGS: Final[Mapping[str, str]] = {
@@ -47,7 +46,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     # Kafka's 50 partitions each cost time at the first use of a group or a transaction.
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
-    # Tests should not wait for members that never come, and want sessions shorter than 6 s.
+    # Tests should not wait for members that never join, and need sessions shorter than 6 s.
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "100",
     # A topic that a test has not created is a mistake of the test.
@@ -65,29 +64,29 @@ OWN: Final = frozenset(
         "process.roles",
     }
 )
-"""Settings that this module decides on."""
+"""Settings that this module sets itself."""
 AFTER_KILL: Final[Mapping[str, str]] = {
     "broker.session.timeout.ms": "2000",
     "broker.heartbeat.interval.ms": "500",
 }
-"""For the first start after a kill: the controller lets a broker register again only when the
-session of the one that was killed is over, 9 s by default. Not for every start, because on a
-busy machine a broker with so short a session can lose it."""
+"""Settings for the first start after a kill. The controller lets a broker register again only when
+the session of the killed one is over, 9 s by default. They are not used for every start, because
+on a busy machine a broker can lose so short a session."""
 HOST: Final = "127.0.0.1"
 START_TIMEOUT: Final = 90.0
-"""Seconds within which a broker must answer; it takes about 3 on a machine at rest."""
+"""Seconds within which a broker must answer; it takes about 3 on an idle machine."""
 STOP_TIMEOUT: Final = 30.0
 """Seconds that a broker gets to stop by itself."""
 PORT_ATTEMPTS: Final = 5
 PORT_TAKEN: Final = "Address already in use"
 LOG_TAIL: Final = 40
-"""Lines of the log that are shown with a failure."""
+"""The number of log lines shown with a failure."""
 
 
 @final
 @attrs.frozen
 class KafkaAddress:
-    """A running Kafka that somebody else starts and stops.
+    """A running Kafka that other code starts and stops.
 
     Attributes:
         bootstrap_servers: ``host:port``.
@@ -114,22 +113,22 @@ class KafkaAddress:
 class RealKafka:
     """One broker of Apache Kafka, as a context manager that starts and removes it.
 
-    ``stop``, ``kill`` and ``start`` end and begin its process; port, data and log stay the same
-    until ``close``. All calls block; from trio use ``trio.to_thread.run_sync``.
+    ``stop`` and ``kill`` end its process, ``start`` starts it again; port, data and log stay the
+    same until ``close``. All calls block; from trio use ``trio.to_thread.run_sync``.
 
     Args:
         settings: Kafka's broker properties, over those of ``SETTINGS``; values are written with
             ``str``, true and false in Kafka's spelling.
         heap: Java's largest heap.
-        java_options: of Java itself; by default such as suit the short life of a test. Give none
-            to measure how fast a broker is.
-        log_path: where its log goes and is kept. By default into a temporary file that is
-            removed with the broker, but kept, and named, when it fails or an exception leaves
-            the ``with`` block.
+        java_options: options of Java itself; the defaults suit the short life of a test. Give none
+            to measure a broker's speed.
+        log_path: the file for its log, which is kept. By default a temporary file that is removed
+            with the broker, but kept and named if it fails or an exception leaves the ``with``
+            block.
 
     Raises:
-        ConfigError: a setting is one of those that kgroup decides on, or cannot be written; the
-            heap is no size.
+        ConfigError: a setting is one that kgroup sets itself, or cannot be written; or ``heap`` is
+            not a size.
     """
 
     def __init__(
@@ -143,14 +142,16 @@ class RealKafka:
         check_properties(settings or {})
         HEAP.check("heap", heap)
         for name in sorted(OWN & set(settings or {})):
-            raise ConfigError(name, (settings or {})[name], "RealKafka decides on it; leave it out")
+            raise ConfigError(
+                name, (settings or {})[name], "RealKafka sets it itself; leave it out"
+            )
         self._wanted = {**SETTINGS, **{k: _property(v) for k, v in (settings or {}).items()}}
         self._heap = heap
         self._java_options = tuple(java_options)
         self._given_log = log_path
         self._log_path: Path | None = None
         self._ports: tuple[int, int] | None = None
-        self._guard: Guard | None = None
+        self._lock: FolderLock | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._killed = False
 
@@ -178,18 +179,18 @@ class RealKafka:
         """``host:port`` of the broker; the same after every restart.
 
         Raises:
-            UsageError: it was never started, or is closed.
+            UsageError: it was never started or is closed.
         """
         return self._address()
 
     @property
     def settings(self) -> Mapping[str, str]:
-        """The broker's properties by Kafka's names, without those that kgroup decides on."""
+        """The broker's properties by Kafka's names, without those that kgroup sets itself."""
         return dict(self._wanted)
 
     @property
     def log_path(self) -> Path:
-        """The broker's log: all that it printed, over all its starts.
+        """The broker's log: its output since its first start.
 
         Raises:
             UsageError: it was never started.
@@ -200,24 +201,24 @@ class RealKafka:
 
     @property
     def pid(self) -> int:
-        """The process that runs.
+        """The id of its process.
 
         Raises:
-            UsageError: none does.
+            UsageError: it does not run.
         """
         return self._running().pid
 
     @property
     def folder(self) -> Path:
-        """Where its data are, until ``close``.
+        """The folder of its data, until ``close``.
 
         Raises:
-            UsageError: it was never started, or is closed.
+            UsageError: it was never started or is closed.
         """
-        return self._hold().folder
+        return self._folder_lock().folder
 
     def address(self) -> KafkaAddress:
-        """What others need to use it."""
+        """Its address and settings, for other processes."""
         return KafkaAddress(self.bootstrap_servers, self.settings, self.log_path)
 
     def log_tail(self, lines: int = LOG_TAIL) -> str:
@@ -231,17 +232,17 @@ class RealKafka:
         return self.address().run_tool(tool, *args, stdin=stdin, timeout=timeout)
 
     def start(self, timeout: float = START_TIMEOUT) -> None:
-        """Start the broker, or start it again, and return when it coordinates groups.
+        """Start the broker, for the first time or again; returns when it coordinates groups.
 
         Raises:
-            KafkaUnavailableError: no Java, no jars, or it did not come up; the message has the
-                end of its log.
+            KafkaUnavailableError: there is no Java, there are no jars, or the broker did not
+                start; the message has the end of its log.
             UsageError: it runs already.
         """
         PATIENCE.check("timeout", timeout)
         if self._process is not None:
             raise UsageError(f"Kafka at {self.bootstrap_servers} runs already, pid {self.pid}")
-        if self._guard is not None:
+        if self._lock is not None:
             self._write_properties()
             self._launch(timeout)
             self._killed = False
@@ -261,9 +262,9 @@ class RealKafka:
                 return
 
     def stop(self, timeout: float = STOP_TIMEOUT) -> None:
-        """Ask the broker to stop, and wait; kill it, with a warning, if it takes too long.
+        """Ask the broker to stop and wait; kill it, with a warning, if it takes too long.
 
-        Its data stay for the next ``start``. Stopping what does not run is nothing.
+        Its data stay for the next ``start``. Does nothing if it does not run.
         """
         PATIENCE.check("timeout", timeout)
         process, self._process = self._process, None
@@ -278,7 +279,7 @@ class RealKafka:
             self._killed = True
             warnings.warn(
                 f"Kafka at {self._address()} (pid {process.pid}) did not stop within {timeout:g} s"
-                " of SIGTERM and was killed; the data that it had not flushed may be gone",
+                " of SIGTERM and was killed; data that it had not flushed may be lost",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -289,7 +290,7 @@ class RealKafka:
         self.start()
 
     def kill(self) -> None:
-        """End the broker with SIGKILL; ``start`` begins it again with the same port and data.
+        """Kill the broker with SIGKILL; ``start`` starts it again with the same port and data.
 
         Raises:
             UsageError: it does not run.
@@ -300,58 +301,58 @@ class RealKafka:
         process.wait()
 
     def close(self, *, keep_log: bool = False) -> None:
-        """Stop the broker and remove what it wrote; again is nothing.
+        """Stop the broker and remove its files. Idempotent.
 
         Args:
-            keep_log: leave the log where it is, even in its temporary place.
+            keep_log: keep the log, even if it is a temporary file.
         """
         try:
             self.stop()
         finally:
-            guard, self._guard = self._guard, None
+            lock, self._lock = self._lock, None
             self._ports = None
-            if guard is not None:
-                guard.release()
-                guard.wait_until_reaped(STOP_TIMEOUT)
+            if lock is not None:
+                lock.release()
+                lock.wait_until_reaped(STOP_TIMEOUT)
             if self._log_path is not None and self._given_log is None and not keep_log:
                 self._log_path.unlink(missing_ok=True)
 
     def hand_over(self) -> None:
-        """Let go of the running broker, for others that have joined its guard to go on with.
+        """Release the running broker to other processes that have locked its folder.
 
         Raises:
             UsageError: it does not run.
         """
         process, self._process = self._running(), None
-        guard, self._guard = self._hold(), None
+        lock, self._lock = self._folder_lock(), None
         left_running.append(process)
-        guard.release()
+        lock.release()
 
     def _address(self) -> str:
         if self._ports is None:
             raise UsageError("this Kafka has no address before start() and after close()")
         return f"{HOST}:{self._ports[0]}"
 
-    def _hold(self) -> Guard:
-        if self._guard is None:
+    def _folder_lock(self) -> FolderLock:
+        if self._lock is None:
             raise UsageError("this Kafka was never started, or is closed")
-        return self._guard
+        return self._lock
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None:
-            raise UsageError("this Kafka does not run; start() begins it")
+            raise UsageError("this Kafka does not run; call start()")
         return self._process
 
     def _prepare(self) -> None:
-        """Folder, guard, ports, properties, and storage formatted as KRaft wants it."""
+        """Make the folder, its lock, ports and properties, and format the storage for KRaft."""
         class_path = kafka_class_path()
         folder = Path(tempfile.mkdtemp(prefix="kgroup-kafka-"))
         self._log_path = self._given_log or folder.with_suffix(".log")
-        self._guard = Guard.found(folder, self._log_path)
+        self._lock = FolderLock.create(folder, self._log_path)
         broker, controller = free_ports(2, HOST)
         self._ports = (broker, controller)
         self._write_properties()
-        # 16 bytes in base64; at random it could begin with "-", which would read as an option.
+        # 16 bytes in base64. A wholly random id could begin with "-" and be read as an option.
         cluster_id = base64.urlsafe_b64encode(b"kgroup" + os.urandom(10)).decode().rstrip("=")
         command = self._java(class_path)
         config = str(self._properties_file())
@@ -381,8 +382,8 @@ class RealKafka:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                # A session of its own: Ctrl-C in a terminal is for the tests to act on, and the
-                # broker ends after them.
+                # A session of its own: Ctrl-C in a terminal goes to the tests alone, and the broker
+                # ends after them.
                 start_new_session=True,
             )
         deadline = time.monotonic() + timeout
@@ -398,7 +399,8 @@ class RealKafka:
         try:
             wait_until_open(HOST, int(self._address().rpartition(":")[2]), pause)
             wait_until_serving(self._address(), pause)
-            # It may be somebody else who answers, on a port that this one did not get.
+            # Another process may have answered, on a port that this broker did not get: `pause`
+            # raises if this broker has ended.
             pause("it has only just answered")
         except BaseException:
             self.stop()
@@ -422,7 +424,7 @@ class RealKafka:
         )
 
     def _java(self, class_path: str) -> list[str]:
-        options = [*archived(class_path), mark(self.folder), *LOGGING, *self._java_options]
+        options = [*archived(class_path), java_option(self.folder), *LOGGING, *self._java_options]
         return [*java_command(heap=self._heap, options=options), "-cp", class_path]
 
     def _properties_file(self) -> Path:
@@ -441,7 +443,7 @@ class RealKafka:
 
 
 def tail(path: Path, lines: int) -> str:
-    """The last lines of a text file, or what there is to say if there is none."""
+    """The last lines of a text file, or the error if it cannot be read."""
     try:
         return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
     except OSError as error:
@@ -453,6 +455,6 @@ def _property(value: object) -> str:
 
 
 def _escaped(value: str) -> str:
-    """A value as Java's properties files have it."""
+    """A value, escaped for a Java properties file."""
     escaped = value.encode("unicode_escape").decode("ascii")
     return f"\\{escaped}" if escaped.startswith(" ") else escaped

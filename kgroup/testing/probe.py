@@ -1,6 +1,7 @@
-"""Whether a broker is ready, asked over the wire.
+"""Finds free ports and waits until a broker is ready, by requests over the network.
 
-Not read from its log: Kafka opens its port before it answers, and answers before it is unfenced.
+A broker's log does not show it: Kafka opens its port before it answers, and answers before it is
+unfenced.
 """
 
 from __future__ import annotations
@@ -14,21 +15,21 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 PORTS: Final = range(20_000, 30_000)
-"""Where brokers listen: below the ports that systems give to outgoing connections.
+"""The ports of brokers, below those that systems use for outgoing connections.
 
-In that range a client that tries again and again to reach a broker that is restarting could
-become, by chance, its own peer, and keep the port.
+In that range, a client that keeps connecting to a broker that is restarting could by accident
+connect to itself and so keep the port.
 """
 PAUSE: Final = 0.05
-"""Seconds between two looks."""
+"""Seconds between two attempts."""
 GROUP: Final = "kgroup-probe"
-"""A group that is asked for offsets; it never has any, so the broker does not create it."""
+"""The group whose offsets are fetched; it never commits any, so no broker creates it."""
 
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
-    """Ports that nobody listens on now, chosen at random.
+    """Random ports on which no process listens now.
 
-    Somebody else can take one before it is used; who uses them must be ready to choose again.
+    Another process can take one before it is used; callers must be ready to choose again.
     """
     free: list[int] = []
     for port in random.sample(PORTS, len(PORTS)):
@@ -40,17 +41,17 @@ def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
         free.append(port)
         if len(free) == count:
             return free
-    raise OSError(f"{host} has no {count} free ports from {PORTS.start} to {PORTS.stop - 1}")
+    raise OSError(f"{host} does not have {count} free ports from {PORTS.start} to {PORTS.stop - 1}")
 
 
 def wait_until_open(host: str, port: int, pause: Callable[[str], None]) -> None:
-    """Wait for a port to be listened on.
+    """Wait until a process listens on a port.
 
     Args:
-        host: where.
-        port: which.
-        pause: called between two looks with why the first was in vain; waits a little, or ends
-            the waiting with an exception.
+        host: the host.
+        port: the port.
+        pause: called after each failed attempt with the reason; waits a little, or raises to end
+            the waiting.
     """
     while True:
         try:
@@ -62,7 +63,7 @@ def wait_until_open(host: str, port: int, pause: Callable[[str], None]) -> None:
 
 
 def wait_until_serving(bootstrap_servers: str, pause: Callable[[str], None]) -> None:
-    """Wait for a broker that tells its metadata and coordinates groups.
+    """Wait until a broker returns metadata and coordinates groups.
 
     Args:
         bootstrap_servers: ``host:port``.
@@ -76,19 +77,19 @@ def wait_until_serving(bootstrap_servers: str, pause: Callable[[str], None]) -> 
     admin = AdminClient(dict(settings))
     _until(lambda: bool(admin.list_topics(timeout=1.0).brokers), pause)
     consumer = Consumer({**settings, "group.id": GROUP})
-    asked = [TopicPartition("__consumer_offsets", 0)]
+    partitions = [TopicPartition("__consumer_offsets", 0)]
     try:
-        _until(lambda: bool(consumer.committed(asked, timeout=2.0)), pause)
+        _until(lambda: bool(consumer.committed(partitions, timeout=2.0)), pause)
     finally:
         consumer.close()
 
 
-def _until(look: Callable[[], bool], pause: Callable[[str], None]) -> None:
+def _until(is_ready: Callable[[], bool], pause: Callable[[str], None]) -> None:
     while True:
         try:
-            if look():
+            if is_ready():
                 return
         except KafkaException as error:
             pause(str(error))
         else:
-            pause("the broker knows of no broker")
+            pause("the broker does not list any broker")

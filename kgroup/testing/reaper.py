@@ -1,43 +1,115 @@
-"""A process that ends a broker when the last process that uses it is gone, however it went.
+"""Ends the processes of a folder when the last process that uses the folder is gone.
 
-Run by path, as ``python reaper.py FOLDER``, with nothing of kgroup loaded. Every user of the
-broker holds a shared lock on ``FOLDER/guard``; the reaper waits for the exclusive one. The kernel
-drops the lock of a process that dies, by SIGKILL too, so no count has to be kept. Then whatever
-still runs with ``kgroup.folder=FOLDER`` at the end of an argument is terminated, killed if it does
-not end, and the folder is removed.
+A broker for tests, or a database, runs from a folder of its own and must not outlive the tests,
+even if they are killed. Every process that uses it holds a shared lock on ``FOLDER/guard``, a
+`FolderLock`. A separate process, the reaper, waits for the exclusive lock. The kernel releases the
+locks of a process that dies, after SIGKILL too, so no count of users has to be kept. Once the
+reaper has the lock it terminates every process whose command line has an argument that ends with
+``kgroup.folder=FOLDER``, kills those that do not end, and removes the folder.
+
+The reaper is this file, run by its path as ``python reaper.py FOLDER``, so that it imports nothing
+of kgroup. For Linux and macOS (``flock``).
 """
 
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
+import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final, final
 
 import psutil
 
 GRACE: Final = 20.0
-"""Seconds between asking a process to end and killing it."""
+"""Seconds between terminating a process and killing it."""
+left_running: Final[list[subprocess.Popen[bytes]]] = []
+"""Processes that outlive the object that started them; without a reference Python would warn."""
 
 
-def name_of(folder: Path) -> str:
-    """The setting by which the processes of a folder are known, at the end of an argument."""
+@final
+class FolderLock:
+    """A shared lock on a folder's ``guard`` file, held until ``release``.
+
+    A child of ``fork`` without ``exec`` shares the lock.
+    """
+
+    def __init__(
+        self, file: BinaryIO, folder: Path, reaper: subprocess.Popen[bytes] | None = None
+    ) -> None:
+        self._file = file
+        self._reaper = reaper
+        self.folder = folder
+
+    @classmethod
+    def create(cls, folder: Path, log: Path) -> FolderLock:
+        """Take the first lock of a new folder and start its reaper, whose errors go to ``log``."""
+        file = (folder / "guard").open("xb")  # the lock lasts as long as the file is open
+        fcntl.flock(file, fcntl.LOCK_SH)
+        with log.open("ab") as errors:
+            reaper = subprocess.Popen(
+                # -P keeps the folder of the script, with modules of any name, off sys.path.
+                [sys.executable, "-P", __file__, str(folder)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                # A session of its own: Ctrl-C in a terminal must not end it too early.
+                start_new_session=True,
+            )
+        return cls(file, folder, reaper)
+
+    @classmethod
+    def join(cls, folder: Path) -> FolderLock | None:
+        """Take another lock; None if the folder is gone or its reaper is at work."""
+        try:
+            file = (folder / "guard").open("rb")  # the lock lasts as long as the file is open
+        except FileNotFoundError:
+            return None
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            # The reaper may have removed the file between opening and locking it.
+            if os.path.samestat(os.fstat(file.fileno()), (folder / "guard").stat()):
+                return cls(file, folder)
+        except (BlockingIOError, FileNotFoundError):
+            pass
+        file.close()
+        return None
+
+    def release(self) -> None:
+        """Release the lock; after the last one the reaper begins. Idempotent."""
+        self._file.close()
+        if self._reaper is not None and self._reaper.poll() is None:
+            left_running.append(self._reaper)
+
+    def wait_until_reaped(self, timeout: float) -> bool:
+        """Wait until the reaper has finished; returns whether it has."""
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            if not self.folder.exists() and not (self._reaper and self._reaper.poll() is None):
+                return True
+            time.sleep(0.01)
+        return False
+
+
+def marker(folder: Path) -> str:
+    """The end of an argument that marks a process as one of the folder's."""
     return f"kgroup.folder={folder}"
 
 
-def mark(folder: Path) -> str:
-    """The setting as an argument of Java."""
-    return f"-D{name_of(folder)}"
+def java_option(folder: Path) -> str:
+    """The marker as an option of Java."""
+    return f"-D{marker(folder)}"
 
 
 def processes_of(folder: Path) -> list[psutil.Process]:
-    """The live processes that carry the folder's mark."""
+    """The running processes that carry the folder's marker."""
     marked = []
     for process in psutil.process_iter():
         try:
-            if any(argument.endswith(name_of(folder)) for argument in process.cmdline()):
+            if any(argument.endswith(marker(folder)) for argument in process.cmdline()):
                 marked.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
@@ -45,7 +117,7 @@ def processes_of(folder: Path) -> list[psutil.Process]:
 
 
 def running(process: psutil.Process) -> bool:
-    """Whether it has not ended yet; one that its parent has not waited for has ended."""
+    """Whether a process has not ended yet; a zombie has ended."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -53,7 +125,7 @@ def running(process: psutil.Process) -> bool:
 
 
 def end(processes: list[psutil.Process], grace: float = GRACE) -> None:
-    """Terminate processes, and kill those that are still there after the grace."""
+    """Terminate processes, and kill those that still run after ``grace`` seconds."""
     for process in filter(running, processes):
         process.terminate()
     deadline = time.monotonic() + grace
@@ -64,7 +136,7 @@ def end(processes: list[psutil.Process], grace: float = GRACE) -> None:
 
 
 def reap(folder: Path, grace: float = GRACE) -> None:
-    """Wait until nobody holds the folder's guard, then end its processes and remove it."""
+    """Wait until no process holds the folder's lock, end its processes, and remove it."""
     with (folder / "guard").open("rb") as guard:
         fcntl.flock(guard, fcntl.LOCK_EX)
         end(processes_of(folder), grace)

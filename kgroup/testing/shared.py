@@ -1,8 +1,8 @@
-"""One broker for several processes: the first starts it, the last ends it.
+"""One broker for several processes, usually pytest-xdist's workers.
 
-They are pytest-xdist's workers, as a rule. What they know of each other is in a file of a folder
-that they share, read and written under a lock file. Whether the broker still lives is not read
-from there but from its guard, which a process that dies lets go of.
+The first process starts the broker, the last ends it. They share a file with its address and the
+number of its users, which they read and write under a lock file. Whether the broker still runs
+follows from its `FolderLock`, which the kernel releases when a process dies, not from that file.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ from typing import Any
 
 from filelock import FileLock
 
-from kgroup.testing.guard import Guard
 from kgroup.testing.java import KafkaUnavailableError
 from kgroup.testing.kafka import STOP_TIMEOUT, KafkaAddress, RealKafka
+from kgroup.testing.reaper import FolderLock
 
 
 @contextmanager
 def shared_kafka(
     folder: Path, make: Callable[[Path], RealKafka] | None = None
 ) -> Iterator[KafkaAddress]:
-    """Use the broker of a folder, started by the first that comes and ended by the last to go.
+    """Use the broker of a folder: the first user starts it, the last one ends it.
 
     Args:
-        folder: an existing one that all its users name.
-        make: makes the broker with the log path given; ``RealKafka`` by default.
+        folder: an existing folder, the same for all users.
+        make: makes the broker, given its log path; ``RealKafka`` by default.
 
     Raises:
-        KafkaUnavailableError: it cannot be started; later callers get the same error at once.
+        KafkaUnavailableError: it could not be started; later callers get the same error at once.
     """
     lock, state = FileLock(folder / "real-kafka.lock"), folder / "real-kafka.json"
     with lock:
         known = json.loads(state.read_text()) if state.exists() else {}
         if "unavailable" in known:
             raise KafkaUnavailableError(known["unavailable"])
-        guard = Guard.join(Path(known["folder"])) if known else None
-        if guard is None:
+        folder_lock = FolderLock.join(Path(known["folder"])) if known else None
+        if folder_lock is None:
             try:
-                guard, known = _start(folder, make)
+                folder_lock, known = _start(folder, make)
             except KafkaUnavailableError as error:
                 state.write_text(json.dumps({"unavailable": str(error)}))
                 raise
@@ -54,13 +54,15 @@ def shared_kafka(
             known = json.loads(state.read_text())
             known["users"] -= 1
             state.write_text(json.dumps(known))
-            guard.release()
-        # A user that was killed is still counted: then nobody waits, and it ends all the same.
+            folder_lock.release()
+        # A killed user is still counted; then no process waits, and the broker ends anyway.
         if known["users"] == 0:
-            guard.wait_until_reaped(STOP_TIMEOUT)
+            folder_lock.wait_until_reaped(STOP_TIMEOUT)
 
 
-def _start(folder: Path, make: Callable[[Path], RealKafka] | None) -> tuple[Guard, dict[str, Any]]:
+def _start(
+    folder: Path, make: Callable[[Path], RealKafka] | None
+) -> tuple[FolderLock, dict[str, Any]]:
     log_path = folder / "real-kafka.log"
     kafka = RealKafka(log_path=log_path) if make is None else make(log_path)
     kafka.start()
@@ -71,8 +73,10 @@ def _start(folder: Path, make: Callable[[Path], RealKafka] | None) -> tuple[Guar
         "log": str(kafka.log_path),
         "users": 0,
     }
-    guard = Guard.join(kafka.folder)
-    if guard is None:
-        raise RuntimeError(f"{kafka.folder} is gone although the one who started it holds it")
+    folder_lock = FolderLock.join(kafka.folder)
+    if folder_lock is None:
+        raise RuntimeError(
+            f"{kafka.folder} is gone although the process that started the broker has locked it"
+        )
     kafka.hand_over()
-    return guard, known
+    return folder_lock, known

@@ -26,7 +26,7 @@ TOOLS: Final[Mapping[str, str]] = {
     "kafka-verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
     "kafka-verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
 }
-"""The class behind each script of Kafka's bin folder that takes ``--bootstrap-server``."""
+"""For each script in Kafka's bin folder that takes ``--bootstrap-server``, its class."""
 
 
 def run_tool(
@@ -36,22 +36,22 @@ def run_tool(
     stdin: str | None = None,
     timeout: float = 60.0,
 ) -> subprocess.CompletedProcess[str]:
-    """Run one of Kafka's tools to its end; ``--bootstrap-server`` is put before its arguments.
+    """Run one of Kafka's tools to its end, with ``--bootstrap-server`` before its arguments.
 
     Args:
         bootstrap_servers: ``host:port`` of the broker.
-        tool: a name in ``TOOLS``, as ``kafka-consumer-groups``.
+        tool: a name in ``TOOLS``, such as ``kafka-consumer-groups``.
         args: its arguments.
         stdin: text for its standard input; none by default.
         timeout: seconds until it is killed.
 
     Raises:
         UsageError: there is no such tool.
-        subprocess.CalledProcessError: it failed; a note has what it printed.
+        subprocess.CalledProcessError: it failed; a note has its output.
         subprocess.TimeoutExpired: it was killed.
-        KafkaUnavailableError: no Java, or no jars.
+        KafkaUnavailableError: there is no Java, or there are no jars.
     """
     if tool not in TOOLS:
-        raise UsageError(f"no tool {tool!r}; there are {', '.join(TOOLS)}")
+        raise UsageError(f"there is no tool {tool!r}; the tools are {', '.join(TOOLS)}")
     server = ("--bootstrap-server", bootstrap_servers)
     return run_java(TOOLS[tool], *server, *args, stdin=stdin, timeout=timeout)

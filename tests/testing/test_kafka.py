@@ -18,11 +18,10 @@ from confluent_kafka import TopicPartition as Position
 from kgroup.errors import ConfigError, UsageError
 from kgroup.testing import kafka as module
 from kgroup.testing.admin import create_topic, end_offsets, produce
-from kgroup.testing.guard import Guard
 from kgroup.testing.java import QUICK, KafkaUnavailableError
 from kgroup.testing.kafka import KafkaAddress, RealKafka, tail
 from kgroup.testing.probe import free_ports
-from kgroup.testing.reaper import processes_of
+from kgroup.testing.reaper import FolderLock, processes_of
 from kgroup.testing.shared import shared_kafka
 from kgroup.types import TopicPartition
 
@@ -147,7 +146,7 @@ def test_shared_and_ended_with_its_last_user(tmp_path: Path) -> None:
     last.communicate()
     psutil.wait_procs(brokers, timeout=30)
     assert not brokers[0].is_running()
-    hold = Guard.join(folder)
+    hold = FolderLock.join(folder)
     assert hold is None
 
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kgroup.testing.guard import Guard
-from kgroup.testing.reaper import end, mark, processes_of, reap, running
+from kgroup.testing.reaper import FolderLock, end, java_option, processes_of, reap, running
 
 READY = "import sys, time, signal; {}; print('ready', flush=True); time.sleep(600)"
 STUBBORN = "signal.signal(signal.SIGTERM, signal.SIG_IGN)"
@@ -26,7 +25,7 @@ def start() -> Iterator[Start]:
     started = []
 
     def begin(folder: Path, first: str = "pass") -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", READY.format(first), mark(folder)]
+        command = [sys.executable, "-c", READY.format(first), java_option(folder)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         started.append(process)
         assert process.stdout is not None
@@ -44,8 +43,8 @@ def test_reaps_when_the_last_hold_is_gone(tmp_path: Path, start: Start) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     process = start(folder)
-    first = Guard.found(folder, tmp_path / "log")
-    second = Guard.join(folder)
+    first = FolderLock.create(folder, tmp_path / "log")
+    second = FolderLock.join(folder)
     assert second is not None
     first.release()
     assert not first.wait_until_reaped(0.2)
@@ -54,7 +53,7 @@ def test_reaps_when_the_last_hold_is_gone(tmp_path: Path, start: Start) -> None:
     assert first.wait_until_reaped(20)
     assert process.wait() == -signal.SIGTERM
     assert (tmp_path / "log").read_text() == ""
-    assert Guard.join(folder) is None
+    assert FolderLock.join(folder) is None
 
 
 def test_reaps_after_a_user_that_was_killed(tmp_path: Path, start: Start) -> None:
@@ -75,10 +74,10 @@ def test_a_folder_being_reaped_cannot_be_joined(tmp_path: Path) -> None:
     """Who comes while the reaper is at work, or after it, has to start anew."""
     (tmp_path / "guard").touch()
     reaper = start_lock(tmp_path / "guard")
-    assert Guard.join(tmp_path) is None
+    assert FolderLock.join(tmp_path) is None
     reaper.kill()
     reaper.communicate()
-    again = Guard.join(tmp_path)
+    again = FolderLock.join(tmp_path)
     assert again is not None
     again.release()
 

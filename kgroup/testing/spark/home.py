@@ -15,8 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, final
 
-from kgroup.testing.guard import Guard
-from kgroup.testing.reaper import mark
+from kgroup.testing.reaper import FolderLock, java_option
 from kgroup.testing.spark.archive import archive_of
 from kgroup.testing.spark.java import QUICK_JAVA, Java, find_java, write_home
 
@@ -59,12 +58,12 @@ class SparkHome:
         self.java = find_java() if java is None else java
         self.folder = Path(tempfile.mkdtemp(prefix="kgroup-spark-"))
         self.log_path = self.folder / "spark.log" if log_path is None else log_path
-        self._guard = Guard.found(self.folder, self.log_path)
+        self._lock = FolderLock.create(self.folder, self.log_path)
         conf = self.folder / "conf"
         conf.mkdir()
         log4j = conf / "log4j2.properties"
         log4j.write_text(LOG4J.format(level=level, path=self.log_path))
-        options = [mark(self.folder), f"-Dlog4j2.configurationFile={log4j.as_uri()}"]
+        options = [java_option(self.folder), f"-Dlog4j2.configurationFile={log4j.as_uri()}"]
         archive = archive_of(self.java)
         if archive.exists():
             # Spark's launcher has another class path, and its JVM would say so to the program.
@@ -87,8 +86,8 @@ class SparkHome:
 
     def close(self) -> None:
         """End what still runs from the folder, and remove it; again is nothing."""
-        self._guard.release()
-        self._guard.wait_until_reaped(REAPED_WITHIN)
+        self._lock.release()
+        self._lock.wait_until_reaped(REAPED_WITHIN)
 
     def environment(self) -> dict[str, str]:
         """What has to be set where a JVM of Spark is started."""
