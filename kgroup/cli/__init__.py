@@ -1,7 +1,7 @@
-"""The command line: ``kgroup``, and which module each of its subcommands is in.
+"""The command ``kgroup``, and the table of its subcommands.
 
-A subcommand's module is imported when it is run, not before, so that ``kgroup --help`` is quick
-and needs nothing that a subcommand needs. What a subcommand does is left to its module.
+A subcommand's module is imported only when the subcommand runs, so that ``kgroup --help`` is fast
+and does not need the packages of a subcommand.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["main"]
 @final
 @attrs.frozen
 class Subcommand:
-    """Where a subcommand is, as ``module:attribute``, and the line that ``--help`` has for it."""
+    """A subcommand's location, as ``module:attribute``, and its line in ``--help``."""
 
     target: str
     summary: str
@@ -35,12 +35,12 @@ class Subcommand:
 
 SUBCOMMANDS: Final = {
     "assign": Subcommand(
-        "kgroup.cli.assign.command:assign", "Show what each assignor would make of a group."
+        "kgroup.cli.assign.command:assign", "Compare how assignors divide a group's partitions."
     ),
     "broker": Subcommand("kgroup.cli.broker:broker", "Run the embedded broker."),
     "demo": Subcommand("kgroup.cli.demo.command:demo", "Show a group at work, and account for it."),
     "simulate": Subcommand(
-        "kgroup.cli.simulate:simulate", "Run a group in virtual time, by seeds."
+        "kgroup.cli.simulate:simulate", "Check a group in virtual time, one simulation a seed."
     ),
 }
 """The subcommands, in the order in which ``--help`` shows them."""
@@ -48,7 +48,7 @@ SUBCOMMANDS: Final = {
 
 @final
 class LazyGroup(click.Group):
-    """A click group that knows its subcommands by table and imports the one that is run."""
+    """A click group that finds its subcommands in the table, and imports the one that runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names of the subcommands, in the table's order."""
@@ -56,13 +56,13 @@ class LazyGroup(click.Group):
         return list(SUBCOMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The subcommand of that name, imported; None if there is none."""
+        """Import the subcommand of this name; None if there is none."""
         del ctx
         subcommand = SUBCOMMANDS.get(cmd_name)
         return subcommand.load() if subcommand else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the subcommands' lines from the table, so that help imports none of them."""
+        """Write the subcommands' help lines from the table, without importing the subcommands."""
         del ctx
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.summary) for name, entry in SUBCOMMANDS.items()])

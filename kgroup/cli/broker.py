@@ -1,7 +1,7 @@
-"""``kgroup broker``: the embedded broker from a shell, until it is told to stop.
+"""``kgroup broker``: runs the embedded broker from a shell, until a signal.
 
-What the broker does is ``kgroup.broker``'s; here are its options, its one line on standard
-output, and its signals.
+Here are its options, its one line on standard output, and its signals; the broker itself is in
+``kgroup.broker``.
 """
 
 from __future__ import annotations
@@ -82,14 +82,15 @@ def _topics(
     default=_DEFAULT_ADDRESS,
     show_default=True,
     callback=_address,
-    help="Where to listen; port 0 takes a free one. Of several, each has the next port.",
+    help="The address to listen on; port 0 takes a free port. Several brokers use consecutive"
+    " ports.",
 )
 @click.option(
     "--brokers",
     type=Whole(BROKERS),
     default=1,
     show_default=True,
-    help="How many brokers; topics and groups are spread over them.",
+    help="How many brokers to run; topics and groups are spread over them.",
 )
 @click.option(
     "--set",
@@ -97,7 +98,7 @@ def _topics(
     metavar="KEY=VALUE",
     multiple=True,
     callback=_settings,
-    help="A broker property, by Kafka's name. Can be given again for others.",
+    help="A broker property, by Kafka's name; may be given more than once.",
 )
 @click.option(
     "--topic",
@@ -105,15 +106,14 @@ def _topics(
     metavar="NAME:PARTITIONS",
     multiple=True,
     callback=_topics,
-    help=f"A topic to begin with, of 1 to {MOST_PARTITIONS} partitions. Can be given again for"
-    " others.",
+    help=f"A topic to create, with 1 to {MOST_PARTITIONS} partitions; may be given more than once.",
 )
 def broker(
     listen: tuple[str, int], brokers: int, settings: BrokerSettings, topics: Mapping[str, int]
 ) -> None:
     """Run the embedded broker, or several, until SIGTERM or SIGINT.
 
-    It keeps nothing on disk: topics, records and groups are gone when it ends.
+    It keeps nothing on disk: topics, records and groups are lost when it ends.
     """
     host, port = listen
     try:

@@ -1,7 +1,7 @@
-"""What the options of all commands have in common: bounded numbers, addresses, files, imports.
+"""Types of options that several commands share: bounded numbers, addresses, files, imports.
 
-INVARIANT: whatever a shell or a test passes, a conversion here ends with a value or with click's
-usage error of one line, which says what was given and what is allowed.
+INVARIANT: a conversion ends with a value or with click's usage error of one line, which says what
+was given and what is allowed, whatever a shell or a test passes.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from kgroup.errors import ConfigError, shown
 
 _STDIN: Final = "-"
 _LONGEST: Final = 1000
-"""Characters of an error's text that are shown."""
+"""The most characters of an error's text that are printed."""
 
 
 @final
 class Whole(click.IntRange):
-    """A whole number within a bound; the help shows its ends."""
+    """A whole number within bounds; the help shows them."""
 
     def __init__(self, bound: Bound) -> None:
         assert bound.least is not None
@@ -39,7 +39,7 @@ class Whole(click.IntRange):
 
 @final
 class Number(click.FloatRange):
-    """A number within a bound, never NaN; the help shows its ends."""
+    """A number within bounds, never NaN; the help shows them."""
 
     def __init__(self, bound: Bound) -> None:
         super().__init__(bound.least, bound.most)
@@ -67,16 +67,16 @@ def _number(
 
 @final
 class FilePath(click.Path):
-    """A path; one that no system call takes is refused as well."""
+    """A path; one that no system call accepts is refused too."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The path, or a usage error."""
         if "\0" in os.fsdecode(value):
-            self.fail(f"{shown(value)} is no path: it has a NUL character", param, ctx)
+            self.fail(f"{shown(value)} is not a path: it has a NUL character", param, ctx)
         try:
             return super().convert(value, param, ctx)
         except (OSError, ValueError) as error:
-            self.fail(f"{shown(value)} is no path: {error}", param, ctx)
+            self.fail(f"{shown(value)} is not a path: {error}", param, ctx)
 
 
 @final
@@ -99,10 +99,10 @@ class InputFile(click.File):
 
 
 def standard_input() -> IO[bytes]:
-    """Standard input's bytes.
+    """Standard input, for bytes.
 
     Raises:
-        UsageError: the process was started without one (``<&-``).
+        UsageError: the process was started with standard input closed (``<&-``).
     """
     if sys.stdin is None:
         raise click.UsageError("standard input is closed")
@@ -110,10 +110,10 @@ def standard_input() -> IO[bytes]:
 
 
 def servers(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
-    """A callback for ``--bootstrap-servers``: what ``GroupConfig`` takes, refused before any work.
+    """A callback for ``--bootstrap-servers``: check it as ``GroupConfig`` does, before any work.
 
     Raises:
-        BadParameter: it names no broker, or one that can be none.
+        BadParameter: it is empty, or has an address that cannot be a broker's.
     """
     del context, option
     if value is None:
@@ -126,31 +126,31 @@ def servers(context: click.Context, option: click.Parameter, value: str | None) 
 
 
 def imported(path: str, wanted: str) -> Any:
-    """What ``MODULE:NAME`` leads to, in the folder where the command is run or on the path.
+    """Import the object ``MODULE:NAME`` from the current folder or Python's path.
 
     Args:
         path: the text of the option.
-        wanted: what it should be, for the error.
+        wanted: the expected form, for the error.
 
     Raises:
-        BadParameter: it leads nowhere, or importing the module fails, whatever it raises.
+        BadParameter: there is no such object, or importing the module fails, whatever it raises.
     """
     module, colon, name = path.partition(":")
     if not (module and colon and name):
         raise click.BadParameter(f"{shown(path)} is not {wanted}")
     if "" not in sys.path:
-        # As `python -m` does: a program's own modules lie where it is run.
+        # As `python -m` does: a program's own modules are in the current folder.
         sys.path.insert(0, "")
     try:
         return getattr(importlib.import_module(module), name)
     except (Exception, SystemExit) as error:
         known = isinstance(error, ImportError | AttributeError)
-        said = one_line(error) if known else with_kind(error)
-        raise click.BadParameter(f"{shown(path)} cannot be imported: {said}") from error
+        reason = one_line(error) if known else with_kind(error)
+        raise click.BadParameter(f"{shown(path)} cannot be imported: {reason}") from error
 
 
 def one_line(error: BaseException) -> str:
-    """An error's text in one line, for a message; also where the text itself raises."""
+    """An error's text in one line, for a message; also if making the text raises."""
     try:
         text = " ".join(str(error).split())
     except Exception:  # noqa: BLE001 # whatever the exception's own __str__ raises
@@ -159,5 +159,5 @@ def one_line(error: BaseException) -> str:
 
 
 def with_kind(error: BaseException) -> str:
-    """The same of a program's own error, behind the name of its class."""
+    """The same, with the name of the error's class in front."""
     return f"{type(error).__name__}: {one_line(error)}".removesuffix(": ")

@@ -1,6 +1,6 @@
-"""``kgroup simulate``: its options, its progress bar, its exit status.
+"""``kgroup simulate``: its options, its progress bar and its exit status.
 
-What is simulated, and what a failure says, is ``kgroup.testing.simulation``'s.
+The simulation, and the text of a failure, are in ``kgroup.testing.simulation``.
 """
 
 from __future__ import annotations
@@ -64,12 +64,10 @@ def _seeds(context: click.Context, option: click.Parameter, value: str) -> range
             f"{shown(value)} is neither a seed, such as 17, nor FIRST:END; of each, {error}"
         ) from error
     if stop <= start:
-        raise click.BadParameter(
-            f"{shown(value)} has no seed in it: END is the first that is not run"
-        )
+        raise click.BadParameter(f"{shown(value)} contains no seed: END is not included")
     if stop - start > MOST_SEEDS:
         raise click.BadParameter(
-            f"{shown(value)} has {stop - start} seeds; at most {MOST_SEEDS} can be run at once"
+            f"{shown(value)} has {stop - start} seeds; one command runs at most {MOST_SEEDS}"
         )
     return range(start, stop)
 
@@ -91,15 +89,15 @@ def _worker(context: click.Context, option: click.Parameter, value: str | None) 
     default="0:100",
     show_default=True,
     callback=_seeds,
-    help=f"Which seeds, at most {MOST_SEEDS}, END not among them; a single number is one seed,"
-    " which is reported in full.",
+    help=f"The seeds to run, at most {MOST_SEEDS}; END is not included. A single number runs one"
+    " seed.",
 )
 @click.option(
     "--members",
     type=Whole(MEMBERS),
     default=_DEFAULT.members,
     show_default=True,
-    help="How many programs.",
+    help="How many member programs.",
 )
 @click.option(
     "--brokers",
@@ -111,13 +109,12 @@ def _worker(context: click.Context, option: click.Parameter, value: str | None) 
 @click.option(
     "--hours",
     type=Number(_HOURS),
-    help="Virtual hours of each seed. All members together have at most"
-    f" {MOST_MEMBER_HOURS} hours.",
+    help=f"Virtual hours of each seed; hours times members is at most {MOST_MEMBER_HOURS}.",
 )
 @click.option(
     "--minutes",
     type=Number(_MINUTES),
-    help="Virtual minutes of each, beside its hours.  [default: 10, without --hours]",
+    help="Virtual minutes of each seed, added to --hours.  [default: 10, without --hours]",
 )
 @click.option(
     "--faults-per-hour",
@@ -125,26 +122,29 @@ def _worker(context: click.Context, option: click.Parameter, value: str | None) 
     type=Number(FAULTS_PER_HOUR),
     default=_DEFAULT.faults_per_hour,
     show_default=True,
-    help="How many faults, on average.",
+    help="The average number of faults in a virtual hour.",
 )
 @click.option(
     "--processes",
     metavar="N",
     type=Whole(PROCESSES),
-    help="How many seeds at a time.  [default: one for each processor]",
+    help="How many seeds to run at a time.  [default: one for each processor]",
 )
 @click.option(
     "--worker",
     metavar="MODULE:FUNCTION",
     callback=_worker,
-    help="The program of every member: an async function of a kgroup.testing.simulation.Process.",
+    help="The program of each member: an async function that takes a"
+    " kgroup.testing.simulation.Process.",
 )
 @click.option(
     "--trace",
     type=FilePath(dir_okay=False, path_type=Path),
-    help="Write there what was seen, a line for each fact; for a single seed.",
+    help="Write the trace of a single seed to this file, one line for each event.",
 )
-@click.option("--keep-going", is_flag=True, help="Run all seeds, and report a failure only then.")
+@click.option(
+    "--keep-going", is_flag=True, help="Run all seeds before the first failure is reported."
+)
 def simulate(
     seeds: range,
     members: int,
@@ -158,13 +158,14 @@ def simulate(
     *,
     keep_going: bool,
 ) -> None:
-    """Run a group in virtual time, by seeds.
+    """Check a group in virtual time, one simulation for each seed.
 
-    Each seed draws how the group is set, how the network is, and what goes wrong when; the same
-    seed is the same simulation. Every invariant of the group is checked. The exit status is 1
-    where one is broken; then the least that breaks it is shown, and how it is run again.
+    A seed determines the group's settings, the network, and which faults happen when; the same
+    seed always gives the same simulation. Every invariant of the group is checked. If one is
+    broken the exit status is 1; then the smallest plan that breaks it is printed, and how to run it
+    again.
 
-    Of several seeds it is also shown which faults met which states of a member and of the
+    For several seeds a table shows which faults met which states of a member and of the
     coordinator, and which never did.
     """
     duration = _DEFAULT.duration
@@ -202,7 +203,7 @@ def simulate(
     except KeyboardInterrupt:
         click.echo("interrupted", err=True)
         sys.exit(_INTERRUPTED)
-    for line in _account(seeds, summary, time.monotonic() - began):
+    for line in _summary_lines(seeds, summary, time.monotonic() - began):
         click.echo(line)
 
 
@@ -213,8 +214,8 @@ def _write(path: Path, outcome: Outcome) -> None:
         raise click.ClickException(f"cannot write {path}: {error.strerror}") from error
 
 
-def _account(seeds: range, summary: Summary, seconds: float) -> list[str]:
-    """What is said of seeds that are well."""
+def _summary_lines(seeds: range, summary: Summary, seconds: float) -> list[str]:
+    """The summary of seeds that broke no invariant."""
     which = f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}"
     hours = summary.seconds / _HOUR
     programs = f"{summary.starts} starts, {summary.crashes} crashes, {summary.failures} failures"
@@ -229,13 +230,13 @@ def _account(seeds: range, summary: Summary, seconds: float) -> list[str]:
         ("programs", programs),
         ("generations", f"{summary.generations}"),
         ("faults", ", ".join(f"{name} {number}" for name, number in summary.faults) or "none"),
-        ("coordinators", f"asked {summary.requests} times"),
+        ("coordinators", f"{summary.requests} requests"),
         ("records", records),
     )
-    account = [f"{which}: every invariant holds", *(f"  {name:<14}{said}" for name, said in table)]
+    lines = [f"{which}: every invariant holds", *(f"  {name:<14}{text}" for name, text in table)]
     if len(seeds) > 1:
-        account += coverage.lines(summary.visits)
-    return account
+        lines += coverage.lines(summary.visits)
+    return lines
 
 
 def _rate(number: float, seconds: float) -> str:
@@ -244,7 +245,7 @@ def _rate(number: float, seconds: float) -> str:
 
 @final
 class _Display:
-    """A bar in a terminal; elsewhere nothing. What it shows is gone when it ends."""
+    """A progress bar in a terminal, which disappears at its end; elsewhere nothing is shown."""
 
     def __init__(self, console: Console) -> None:
         self._bar = Bar(
@@ -261,7 +262,7 @@ class _Display:
         self._now: Callable[[], float] = time.monotonic
         self._began = self._now()
         self.summary = Summary()
-        """Of all seeds that were run so far."""
+        """The summary of the seeds that were run so far."""
 
     def __enter__(self) -> _Display:
         self._bar.start()
@@ -271,7 +272,7 @@ class _Display:
         self._bar.stop()
 
     def show(self, progress: Progress) -> None:
-        """Show how far it is."""
+        """Update the bar."""
         self.summary = progress.summary
         seconds = self._now() - self._began
         failed = f", {len(progress.failed)} failed" if progress.failed else ""

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from kgroup.assignors import BUILTIN
 from kgroup.assignors.validation import check_assignments
-from kgroup.cli.assign.fields import read_group, read_json
-from kgroup.cli.assign.plans import plan
+from kgroup.cli.assign.group_input import read_group, read_json
+from kgroup.cli.assign.results import evaluate
 from kgroup.types import MemberSubscription, TopicInfo
 
 PAGE: Final = (Path(__file__).resolve().parents[2] / "docs" / "assignors.md").read_text()
@@ -38,7 +38,7 @@ def test_its_assignor_is_whole() -> None:
 def test_its_group_is_read() -> None:
     """Every assignor assigns all partitions of the page's group; the short form is read too."""
     group = read_group(read_json(block("json")))
-    assert {plan(assignor, group).unassigned for assignor in BUILTIN.values()} == {0}
+    assert {evaluate(assignor, group).unassigned for assignor in BUILTIN.values()} == {0}
     short = {"topics": {}, "members": [{"member_id": "a", "topics": []}]}
     assert read_group(read_json(json.dumps(short))).members
 

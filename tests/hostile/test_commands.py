@@ -28,7 +28,7 @@ LONGEST_OUTPUT: Final = 3000
 
 #: Each command with what it calls to do its work.
 WORK: Final = {
-    "assign": ("kgroup.cli.assign.command.look", "kgroup.cli.assign.command.plan"),
+    "assign": ("kgroup.cli.assign.command.fetch_group", "kgroup.cli.assign.command.evaluate"),
     "broker": ("kgroup.cli.broker.serve_cluster",),
     "demo": ("kgroup.cli.demo.command._run_until_signal", "kgroup.cli.demo.command.require_spark"),
     "simulate": ("kgroup.cli.simulate.check", "kgroup.cli.simulate.run"),

@@ -1,1 +1,1 @@
-"""``kgroup assign``: what each assignor would make of a group, side by side, or line by line."""
+"""``kgroup assign``: compares the assignments of assignors, or answers recorded calls of one."""

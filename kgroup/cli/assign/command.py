@@ -1,6 +1,6 @@
-"""``kgroup assign``: its options, where the group comes from, its exit status.
+"""``kgroup assign``: its options, the source of the group, and its exit status.
 
-What a plan is worth, and how it is shown, is this package's other modules'.
+``results`` evaluates assignors, ``report`` prints the results, ``lines`` answers recorded calls.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import trio
 from rich.console import Console
 
 from kgroup.assignors import BUILTIN, resolve
-from kgroup.cli.assign.fields import (
+from kgroup.cli.assign.group_input import (
     LONGEST_INPUT,
     GroupInput,
     WrongInputError,
@@ -24,9 +24,9 @@ from kgroup.cli.assign.fields import (
     read_json,
 )
 from kgroup.cli.assign.lines import answer_each, lines_of
-from kgroup.cli.assign.live import look
-from kgroup.cli.assign.plans import AssignorResult, plan
-from kgroup.cli.assign.report import as_json, print_plans
+from kgroup.cli.assign.live import fetch_group
+from kgroup.cli.assign.report import as_json, print_results
+from kgroup.cli.assign.results import AssignorResult, evaluate
 from kgroup.cli.options import InputFile, imported, one_line, servers, standard_input, with_kind
 from kgroup.errors import KgroupError, UsageError, shown
 from kgroup.group import default_runtime
@@ -46,14 +46,14 @@ def _assignors(
 
 
 def _assignor(name: str) -> str | Assignor:
-    """A built-in one's name, or the custom one that ``module:object`` leads to."""
+    """The name of a built-in assignor, or a custom one, imported from ``module:object``."""
     if ":" not in name:
         return name
     found = imported(name, "NAME or MODULE:OBJECT")
     try:
         made: Assignor = found() if isinstance(found, type) else found
     except Exception as error:
-        raise click.BadParameter(f"{shown(name)} cannot be made: {with_kind(error)}") from error
+        raise click.BadParameter(f"{shown(name)} cannot be created: {with_kind(error)}") from error
     return made
 
 
@@ -63,30 +63,31 @@ def _assignor(name: str) -> str | Assignor:
     "--bootstrap-servers",
     metavar="HOST:PORT,...",
     callback=servers,
-    help="Where the live group is.",
+    help="The cluster of the live group.",
 )
-@click.option("--group", "group_id", metavar="GROUP_ID", help="The live group.")
+@click.option("--group", "group_id", metavar="GROUP_ID", help="The live group to read.")
 @click.option(
     "--assignor",
     "assignors",
     metavar="NAME",
     multiple=True,
     callback=_assignors,
-    help="An assignor, by name, or MODULE:OBJECT for one of your own. Can be given again for"
-    " others.  [default: all of Kafka's]",
+    help="An assignor: its name, or MODULE:OBJECT for one of your own; may be given more than once."
+    "  [default: all of Kafka's]",
 )
 @click.option(
     "--output",
     type=click.Choice(["table", "json"]),
     default="table",
     show_default=True,
-    help="For a person, or for a program.",
+    help="Tables for a person, or JSON for a program.",
 )
 @click.option(
     "--json",
     "lines",
     is_flag=True,
-    help="Answer lines on standard input, each with topics, members and an assignor, instead.",
+    help="Instead, read JSON lines with topics, members and an assignor from standard input, and"
+    " print each with its assignment.",
 )
 def assign(
     file: IO[bytes] | None,
@@ -97,37 +98,37 @@ def assign(
     *,
     lines: bool,
 ) -> None:
-    """Show what each assignor would make of a group.
+    """Compare how assignors would divide a group's partitions.
 
-    The group is that of FILE, a JSON object with topics and members ('-' is standard input), or a
-    live one's, which is only looked at. Shown is who gets what, how many partitions move, and how
-    uneven it is.
+    The group is read from FILE, a JSON object with topics and members ('-' is standard input), or
+    from a live group, which is not changed. The output shows each member's partitions, how many
+    partitions move, and how uneven the assignment is.
 
-    With --json each line of standard input is such an object; it is printed again with the
-    assignment that its assignor gives, before the next is read. A line that is wrong is reported
-    on standard error, and the exit status is 1 at the end.
+    With --json each line of standard input is such an object. It is printed with the assignment of
+    its assignor before the next line is read. A line that is wrong is reported on standard error,
+    and the exit status at the end is 1.
     """
     live = bootstrap_servers is not None or group_id is not None
     if lines:
         if file is not None or live or len(assignors) > 1 or output != "table":
             raise click.UsageError(
-                "--json reads standard input: without FILE, --bootstrap-servers, --group and"
-                " --output, and with one --assignor at most"
+                "--json reads standard input: use it without FILE, --bootstrap-servers, --group and"
+                " --output, and with at most one --assignor"
             )
         sys.exit(0 if _answer_lines(next(iter(assignors.values()), None)) else 1)
     if live == (file is not None):
         raise click.UsageError("give FILE, or --bootstrap-servers with --group, or --json")
     if file is None:
         if bootstrap_servers is None or group_id is None:
-            raise click.UsageError("--bootstrap-servers and --group go together")
-        group = _live(bootstrap_servers, group_id)
+            raise click.UsageError("--bootstrap-servers and --group must be given together")
+        group = _fetch_live(bootstrap_servers, group_id)
     else:
-        group = _of_file(file)
-    plans = _plans(assignors or BUILTIN, group)
+        group = _read_file(file)
+    results = _evaluate_all(assignors or BUILTIN, group)
     if output == "json":
-        click.echo(json.dumps(as_json(group, plans), allow_nan=False))
+        click.echo(json.dumps(as_json(group, results), allow_nan=False))
     else:
-        print_plans(Console(highlight=False), group, plans)
+        print_results(Console(highlight=False), group, results)
 
 
 def _answer_lines(assignor: Assignor | None) -> bool:
@@ -137,7 +138,7 @@ def _answer_lines(assignor: Assignor | None) -> bool:
     return answer_each(lines_of(standard_input()), say, partial(click.echo, err=True), assignor)
 
 
-def _of_file(file: IO[bytes]) -> GroupInput:
+def _read_file(file: IO[bytes]) -> GroupInput:
     try:
         return read_group(read_json(file.read(LONGEST_INPUT + 1)))
     except (WrongInputError, OSError) as error:
@@ -145,19 +146,19 @@ def _of_file(file: IO[bytes]) -> GroupInput:
         raise click.ClickException(f"{name}: {error}") from error
 
 
-def _live(bootstrap_servers: str, group_id: str) -> GroupInput:
+def _fetch_live(bootstrap_servers: str, group_id: str) -> GroupInput:
     try:
-        return trio.run(look, bootstrap_servers, group_id, default_runtime())
+        return trio.run(fetch_group, bootstrap_servers, group_id, default_runtime())
     except (KgroupError, WrongInputError) as error:
         raise click.ClickException(one_line(error)) from error
 
 
-def _plans(assignors: Mapping[str, Assignor], group: GroupInput) -> list[AssignorResult]:
-    plans = []
+def _evaluate_all(assignors: Mapping[str, Assignor], group: GroupInput) -> list[AssignorResult]:
+    results = []
     for name, assignor in assignors.items():
         try:
-            plans.append(plan(assignor, group))
+            results.append(evaluate(assignor, group))
         except Exception as error:
-            # Also a custom assignor's own: the plan of no other is worth less for it.
+            # Any exception: a custom assignor may raise its own.
             raise click.ClickException(f"assignor {shown(name)}: {with_kind(error)}") from error
-    return plans
+    return results

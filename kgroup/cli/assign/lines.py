@@ -1,7 +1,7 @@
-"""Recorded calls of assignors, a line each, answered one by one.
+"""Answers recorded calls of assignors, one JSON object a line.
 
-A line is what an assignor is given, as a JSON object; the answer is the same object with the
-``assignment`` that kgroup's assignor gives. So it can be put beside what other tools answer.
+A line is the input of an assignor; the answer is the same object with the ``assignment`` of
+kgroup's assignor, so that it can be compared with the answers of other tools.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import IO
 
 from kgroup.assignors import BUILTIN
 from kgroup.assignors.validation import check_assignments
-from kgroup.cli.assign.fields import (
+from kgroup.cli.assign.group_input import (
     LONGEST_INPUT,
     GroupInput,
     WrongInputError,
@@ -26,24 +26,24 @@ from kgroup.types import MemberAssignments, TopicInfo
 
 
 def answer_line(line: bytes, assignor: Assignor | None = None) -> str:
-    """The same line with the assignment, without a line's end.
+    """Return the line with the assignment, without a line end.
 
     Args:
         line: the recorded call.
-        assignor: what to ask in place of the one that the line names.
+        assignor: the assignor to use instead of the one that the line names.
 
     Raises:
         WrongInputError: the line is wrong; the text says where.
-        InvalidAssignmentError: no group may follow what the assignor answered.
-        Exception: whatever a custom assignor raises.
+        InvalidAssignmentError: the assignor returned an invalid assignment.
+        Exception: raised by a custom assignor.
     """
     fields = read_json(line)
     group = read_group(fields)
-    asked = _named(fields) if assignor is None else assignor
-    fields["assignor"] = asked.name
+    used = _named(fields) if assignor is None else assignor
+    fields["assignor"] = used.name
     fields["assignment"] = {
         member: [[one.topic, one.partition] for one in partitions]
-        for member, partitions in answer(asked, group).items()
+        for member, partitions in answer(used, group).items()
     }
     try:
         return json.dumps(fields, separators=(",", ":"), allow_nan=False)
@@ -52,11 +52,11 @@ def answer_line(line: bytes, assignor: Assignor | None = None) -> str:
 
 
 def answer(assignor: Assignor, group: GroupInput) -> MemberAssignments:
-    """What an assignor makes of a group, as a leader would send it: looked at, every member there.
+    """The assignment of a group as its leader would send it: checked, with every member in it.
 
     Raises:
-        InvalidAssignmentError: no group may follow what the assignor answered.
-        Exception: whatever a custom assignor raises.
+        InvalidAssignmentError: the assignor returned an invalid assignment.
+        Exception: raised by a custom assignor.
     """
     topics = subscribed(group)
     given = assignor.assign(topics, group.members)
@@ -64,13 +64,16 @@ def answer(assignor: Assignor, group: GroupInput) -> MemberAssignments:
 
 
 def subscribed(group: GroupInput) -> dict[str, TopicInfo]:
-    """The topics that a leader asks for: those of the group that exist."""
+    """The existing topics to which a member of the group subscribes."""
     wanted = frozenset[str]().union(*(member.topics for member in group.members))
     return {name: topic for name, topic in group.topics.items() if name in wanted}
 
 
 def lines_of(stream: IO[bytes]) -> Callable[[], bytes]:
-    """Reads the next line each time; of one that is too long, only as much as shows that it is."""
+    """Make a function that reads the next line.
+
+    Of a line that is too long it returns only so much that it is recognised as too long.
+    """
 
     def read() -> bytes:
         line = stream.readline(LONGEST_INPUT + 1)
@@ -84,36 +87,36 @@ def lines_of(stream: IO[bytes]) -> Callable[[], bytes]:
 
 def answer_each(
     lines: Callable[[], bytes],
-    say: Callable[[str], None],
-    complain: Callable[[str], None],
+    write: Callable[[str], None],
+    report: Callable[[str], None],
     assignor: Assignor | None = None,
 ) -> bool:
-    """Answer line after line until there is none; each before the next is read.
+    """Answer each line before the next is read, until there are no more.
 
     Args:
-        lines: the next line; empty at the end.
-        say: is given each answer.
-        complain: is given, for each line that has no answer, its number and why.
-        assignor: what to ask in place of the one that each line names.
+        lines: returns the next line; empty at the end.
+        write: is called with each answer.
+        report: is called with the number of a line that could not be answered, and the reason.
+        assignor: the assignor to use instead of the one that each line names.
 
     Returns:
-        whether every line was answered.
+        Whether every line was answered.
     """
-    number, well = 0, True
+    number, all_answered = 0, True
     while line := lines():
         number += 1
         try:
             answered = answer_line(line, assignor)
         except WrongInputError as error:
             reason = str(error)
-        except Exception as error:  # noqa: BLE001 # a custom assignor's own, told with its line
+        except Exception as error:  # noqa: BLE001 # a custom assignor may raise anything
             reason = with_kind(error)
         else:
-            say(answered)
+            write(answered)
             continue
-        well = False
-        complain(f"line {number}: {reason}")
-    return well
+        all_answered = False
+        report(f"line {number}: {reason}")
+    return all_answered
 
 
 def _named(fields: Mapping[str, object]) -> Assignor:

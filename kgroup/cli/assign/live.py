@@ -1,6 +1,6 @@
-"""A running group as its coordinator and the cluster tell of it: members, claims, topics, racks.
+"""Fetches a live group from its cluster: members, owned partitions, topics and racks.
 
-It is only looked at: no member notices.
+It only reads: the group's members are not affected.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from kgroup.cli.assign.fields import GroupInput, check_partitions
+from kgroup.cli.assign.group_input import GroupInput, check_partitions
 from kgroup.client.cluster import Cluster
 from kgroup.client.coordinator import PROTOCOL_TYPE
 from kgroup.client.responses import group_of
@@ -23,21 +23,26 @@ from kgroup.wire.consumer_protocol import decode_assignment, decode_subscription
 
 _STABLE: Final = "Stable"
 _AUTHORIZED_OPERATIONS: Final = 3
-"""The first version of DescribeGroups that can be asked for them (KIP-430)."""
+"""The first version of DescribeGroups with a field for authorized operations (KIP-430)."""
 
 
-async def look(bootstrap_servers: str, group_id: str, runtime: Runtime) -> GroupInput:
-    """Ask for a group's members, for what each was assigned, and for their topics.
+async def fetch_group(bootstrap_servers: str, group_id: str, runtime: Runtime) -> GroupInput:
+    """Fetch a group's members, their assigned partitions, and their topics.
 
-    Which generation it is no broker tells, so all claims count alike.
+    DescribeGroups does not report the generation, so that all claims count alike.
+
+    Args:
+        bootstrap_servers: the cluster.
+        group_id: the group.
+        runtime: opens the connections.
 
     Raises:
-        ConfigError: the servers or the group's id are no such thing.
-        WrongInputError: its topics have more partitions than can be looked at.
-        UsageError: there is no such group of consumers, or it is not settled.
-        BrokerError | TransportError | UnsupportedVersionError: it cannot be asked.
+        ConfigError: the servers or the group id are not valid.
+        WrongInputError: the topics have more partitions than are allowed.
+        UsageError: there is no such consumer group, or it is rebalancing.
+        BrokerError | TransportError | UnsupportedVersionError: a request failed.
 
-    Cancellation: connections are closed.
+    Cancellation: the connections are closed.
     """
     config = GroupConfig(
         bootstrap_servers=bootstrap_servers,
@@ -80,14 +85,14 @@ async def _describe(cluster: Cluster, config: GroupConfig) -> Any:
 
 
 def read_members(described: Any) -> tuple[tuple[MemberSubscription, ...], dict[str, Claim]]:
-    """The members of a group that is described, sorted by id, and what they were assigned.
+    """The members of a described group, sorted by id, and their assigned partitions.
 
     Args:
-        described: a group of a DescribeGroups answer.
+        described: a group of a DescribeGroups response.
 
     Raises:
-        UsageError: it is no settled group of consumers; the text says what it is.
-        ProtocolError: a member's bytes cannot be read.
+        UsageError: it is not a stable consumer group; the text says what it is.
+        ProtocolError: a member's subscription or assignment cannot be decoded.
     """
     group = f"group {str(described.group_id)!r}"
     code, state = int(described.error_code), str(described.group_state)
@@ -95,15 +100,19 @@ def read_members(described: Any) -> tuple[tuple[MemberSubscription, ...], dict[s
         raise UsageError(f"{group} cannot be described: {code_name(code)}")
     if code or state == "Dead":
         raise UsageError(
-            f"{group} is not there, or is no group of the classic protocol (KIP-848 groups are"
-            " divided by the broker)"
+            f"{group} does not exist, or does not use the classic protocol (the broker itself"
+            " assigns the partitions of KIP-848 groups)"
         )
     if described.protocol_type not in ("", PROTOCOL_TYPE):
-        raise UsageError(f"{group} is one of {described.protocol_type!r}, not of consumers")
+        raise UsageError(
+            f"{group} is not a consumer group: its protocol type is {described.protocol_type!r}"
+        )
     if not described.members:
-        raise UsageError(f"{group} has no members ({state})")
+        raise UsageError(f"{group} has no members (state {state})")
     if state != _STABLE:
-        raise UsageError(f"{group} is rebalancing ({state}): ask again when it has settled")
+        raise UsageError(
+            f"{group} is rebalancing (state {state}): run the command again when it is stable"
+        )
     members = sorted(
         (
             decode_subscription(

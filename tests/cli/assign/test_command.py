@@ -74,7 +74,7 @@ def test_lines() -> None:
         "range",
         "sticky",
     ]
-    assert result.stderr == "line 2: it is no JSON: Expecting value at character 1\n"
+    assert result.stderr == "line 2: it is not JSON: Expecting value at character 1\n"
     assert run("--json", given=line()).exit_code == 0
     assert run("--json", given=b"").exit_code == 0
     own = run("--json", "--assignor", OWN, given=line())
@@ -100,10 +100,10 @@ def test_a_line_is_answered_before_the_next_comes() -> None:
     [
         ([], "give FILE, or --bootstrap-servers with --group, or --json"),
         (["-", "--group", "g"], "give FILE, or"),
-        (["--group", "g"], "--bootstrap-servers and --group go together"),
+        (["--group", "g"], "--bootstrap-servers and --group must be given together"),
         (["--json", "-"], "--json reads standard input"),
         (["--json", "--output", "json"], "--json reads standard input"),
-        (["--json", "--assignor", "range", "--assignor", "sticky"], "one --assignor at most"),
+        (["--json", "--assignor", "range", "--assignor", "sticky"], "at most one --assignor"),
         (["-", "--assignor", "mine"], "no assignor 'mine' is built in"),
         (["-", "--assignor", "range", "--assignor", "range"], "two assignors have the name"),
         (["-", "--assignor", "nowhere:X"], "'nowhere:X' cannot be imported"),

@@ -10,7 +10,7 @@ from itertools import islice
 import pytest
 
 from kgroup.assignors import BUILTIN
-from kgroup.cli.assign.fields import WrongInputError
+from kgroup.cli.assign.group_input import WrongInputError
 from kgroup.cli.assign.lines import answer_each, answer_line
 from kgroup.types import MemberSubscription, TopicInfo, TopicPartition
 from tests.assignors.golden import FILE

@@ -11,8 +11,8 @@ import trio
 from trio.testing import MockClock
 
 from kgroup.broker.apis import APIS
-from kgroup.cli.assign.fields import GroupInput
-from kgroup.cli.assign.live import look, read_members
+from kgroup.cli.assign.group_input import GroupInput
+from kgroup.cli.assign.live import fetch_group, read_members
 from kgroup.errors import ProtocolError, TransportError, UsageError
 from kgroup.testing.memory import memory_runtime
 from kgroup.types import Claim, TopicPartition
@@ -24,7 +24,9 @@ ALL = tuple(TopicPartition("topic", number) for number in range(4))
 
 async def looked_at(here: World, group_id: str = "group") -> GroupInput:
     """What is seen of a group."""
-    return await look(here.broker.bootstrap_servers, group_id, memory_runtime(here.broker, seed=99))
+    return await fetch_group(
+        here.broker.bootstrap_servers, group_id, memory_runtime(here.broker, seed=99)
+    )
 
 
 @pytest.mark.parametrize("version", range(SUPPORTED_VERSIONS["describe_groups"].highest + 1))
@@ -52,7 +54,7 @@ async def test_a_group_is_seen_as_it_is(
 async def test_a_group_that_is_not_there(autojump_clock: MockClock) -> None:
     """The error names the group and says what may be the matter."""
     async with world(1) as here:
-        with pytest.raises(UsageError, match="group 'nobody' is not there"):
+        with pytest.raises(UsageError, match="group 'nobody' does not exist"):
             await looked_at(here, "nobody")
 
 
@@ -61,7 +63,7 @@ async def test_a_group_without_members(autojump_clock: MockClock) -> None:
     async with world(1) as here:
         async with here.group() as group:
             await group.next()
-        with pytest.raises(UsageError, match=r"group 'group' has no members \(Empty\)"):
+        with pytest.raises(UsageError, match=r"group 'group' has no members \(state Empty\)"):
             await looked_at(here)
 
 
@@ -75,7 +77,7 @@ async def test_no_broker(autojump_clock: MockClock) -> None:
     async with world(1) as here:
         runtime = attrs.evolve(memory_runtime(here.broker), open_stream=refuse)
         with pytest.raises(TransportError, match="refused"):
-            await look(here.broker.bootstrap_servers, "group", runtime)
+            await fetch_group(here.broker.bootstrap_servers, "group", runtime)
 
 
 def described(**fields: Any) -> Any:
@@ -107,10 +109,16 @@ def test_a_member_that_has_nothing_claims_nothing() -> None:
     ("fields", "fault"),
     [
         ({"error_code": 30}, "group 'g' cannot be described: GROUP_AUTHORIZATION_FAILED"),
-        ({"error_code": 69}, "group 'g' is not there, or"),
-        ({"group_state": "Dead", "members": []}, "group 'g' is not there, or"),
-        ({"protocol_type": "connect"}, "group 'g' is one of 'connect', not of consumers"),
-        ({"group_state": "PreparingRebalance"}, r"group 'g' is rebalancing \(PreparingRebalance\)"),
+        ({"error_code": 69}, "group 'g' does not exist, or"),
+        ({"group_state": "Dead", "members": []}, "group 'g' does not exist, or"),
+        (
+            {"protocol_type": "connect"},
+            "group 'g' is not a consumer group: its protocol type is 'connect'",
+        ),
+        (
+            {"group_state": "PreparingRebalance"},
+            r"group 'g' is rebalancing \(state PreparingRebalance\)",
+        ),
     ],
 )
 def test_what_cannot_be_planned_for(fields: dict[str, Any], fault: str) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 from rich.console import Console
 
 from kgroup.assignors import BUILTIN
-from kgroup.cli.assign.fields import GroupInput, read_group
+from kgroup.cli.assign.group_input import GroupInput, read_group
 from kgroup.cli.assign.lines import answer_line
-from kgroup.cli.assign.plans import plan
-from kgroup.cli.assign.report import as_json, print_plans, ranges
+from kgroup.cli.assign.report import as_json, print_results, ranges
+from kgroup.cli.assign.results import evaluate
 from kgroup.types import TopicPartition
 from tests.cli.assign.groups import ORDERS, line, member, owning
 
@@ -20,8 +20,8 @@ from tests.cli.assign.groups import ORDERS, line, member, owning
 def printed(group: GroupInput) -> str:
     """The tables of all built-in assignors."""
     file = io.StringIO()
-    plans = [plan(assignor, group) for assignor in BUILTIN.values()]
-    print_plans(Console(file=file, width=150), group, plans)
+    plans = [evaluate(assignor, group) for assignor in BUILTIN.values()]
+    print_results(Console(file=file, width=150), group, plans)
     return file.getvalue()
 
 
@@ -93,7 +93,7 @@ def test_ranges() -> None:
 def test_the_object_has_everything() -> None:
     """It is JSON, with the assignment in the shape of the lines."""
     here = read_group(json.loads(line()))
-    told = json.loads(json.dumps(as_json(here, [plan(BUILTIN["range"], here)])))
+    told = json.loads(json.dumps(as_json(here, [evaluate(BUILTIN["range"], here)])))
     assert (told["members"], told["partitions"]) == (2, {"orders": 4})
     (found,) = told["plans"]
     assert found["assignment"] == json.loads(answer_line(line()))["assignment"]

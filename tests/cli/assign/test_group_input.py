@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kgroup.cli.assign.fields import LONGEST_INPUT, WrongInputError, read_group, read_json
+from kgroup.cli.assign.group_input import LONGEST_INPUT, WrongInputError, read_group, read_json
 from kgroup.types import Claim, MemberSubscription, TopicInfo, TopicPartition
 from tests.cli.assign.groups import ORDERS, member, owning
 
@@ -71,16 +71,16 @@ def test_a_sticky_member_owns_what_its_user_data_says() -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        (b"{", "it is no JSON: "),
-        (b'"\xff"', "it is no JSON: "),
+        (b"{", "it is not JSON: "),
+        (b'"\xff"', "it is not JSON: "),
         pytest.param(b"[" * 100_000, "nested too deeply", id="deep"),
         (b"[1]", "it is an array of 1, not an object"),
-        (b'{"a": NaN}', "NaN is no JSON"),
-        (b'{"a": [1e999]}', 'the number "1e999" is beyond what a float can be'),
-        (b'{"a": -1e999}', 'the number "-1e999" is beyond what a float can be'),
-        pytest.param(b'{"a": ' + b"9" * 5000 + b"}", "it is no JSON: ", id="digits"),
+        (b'{"a": NaN}', "NaN is not JSON"),
+        (b'{"a": [1e999]}', 'the number "1e999" is too large for a float'),
+        (b'{"a": -1e999}', 'the number "-1e999" is too large for a float'),
+        pytest.param(b'{"a": ' + b"9" * 5000 + b"}", "it is not JSON: ", id="digits"),
         pytest.param(b" " * (LONGEST_INPUT + 1), "it is longer than", id="long"),
-        (b'{"b": {"a": 1, "a": 2}}', 'the name "a" is twice in one object'),
+        (b'{"b": {"a": 1, "a": 2}}', 'the name "a" occurs twice in one object'),
     ],
 )
 def test_what_is_no_object_is_refused(text: bytes, fault: str) -> None:
@@ -127,7 +127,7 @@ def test_both_fields_must_be_there(name: str) -> None:
         ({"members": ["a"]}, 'members[0] is "a", not an object'),
         ({"members": [{"topics": []}]}, "members[0] has no 'member_id'"),
         ({"members": [{"member_id": "a"}]}, "members[0] has no 'topics'"),
-        ({"members": [member("a"), member("a")]}, "members[1].member_id 'a' is there twice"),
+        ({"members": [member("a"), member("a")]}, "members[1].member_id 'a' occurs twice"),
         ({"members": [member("\ud800")]}, "cannot be encoded in UTF-8"),
         ({"members": [member("a", "t" * 40_000)]}, "more than 32767"),
         ({"members": [member("a", owned=[["t"]])]}, "members[0].owned[0] is an array of 1, not"),
@@ -135,7 +135,7 @@ def test_both_fields_must_be_there(name: str) -> None:
         ({"members": [member("a", owned=[[0, 0]])]}, "members[0].owned[0][0] is 0, not a string"),
         ({"members": [member("a", version=4)]}, "members[0].version is 4, not"),
         ({"members": [member("a", generation_id=2**31)]}, "members[0].generation_id is 2147483648"),
-        ({"members": [member("a", user_data_b64="?")]}, "members[0].user_data_b64 is no base64"),
+        ({"members": [member("a", user_data_b64="?")]}, "members[0].user_data_b64 is not base64"),
         (
             {"members": [member("a", user_data={"owned": 3})]},
             "members[0].user_data.owned is 3, not an array",

@@ -1,8 +1,8 @@
-"""A group as JSON: topics and members, as the files and lines have them that are read here.
+"""Reads a group, its topics and members, from JSON.
 
-The shape is that of recorded calls of Kafka's assignors (docs/assignors.md): ``topics`` with the
-number of partitions and their racks, ``members`` with their subscriptions. Nothing is guessed: what
-is there and wrong is refused, by an error that says where it stands.
+The format is that of recorded calls of Kafka's assignors (docs/assignors.md): ``topics`` with the
+number of partitions and their racks, ``members`` with their subscriptions. Nothing is guessed: a
+wrong value is refused by an error that says where it is.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from kgroup.types import (
 )
 
 LONGEST_INPUT: Final = 32 * 1024 * 1024
-"""Bytes of a file or of a line; Python takes up to 25 times as many for what they say."""
+"""The most bytes of a file or a line; parsed, they take up to 25 times as much memory."""
 MOST_PARTITIONS: Final = 1_000_000
-"""Partitions of all topics together; an assignor works for about half a minute on so many."""
+"""The most partitions of all topics together; an assignor needs about half a minute for them."""
 MOST_MEMBERS: Final = 100_000
 _NONE: Final = -1
-"""The generation of a member that was in none."""
+"""The generation id of a member that was in no generation."""
 _NEWEST: Final = 3
 """The newest version of a subscription."""
 _SHOWN: Final = 60
@@ -40,18 +40,18 @@ _SHOWN: Final = 60
 
 
 class WrongInputError(ValueError):
-    """A text that tells of no group; it says what is wrong, and where."""
+    """The input does not describe a group; the text says what is wrong, and where."""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class GroupInput:
-    """What an assignor is given, and what members own.
+    """The input of an assignor, and the partitions that members own.
 
     Attributes:
-        topics: those that exist, by name.
-        members: sorted by their ids, each as a leader reads it.
-        claims: for each member that owns something what it owns, however it says so.
+        topics: the existing topics, by name.
+        members: the members' subscriptions as a group leader reads them, sorted by member id.
+        claims: the owned partitions of each member that owns any, by member id.
     """
 
     topics: Mapping[str, TopicInfo]
@@ -60,10 +60,10 @@ class GroupInput:
 
 
 def read_json(text: bytes | str) -> dict[str, Any]:
-    """A JSON object, all of whose names differ.
+    """Parse a JSON object without duplicate names.
 
     Raises:
-        WrongInputError: the text is something else, or too long.
+        WrongInputError: the text is not such an object, or is too long.
     """
     if len(text) > LONGEST_INPUT:
         raise WrongInputError(f"it is longer than {LONGEST_INPUT} bytes")
@@ -77,16 +77,18 @@ def read_json(text: bytes | str) -> dict[str, Any]:
     except WrongInputError:
         raise
     except json.JSONDecodeError as error:
-        raise WrongInputError(f"it is no JSON: {error.msg} at character {error.pos + 1}") from error
+        raise WrongInputError(
+            f"it is not JSON: {error.msg} at character {error.pos + 1}"
+        ) from error
     except RecursionError as error:
         raise WrongInputError("its arrays and objects are nested too deeply") from error
-    except ValueError as error:  # also of bytes that are no UTF-8, and of ints without measure
-        raise WrongInputError(f"it is no JSON: {error}") from error
+    except ValueError as error:  # also for bytes that are not UTF-8, and for too long integers
+        raise WrongInputError(f"it is not JSON: {error}") from error
     return _object(value, "it")
 
 
 def read_group(fields: Mapping[str, Any]) -> GroupInput:
-    """The group that an object tells of; other fields than ``topics`` and ``members`` are ignored.
+    """Read a group from an object; fields other than ``topics`` and ``members`` are ignored.
 
     Raises:
         WrongInputError: a field is wrong; the text names it.
@@ -99,14 +101,14 @@ def read_group(fields: Mapping[str, Any]) -> GroupInput:
     given_members = _array(_field(fields, "members", ""), "members")
     if len(given_members) > MOST_MEMBERS:
         raise WrongInputError(
-            f"there are {len(given_members)} members; at most {MOST_MEMBERS} can be looked at"
+            f"there are {len(given_members)} members; at most {MOST_MEMBERS} are allowed"
         )
     for number, value in enumerate(given_members):
         where = f"members[{number}]"
         given = _object(value, where)
         member = _member(given, where)
         if member.member_id in members:
-            raise WrongInputError(f"{where}.member_id {member.member_id!r} is there twice")
+            raise WrongInputError(f"{where}.member_id {member.member_id!r} occurs twice")
         members[member.member_id] = member
         claim = _claim(given, member, where)
         if claim.owned:
@@ -116,16 +118,16 @@ def read_group(fields: Mapping[str, Any]) -> GroupInput:
 
 
 def check_partitions(topics: Mapping[str, TopicInfo]) -> None:
-    """Whether the assignors can be asked at all.
+    """Refuse groups that would take the assignors too long.
 
     Raises:
-        WrongInputError: there are too many partitions.
+        WrongInputError: there are more than `MOST_PARTITIONS` partitions.
     """
     total = sum(topic.partitions for topic in topics.values())
     if total > MOST_PARTITIONS:
         raise WrongInputError(
-            f"topics have {total} partitions together; at most {MOST_PARTITIONS} can be divided:"
-            " leave topics out"
+            f"the topics have {total} partitions together; at most {MOST_PARTITIONS} are allowed:"
+            " leave out some topics"
         )
 
 
@@ -164,13 +166,13 @@ def _member(fields: Mapping[str, Any], where: str) -> MemberSubscription:
 
 
 def _claim(fields: Mapping[str, Any], member: MemberSubscription, where: str) -> Claim:
-    """What the member owns: an eager one says so in its user data, if at all."""
-    told = fields.get("user_data")
-    if member.owned or not isinstance(told, Mapping):
+    """The member's owned partitions; an eager member reports them in its user data, if at all."""
+    user_data = fields.get("user_data")
+    if member.owned or not isinstance(user_data, Mapping):
         return Claim(tuple(member.owned), member.generation_id)
     return Claim(
-        _partitions(told.get("owned"), f"{where}.user_data.owned"),
-        _generation(told.get("generation"), f"{where}.user_data.generation"),
+        _partitions(user_data.get("owned"), f"{where}.user_data.owned"),
+        _generation(user_data.get("generation"), f"{where}.user_data.generation"),
     )
 
 
@@ -198,7 +200,7 @@ def _bytes_or_none(fields: Mapping[str, Any], name: str, where: str) -> bytes | 
     try:
         return None if text is None else base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise WrongInputError(f"{where}.{name} is no base64: {error}") from error
+        raise WrongInputError(f"{where}.{name} is not base64: {error}") from error
 
 
 def _text_or_none(
@@ -262,17 +264,17 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
         twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
-        raise WrongInputError(f"the name {_short(twice)} is twice in one object")
+        raise WrongInputError(f"the name {_short(twice)} occurs twice in one object")
     return fields
 
 
 def _finite(text: str) -> float:
-    """A number as Python has it; 1e999 would be an infinity, which JSON cannot say again."""
+    """Parse a float; 1e999 would become an infinity, which JSON cannot represent."""
     number = float(text)
     if not math.isfinite(number):
-        raise WrongInputError(f"the number {_short(text)} is beyond what a float can be")
+        raise WrongInputError(f"the number {_short(text)} is too large for a float")
     return number
 
 
 def _no_constant(name: str) -> Any:
-    raise WrongInputError(f"{name} is no JSON")
+    raise WrongInputError(f"{name} is not JSON")

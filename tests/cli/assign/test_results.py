@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kgroup.assignors import BUILTIN
-from kgroup.cli.assign.fields import GroupInput, read_group
-from kgroup.cli.assign.plans import MOST_ROUNDS, Spread, joining, plan
+from kgroup.cli.assign.group_input import GroupInput, read_group
+from kgroup.cli.assign.results import MOST_ROUNDS, Spread, evaluate, joining
 from kgroup.types import Claim, MemberSubscription, TopicInfo, TopicPartition
 from tests.cli.assign.groups import ORDERS, member, owning
 
@@ -21,7 +21,7 @@ def group(*members: dict[str, Any], topics: Mapping[str, Any] = ORDERS) -> Group
 
 def test_from_scratch() -> None:
     """Where nobody owned anything nothing moves, and all that a member gets is gained."""
-    found = plan(BUILTIN["range"], group(member("a", "orders"), member("b", "orders")))
+    found = evaluate(BUILTIN["range"], group(member("a", "orders"), member("b", "orders")))
     assert (found.assignor, found.rounds, found.owned, found.moved) == ("range", 1, 0, 0)
     assert [(len(p.partitions), p.gained, p.lost) for p in found.parts.values()] == [(2, 2, 0)] * 2
     assert found.by_member == Spread(2, 2)
@@ -39,7 +39,7 @@ def test_from_scratch() -> None:
 )
 def test_a_second_member_comes(name: str, rounds: int, withheld: int, moved: int) -> None:
     """Half moves; a cooperative assignor first gives that half to nobody, then to the second."""
-    found = plan(BUILTIN[name], group(owning("a", "orders", 0, 1, 2, 3), member("b", "orders")))
+    found = evaluate(BUILTIN[name], group(owning("a", "orders", 0, 1, 2, 3), member("b", "orders")))
     assert (found.rounds, found.withheld, found.moved) == (rounds, withheld, moved)
     assert (found.parts["a"].gained, found.parts["a"].lost) == (0, 2)
     assert (found.parts["b"].gained, found.parts["b"].lost) == (2, 0)
@@ -49,26 +49,28 @@ def test_a_second_member_comes(name: str, rounds: int, withheld: int, moved: int
 @pytest.mark.parametrize("name", ["sticky", "cooperative-sticky"])
 def test_what_is_even_stays(name: str) -> None:
     """Sticky members keep what they own, in one round."""
-    found = plan(BUILTIN[name], group(owning("a", "orders", 1, 2), owning("b", "orders", 0, 3)))
+    found = evaluate(BUILTIN[name], group(owning("a", "orders", 1, 2), owning("b", "orders", 0, 3)))
     assert (found.owned, found.moved, found.rounds) == (4, 0, 1)
 
 
 def test_what_is_gone_does_not_move() -> None:
     """A partition that does not exist any more is not owned; the one that claims it gives it up."""
-    found = plan(BUILTIN["cooperative-sticky"], group(owning("a", "orders", 0, 9)))
+    found = evaluate(BUILTIN["cooperative-sticky"], group(owning("a", "orders", 0, 9)))
     assert (found.owned, found.moved, found.rounds) == (1, 0, 2)
 
 
 def test_a_partition_that_two_claim_stays_with_either() -> None:
     """It is owned once, and has not moved where one of the two keeps it."""
-    found = plan(BUILTIN["range"], group(owning("a", "orders", 0, 1), owning("b", "orders", 1, 2)))
+    found = evaluate(
+        BUILTIN["range"], group(owning("a", "orders", 0, 1), owning("b", "orders", 1, 2))
+    )
     assert (found.owned, found.moved) == (3, 0)
 
 
 def test_imbalance() -> None:
     """Members without a topic do not count; a topic counts its own subscribers."""
     topics = {"orders": {"partitions": 3}, "clicks": {"partitions": 1}, "none": {"partitions": 0}}
-    found = plan(
+    found = evaluate(
         BUILTIN["range"],
         group(
             member("a", "orders", "clicks"),
@@ -81,13 +83,13 @@ def test_imbalance() -> None:
     assert found.by_member == Spread(0, 3)
     assert found.by_topic == {"clicks": Spread(0, 1), "none": Spread(0, 0), "orders": Spread(1, 2)}
     assert found.widest == ("clicks", Spread(0, 1))
-    assert plan(BUILTIN["range"], group()).widest is None
+    assert evaluate(BUILTIN["range"], group()).widest is None
 
 
 def test_racks_that_are_missed() -> None:
     """A partition counts if its member names a rack and no replica is there."""
     topics = {"orders": {"partitions": 3, "racks": {"0": ["w"], "1": ["w"], "2": []}}}
-    found = plan(BUILTIN["range"], group(member("a", "orders", rack_id="e"), topics=topics))
+    found = evaluate(BUILTIN["range"], group(member("a", "orders", rack_id="e"), topics=topics))
     assert found.rack_mismatched == 2
 
 
@@ -120,7 +122,7 @@ class Restless:
 
 def test_an_assignor_without_an_end_is_given_up() -> None:
     """One whose rounds never settle is asked so often and no more."""
-    found = plan(Restless(), group(owning("a", "orders", 0), member("b", "orders")))
+    found = evaluate(Restless(), group(owning("a", "orders", 0), member("b", "orders")))
     assert found.rounds == MOST_ROUNDS
     assert found.unassigned == 3
 
@@ -136,5 +138,5 @@ def test_claims_follow_the_rounds() -> None:
 
     here = group(owning("a", "orders", 0, 1, 2, 3), member("b", "orders"))
     assert here.claims["a"] == Claim(tuple(here.members[0].owned), -1)
-    plan(Watching(), here)
+    evaluate(Watching(), here)
     assert asked == [[(4, -1), (0, -1)], [(2, 0), (0, -1)]]

@@ -1,7 +1,7 @@
-"""What an assignor makes of a group, and what it costs: moves, imbalance, racks missed.
+"""Evaluates an assignor on a group: the assignment, and its moves, imbalance and missed racks.
 
-A cooperative assignor first gives to nobody what changes owners. Its plan is followed to its end:
-members give up what they were not assigned and join again, as they would.
+A cooperative assignor withholds partitions that change owners until their owners have revoked them.
+So its rounds are followed to the end: members give up what they were not assigned, and join again.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from typing import Final, Self, final
 import attrs
 
 from kgroup.assignors import all_cooperative, user_data_of
-from kgroup.cli.assign.fields import GroupInput
+from kgroup.cli.assign.group_input import GroupInput
 from kgroup.cli.assign.lines import answer, subscribed
 from kgroup.interfaces import Assignor
 from kgroup.types import Claim, MemberAssignments, MemberSubscription, TopicPartition
 
 MOST_ROUNDS: Final = 10
-"""Rounds after which an assignor is not asked again; Kafka's takes two."""
+"""The most rounds that are followed; Kafka's cooperative-sticky assignor takes two."""
 
 
 @final
 @attrs.frozen
 class Spread:
-    """How many partitions the one has that has least, and the one that has most."""
+    """The lowest and the highest of some counts of partitions."""
 
     least: int
     most: int
 
     @classmethod
     def of(cls, counts: Iterable[int]) -> Self:
-        """The spread of some counts; of none it is nothing."""
+        """The spread of some counts; 0 to 0 if there are none."""
         known = list(counts)
         return cls(min(known, default=0), max(known, default=0))
 
@@ -45,12 +45,12 @@ class Spread:
 @final
 @attrs.frozen
 class Part:
-    """One member's part of a plan.
+    """One member's part of an assignment.
 
     Attributes:
-        partitions: what it gets.
-        gained: how many of them it did not own.
-        lost: how many that it owned it does not get.
+        partitions: the partitions that it gets.
+        gained: how many of them it did not own before.
+        lost: how many of those that it owned it does not get.
     """
 
     partitions: tuple[TopicPartition, ...]
@@ -61,19 +61,19 @@ class Part:
 @final
 @attrs.frozen(kw_only=True)
 class AssignorResult:
-    """What one assignor makes of a group.
+    """The result of one assignor for a group.
 
     Attributes:
-        assignor: its name.
-        parts: by member id.
-        rounds: how often the group joins until nothing moves any more.
-        owned: partitions that exist and that somebody owned.
-        moved: those of them that no member keeps that owned them.
-        withheld: partitions that only a later round gives out, when their owners gave them up.
-        unassigned: partitions that somebody subscribes to and nobody gets.
-        by_member: over members that subscribe to a partition at all.
-        by_topic: for each topic that has subscribers, over these.
-        rack_mismatched: partitions that have racks, none of them that of their member.
+        assignor: the assignor's name.
+        parts: each member's part, by member id.
+        rounds: how often the group joins until no partition moves any more.
+        owned: existing partitions that a member owned before.
+        moved: how many of these get another owner, or none.
+        withheld: partitions that only a later round assigns, after their owners revoked them.
+        unassigned: partitions to which a member subscribes and which no member gets.
+        by_member: the spread over the members that subscribe to a partition at all.
+        by_topic: for each topic that has subscribers, the spread over its subscribers.
+        rack_mismatched: partitions with racks of which none is that of their member.
     """
 
     assignor: str
@@ -89,18 +89,18 @@ class AssignorResult:
 
     @property
     def widest(self) -> tuple[str, Spread] | None:
-        """The topic of the widest spread, by name the first of several; None where none is."""
+        """The topic with the widest spread, the first by name; None if there is no topic."""
         if not self.by_topic:
             return None
         return min(self.by_topic.items(), key=lambda item: (-item[1].difference, item[0]))
 
 
-def plan(assignor: Assignor, group: GroupInput) -> AssignorResult:
-    """Ask an assignor, and see what comes of it.
+def evaluate(assignor: Assignor, group: GroupInput) -> AssignorResult:
+    """Let an assignor divide a group's partitions, and measure the result.
 
     Raises:
-        InvalidAssignmentError: no group may follow what the assignor answered.
-        Exception: whatever a custom assignor raises.
+        InvalidAssignmentError: the assignor returned an invalid assignment.
+        Exception: raised by a custom assignor.
     """
     given = answer(assignor, joining(assignor, group))
     of_first, rounds = given, 1
@@ -115,11 +115,11 @@ def plan(assignor: Assignor, group: GroupInput) -> AssignorResult:
 def joining(assignor: Assignor, group: GroupInput) -> GroupInput:
     """The group as its leader would see it if all members offered this assignor.
 
-    What they own is told as the assignor's members tell it. The user data of an assignor that has
-    none of its own to send is left as it is.
+    Owned partitions are put where members of this assignor report them: in the subscription or in
+    the user data. If the assignor sends no user data of its own, the given one is kept.
     """
 
-    def told(member: MemberSubscription) -> MemberSubscription:
+    def subscription(member: MemberSubscription) -> MemberSubscription:
         claim = group.claims.get(member.member_id)
         if hasattr(assignor, "user_data"):
             member = attrs.evolve(member, user_data=user_data_of(assignor, claim))
@@ -127,7 +127,7 @@ def joining(assignor: Assignor, group: GroupInput) -> GroupInput:
             return attrs.evolve(member, owned=(), generation_id=-1)
         return attrs.evolve(member, owned=claim.owned, generation_id=claim.generation_id)
 
-    return attrs.evolve(group, members=tuple(map(told, group.members)))
+    return attrs.evolve(group, members=tuple(map(subscription, group.members)))
 
 
 def _misses_something(group: GroupInput, given: MemberAssignments) -> bool:
@@ -138,7 +138,7 @@ def _misses_something(group: GroupInput, given: MemberAssignments) -> bool:
 
 
 def _claims(group: GroupInput, given: MemberAssignments) -> dict[str, Claim]:
-    """What members own in the round after, as members of one generation."""
+    """The partitions that members own in the next round, in one generation."""
     latest = max((claim.generation_id for claim in group.claims.values()), default=-1)
     return {
         member_id: Claim(tuple(partitions), latest + 1)
