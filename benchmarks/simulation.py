@@ -1,9 +1,9 @@
-"""What a simulation costs, in CPU seconds of one core: a stable group, a rebalance, a large group.
+"""Measures simulations in CPU seconds of one core: a stable group, a rebalance, a large group.
 
     python benchmarks/simulation.py [--repeat 3]
 
-Virtual time costs nothing; what is measured is the work: every member's requests, through kgroup's
-own client, a simulated network, and the embedded coordinator, all in one process.
+Virtual time itself costs nothing. The work is that of every member's requests, through kgroup's own
+client, the simulated network, and the embedded coordinator, all in one process.
 """
 
 from __future__ import annotations
@@ -37,14 +37,15 @@ HOUR = 3600.0
 
 
 class TimedRecorder:
-    """A recorder that knows how much CPU had been used when a group changed."""
+    """A recorder that also notes the CPU time whenever a group changes."""
 
     def __init__(self) -> None:
         self.recorder = Recorder()
+        self.subscribe = self.recorder.subscribe
         self.changes: list[tuple[history.GroupChanged, float]] = []
 
     def record(self, kind: Callable[..., history.HistoryEntry], **fields: Any) -> None:
-        """As `Recorder.note`."""
+        """As `Recorder.record`."""
         self.recorder.record(kind, **fields)
         last = self.recorder.history[-1]
         if isinstance(last, history.GroupChanged):
@@ -52,7 +53,7 @@ class TimedRecorder:
 
 
 def plan(members: int, duration: float, **others: Any) -> Plan:
-    """A calm world: no faults, no records, kgroup's own settings."""
+    """A plan without faults and records, with kgroup's default settings."""
     given = {
         "seed": 1,
         "duration": duration,
@@ -70,21 +71,21 @@ def plan(members: int, duration: float, **others: Any) -> Plan:
     return Plan(**{**given, **others})
 
 
-def run(made: Plan) -> tuple[TimedRecorder, float]:
-    """Run a plan; the CPU seconds that it took."""
+def run(to_run: Plan) -> tuple[TimedRecorder, float]:
+    """Run a plan; returns the recorder and the CPU seconds that it took."""
     recorder = TimedRecorder()
     began = time.process_time()
-    run_virtual(made.seed, Engine(made, worker, recorder).run)  # type: ignore[arg-type]
+    run_virtual(to_run.seed, Engine(to_run, worker, recorder).run)  # type: ignore[arg-type]
     return recorder, time.process_time() - began
 
 
 def stable_hour() -> float:
-    """A virtual hour of ten members that are in a stable group."""
+    """A virtual hour of a stable group with ten members."""
     return run(plan(10, HOUR))[1]
 
 
 def rebalance_of_100() -> float:
-    """From the moment that one of 100 members leaves until the others are stable."""
+    """From the time when one of 100 members leaves until the group is stable."""
     stop = Stop(at=60.0, process="m50", seconds=60.0)
     recorder, _ = run(plan(100, 90.0, faults=(stop,)))
     (began, *_) = (cpu for change, cpu in recorder.changes if change.at >= stop.at)
@@ -95,7 +96,7 @@ def rebalance_of_100() -> float:
 
 
 def joining_1000() -> float:
-    """From nothing until 1,000 members are stable, each with its partitions."""
+    """From the start until 1,000 members are stable, each with its partitions."""
     began = time.process_time()
     recorder, _ = run(plan(1000, 20.0))
     stable = [
@@ -107,7 +108,7 @@ def joining_1000() -> float:
 
 
 def bare_hour() -> float:
-    """As many heartbeats as in `stable_hour`, by codec and trio's memory streams alone."""
+    """As many heartbeats as in `stable_hour`, through the codec and trio's memory streams only."""
     heartbeats = 1000
     fields = {
         "group_id": "group",
@@ -127,7 +128,7 @@ def bare_hour() -> float:
             body = codec.encode_response("heartbeat", 4, answer, 1)
             await stream.send_all(struct.pack(">i", len(body)) + body)
 
-    async def ask() -> None:
+    async def send_heartbeats() -> None:
         ours, theirs = memory_stream_pair()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(serve, theirs)
@@ -140,7 +141,7 @@ def bare_hour() -> float:
             nursery.cancel_scope.cancel()
 
     began = time.process_time()
-    trio.run(ask)
+    trio.run(send_heartbeats)
     return (time.process_time() - began) / heartbeats * 10 * HOUR
 
 
@@ -153,7 +154,7 @@ MEASURED = {
 
 
 def main() -> None:
-    """Measure each, so many times, and print minimum, median and maximum."""
+    """Measure each several times, and print minimum, median and maximum."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeat", type=int, default=3)
     repeat = parser.parse_args().repeat

@@ -13,15 +13,14 @@ from kgroup.worker_thread import compute_inline
 
 
 def memory_runtime(broker: BrokerAdmin, *, seed: int = 0) -> Runtime:
-    """What a `ConsumerGroup` stands on beside one broker in memory, or several.
+    """The runtime of a `ConsumerGroup` for one or several brokers in memory.
 
     Connections are memory streams, records are read from the broker's log, and the only clock
-    is trio's, so that a MockClock governs everything.
+    is trio's, so that a MockClock controls all time.
 
     Args:
-        broker: from ``kgroup.broker.in_memory`` or ``in_memory_cluster``, in this very event
-            loop.
-        seed: of the jitter and every other choice.
+        broker: from ``kgroup.broker.in_memory`` or ``in_memory_cluster``, in the same event loop.
+        seed: the seed of the jitter and every other random choice.
     """
     return Runtime(
         open_stream=broker.open_stream,
@@ -33,7 +32,7 @@ def memory_runtime(broker: BrokerAdmin, *, seed: int = 0) -> Runtime:
 
 
 def config_for(broker: BrokerAdmin, **settings: object) -> GroupConfig:
-    """A configuration for brokers in memory: group ``group``, topic ``topic`` unless told."""
+    """A configuration for brokers in memory: group ``group``, topic ``topic`` by default."""
     given: dict[str, object] = {
         "group_id": "group",
         "bootstrap_servers": broker.bootstrap_servers,
