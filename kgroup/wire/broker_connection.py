@@ -1,9 +1,9 @@
-"""A lasting way to one broker's address: opened when first needed, replaced when broken.
+"""``BrokerConnection``: the connection to one broker, opened at first use, replaced if broken.
 
 Invariant: a request is sent a second time only if it cannot have been sent the first time, or if
-the connection had already been in use and ended before a byte of the answer: brokers close idle
-connections (``connections.max.idle.ms``), and that is seen only when something is sent. What goes
-wrong otherwise is for the caller to judge.
+the connection had been used before and ended before the first byte of the response. Brokers close
+idle connections (``connections.max.idle.ms``), which is noticed only when something is sent. Every
+other failure is the caller's decision.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ T = TypeVar("T")
 
 @final
 class InvalidResponseError(Exception):
-    """What is wrong with an answer that could be read, as the rest of a sentence about it."""
+    """A response that can be read cannot be true; the text continues "the response ..."."""
 
 
 @final
 class BrokerConnection:
-    """One connection at a time to one address. Nothing is opened before the first request.
+    """One connection at a time to one address; none is opened before the first request.
 
     Args:
         opener: opens streams.
         host: the broker's host.
         port: its port.
-        client_id: what the broker's quotas and logs call this client, or None.
-        broker: how errors name the broker; its address by default.
-        max_frame: the longest answer that is read, in bytes.
-        compute: reads large answers, as in `Connection.open`, and long ones, as in `request_value`.
+        client_id: the client's name in the broker's quotas and logs, or None.
+        broker: the broker's name in errors; its address by default.
+        max_frame: the size of the largest response, in bytes.
+        compute: does long work in a thread, for `Connection.open` and `request_value`.
     """
 
     def __init__(
@@ -69,22 +69,22 @@ class BrokerConnection:
         api: str,
         fields: Fields,
         *,
-        timeout: float,  # noqa: ASYNC109 # its passing is an error that says what was sent
+        timeout: float,  # noqa: ASYNC109 # the error says whether the request was sent
         max_version: int | None = None,
         on_sent: Callable[[], None] | None = None,
     ) -> Any:
-        """Send a request and wait for its answer, as `Connection.request` does.
+        """Send a request and wait for its response, as `Connection.request` does.
 
         `timeout` includes opening the connection. `on_sent` is called again if the request is
-        sent once more on a connection that replaces one found closed.
+        sent again because the connection was found closed.
 
         Raises:
             TransportError: as `Connection.request` and `Connection.open`.
-            UnsupportedVersionError: as there.
+            UnsupportedVersionError: as `Connection.request`.
             BrokerError: as `Connection.open`.
             ValueError: as `Connection.request`.
 
-        Cancellation: a request that was sent breaks the connection; the next one opens another.
+        Cancellation: if the request was sent, its connection breaks; the next one opens another.
         """
         deadline = trio.current_time() + timeout
         connection, reused = await self._usable(api, deadline)
@@ -115,35 +115,36 @@ class BrokerConnection:
         on_sent: Callable[[], None] | None = None,
         long: Callable[[Any], bool] | None = None,
     ) -> T:
-        """Send a request, as `request` does, and make a value of its answer.
+        """Send a request, as `request` does, and convert its response to a value.
 
         Args:
-            read: makes it; raises `InvalidResponseError` where the answer cannot be true.
-            api: as in `request`, and so are the others.
-            fields: see there.
-            timeout: see there.
-            max_version: see there.
-            on_sent: see there.
-            long: whether making the value of this answer takes long, so that `compute` does it.
+            read: converts the response; raises `InvalidResponseError` if it cannot be true.
+            api: as in `request`.
+            fields: as in `request`.
+            timeout: as in `request`.
+            max_version: as in `request`.
+            on_sent: as in `request`.
+            long: whether the conversion of this response takes long, so that `compute` does it.
 
         Raises:
-            ProtocolError: the answer cannot be read, or cannot be true; it names the broker, the
-                request and its version, and the connection is closed.
-            KgroupError: as in `request`, and what `read` raises.
+            ProtocolError: the response cannot be read, or cannot be true; the text names the
+                broker, the request and its version. The connection is closed.
+            KgroupError: as in `request`, or raised by `read`.
 
         Cancellation: as in `request`.
         """
-        answer = await self.request(
+        response = await self.request(
             api, fields, timeout=timeout, max_version=max_version, on_sent=on_sent
         )
         try:
-            if long is None or not long(answer):
-                return read(answer)
-            return await self._compute(partial(read, answer), f"kgroup-read {kafka_name(api)}")
+            if long is None or not long(response):
+                return read(response)
+            return await self._compute(partial(read, response), f"kgroup-read {kafka_name(api)}")
         except InvalidResponseError as error:
             await self.discard()
             raise ProtocolError(
-                f"the answer of {self._broker} to {kafka_name(api)} v{answer.__version__} {error}",
+                f"the response of {self._broker} to {kafka_name(api)} v{response.__version__}"
+                f" {error}",
                 sent=True,
             ) from error
 
@@ -159,7 +160,7 @@ class BrokerConnection:
             await connection.aclose()
 
     async def aclose(self) -> None:
-        """Close it for good: later requests are refused with `ConnectionLostError`."""
+        """Close it; later requests raise `ConnectionLostError`."""
         self._closed = True
         await self.discard()
 
@@ -168,7 +169,7 @@ class BrokerConnection:
         return f"<BrokerConnection to {self._broker}, {'closed' if self._closed else state}>"
 
     async def _usable(self, api: str, deadline: float) -> tuple[Connection, bool]:
-        """A connection that is not known to be broken, and whether it was there before."""
+        """A connection that is not known to be broken, and whether it was in use before."""
         if (connection := self._sound_connection()) is not None and not self._closed:
             return connection, True
         with trio.move_on_at(deadline) as waiting:

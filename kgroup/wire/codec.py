@@ -1,12 +1,12 @@
-"""The border to kio: the only place where Kafka's messages become bytes and bytes become messages.
+"""Encodes and decodes requests and responses, by kio's schemas.
 
-A frame body goes in or comes out, header included and its four bytes of length not. APIs have
-kio's names (``join_group``), versions are numbers, requests are plain mappings keyed by kio's
-field names, answers are kio's frozen dataclasses. What to send and which version to choose is for
-others to say.
+It handles the body of a frame: header and message, without the frame's four bytes of length.
+APIs have kio's names (``join_group``), versions are numbers, requests are plain mappings with kio's
+field names as keys, and responses are kio's frozen dataclasses. Callers decide what to send and in
+which version.
 
-Encoding is `kgroup.wire.entity_writer`'s, decoding `kgroup.wire.entity_reader`'s: a tagged field
-or an error number that a newer broker sends is no fault. Invariants: an ``error_code`` is an int
+`kgroup.wire.entity_writer` encodes, and `kgroup.wire.entity_reader` decodes. A tagged field or an
+error code that only a newer broker has is not a fault. Invariants: an ``error_code`` is an int
 whatever its number; bytes from outside raise `ProtocolError` (or, in a request,
 `UnknownRequestError`) and nothing else.
 
@@ -36,13 +36,14 @@ _PREFIX: Final = struct.Struct(">hhi")
 _CORRELATION_ID: Final = struct.Struct(">i")
 _ID_IN_REQUEST: Final = 4
 _NO_ID: Final = bytes(_CORRELATION_ID.size)
-_SHORT: Final = 256
-"""Messages of up to so many bytes are remembered; heartbeats and their answers repeat all day."""
-_SHORT_ONES: Final = 1024
-_LONG: Final = 1 << 18
-"""A few longer answers are, too: metadata is asked for again and again and seldom changes."""
-_LONG_ONES: Final = 4
-_LONGEST: Final = 2**31 - 1
+_SMALL: Final = 256
+"""Decoded messages of up to so many bytes are cached: heartbeats and their responses repeat."""
+_CACHED_SMALL: Final = 1024
+_LARGE: Final = 1 << 18
+"""A few responses of up to so many bytes are cached too: metadata is fetched often and seldom
+changes."""
+_CACHED_LARGE: Final = 4
+_MAX_INT32: Final = 2**31 - 1
 
 
 @final
@@ -51,12 +52,12 @@ class UnknownRequestError(Exception):
 
     Attributes:
         api_key: the number of the API.
-        version: the version asked for.
-        correlation_id: what the answer has to carry.
+        version: the version of the request.
+        correlation_id: the correlation id of the response.
     """
 
     def __init__(self, api_key: int, version: int, correlation_id: int) -> None:
-        super().__init__(f"a request of API {api_key} in version {version}, which is not known")
+        super().__init__(f"a request of API {api_key} in version {version} is unknown to kio")
         self.api_key = api_key
         self.version = version
         self.correlation_id = correlation_id
@@ -65,13 +66,13 @@ class UnknownRequestError(Exception):
 @final
 @attrs.frozen(kw_only=True)
 class RequestFrame:
-    """A request as a server reads it.
+    """A request that a server received.
 
     Attributes:
         api: kio's name of the API.
         version: its version.
-        correlation_id: what the answer has to carry.
-        client_id: who asks, or None.
+        correlation_id: the correlation id of the response.
+        client_id: the client's name, or None.
         entity: kio's dataclass of the request.
     """
 
@@ -83,14 +84,14 @@ class RequestFrame:
 
 
 def milliseconds(seconds: float, what: str) -> timedelta:
-    """A duration for a field that travels as int32 milliseconds.
+    """Convert a duration for a field of int32 milliseconds.
 
     Raises:
-        ValueError: it is negative, not a number, or longer than int32 milliseconds can say;
-            the text begins with `what`.
+        ValueError: it is negative, not a number, or too long for int32 milliseconds; the text
+            begins with `what`.
     """
-    if not 0 <= seconds <= _LONGEST / 1000:
-        raise ValueError(f"{what} is {seconds!r}; it must be 0 to {_LONGEST / 1000} seconds")
+    if not 0 <= seconds <= _MAX_INT32 / 1000:
+        raise ValueError(f"{what} is {seconds!r}; it must be 0 to {_MAX_INT32 / 1000} seconds")
     return timedelta(milliseconds=round(seconds * 1000))
 
 
@@ -102,20 +103,20 @@ def encode_request(
     correlation_id: int,
     client_id: str | None,
 ) -> bytes:
-    """The frame body of a request.
+    """Encode the frame body of a request.
 
     Args:
         api: kio's name, such as ``join_group``.
         version: one that kio has.
-        fields: by kio's field names; mappings and sequences for what is nested. A field that this
-            version lacks is dropped where it says nothing (None, or what its absence means).
-        correlation_id: what the answer will carry.
-        client_id: who asks, or None.
+        fields: values by kio's field names, with mappings and sequences for nested ones. A field
+            that this version lacks is dropped if it is None or has its default value.
+        correlation_id: the correlation id that the response will have.
+        client_id: the client's name, or None.
 
     Raises:
         LostFieldError: the version lacks a field that carries a value.
-        ValueError: no version has a field, one without a default is missing, or a value does not
-            fit its field. The text names the field.
+        ValueError: a field exists in no version, a field without a default is missing, or a value
+            does not fit its field. The text names the field.
     """
     codec = _request_codec(API_KEYS[api], version)
     entity = build(codec.entity_type, fields)
@@ -125,24 +126,24 @@ def encode_request(
         correlation_id=correlation_id,
         client_id=client_id,
     )
-    return _written((codec.write_header, header), (codec.write, entity))
+    return _encode((codec.write_header, header), (codec.write, entity))
 
 
 def decode_response(
     api: str, version: int, body: bytes, *, broker: str = "a broker"
 ) -> tuple[int, Any]:
-    """The correlation id and the kio dataclass of an answer.
+    """Decode a response to its correlation id and kio's dataclass.
 
     Raises:
-        ProtocolError: the bytes are no such answer, or more than it; the text names the API, the
-            version and `broker`.
+        ProtocolError: the bytes are not such a response, or more than one; the text names the API,
+            the version and `broker`.
     """
     codec = _response_codec(API_KEYS[api], version)
-    what = f"the answer of {broker} to {kafka_name(api)} v{version}"
-    _, entity, end = _message(codec, body, 0, 0, what, longest=_LONG)
+    what = f"the response of {broker} to {kafka_name(api)} v{version}"
+    _, entity, end = _decode(codec, body, 0, 0, what, cached_up_to=_LARGE)
     if end != len(body):
-        # A version's fields are fixed (new ones are tagged): more bytes mean that this is
-        # something else, and the fields read so far mean nothing.
+        # A version's fields are fixed, since new ones are tagged. More bytes mean that this is
+        # something else and that the fields read so far are meaningless.
         left = len(body) - end
         raise ProtocolError(f"{what} has {left} bytes after its last field", sent=True)
     (correlation_id,) = _CORRELATION_ID.unpack_from(body)
@@ -150,16 +151,16 @@ def decode_response(
 
 
 def decode_request(data: bytes, offset: int = 0, *, max_items: int | None = None) -> RequestFrame:
-    """A request, for a server. Bytes after its last field are ignored, as Kafka's broker does.
+    """Decode a request, for a server. Bytes after its last field are ignored, as in Kafka's broker.
 
     Args:
-        data: the frame body, with something before it where `offset` says so.
+        data: the frame body, and possibly bytes before it.
         offset: where the body begins.
-        max_items: the most array items it may have in all; None for any number.
+        max_items: the largest number of array items in the whole request; None for any number.
 
     Raises:
         UnknownRequestError: kio lacks this API or version; Kafka answers UNSUPPORTED_VERSION.
-        ProtocolError: the bytes are no such request, or it has too many items.
+        ProtocolError: the bytes are not such a request, or it has too many items.
     """
     if len(data) - offset < _PREFIX.size:
         raise ProtocolError(f"a request of {len(data) - offset} bytes is too short for its header")
@@ -171,10 +172,10 @@ def decode_request(data: bytes, offset: int = 0, *, max_items: int | None = None
     api = api_key_map[api_key]
     what = f"a {kafka_name(api)} v{version} request"
     if max_items is None or len(data) - offset <= max_items:  # no item takes less than a byte
-        header, entity, _ = _message(codec, data, offset, offset + _ID_IN_REQUEST, what)
+        header, entity, _ = _decode(codec, data, offset, offset + _ID_IN_REQUEST, what)
     else:
         with limit_items(max_items):
-            header, entity, _ = _message(codec, data, offset, offset + _ID_IN_REQUEST, what)
+            header, entity, _ = _decode(codec, data, offset, offset + _ID_IN_REQUEST, what)
     return RequestFrame(
         api=api,
         version=version,
@@ -184,34 +185,34 @@ def decode_request(data: bytes, offset: int = 0, *, max_items: int | None = None
     )
 
 
-def encode_response(api: str, version: int, answer: Any, correlation_id: int) -> bytes:
-    """The frame body of an answer, for a server.
+def encode_response(api: str, version: int, response: Any, correlation_id: int) -> bytes:
+    """Encode the frame body of a response, for a server.
 
     Args:
         api: kio's name of the API.
         version: the request's version.
-        answer: a mapping as in `encode_request`, or kio's dataclass of this version.
+        response: a mapping as in `encode_request`, or kio's dataclass of this version.
         correlation_id: the request's.
 
     Raises:
         ValueError: as in `encode_request`.
     """
     codec = _response_codec(API_KEYS[api], version)
-    entity = build(codec.entity_type, answer) if isinstance(answer, Mapping) else answer
+    entity = build(codec.entity_type, response) if isinstance(response, Mapping) else response
     header = codec.header_type(correlation_id=correlation_id)
-    return _written((codec.write_header, header), (codec.write, entity))
+    return _encode((codec.write_header, header), (codec.write, entity))
 
 
 def encode_data(entity_type: Any, fields: Mapping[str, Any]) -> bytes:
-    """The bytes of a message without a header, such as a consumer's subscription."""
-    return _written((entity_writer(entity_type), build(entity_type, fields)))
+    """Encode a message without a header, such as a consumer's subscription."""
+    return _encode((entity_writer(entity_type), build(entity_type, fields)))
 
 
 def decode_data(entity_type: Any, body: bytes, offset: int) -> Any:
-    """A message without a header; bytes after it are ignored.
+    """Decode a message without a header; bytes after it are ignored.
 
     Raises:
-        ProtocolError: the bytes are no such message.
+        ProtocolError: the bytes are not such a message.
     """
     try:
         return entity_reader(entity_type)(body, offset)[0]
@@ -221,7 +222,7 @@ def decode_data(entity_type: Any, body: bytes, offset: int) -> Any:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class _Codec:
-    """All that one direction of one version of an API needs, looked up once."""
+    """The types, readers and writers of one direction of one version of an API."""
 
     entity_type: Any
     header_type: Any
@@ -253,42 +254,42 @@ def _codec(entity_type: Any) -> _Codec:
     )
 
 
-def _written(*entities: tuple[Writer, Any]) -> bytes:
+def _encode(*entities: tuple[Writer, Any]) -> bytes:
     parts: list[bytes] = []
     entity: Any = None
     try:
         for write, entity in entities:
             write(parts, entity)
         return b"".join(parts)
-    # The writers check nothing: a wrong value surfaces as whatever it happens to break.
+    # The writers check nothing, so that an invalid value can raise any error.
     except Exception as error:
         wrong = {label(type(entity)): wrong_field(entity) for _, entity in entities}
         what = next((item for item in wrong.items() if item[1]), (label(type(entity)), None))
         raise ValueError(f"{what[0]} cannot be encoded: {what[1] or error}") from error
 
 
-def _message(
-    codec: _Codec, data: bytes, offset: int, id_at: int, what: str, *, longest: int = _SHORT
+def _decode(
+    codec: _Codec, data: bytes, offset: int, id_at: int, what: str, *, cached_up_to: int = _SMALL
 ) -> tuple[Any, Any, int]:
-    """Header, entity and the offset behind them. The header's correlation id means nothing."""
+    """Decode header, whose correlation id is meaningless, and entity; return the offset after."""
     try:
         size = len(data) - offset
-        if size > longest:
-            return _both(codec, data, offset)
+        if size > cached_up_to:
+            return _decode_uncached(codec, data, offset)
         key = data[offset:id_at] + _NO_ID + data[id_at + _CORRELATION_ID.size :]
-        return (_both_of_short if size <= _SHORT else _both_of_long)(codec, key)
+        return (_decode_small if size <= _SMALL else _decode_large)(codec, key)
     except DECODE_ERRORS as error:
         raise _unreadable(what, error) from error
 
 
-def _both(codec: _Codec, data: bytes, offset: int = 0) -> tuple[Any, Any, int]:
+def _decode_uncached(codec: _Codec, data: bytes, offset: int = 0) -> tuple[Any, Any, int]:
     header, offset = codec.read_header(data, offset)
     return header, *codec.read(data, offset)
 
 
-# INVARIANT: header and entity are values, so that two readers may have the same ones.
-_both_of_short: Final = lru_cache(maxsize=_SHORT_ONES)(_both)
-_both_of_long: Final = lru_cache(maxsize=_LONG_ONES)(_both)
+# INVARIANT: header and entity are immutable, so that several callers can have the same ones.
+_decode_small: Final = lru_cache(maxsize=_CACHED_SMALL)(_decode_uncached)
+_decode_large: Final = lru_cache(maxsize=_CACHED_LARGE)(_decode_uncached)
 
 
 def _unreadable(what: str, error: Exception) -> ProtocolError:

@@ -1,16 +1,16 @@
-"""One connection to one broker: correlation, the choice of versions, deadlines.
+"""``Connection``: one connection to one broker, with correlation ids, versions and deadlines.
 
-A request and its answer are exchanged inline by the caller, under a lock that is handed on in the
-order of asking. There is no reader task, so a request in a shielded scope works while everything
-around it is being cancelled. When to open another connection is `kgroup.wire.broker_connection`'s
-to say.
+The caller itself sends its request and reads the response, under a lock that serves callers in
+their order. There is no task that reads, so a request in a shielded scope (the final LeaveGroup)
+works while everything around it is being cancelled. `kgroup.wire.broker_connection` decides when
+another connection is opened.
 
 Invariants:
 - a connection on which anything went wrong after the first byte of a request (cancellation, a
-  deadline, an answer that cannot be read) is broken and closed: an answer left in the stream
-  would be taken for the next one's;
+  deadline, a response that cannot be read) is broken and closed: a response that is left in the
+  stream would be taken for that of the next request;
 - before that byte nothing breaks it;
-- everything but cancellation and the caller's own mistakes surfaces as a `KgroupError`.
+- all errors are `KgroupError`, except for cancellation and invalid arguments.
 
 Source: the Kafka protocol guide; KIP-35 and KIP-511 (ApiVersions).
 """
@@ -48,13 +48,13 @@ from kgroup.wire.versions import (
 from kgroup.worker_thread import compute_inline
 
 Fields = Mapping[str, Any] | Callable[[int], Mapping[str, Any]]
-"""A request's fields, or a function that gives them for the version that was chosen."""
+"""A request's fields, or a function that returns them for the chosen version."""
 
 LARGE_RESPONSE: Final = 256 * 1024
-"""Answers of so many bytes are read beside the event loop: 8 MB of them take seconds."""
+"""Responses from this size on, in bytes, are decoded in a thread: 8 MB take seconds."""
 _NEGOTIATION: Final = "api_versions"
 _CLOSING: Final = 1.0
-"""Seconds that a stream gets to be closed by force."""
+"""Seconds after which closing a stream by force is abandoned."""
 _CORRELATION_ID: Final = struct.Struct(">i")
 _ERROR_AFTER_ID: Final = struct.Struct(">ih")
 _LAST_ID: Final = 2**31 - 1
@@ -62,7 +62,7 @@ _LAST_ID: Final = 2**31 - 1
 
 @final
 class Connection:
-    """An open connection that knows which versions its broker speaks. Made by `open`."""
+    """An open connection that knows the versions of its broker. Made by `open`."""
 
     def __init__(
         self,
@@ -92,35 +92,35 @@ class Connection:
         port: int,
         *,
         client_id: str | None,
-        timeout: float,  # noqa: ASYNC109 # its passing is an error that says at which step
+        timeout: float,  # noqa: ASYNC109 # the error says at which step it passed
         broker: str | None = None,
         max_frame: int = MAX_FRAME,
         compute: Compute = compute_inline,
     ) -> Connection:
-        """Open a stream and learn the versions that the broker speaks.
+        """Open a stream and request the versions that the broker supports.
 
         Args:
             opener: opens the stream.
             host: the broker's host.
             port: its port.
-            client_id: what the broker's quotas and logs call this client, or None.
+            client_id: the client's name in the broker's quotas and logs, or None.
             timeout: seconds for all of it.
-            broker: how errors name the broker; its address by default.
-            max_frame: the longest answer that is read, in bytes.
-            compute: reads answers of `LARGE_RESPONSE` bytes and more.
+            broker: the broker's name in errors; its address by default.
+            max_frame: the size of the largest response, in bytes.
+            compute: decodes responses of `LARGE_RESPONSE` bytes and more.
 
         Raises:
-            ConnectionLostError: there is no connection, or it ended.
+            ConnectionLostError: the connection could not be opened, or ended.
             RequestTimeoutError: it took longer than `timeout`.
-            ProtocolError: what answers does not speak Kafka's protocol.
+            ProtocolError: the other side does not speak Kafka's protocol.
             UnsupportedVersionError: there is no common version of ApiVersions.
-            BrokerError: the broker answered ApiVersions with an error.
+            BrokerError: the response to ApiVersions is an error.
 
         Cancellation: nothing is left open.
         """
         name = broker or f"{host}:{port}"
         step = "no connection to"
-        asked = SUPPORTED_VERSIONS[_NEGOTIATION].highest
+        version = SUPPORTED_VERSIONS[_NEGOTIATION].highest
         with trio.move_on_after(timeout):
             while True:
                 try:
@@ -134,21 +134,24 @@ class Connection:
                     max_frame=max_frame,
                     compute=compute,
                 )
-                step = "no answer to ApiVersions from"
+                step = "no response to ApiVersions from"
                 try:
-                    await connection._negotiate(asked)
+                    await connection._negotiate(version)
                     return connection
                 except BaseException as error:
                     await connection.aclose()
-                    if not _hung_up(error) or asked == SUPPORTED_VERSIONS[_NEGOTIATION].lowest:
+                    if (
+                        not _closed_by_peer(error)
+                        or version == SUPPORTED_VERSIONS[_NEGOTIATION].lowest
+                    ):
                         raise
-                # Some brokers end the connection on a version that they do not know.
-                asked = SUPPORTED_VERSIONS[_NEGOTIATION].lowest
+                # Some brokers close the connection if they do not know the version.
+                version = SUPPORTED_VERSIONS[_NEGOTIATION].lowest
         raise RequestTimeoutError(f"{step} {name} within {timeout:.3g} s")
 
     @property
     def broken(self) -> bool:
-        """Whether something went wrong on it; it cannot be used again."""
+        """Whether it failed and cannot be used again."""
         return self._broken is not None
 
     @property
@@ -157,10 +160,10 @@ class Connection:
         return self._closed
 
     def version(self, api: str, max_version: int | None = None) -> int:
-        """The version in which a request would be sent.
+        """Return the version in which a request would be sent.
 
         Raises:
-            UnsupportedVersionError: there is no common one.
+            UnsupportedVersionError: there is no common version.
         """
         return choose_version(api, self._offered, self._broker, max_version)
 
@@ -169,36 +172,36 @@ class Connection:
         api: str,
         fields: Fields,
         *,
-        timeout: float,  # noqa: ASYNC109 # its passing is an error that says what was sent
+        timeout: float,  # noqa: ASYNC109 # the error says whether the request was sent
         max_version: int | None = None,
         on_sent: Callable[[], None] | None = None,
     ) -> Any:
-        """Send a request and wait for its answer.
+        """Send a request and wait for its response.
 
-        Requests of several tasks are exchanged one after the other, in the order of asking.
+        Requests of several tasks are sent one after the other, each after the response to the one
+        before, in the order of the calls.
 
         Args:
             api: kio's name of the request, such as ``join_group``.
             fields: as in `kgroup.wire.codec.encode_request`, or a function of the version.
-            timeout: seconds from the call on, the wait for other requests' answers included.
-            max_version: do not choose a higher version.
-            on_sent: called just before the first byte is given to the network; from then on the
+            timeout: seconds from the call on, including the wait for other requests.
+            max_version: the highest version to choose.
+            on_sent: called just before the first byte is passed to the network. From then on the
                 broker may act on the request. It may shield the caller's cancel scope.
 
         Returns:
-            kio's dataclass of the answer; its version is ``.__version__``. Errors in it are the
-            caller's to read.
+            kio's dataclass of the response; its version is ``.__version__``. The caller checks its
+            error codes.
 
         Raises:
-            RequestTimeoutError: no answer in time. The connection is broken if ``.sent``.
+            RequestTimeoutError: no response in time. The connection is broken if ``.sent``.
             ConnectionLostError: the connection ended, or was broken or closed before.
-            ProtocolError: the answer cannot be read; the connection is broken.
-            UnsupportedVersionError: no common version, or the highest one that the broker
-                speaks has no room for something that `fields` says.
-            ValueError: `fields` are no such request; nothing was sent.
+            ProtocolError: the response cannot be read; the connection is broken.
+            UnsupportedVersionError: there is no common version, or the highest one lacks a field
+                that has a value in `fields`.
+            ValueError: `fields` are not those of such a request; nothing was sent.
 
-        Cancellation: before anything was sent it leaves the connection as it is; after that it
-        breaks it.
+        Cancellation: it breaks the connection if a byte was sent, and otherwise changes nothing.
         """
         chosen = self.version(api, max_version)
         correlation_id, body = self._encode(api, chosen, fields)
@@ -213,13 +216,13 @@ class Connection:
         with trio.move_on_after(timeout):
             await self._acquire()
             try:
-                answer = await self._exchange(api, correlation_id, body, sending)
-                return await self._decode(api, chosen, answer)
+                response = await self._exchange(api, correlation_id, body, sending)
+                return await self._decode(api, chosen, response)
             finally:
                 self._lock.release()
-        where = "it was sent and may have been acted on" if sent else "nothing was sent"
+        where = "it was sent; the broker may have acted on it" if sent else "nothing was sent"
         raise RequestTimeoutError(
-            f"no answer from {self._broker} to {kafka_name(api)} within {timeout:.3g} s; {where}",
+            f"no response from {self._broker} to {kafka_name(api)} within {timeout:.3g} s; {where}",
             sent=sent,
         )
 
@@ -240,7 +243,7 @@ class Connection:
         return f"<Connection to {self._broker}, {state}>"
 
     async def _acquire(self) -> None:
-        """Take the lock; where it is free, without a checkpoint: sending is one."""
+        """Acquire the lock; if it is free, without a checkpoint, since sending is one."""
         try:
             self._lock.acquire_nowait()
         except trio.WouldBlock:
@@ -260,7 +263,8 @@ class Connection:
             if chosen == SUPPORTED_VERSIONS[api].highest:
                 raise
             raise UnsupportedVersionError(
-                f"{self._broker} and this request share {kafka_name(api)} up to v{chosen}: {error}"
+                f"{self._broker} and this request support {kafka_name(api)} up to v{chosen}:"
+                f" {error}"
             ) from error
         return self._correlation_id, body
 
@@ -271,34 +275,34 @@ class Connection:
         if self._broken is not None or self._closed:
             raise ConnectionLostError(f"{self!r} cannot be used; {kafka_name(api)} was not sent")
         on_sent()
-        # INVARIANT: from here to the whole answer every way out breaks the connection.
+        # INVARIANT: until the response is complete, every way out of here breaks the connection.
         try:
             await self._frames.send(body)
-            answer = await self._frames.receive(MAX_RESPONSE_BYTES[api])
-            (answered,) = _CORRELATION_ID.unpack_from(answer)
-            if answered != correlation_id:
+            response = await self._frames.receive(MAX_RESPONSE_BYTES[api])
+            (received,) = _CORRELATION_ID.unpack_from(response)
+            if received != correlation_id:
                 raise ProtocolError(
-                    f"{self._broker} answered {kafka_name(api)} (correlation id {correlation_id})"
-                    f" with correlation id {answered}",
+                    f"the response of {self._broker} to {kafka_name(api)} has correlation id"
+                    f" {received}, not {correlation_id}",
                     sent=True,
                 )
         except trio.Cancelled:
-            await self._break(f"{kafka_name(api)} was cancelled or timed out before its answer")
+            await self._break(f"{kafka_name(api)} was cancelled or timed out before its response")
             raise
         except BaseException as error:
             await self._break(f"{kafka_name(api)}: {error}")
             raise
         if self._frames.unread:
-            # The answer itself is whole; what follows it was not asked for.
+            # The response itself is complete, but what follows it belongs to no request.
             await self._break(
-                f"{self._frames.unread} bytes followed the answer to {kafka_name(api)}"
+                f"{self._frames.unread} bytes followed the response to {kafka_name(api)}"
             )
-        return answer
+        return response
 
-    async def _decode(self, api: str, chosen: int, answer: bytes) -> Any:
+    async def _decode(self, api: str, chosen: int, response: bytes) -> Any:
         try:
-            read = partial(decode_response, api, chosen, answer, broker=self._broker)
-            if len(answer) < LARGE_RESPONSE:
+            read = partial(decode_response, api, chosen, response, broker=self._broker)
+            if len(response) < LARGE_RESPONSE:
                 _, entity = read()
             else:
                 _, entity = await self._compute(read, f"kgroup-decode {kafka_name(api)}")
@@ -309,52 +313,52 @@ class Connection:
 
     async def _break(self, why: str) -> None:
         self._broken = self._broken or why
-        # Shielded so that a pending cancellation takes the place of neither answer nor error;
-        # closing forcefully does not wait for anything, unless a program's own stream does.
+        # Shielded, so that a pending cancellation replaces neither the response nor the error.
+        # Closing by force waits for nothing, unless a user's own stream does.
         with trio.move_on_after(_CLOSING, shield=True):
             await trio.aclose_forcefully(self._stream)
 
-    async def _negotiate(self, asked: int) -> None:
-        """Learn the broker's versions, asking in this version first."""
-        correlation_id, body = self._encode(_NEGOTIATION, asked, _software)
-        answer = await self._exchange(_NEGOTIATION, correlation_id, body, _nothing)
-        if _error_number(answer) == ErrorCode.UNSUPPORTED_VERSION:
-            await self._negotiate(self._lower_version(asked, answer))
+    async def _negotiate(self, version: int) -> None:
+        """Request the broker's versions by ApiVersions of this version."""
+        correlation_id, body = self._encode(_NEGOTIATION, version, _software_fields)
+        response = await self._exchange(_NEGOTIATION, correlation_id, body, _ignore)
+        if _error_code_of(response) == ErrorCode.UNSUPPORTED_VERSION:
+            await self._negotiate(self._lower_version(version, response))
             return
-        entity = await self._decode(_NEGOTIATION, asked, answer)
+        entity = await self._decode(_NEGOTIATION, version, response)
         if entity.error_code:
             code = int(entity.error_code)
             raise BrokerError(code, code_name(code), kafka_name(_NEGOTIATION))
         self._offered = {key.api_key: (key.min_version, key.max_version) for key in entity.api_keys}
 
-    def _lower_version(self, refused: int, answer: bytes) -> int:
-        """The version to ask in after UNSUPPORTED_VERSION, whose answer has the form of v0."""
+    def _lower_version(self, refused: int, response: bytes) -> int:
+        """The version to try after UNSUPPORTED_VERSION, whose response has the form of v0."""
         lowest = SUPPORTED_VERSIONS[_NEGOTIATION].lowest
         if refused == lowest:
-            raise UnsupportedVersionError(f"{self._broker} refuses ApiVersions in every version")
+            raise UnsupportedVersionError(f"{self._broker} supports no version of ApiVersions")
         try:
-            _, entity = decode_response(_NEGOTIATION, 0, answer)
+            _, entity = decode_response(_NEGOTIATION, 0, response)
         except ProtocolError:
-            return lowest  # an answer in another form still says no
+            return lowest  # a response of another form is still a refusal
         offered = {key.api_key: key.max_version for key in entity.api_keys}
         highest = offered.get(API_KEYS[_NEGOTIATION], lowest)
         return highest if lowest < highest < refused else lowest
 
 
-def _hung_up(error: BaseException) -> bool:
+def _closed_by_peer(error: BaseException) -> bool:
     return isinstance(error, ConnectionLostError) and not error.answer_begun
 
 
-def _error_number(answer: bytes) -> int | None:
-    """The error that every version of an ApiVersions answer begins with."""
-    if len(answer) < _ERROR_AFTER_ID.size:
+def _error_code_of(response: bytes) -> int | None:
+    """The error code at the beginning of an ApiVersions response of any version."""
+    if len(response) < _ERROR_AFTER_ID.size:
         return None
-    number: int = _ERROR_AFTER_ID.unpack_from(answer)[1]
+    number: int = _ERROR_AFTER_ID.unpack_from(response)[1]
     return number
 
 
-def _nothing() -> None:
-    """What is done when ApiVersions is sent."""
+def _ignore() -> None:
+    """Take no note that ApiVersions is sent."""
 
 
 def _software_version() -> str:
@@ -364,8 +368,8 @@ def _software_version() -> str:
         return "unknown"
 
 
-def _software(version: int) -> Mapping[str, Any]:
-    """What the broker is told of its client, from version 3 on (KIP-511)."""
+def _software_fields(version: int) -> Mapping[str, Any]:
+    """The fields of ApiVersions, which name the client from version 3 on (KIP-511)."""
     if version < 3:
         return {}
     return {"client_software_name": "kgroup", "client_software_version": _SOFTWARE_VERSION}

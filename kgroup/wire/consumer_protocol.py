@@ -1,8 +1,11 @@
-"""The blobs inside JoinGroup and SyncGroup: a consumer's subscription and its assignment.
+"""The consumer protocol: a member's subscription in JoinGroup and its assignment in SyncGroup.
 
-The broker does not look inside; they are between the members. Each begins with its own version,
-0 to 3. A blob of a newer version is read as version 3, and bytes after the last known field are
-ignored: fields are only ever appended.
+For the broker both are opaque bytes; members write them for each other. Each begins with its own
+version, 0 to 3. A newer version is read as version 3, and bytes after the last known field are
+ignored, because versions only append fields.
+
+Subscriptions are decoded by hand in few steps, since the leader of a large group decodes a million
+topics and partitions. If that fails, kio's schema decodes them and says what is wrong.
 
 Source: Kafka's ``ConsumerProtocol``; KIP-429 (owned partitions), KIP-792 (generation), KIP-881
 (rack).
@@ -29,14 +32,14 @@ from kgroup.types import MemberSubscription, TopicPartition, by_topic
 from kgroup.wire.codec import decode_data, encode_data
 
 LATEST_VERSION: Final = 3
-"""The newest version of both blobs."""
+"""The latest version of both."""
 
 MAX_ASSIGNMENT_BYTES: Final = 1024 * 1024
-"""The most bytes of one member's assignment: 250,000 partitions of few topics.
+"""The size of the largest assignment of one member: 250,000 partitions of few topics.
 
-A coordinator writes the assignments of all members into one record, which by its default
-(``message.max.bytes``) has no more bytes than this. Eight times as much held the event loop of the
-member that took it over for fifteen seconds.
+A coordinator writes the assignments of all members into one record, which has at most this size by
+default (``message.max.bytes``). Eight times as much blocked a member's event loop for fifteen
+seconds.
 """
 _VERSION: Final = struct.Struct(">h")
 _LENGTH: Final = struct.Struct(">i")
@@ -55,11 +58,11 @@ def encode_subscription(
     rack_id: str | None = None,
     version: int = LATEST_VERSION,
 ) -> bytes:
-    """What a member tells the group's leader about itself.
+    """Encode a member's subscription, for the group's leader.
 
     Args:
         topics: the topics it subscribes to.
-        user_data: its assignor's own data, or None.
+        user_data: the data of its assignor, or None.
         owned: the partitions it owns (version 1 and up).
         generation_id: the generation it owns them in, -1 for none (version 2 and up).
         rack_id: its rack (version 3 and up).
@@ -81,17 +84,16 @@ def encode_subscription(
 def decode_subscription(
     data: bytes, *, member_id: str = "", group_instance_id: str | None = None
 ) -> MemberSubscription:
-    """What another member told; who it is comes from the JoinGroup answer around it.
+    """Decode another member's subscription. Its ids come from the JoinGroup response around it.
 
     Raises:
-        ProtocolError: the bytes are no subscription.
+        ProtocolError: the bytes are not a subscription.
     """
     try:
-        told = _read(data)
+        topics, user_data, owned, generation_id, rack_id, version = _read_subscription(data)
     except (IndexError, ValueError, struct.error):
-        told = None
-    if told is not None:
-        topics, user_data, owned, generation_id, rack_id, version = told
+        pass
+    else:
         return MemberSubscription(
             member_id=member_id,
             group_instance_id=group_instance_id,
@@ -118,27 +120,28 @@ def decode_subscription(
 def encode_assignment(
     partitions: Iterable[TopicPartition], user_data: bytes | None = None, version: int = 0
 ) -> bytes:
-    """What the leader gives to one member.
+    """Encode one member's assignment.
 
-    All versions have the same fields. Version 0 is what every client of whatever age can read.
+    All versions have the same fields. Every client can read version 0.
     """
     data = _LENGTH.pack(-1) if user_data is None else _LENGTH.pack(len(user_data)) + user_data
     return _VERSION.pack(version) + encode_partitions(partitions) + data
 
 
 def decode_assignment(data: bytes) -> Sequence[TopicPartition]:
-    """The partitions that the leader gave; none if there are no bytes at all.
+    """Decode an assignment; no bytes at all are an empty one.
 
-    Each is made only when it is looked at, because the event loop waits for this.
+    Each ``TopicPartition`` is made only when a caller reads it, because the event loop waits here.
 
     Raises:
-        ProtocolError: the bytes are no assignment.
+        ProtocolError: the bytes are not an assignment, or too many.
     """
     if not data:
         return ()
     if len(data) > MAX_ASSIGNMENT_BYTES:
         raise ProtocolError(
-            f"the assignment has {len(data)} bytes, more than {MAX_ASSIGNMENT_BYTES}", sent=True
+            f"the assignment has {len(data)} bytes; {MAX_ASSIGNMENT_BYTES} is the maximum",
+            sent=True,
         )
     announced = _announced(data, "the assignment")
     try:
@@ -151,15 +154,13 @@ def decode_assignment(data: bytes) -> Sequence[TopicPartition]:
     return partitions
 
 
-_Told = tuple[tuple[str, ...], bytes | None, Sequence[TopicPartition], int, str | None, int]
-"""Topics, user data, owned partitions, generation, rack and version of a subscription."""
-
-
-def _read(data: bytes) -> _Told:
-    """Read a subscription in few steps: a leader may have a million topics and partitions to read.
+def _read_subscription(
+    data: bytes,
+) -> tuple[tuple[str, ...], bytes | None, Sequence[TopicPartition], int, str | None, int]:
+    """Read topics, user data, owned partitions, generation, rack and version.
 
     Raises:
-        IndexError | ValueError | struct.error: kio is to have a look.
+        IndexError | ValueError | struct.error: the bytes cannot be read.
     """
     (announced,) = _VERSION.unpack_from(data)
     version = min(announced, LATEST_VERSION)
@@ -180,21 +181,24 @@ def _read(data: bytes) -> _Told:
 
 
 @attrs.define
-class _Latest:
-    """The topics that were read last, and their bytes."""
+class _LastTopics:
+    """The bytes of the topics that were read last, and these topics.
 
-    topics: tuple[bytes, tuple[str, ...]] = (b"no topics begin like this", ())
+    Both are one attribute, so that threads that read subscriptions never see one without the other.
+    """
+
+    pair: tuple[bytes, tuple[str, ...]] = (b"no topics begin like this", ())
 
 
-_LATEST: Final = _Latest()
-_LONGEST_KEPT: Final = 1 << 20
-"""Longer ones are not kept: another member decides how long they are."""
+_LAST_TOPICS: Final = _LastTopics()
+_MAX_KEPT: Final = 1 << 20
+"""Longer topics are not kept, because another member decides how long they are."""
 
 
 def _read_topics(data: bytes) -> tuple[tuple[str, ...], int]:
-    # Most members of a group subscribe to the same topics. An array says how long it is, so what
-    # begins with the same bytes begins with the same array.
-    known, topics = _LATEST.topics
+    # Most members of a group subscribe to the same topics. An array begins with its length, so two
+    # that begin with the same bytes are equal.
+    known, topics = _LAST_TOPICS.pair
     at = _VERSION.size
     if data.startswith(known, at):
         return topics, at + len(known)
@@ -204,13 +208,13 @@ def _read_topics(data: bytes) -> tuple[tuple[str, ...], int]:
     for _ in range(checked_count(count, data)):
         topic, at = decode_string(data, at)
         found.append(topic)
-    if at <= _LONGEST_KEPT:
-        _LATEST.topics = data[_VERSION.size : at], tuple(found)
+    if at <= _MAX_KEPT:
+        _LAST_TOPICS.pair = data[_VERSION.size : at], tuple(found)
     return tuple(found), at
 
 
 def _read_bytes(data: bytes, at: int, length: struct.Struct) -> tuple[bytes | None, int]:
-    """Bytes after their length, None where that is -1."""
+    """Read bytes after their length, None if that is -1."""
     (size,) = length.unpack_from(data, at)
     at += length.size
     if size == -1:

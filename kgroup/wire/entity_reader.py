@@ -1,16 +1,16 @@
-"""Any kio dataclass from bytes, with what a newer broker may add.
+"""Decodes any kio dataclass, including what a newer broker may add.
 
-Why not kio's own native reader: it refuses a tagged field or an error number that it does not
-know, although both are how Kafka evolves within a version (KIP-482); it lets null pass where an
-array must be; and it allocates what an array's length announces before it looks at what is there,
-which ends the whole process on a few bytes of garbage. This one reads the same dataclasses by
-their annotations, skips unknown tagged fields and keeps unknown error numbers.
+Why not kio's own reader? It refuses tagged fields and error codes that it does not know, although
+brokers add both within a version (KIP-482). It accepts null where an array is required. And it
+allocates as much as an array's length announces before it checks whether the bytes are there, so
+that a few bytes of garbage can end the whole process. This reader decodes the same dataclasses by
+their annotations, skips unknown tagged fields and keeps unknown error codes.
 
-Invariants: nothing is allocated for an array that cannot be in the bytes left; reading takes time
-and memory in proportion to the bytes, and `limit_items` bounds the items besides; an array that is
-declared not null is a tuple; an error code is an int whatever its number.
+Invariants: nothing is allocated for an array that does not fit into the remaining bytes; time and
+memory are in proportion to the bytes, and `limit_items` also bounds the array items; an array that
+must not be null is a tuple; an error code is an int whatever its number.
 
-To be quick, neighbouring fields of fixed size are read as one struct, and so is an array of them.
+For speed, neighbouring fields of fixed size are read as one struct, and so is an array of them.
 """
 
 from __future__ import annotations
@@ -33,20 +33,21 @@ from kio.static.constants import uuid_zero
 from kgroup.wire.entities import error_code, field_shape, field_steps
 
 Reader = Callable[[bytes, int], tuple[Any, int]]
-"""Takes the bytes and an offset, gives the value and the offset behind it."""
+"""Takes bytes and an offset; returns the value and the offset after it."""
 
 DECODE_ERRORS: Final = (ValueError, LookupError, OverflowError, struct.error, SerialError)
-"""What a reader raises on bytes that are something else."""
+"""The errors that a reader raises for invalid bytes."""
 
-_VARINT_MOST: Final = 5
-"""Bytes of the longest varint: an unsigned one of 32 bits, as Kafka's ``ByteUtils`` reads it."""
+_MAX_VARINT_BYTES: Final = 5
+"""The bytes of the longest varint, which has 32 bits without a sign, as in ``ByteUtils``."""
 
-_LONGEST_TEXT: Final = 2**15 - 1
-"""Bytes of a text, in flexible versions too: what came in by one must fit an answer by another."""
+_MAX_STRING_BYTES: Final = 2**15 - 1
+"""The bytes of the longest string, in flexible versions too: a string that arrives in a request of
+one version may have to fit a response of another."""
 
 _Values = dict[str, Any]
 _Step = Callable[[bytes, int, _Values], int]
-"""Reads some fields of an entity into its values, gives the offset behind them."""
+"""Reads some fields of an entity into its values; returns the offset after them."""
 _Convert = Callable[[Any], Any]
 
 
@@ -59,8 +60,8 @@ def _uuid(raw: bytes) -> UUID | None:
     return None if value == uuid_zero else value
 
 
-#: Types of fixed size: their struct format, and what makes the value of it.
-_FIXED: Final[Mapping[str, tuple[str, _Convert | None]]] = {
+#: Types of fixed size: the struct format, and the conversion to the value.
+_FIXED_SIZE: Final[Mapping[str, tuple[str, _Convert | None]]] = {
     "int8": ("b", None),
     "int16": ("h", None),
     "int32": ("i", None),
@@ -78,38 +79,38 @@ _FIXED: Final[Mapping[str, tuple[str, _Convert | None]]] = {
 }
 
 
-class _Allowance(threading.local):
-    """How many array items may still be read, in all, by the thread that reads."""
+class _ItemLimit(threading.local):
+    """The number of array items that this thread may still read."""
 
     left: float = math.inf
 
 
-_ALLOWANCE: Final = _Allowance()
+_ITEM_LIMIT: Final = _ItemLimit()
 
 
 @contextmanager
 def limit_items(items: int) -> Iterator[None]:
-    """Let what is read inside have at most so many array items in all, nested ones included.
+    """Limit the array items that are read inside, nested ones included.
 
-    An item of one byte becomes an object of a hundred: the length of a message does not bound
-    what it costs. Where there are more, reading raises ``ValueError``.
+    An item of one byte becomes an object of a hundred bytes, so the size of a message does not
+    limit its cost. With more items, reading raises ``ValueError``.
     """
-    before, _ALLOWANCE.left = _ALLOWANCE.left, items
+    before, _ITEM_LIMIT.left = _ITEM_LIMIT.left, items
     try:
         yield
     finally:
-        _ALLOWANCE.left = before
+        _ITEM_LIMIT.left = before
 
 
-#: The other types, by (type, flexible version, nullable); kio's give the size, not the offset.
-#: Compact strings and bytes are read here (`_compact`): kio takes varints of any length.
+#: The other types, by (type, flexible version, nullable). kio's readers return the size, not the
+#: offset. Compact strings and bytes are read by `_compact`, because kio accepts endless varints.
 _COMPACT: Final = ("string", "bytes")
 _SIZED: Final[Mapping[tuple[str, bool, bool], Reader]] = {
     ("string", False, False): readers.read_legacy_string,
     ("string", False, True): readers.read_nullable_legacy_string,
     ("bytes", False, False): readers.read_legacy_bytes,
     ("bytes", False, True): readers.read_nullable_legacy_bytes,
-    # -1 is no time also where kio's class has no null: DescribeTransactions says so of the start.
+    # -1 means no time even where kio's class has no null, as in DescribeTransactions.
     ("datetime_i64", True, False): readers.read_nullable_datetime_i64,
     ("datetime_i64", False, False): readers.read_nullable_datetime_i64,
     ("datetime_i64", True, True): readers.read_nullable_datetime_i64,
@@ -119,14 +120,14 @@ _SIZED: Final[Mapping[tuple[str, bool, bool], Reader]] = {
 
 @cache
 def entity_reader(entity_type: Any) -> Reader:
-    """The reader of one kio dataclass.
+    """Make the reader of one kio dataclass.
 
-    Called with bytes that are no such entity it raises one of `DECODE_ERRORS`.
+    For bytes that are not such an entity it raises one of `DECODE_ERRORS`.
     """
     fields = dataclasses.fields(entity_type)
     steps = field_steps(
         [field for field in fields if "tag" not in field.metadata],
-        _FIXED,
+        _FIXED_SIZE,
         _fixed_step,
         lambda field: _field_step(field.name, _field_reader(entity_type, field)),
     )
@@ -169,21 +170,21 @@ def _read_tagged(
 
 def _read_varint(data: bytes, offset: int) -> tuple[int, int]:
     first = data[offset]
-    if first < 0x80:  # nearly always one byte
+    if first < 0x80:  # nearly all have one byte
         return first, offset + 1
     value, shift = first & 0x7F, 7
-    for at in range(offset + 1, offset + _VARINT_MOST):
+    for at in range(offset + 1, offset + _MAX_VARINT_BYTES):
         byte = data[at]
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, at + 1
         shift += 7
-    raise ValueError(f"a varint of more than {_VARINT_MOST} bytes")
+    raise ValueError(f"a varint of more than {_MAX_VARINT_BYTES} bytes")
 
 
 def _fixed_step(run: list[dataclasses.Field[Any]]) -> _Step:
     names = [field.name for field in run]
-    types = [_FIXED[field.metadata["kafka_type"]] for field in run]
+    types = [_FIXED_SIZE[field.metadata["kafka_type"]] for field in run]
     layout = struct.Struct(">" + "".join(form for form, _ in types))
     converts = [
         (name, convert)
@@ -211,7 +212,7 @@ def _field_step(name: str, read: Reader) -> _Step:
 def _field_reader(entity_type: Any, field: dataclasses.Field[Any]) -> Reader:
     shape = field_shape(field)
     flexible = entity_type.__flexible__
-    # A tagged field that is null is left out instead: its own form has no null.
+    # A tagged field that is null is left out, because its encoding has no null.
     nullable = shape.nullable and "tag" not in field.metadata
     if shape.entity is not None:
         read_entity = entity_reader(shape.entity)
@@ -219,14 +220,14 @@ def _field_reader(entity_type: Any, field: dataclasses.Field[Any]) -> Reader:
             return _array(_repeated(read_entity), flexible=flexible, nullable=nullable)
         return _nullable(read_entity) if nullable else read_entity
     kafka_type = field.metadata["kafka_type"]
-    if kafka_type in _FIXED:
+    if kafka_type in _FIXED_SIZE:
         read_items = _fixed_items(kafka_type)
         if shape.is_array:
             return _array(read_items, flexible=flexible, nullable=nullable)
         return _first(read_items)
     if kafka_type == "records":
         kafka_type = "bytes"
-    # A request header's client id has the old form even in flexible versions.
+    # The client id of a request header is not compact, even in flexible versions.
     old_form = entity_type.__name__ == "RequestHeader"
     in_form = flexible and not old_form
     one_nullable = nullable and not shape.is_array
@@ -240,16 +241,16 @@ def _field_reader(entity_type: Any, field: dataclasses.Field[Any]) -> Reader:
 
 
 def _compact(*, text: bool, nullable: bool) -> Reader:
-    """Text or bytes behind a varint that says their length plus one, or 0 for null."""
+    """Make a reader of text or bytes after a varint: their length plus 1, or 0 for null."""
 
     def read(data: bytes, offset: int) -> tuple[Any, int]:
         length, offset = _read_varint(data, offset)
         if length == 0:
             if nullable:
                 return None, offset
-            raise ValueError("null where a value must be")
-        if text and length > _LONGEST_TEXT + 1:
-            raise ValueError(f"a text of {length - 1} bytes, {_LONGEST_TEXT} is the most")
+            raise ValueError("a value is null")
+        if text and length > _MAX_STRING_BYTES + 1:
+            raise ValueError(f"a text of {length - 1} bytes; {_MAX_STRING_BYTES} is the maximum")
         end = offset + length - 1
         value = data[offset:end]
         if len(value) < length - 1:
@@ -270,14 +271,14 @@ def _sized(read_sized: Reader) -> Reader:
 def _nullable(read_entity: Reader) -> Reader:
     def read(data: bytes, offset: int) -> tuple[Any, int]:
         marker, size = readers.read_int8(data, offset)
-        # KIP-893: a byte says whether the entity is there.
+        # KIP-893: a byte says whether an entity follows.
         return (None, offset + size) if marker < 0 else read_entity(data, offset + size)
 
     return read
 
 
 _Items = Callable[[bytes, int, int], tuple[tuple[Any, ...], int]]
-"""Takes the bytes, an offset and a count, gives that many items and the offset behind them."""
+"""Takes bytes, an offset and a count; returns that many items and the offset after them."""
 
 
 def _repeated(read_one: Reader) -> _Items:
@@ -292,7 +293,7 @@ def _repeated(read_one: Reader) -> _Items:
 
 
 def _fixed_items(kafka_type: str) -> _Items:
-    form, convert = _FIXED[kafka_type]
+    form, convert = _FIXED_SIZE[kafka_type]
     size = struct.calcsize(f">{form}")
 
     def read(data: bytes, offset: int, count: int) -> tuple[tuple[Any, ...], int]:
@@ -325,15 +326,15 @@ def _array(read_items: _Items, *, flexible: bool, nullable: bool) -> Reader:
         if length < 0:
             if nullable:
                 return None, offset
-            raise ValueError("null where an array must be")
+            raise ValueError("an array is null")
         if length == 0:
             return (), offset
-        if length > len(data) - offset:  # no item takes less than a byte
+        if length > len(data) - offset:  # an item has at least one byte
             raise ValueError(f"an array of {length} items, {len(data) - offset} bytes left")
-        left = _ALLOWANCE.left - length
+        left = _ITEM_LIMIT.left - length
         if left < 0:
-            raise ValueError(f"an array of {length} items, {_ALLOWANCE.left:.0f} more are allowed")
-        _ALLOWANCE.left = left
+            raise ValueError(f"an array of {length} items, {_ITEM_LIMIT.left:.0f} more are allowed")
+        _ITEM_LIMIT.left = left
         return read_items(data, offset, length)
 
     return read

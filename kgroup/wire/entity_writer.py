@@ -1,13 +1,13 @@
-"""Any kio dataclass to bytes, by its annotations: the reader's other half.
+"""Encodes any kio dataclass by its annotations; the counterpart of `kgroup.wire.entity_reader`.
 
-Why not kio's own writers: they write every field through a buffer of its own call, and check each
-length by Python; half of what a heartbeat cost was that. kio's are what this one is tested
-against, byte for byte.
+Why not kio's own writers? They write every field by a call of its own and check each length in
+Python, which took half the time of a heartbeat. Tests compare this writer's bytes with kio's.
 
-Invariants: nothing is checked beyond what the bytes themselves need; whoever calls turns what a
-wrong value breaks into an error that names it. Large values are not copied before they are joined.
+Invariants: nothing is checked beyond what the encoding itself needs; the caller turns the error of
+an invalid value into one that names the field. Large values are not copied until all parts are
+joined.
 
-To be quick, neighbouring fields of fixed size are written as one struct.
+For speed, neighbouring fields of fixed size are written as one struct.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kio.static.constants import uuid_zero
 from kgroup.wire.entities import field_shape, field_steps
 
 Writer = Callable[[list[bytes], Any], None]
-"""Takes the parts written so far and a value, and adds the value's."""
+"""Takes the parts written so far and a value, and appends the value's parts."""
 
 _Convert = Callable[[Any], Any]
 
@@ -35,7 +35,7 @@ def _milliseconds(value: timedelta) -> int:
     return round(value.total_seconds() * 1000) if value else 0
 
 
-def _moment(value: datetime | None) -> int:
+def _timestamp(value: datetime | None) -> int:
     return -1 if value is None else round(value.timestamp() * 1000)
 
 
@@ -43,8 +43,8 @@ def _uuid(value: UUID | None) -> bytes:
     return (uuid_zero if value is None else value).bytes
 
 
-#: Types of fixed size: their struct format, and what makes a number of the value.
-_FIXED: Final[Mapping[str, tuple[str, _Convert | None]]] = {
+#: Types of fixed size: the struct format, and the conversion from the value.
+_FIXED_SIZE: Final[Mapping[str, tuple[str, _Convert | None]]] = {
     "int8": ("b", None),
     "int16": ("h", None),
     "int32": ("i", None),
@@ -58,11 +58,11 @@ _FIXED: Final[Mapping[str, tuple[str, _Convert | None]]] = {
     "error_code": ("h", None),
     "timedelta_i32": ("i", _milliseconds),
     "timedelta_i64": ("q", _milliseconds),
-    "datetime_i64": ("q", _moment),
+    "datetime_i64": ("q", _timestamp),
     "uuid": ("16s", _uuid),
 }
 
-#: What the absence of a tagged field without a default means, where it is not 0.
+#: The value of an absent tagged field that has no default, where that is not 0.
 _ABSENT: Final[Mapping[str, Any]] = {
     "string": "",
     "bytes": b"",
@@ -76,17 +76,17 @@ _INT8: Final = struct.Struct(">b")
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _ONE_BYTE: Final = tuple(bytes((number,)) for number in range(0x80))
-_LONGEST_STRING: Final = 2**15 - 1
-_THERE, _NOT_THERE = _INT8.pack(1), _INT8.pack(-1)
+_MAX_STRING_BYTES: Final = 2**15 - 1
+_PRESENT, _NULL = _INT8.pack(1), _INT8.pack(-1)
 
 
 @cache
 def entity_writer(entity_type: Any) -> Writer:
-    """The writer of one kio dataclass."""
+    """Make the writer of one kio dataclass."""
     fields = dataclasses.fields(entity_type)
     steps = field_steps(
         [field for field in fields if "tag" not in field.metadata],
-        _FIXED,
+        _FIXED_SIZE,
         _fixed_step,
         lambda field: _field_step(field.name, _field_writer(entity_type, field)),
     )
@@ -150,7 +150,7 @@ def _varint(number: int) -> bytes:
 
 
 def _fixed_step(run: list[dataclasses.Field[Any]]) -> Writer:
-    types = [_FIXED[field.metadata["kafka_type"]] for field in run]
+    types = [_FIXED_SIZE[field.metadata["kafka_type"]] for field in run]
     pack = struct.Struct(">" + "".join(form for form, _ in types)).pack
     converts = [convert for _, convert in types]
     get: Any = attrgetter(*[field.name for field in run])
@@ -182,9 +182,9 @@ def _field_step(name: str, write: Writer) -> Writer:
 
 def _field_writer(entity_type: Any, field: dataclasses.Field[Any]) -> Writer:
     shape = field_shape(field)
-    # A request header's client id has the old form even in flexible versions.
+    # The client id of a request header is not compact, even in flexible versions.
     compact = entity_type.__flexible__ and entity_type.__name__ != "RequestHeader"
-    # A tagged field that is null is left out instead: its own form has no null.
+    # A tagged field that is null is left out, because its encoding has no null.
     nullable = shape.nullable and "tag" not in field.metadata
     if shape.is_array:
         return _array(_one(field, compact=compact), compact=compact, nullable=nullable)
@@ -207,13 +207,13 @@ def _field_writer(entity_type: Any, field: dataclasses.Field[Any]) -> Writer:
 
 
 def _one(field: dataclasses.Field[Any], *, compact: bool) -> Writer:
-    """The writer of a value that is there, or of an array's item."""
+    """Make the writer of a value that is not null, or of an array's item."""
     entity = field_shape(field).entity
     if entity is not None:
         return entity_writer(entity)
     kafka_type = field.metadata["kafka_type"]
-    if kafka_type in _FIXED:
-        form, convert = _FIXED[kafka_type]
+    if kafka_type in _FIXED_SIZE:
+        form, convert = _FIXED_SIZE[kafka_type]
         pack = struct.Struct(f">{form}").pack
         if convert is None:
             return lambda parts, value: parts.append(pack(value))
@@ -234,8 +234,8 @@ def _compact_bytes(parts: list[bytes], value: bytes) -> None:
 
 def _string(parts: list[bytes], value: str) -> None:
     data = value.encode()
-    if len(data) > _LONGEST_STRING:
-        raise ValueError(f"a text of {len(data)} bytes, {_LONGEST_STRING} is the most")
+    if len(data) > _MAX_STRING_BYTES:
+        raise ValueError(f"a text of {len(data)} bytes; {_MAX_STRING_BYTES} is the maximum")
     parts += (_INT16.pack(len(data)), data)
 
 
@@ -245,11 +245,11 @@ def _bytes(parts: list[bytes], value: bytes) -> None:
 
 def _nullable_entity(write_entity: Writer) -> Writer:
     def write(parts: list[bytes], value: Any) -> None:
-        # KIP-893: a byte says whether the entity is there.
+        # KIP-893: a byte says whether an entity follows.
         if value is None:
-            parts.append(_NOT_THERE)
+            parts.append(_NULL)
         else:
-            parts.append(_THERE)
+            parts.append(_PRESENT)
             write_entity(parts, value)
 
     return write
@@ -259,7 +259,7 @@ def _array(write_item: Writer, *, compact: bool, nullable: bool) -> Writer:
     def write(parts: list[bytes], items: Any) -> None:
         if items is None:
             if not nullable:
-                raise TypeError("an array is None that cannot be")
+                raise TypeError("an array is None but not nullable")
             parts.append(_ONE_BYTE[0] if compact else _INT32.pack(-1))
             return
         parts.append(_varint(len(items) + 1) if compact else _INT32.pack(len(items)))

@@ -20,13 +20,13 @@ from kgroup.errors import ConnectionLostError, ProtocolError
 
 
 async def open_tcp(host: str, port: int) -> trio.SocketStream:
-    """Open a TCP connection, to whichever of the host's addresses answers first (RFC 8305).
+    """Open a TCP connection to the first of the host's addresses that accepts it (RFC 8305).
 
-    Small requests leave at once (TCP_NODELAY, which trio sets).
+    Small requests are sent at once (TCP_NODELAY, which trio sets).
 
     Raises:
-        OSError: the name is unknown, or none of its addresses answers; also for a host or a port
-            that cannot be one, as a broker may name them.
+        OSError: the host is unknown, or none of its addresses accepts; also if the host or port,
+            which may come from a broker, is invalid.
 
     Cancellation: nothing is left open.
     """
@@ -38,12 +38,12 @@ async def open_tcp(host: str, port: int) -> trio.SocketStream:
         raise OSError(f"the port {port} of {host} {fault}")
     try:
         return await trio.open_tcp_stream(host, port)
-    except UnicodeError as error:  # of an international name that IDNA 2008 has not
+    except UnicodeError as error:  # an international name that IDNA 2008 does not allow
         raise OSError(f"the host {host!r:.80} cannot be resolved: {error}") from error
 
 
 MAX_FRAME: Final = 100 * 1024 * 1024
-"""The longest frame that is read unless told otherwise, in bytes: ``socket.request.max.bytes``."""
+"""The default size of the largest frame, in bytes: that of ``socket.request.max.bytes``."""
 
 _LENGTH: Final = struct.Struct(">i")
 _SHORTEST: Final = 4
@@ -52,12 +52,12 @@ _CHUNK: Final = 64 * 1024
 
 @final
 class FrameStream:
-    """The frames of one stream, in both directions; one task may send and one receive at a time.
+    """Sends and receives frames on a stream; one task may send and one receive at a time.
 
     Args:
         stream: carries the bytes.
-        peer: who is on the other side, for the texts of errors.
-        max_frame: the longest frame that is read, in bytes.
+        peer: the name of the other side in errors.
+        max_frame: the size of the largest frame, in bytes.
     """
 
     def __init__(self, stream: trio.abc.Stream, peer: str, max_frame: int = MAX_FRAME) -> None:
@@ -68,7 +68,7 @@ class FrameStream:
 
     @property
     def unread(self) -> int:
-        """How many bytes have arrived that belong to no frame read so far."""
+        """The number of bytes that have arrived and belong to no frame read so far."""
         return len(self._received)
 
     async def send(self, body: bytes) -> None:
@@ -77,7 +77,7 @@ class FrameStream:
         Raises:
             ConnectionLostError: the stream is broken or closed.
 
-        Cancellation: a part of the frame may have been sent; the stream is useless.
+        Cancellation: part of the frame may have been sent; the stream can no longer be used.
         """
         try:
             await self._stream.send_all(_LENGTH.pack(len(body)) + body)
@@ -85,17 +85,17 @@ class FrameStream:
             raise ConnectionLostError(f"lost the connection to {self._peer}", sent=True) from error
 
     async def receive(self, longest: int | None = None) -> bytes:
-        """Wait for the next whole frame.
+        """Wait for the next complete frame.
 
         Args:
-            longest: the most bytes of this one, where that is less than of any.
+            longest: the largest size of this one, if that is less than ``max_frame``.
 
         Raises:
-            ConnectionLostError: the stream ended or broke; ``answer_begun`` says whether within
-                a frame.
-            ProtocolError: the announced length is no frame's, or over the limit.
+            ConnectionLostError: the stream ended or broke; ``answer_begun`` says whether that was
+                within a frame.
+            ProtocolError: the announced length is too small for a frame, or over the limit.
 
-        Cancellation: what has arrived is kept.
+        Cancellation: bytes that have arrived are kept.
         """
         await self._fill(_LENGTH.size)
         (length,) = _LENGTH.unpack_from(self._received)
@@ -124,7 +124,7 @@ class FrameStream:
                     f"lost the connection to {self._peer}", sent=True, answer_begun=begun
                 ) from error
             if not chunk:
-                where = f"after {len(self._received)} bytes of an answer" if begun else "cleanly"
+                where = f"after {len(self._received)} bytes of a response" if begun else "cleanly"
                 raise ConnectionLostError(
                     f"{self._peer} closed the connection {where}", sent=True, answer_begun=begun
                 )

@@ -1,7 +1,8 @@
-"""Which version of each request is spoken: kgroup's own range, and the choice with a broker.
+"""Which version of each request kgroup sends: its own range, and the choice with a broker's range.
 
-Pure decisions. kio knows more versions than kgroup speaks; a version is in the table only if the
-client's code means the same by it. How the broker's ranges are learnt is the connection's.
+These are decisions without I/O; `kgroup.wire.connection` requests the broker's ranges. kio knows
+more versions than kgroup uses. A version is in the table only if it means the same to the client's
+code as the others.
 
 Source: the message definitions in Kafka's ``clients/src/main/resources/common/message``.
 """
@@ -18,18 +19,19 @@ from kio.schema.index import api_key_map
 from kgroup.errors import UnsupportedVersionError
 
 API_KEYS: Final[Mapping[str, int]] = {name: key for key, name in api_key_map.items()}
-"""Kafka's number of every API, by kio's name of it."""
+"""Kafka's number of every API, by kio's name."""
 
 
 @final
 @attrs.frozen
 class SupportedVersions:
-    """The versions of one API that kgroup's client speaks.
+    """The versions of one API that kgroup's client supports.
 
     Attributes:
-        lowest: the first, and `why_lowest` what the ones before it lack.
-        highest: the last, and `why_highest` what holds the client back from later ones, or
-            what the last one brought.
+        lowest: the first version.
+        highest: the last version.
+        why_lowest: what the versions before the first lack.
+        why_highest: why later versions are not supported, or what the last one added.
     """
 
     lowest: int
@@ -38,9 +40,9 @@ class SupportedVersions:
     why_highest: str
 
 
-#: Every request of the client. A broker of Kafka 2.5 or later speaks one of each.
+#: Every request of the client. Brokers from Kafka 2.5 on support a version of each.
 SUPPORTED_VERSIONS: Final[Mapping[str, SupportedVersions]] = {
-    "api_versions": SupportedVersions(0, 4, "the fallback that every broker knows", "KIP-1022"),
+    "api_versions": SupportedVersions(0, 4, "the fallback that every broker supports", "KIP-1022"),
     "metadata": SupportedVersions(
         4, 13, "auto-creation can be switched off", "KIP-1102, top-level error"
     ),
@@ -63,7 +65,7 @@ SUPPORTED_VERSIONS: Final[Mapping[str, SupportedVersions]] = {
     ),
     "list_offsets": SupportedVersions(1, 10, "one offset a partition", "a time-out, KIP-1075"),
     "describe_groups": SupportedVersions(
-        0, 6, "state and members", "an error where none is, KIP-1043"
+        0, 6, "state and members", "an error for a missing group, KIP-1043"
     ),
     "sasl_handshake": SupportedVersions(
         1, 1, "authentication in framed requests", "there is no later one"
@@ -74,9 +76,9 @@ SUPPORTED_VERSIONS: Final[Mapping[str, SupportedVersions]] = {
 
 _KIB: Final = 1024
 _MIB: Final = 1024 * _KIB
-#: The longest answer that is read, in bytes. What is in one takes up to twenty times its bytes as
-#: objects, so an answer that is short by nature gets no room for more. Answers about partitions
-#: have some 50 bytes for each, with their metadata up to 4 KiB.
+#: The size of the largest response to each request, in bytes. A decoded response takes up to twenty
+#: times its bytes as objects, so a response that is short by nature has a small limit. Responses
+#: about partitions have some 50 bytes for each, or up to 4 KiB with their metadata.
 MAX_RESPONSE_BYTES: Final[Mapping[str, int]] = {
     "api_versions": 64 * _KIB,
     "metadata": 64 * _MIB,
@@ -96,7 +98,7 @@ MAX_RESPONSE_BYTES: Final[Mapping[str, int]] = {
 
 @cache
 def kafka_name(api: str) -> str:
-    """An API's name as Kafka spells it: ``JoinGroup`` for ``join_group``."""
+    """Kafka's name of an API: ``JoinGroup`` for ``join_group``."""
     return "".join(word.capitalize() for word in api.split("_"))
 
 
@@ -106,28 +108,28 @@ def choose_version(
     broker: str,
     max_version: int | None = None,
 ) -> int:
-    """The highest version of a request that both sides speak.
+    """Return the highest version of a request that both sides support.
 
     Args:
-        api: kio's name of it.
+        api: kio's name of the request.
         offered: the broker's lowest and highest version by API number.
-        broker: who offers, for the error's text.
-        max_version: what the caller can do at most.
+        broker: the broker's name in the error.
+        max_version: the highest version that the caller can use.
 
     Raises:
         UnsupportedVersionError: there is none; the text names both ranges.
     """
-    spoken = SUPPORTED_VERSIONS[api]
-    highest = spoken.highest if max_version is None else min(spoken.highest, max_version)
-    ours = f"kgroup speaks {kafka_name(api)} v{spoken.lowest} to v{highest}"
+    supported = SUPPORTED_VERSIONS[api]
+    highest = supported.highest if max_version is None else min(supported.highest, max_version)
+    ours = f"kgroup supports {kafka_name(api)} v{supported.lowest} to v{highest}"
     if (theirs := offered.get(API_KEYS[api])) is None:
-        raise UnsupportedVersionError(f"{ours}; {broker} does not offer it at all")
+        raise UnsupportedVersionError(f"{ours}; {broker} does not support it")
     version = min(highest, theirs[1])
-    if version < max(spoken.lowest, theirs[0]):
-        older = theirs[1] < spoken.lowest
-        advice = "upgrade the broker" if older else "a newer kgroup is needed"
-        why = f" (v{spoken.lowest} brought: {spoken.why_lowest})" if older else ""
+    if version < max(supported.lowest, theirs[0]):
+        older = theirs[1] < supported.lowest
+        advice = "upgrade the broker" if older else "upgrade kgroup"
+        why = f" (v{supported.lowest} brought: {supported.why_lowest})" if older else ""
         raise UnsupportedVersionError(
-            f"{ours}{why}; {broker} offers v{theirs[0]} to v{theirs[1]}: {advice}"
+            f"{ours}{why}; {broker} supports v{theirs[0]} to v{theirs[1]}: {advice}"
         )
     return version

@@ -30,7 +30,7 @@ ALONE = {1: "a:1"}
 
 
 def versions_of(api: str) -> range:
-    """All that kgroup speaks."""
+    """All versions that kgroup supports."""
     return range(SUPPORTED_VERSIONS[api].lowest, SUPPORTED_VERSIONS[api].highest + 1)
 
 
@@ -199,7 +199,7 @@ async def test_a_broker_that_is_too_old_is_passed_over(
     await cluster.aclose()
     newer.ranges["metadata"] = (0, 3)
     cluster = nodes.cluster(bootstrap_servers="a:1,b:1")
-    with pytest.raises(UnsupportedVersionError, match=r"b:1 offers v0 to v3: upgrade the broker"):
+    with pytest.raises(UnsupportedVersionError, match=r"b:1 supports v0 to v3: upgrade the broker"):
         await cluster.metadata(None)
     await cluster.aclose()
 
@@ -355,7 +355,7 @@ async def test_an_answer_about_other_partitions_is_none(
     assert answers.keys() == {T0, T1}
     for answer in answers.values():
         assert isinstance(answer, ProtocolError)
-        assert str(answer) == f"the answer of a:1 to ListOffsets v10 {wrong}"
+        assert str(answer) == f"the response of a:1 to ListOffsets v10 {wrong}"
 
 
 async def test_a_leader_that_does_not_answer_is_the_caller_s_to_judge(

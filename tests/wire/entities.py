@@ -93,7 +93,7 @@ def _values(field: dataclasses.Field[Any]) -> st.SearchStrategy[Any]:
         values = _SCALARS[field.metadata["kafka_type"]]
     if shape.is_array:
         values = st.lists(values, max_size=2).map(tuple)
-    # A tagged field says null by being left out: then it has its default.
+    # A tagged field that is null is left out, and then has its default.
     if "tag" in field.metadata:
         return values if field.default is dataclasses.MISSING else st.just(field.default) | values
     return st.none() | values if shape.nullable else values
@@ -110,4 +110,4 @@ def _message_types() -> list[Any]:
 
 
 MESSAGE_TYPES: Final[list[Any]] = _message_types()
-"""Every version of every request and answer that kgroup's client or broker has to do with."""
+"""Every version of every request and response that kgroup's client or broker uses."""

@@ -16,7 +16,7 @@ from kgroup.wire.versions import API_KEYS, SUPPORTED_VERSIONS
 
 NO_TIME: Mapping[str, Any] = {"throttle_time": timedelta(0)}
 RANGES: Mapping[str, tuple[int, int]] = {
-    api: (spoken.lowest, spoken.highest) for api, spoken in SUPPORTED_VERSIONS.items()
+    api: (supported.lowest, supported.highest) for api, supported in SUPPORTED_VERSIONS.items()
 }
 
 
@@ -33,7 +33,7 @@ class Peer:
         return decode_request(await self.frames.receive())
 
     async def answer(self, request: RequestFrame, **fields: Any) -> None:
-        """Answer it properly."""
+        """Answer it without an error."""
         await self.frames.send(
             encode_response(request.api, request.version, fields, request.correlation_id)
         )
@@ -53,13 +53,13 @@ class Peer:
             await self.answer(await self.request(), error_code=0, **NO_TIME)
 
     async def rest(self) -> None:
-        """Answer nothing more, until the client hangs up."""
+        """Answer nothing more until the client closes the connection."""
         while await self.stream.receive_some():
             pass
 
 
 def api_keys(ranges: Mapping[str, tuple[int, int]]) -> list[dict[str, int]]:
-    """Ranges as an ApiVersions answer says them."""
+    """Ranges as in an ApiVersions response."""
     return [
         {"api_key": API_KEYS[api], "min_version": low, "max_version": high}
         for api, (low, high) in ranges.items()
@@ -82,7 +82,7 @@ class ScriptedBroker:
         """A `StreamOpener`."""
         await trio.lowlevel.checkpoint()
         if self.opened == len(self._scripts):
-            raise ConnectionRefusedError(f"nobody listens on {host}:{port}")
+            raise ConnectionRefusedError(f"no script for {host}:{port}")
         ours, theirs = trio.testing.memory_stream_pair()
         self._nursery.start_soon(self._serve, self._scripts[self.opened], theirs)
         self.opened += 1

@@ -1,4 +1,4 @@
-"""A link: opened when needed, replaced when broken, and never a request sent twice in doubt."""
+"""A connection to one broker: opened at first use, replaced if broken, no doubtful retries."""
 
 # pytest-trio takes its clock from a test's arguments
 
@@ -19,31 +19,31 @@ from tests.wire.scripted import NO_TIME, Peer, ScriptedBroker
 HEARTBEAT = {"group_id": "g", "generation_id": 1, "member_id": "m"}
 
 
-def link_to(broker: ScriptedBroker) -> BrokerConnection:
-    """A link to a scripted broker."""
+def connection_to(broker: ScriptedBroker) -> BrokerConnection:
+    """A `BrokerConnection` to a scripted broker."""
     return BrokerConnection(broker.open, "broker", 9092, client_id="test", broker="broker 1")
 
 
-async def beat(link: BrokerConnection, **options: Any) -> Any:
-    """A heartbeat over it."""
-    return await link.request("heartbeat", HEARTBEAT, **{"timeout": 10, **options})
+async def beat(connection: BrokerConnection, **options: Any) -> Any:
+    """Send a heartbeat over it."""
+    return await connection.request("heartbeat", HEARTBEAT, **{"timeout": 10, **options})
 
 
 async def one_beat(peer: Peer) -> None:
-    """Answer one heartbeat, and hang up."""
+    """Answer one heartbeat, and close the connection."""
     await peer.negotiate()
     await peer.answer(await peer.request(), error_code=0, **NO_TIME)
 
 
 async def one_beat_and_a_half(peer: Peer) -> None:
-    """Answer one heartbeat, take the next, and hang up within its answer."""
+    """Answer one heartbeat, take the next, and close the connection within its response."""
     await one_beat(peer)
     await peer.request()
     await peer.stream.send_all(b"\0\0")
 
 
 async def hangs_up_on_the_first(peer: Peer) -> None:
-    """Take one request, and hang up."""
+    """Take one request, and close the connection."""
     await peer.negotiate()
     await peer.request()
 
@@ -67,26 +67,26 @@ async def test_it_opens_one_connection_at_the_first_request(
 ) -> None:
     """Nothing is opened before the first request, and all requests use one connection."""
     broker = ScriptedBroker(nursery, Peer.heartbeats)
-    link = link_to(broker)
+    connection = connection_to(broker)
     assert broker.opened == 0
-    assert repr(link) == "<BrokerConnection to broker 1, not connected>"
-    async with trio.open_nursery() as askers:
+    assert repr(connection) == "<BrokerConnection to broker 1, not connected>"
+    async with trio.open_nursery() as requests:
         for _ in range(5):
-            askers.start_soon(beat, link)
+            requests.start_soon(beat, connection)
     assert broker.opened == 1
-    assert repr(link) == "<BrokerConnection to broker 1, <Connection to broker 1, ready>>"
+    assert repr(connection) == "<BrokerConnection to broker 1, <Connection to broker 1, ready>>"
 
 
 async def test_a_connection_closed_while_idle_is_replaced(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """A used connection that ends before a byte of the answer costs one more sending."""
+    """If a used connection ends before a byte of the response, the request is sent once more."""
     sent: list[float] = []
     broker = ScriptedBroker(nursery, one_beat, Peer.heartbeats)
-    link = link_to(broker)
-    await beat(link)
+    connection = connection_to(broker)
+    await beat(connection)
     await trio.testing.wait_all_tasks_blocked()
-    await beat(link, on_sent=lambda: sent.append(trio.current_time()))
+    await beat(connection, on_sent=lambda: sent.append(trio.current_time()))
     assert broker.opened == 2
     assert len(sent) == 2  # once into the closed connection, once for real
 
@@ -94,13 +94,13 @@ async def test_a_connection_closed_while_idle_is_replaced(
 async def test_it_is_replaced_only_once(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     """A second connection that ends in the same way is an error."""
     broker = ScriptedBroker(nursery, one_beat, hangs_up_on_the_first, Peer.heartbeats)
-    link = link_to(broker)
-    await beat(link)
+    connection = connection_to(broker)
+    await beat(connection)
     with pytest.raises(ConnectionLostError) as caught:
-        await beat(link)
+        await beat(connection)
     assert caught.value.sent
     assert broker.opened == 2
-    await beat(link)
+    await beat(connection)
     assert broker.opened == 3
 
 
@@ -121,18 +121,18 @@ async def test_a_request_in_doubt_is_not_sent_again(
     nursery: trio.Nursery,
     autojump_clock: MockClock,
 ) -> None:
-    """A fresh connection that ends, a half answer, a bad one, none: the caller's to judge.
+    """A new connection that ends, half a response, a bad one or none is the caller's decision.
 
     The next request has a new connection.
     """
     broker = ScriptedBroker(nursery, script, Peer.heartbeats)
-    link = link_to(broker)
+    connection = connection_to(broker)
     if used:
-        await beat(link)
+        await beat(connection)
     with pytest.raises(error):
-        await beat(link)
+        await beat(connection)
     assert broker.opened == 1
-    await beat(link)
+    await beat(connection)
     assert broker.opened == 2
 
 
@@ -141,20 +141,20 @@ async def test_those_who_waited_go_on_over_the_next_connection(
 ) -> None:
     """When a request is cancelled, those behind it share one new connection."""
     broker = ScriptedBroker(nursery, silent, Peer.heartbeats)
-    link = link_to(broker)
-    async with trio.open_nursery() as askers:
+    connection = connection_to(broker)
+    async with trio.open_nursery() as requests:
         with trio.CancelScope() as scope:
             for _ in range(3):
-                askers.start_soon(_second, link)
+                requests.start_soon(_second, connection)
             scope.deadline = trio.current_time() + 1
-            await beat(link)
+            await beat(connection)
     assert scope.cancelled_caught
     assert broker.opened == 2
 
 
-async def _second(link: BrokerConnection) -> None:
+async def _second(connection: BrokerConnection) -> None:
     await trio.sleep(0.5)
-    assert (await beat(link)).error_code == 0
+    assert (await beat(connection)).error_code == 0
 
 
 async def test_discard_makes_the_next_request_use_a_new_connection(
@@ -162,21 +162,23 @@ async def test_discard_makes_the_next_request_use_a_new_connection(
 ) -> None:
     """After ``discard`` a new connection is opened; without one it does nothing."""
     broker = ScriptedBroker(nursery, Peer.heartbeats, Peer.heartbeats)
-    link = link_to(broker)
-    await link.discard()
-    await beat(link)
-    await link.discard()
-    await beat(link)
+    connection = connection_to(broker)
+    await connection.discard()
+    await beat(connection)
+    await connection.discard()
+    await beat(connection)
     assert broker.opened == 2
 
 
-async def test_a_closed_link_refuses(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+async def test_a_closed_connection_refuses(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
     """After ``aclose`` a request is refused, and nothing is opened for it."""
     broker = ScriptedBroker(nursery, Peer.heartbeats)
-    link = link_to(broker)
-    await link.aclose()
+    connection = connection_to(broker)
+    await connection.aclose()
     with pytest.raises(ConnectionLostError, match="closed>; Heartbeat was not sent"):
-        await beat(link)
+        await beat(connection)
     assert broker.opened == 0
 
 
@@ -190,16 +192,16 @@ async def test_closing_while_it_is_being_opened_leaves_nothing_open(
         await silent(peer)
 
     broker = ScriptedBroker(nursery, slow)
-    link = link_to(broker)
+    connection = connection_to(broker)
 
-    async def ask() -> None:
+    async def send_heartbeat() -> None:
         with pytest.raises(ConnectionLostError, match="was not sent"):
-            await beat(link)
+            await beat(connection)
 
-    async with trio.open_nursery() as askers:
-        askers.start_soon(ask)
+    async with trio.open_nursery() as requests:
+        requests.start_soon(send_heartbeat)
         await trio.sleep(0.5)
-        await link.aclose()
+        await connection.aclose()
     with pytest.raises(trio.ClosedResourceError):
         await broker.streams[0].receive_some()
 
@@ -207,19 +209,19 @@ async def test_closing_while_it_is_being_opened_leaves_nothing_open(
 async def test_the_wait_for_a_connection_has_the_deadline_too(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """One who waits while another opens the connection gives up at its own deadline."""
+    """A request that waits while another opens the connection keeps its own deadline."""
     broker = ScriptedBroker(nursery, Peer.rest)
-    link = link_to(broker)
+    connection = connection_to(broker)
 
     async def opener() -> None:
-        with pytest.raises(RequestTimeoutError, match="no answer to ApiVersions"):
-            await beat(link)
+        with pytest.raises(RequestTimeoutError, match="no response to ApiVersions"):
+            await beat(connection)
 
-    async with trio.open_nursery() as askers:
-        askers.start_soon(opener)
+    async with trio.open_nursery() as requests:
+        requests.start_soon(opener)
         await trio.testing.wait_all_tasks_blocked()
         started = trio.current_time()
         with pytest.raises(RequestTimeoutError, match="Heartbeat was not sent") as caught:
-            await beat(link, timeout=2)
+            await beat(connection, timeout=2)
         assert trio.current_time() - started == pytest.approx(2)
     assert not caught.value.sent

@@ -37,7 +37,7 @@ async def opened(broker: ScriptedBroker) -> Connection:
     return await Connection.open(broker.open, "broker", 1, client_id=None, timeout=10)
 
 
-async def ask(connection: Connection, timeout: float = 60) -> None:  # noqa: ASYNC109 # passed on
+async def send_heartbeat(connection: Connection, timeout: float = 60) -> None:  # noqa: ASYNC109 # passed on
     """A heartbeat."""
     await connection.request("heartbeat", HEARTBEAT, timeout=timeout)
 
@@ -56,35 +56,35 @@ async def test_cancelled_before_anything_was_sent_leaves_the_connection_usable(
     assert scope.cancelled_caught
     assert not sent
     assert not connection.broken
-    await ask(connection)
+    await send_heartbeat(connection)
 
 
 async def test_cancelled_while_waiting_for_its_turn_leaves_the_connection_usable(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """A request cancelled behind another one leaves that one, and the connection, alone."""
+    """A request that is cancelled behind another one affects neither it nor the connection."""
     connection = await opened(ScriptedBroker(nursery, slow))
-    async with trio.open_nursery() as askers:
-        askers.start_soon(ask, connection)
+    async with trio.open_nursery() as requests:
+        requests.start_soon(send_heartbeat, connection)
         await trio.testing.wait_all_tasks_blocked()
         with trio.move_on_after(1) as scope:
-            await ask(connection)
+            await send_heartbeat(connection)
     assert scope.cancelled_caught
     assert not connection.broken
-    await ask(connection)
+    await send_heartbeat(connection)
 
 
 async def test_cancelled_after_it_was_sent_breaks_the_connection(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """A request cancelled while its answer is awaited closes the connection at once."""
+    """A request that is cancelled while it waits for its response closes the connection at once."""
     broker = ScriptedBroker(nursery, silent)
     connection = await opened(broker)
     with trio.move_on_after(1) as scope:
-        await ask(connection)
+        await send_heartbeat(connection)
     assert scope.cancelled_caught
     assert connection.broken
-    assert "Heartbeat was cancelled or timed out before its answer" in repr(connection)
+    assert "Heartbeat was cancelled or timed out before its response" in repr(connection)
     with pytest.raises(trio.ClosedResourceError):
         await broker.streams[0].receive_some()
 
@@ -92,13 +92,13 @@ async def test_cancelled_after_it_was_sent_breaks_the_connection(
 async def test_a_time_out_after_it_was_sent_breaks_the_connection(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """No answer in time is a RequestTimeoutError that says it was sent."""
+    """No response in time is a RequestTimeoutError that says that the request was sent."""
     connection = await opened(ScriptedBroker(nursery, silent))
     started = trio.current_time()
     with pytest.raises(
-        RequestTimeoutError, match="no answer from broker:1 to Heartbeat within 3 s; it was sent"
+        RequestTimeoutError, match="no response from broker:1 to Heartbeat within 3 s; it was sent"
     ) as caught:
-        await ask(connection, 3)
+        await send_heartbeat(connection, 3)
     assert trio.current_time() - started == pytest.approx(3)
     assert caught.value.sent
     assert connection.broken
@@ -109,11 +109,11 @@ async def test_a_time_out_while_waiting_for_its_turn_breaks_nothing(
 ) -> None:
     """The wait behind another request counts, and its time-out says that nothing was sent."""
     connection = await opened(ScriptedBroker(nursery, slow))
-    async with trio.open_nursery() as askers:
-        askers.start_soon(ask, connection)
+    async with trio.open_nursery() as requests:
+        requests.start_soon(send_heartbeat, connection)
         await trio.testing.wait_all_tasks_blocked()
         with pytest.raises(RequestTimeoutError, match="nothing was sent") as caught:
-            await ask(connection, 3)
+            await send_heartbeat(connection, 3)
     assert not caught.value.sent
     assert not connection.broken
 
@@ -126,21 +126,21 @@ async def test_those_who_wait_behind_a_broken_request_were_not_sent(
 
     async def waits() -> None:
         with pytest.raises(ConnectionLostError, match="Heartbeat was not sent") as caught:
-            await ask(connection)
+            await send_heartbeat(connection)
         assert not caught.value.sent
 
-    async with trio.open_nursery() as askers:
+    async with trio.open_nursery() as requests:
         with trio.CancelScope() as first:
-            askers.start_soon(waits)
+            requests.start_soon(waits)
             first.deadline = trio.current_time() + 2
-            await ask(connection)
+            await send_heartbeat(connection)
     assert first.cancelled_caught
 
 
 async def test_on_sent_is_called_once_just_before_the_first_byte(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """``on_sent`` is called when the request's turn has come, not when it was asked for."""
+    """``on_sent`` is called when the request is sent, not when it begins to wait."""
     times: list[float] = []
     connection = await opened(ScriptedBroker(nursery, slow))
     started = trio.current_time()
@@ -151,16 +151,16 @@ async def test_on_sent_is_called_once_just_before_the_first_byte(
 
         await connection.request("heartbeat", HEARTBEAT, timeout=60, on_sent=on_sent)
 
-    async with trio.open_nursery() as askers:
-        askers.start_soon(note)
-        askers.start_soon(note)
+    async with trio.open_nursery() as requests:
+        requests.start_soon(note)
+        requests.start_soon(note)
     assert times == pytest.approx([0, 10])
 
 
 async def test_on_sent_may_shield_the_request(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """A scope that ``on_sent`` shields gets the answer although it is cancelled meanwhile."""
+    """A scope that ``on_sent`` shields gets the response although it is cancelled meanwhile."""
     connection = await opened(ScriptedBroker(nursery, slow))
     with trio.move_on_after(5) as outer, trio.CancelScope() as inner:
 
@@ -176,7 +176,7 @@ async def test_on_sent_may_shield_the_request(
 async def test_on_sent_that_raises_sends_nothing(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """An error of ``on_sent`` is the caller's own, and the connection stays as it was."""
+    """An error of ``on_sent`` reaches the caller, and the connection is unchanged."""
 
     def on_sent() -> None:
         raise ZeroDivisionError
@@ -184,13 +184,13 @@ async def test_on_sent_that_raises_sends_nothing(
     connection = await opened(ScriptedBroker(nursery, Peer.heartbeats))
     with pytest.raises(ZeroDivisionError):
         await connection.request("heartbeat", HEARTBEAT, timeout=60, on_sent=on_sent)
-    await ask(connection)
+    await send_heartbeat(connection)
 
 
-async def test_cancellation_takes_the_place_of_no_answer(
+async def test_cancellation_replaces_no_response(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """An answer that has arrived is given although closing comes after it and is cancelled."""
+    """A response that has arrived is returned although the close after it is cancelled."""
 
     async def talkative(peer: Peer) -> None:
         await peer.negotiate()
@@ -221,7 +221,7 @@ async def test_a_shielded_request_works_while_all_else_is_cancelled(
     with trio.CancelScope() as scope:
         scope.cancel()
         with trio.CancelScope(shield=True):
-            await ask(connection)
+            await send_heartbeat(connection)
     assert not connection.broken
 
 

@@ -1,4 +1,4 @@
-"""The border: plain values to bytes and back, and what is refused on the way."""
+"""The codec: values to bytes and back, and what is refused."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_request_comes_back_with_its_header() -> None:
 
 @pytest.mark.parametrize("members", [0, 20, 2000])
 def test_messages_that_differ_in_their_number_only_keep_it(members: int) -> None:
-    """What was read before is remembered, short or long; the correlation id is each message's."""
+    """Small and large messages are cached, but each has its own correlation id."""
     listed = [{"member_id": f"m{number}", "metadata": b"x"} for number in range(members)]
     fields = {
         "error_code": 0,
@@ -105,7 +105,7 @@ def test_messages_that_differ_in_their_number_only_keep_it(members: int) -> None
 
 
 @pytest.mark.parametrize("version", range(2, 10))
-def test_a_field_that_a_version_lacks_is_dropped_if_it_says_nothing(version: int) -> None:
+def test_a_field_that_a_version_lacks_is_dropped_if_it_has_no_value(version: int) -> None:
     """None, a field's default elsewhere and zero are left out of versions without the field."""
     nothing = {"group_instance_id": None, "retention_time": timedelta(milliseconds=-1)}
     commit = COMMIT | nothing
@@ -168,7 +168,7 @@ def test_a_field_that_a_version_lacks_is_dropped_if_it_says_nothing(version: int
             "cannot be encoded: generation_id cannot hold this int",
         ),
         ("heartbeat", 4, HEARTBEAT | {"member_id": None}, "member_id cannot hold this NoneType"),
-        ("heartbeat", 3, HEARTBEAT | {"member_id": "x" * 2**15}, "bytes, 32767 is the most"),
+        ("heartbeat", 3, HEARTBEAT | {"member_id": "x" * 2**15}, "bytes; 32767 is the maximum"),
         ("offset_commit", 9, COMMIT | {"topics": None}, "topics must be a sequence, got None"),
         ("offset_commit", 9, COMMIT | {"topics": "abc"}, "topics must be a sequence, got str"),
         ("offset_commit", 9, COMMIT | {"topics": ["abc"]}, "topics cannot hold this str"),
@@ -194,23 +194,23 @@ def test_a_field_that_a_version_lacks_is_dropped_if_it_says_nothing(version: int
         ),
     ],
 )
-def test_a_request_that_cannot_be_is_refused_by_name(
+def test_an_invalid_request_names_its_field(
     api: str, version: int, fields: dict[str, Any], text: str
 ) -> None:
-    """A lost, unknown, missing or unfit field is a ValueError that names it."""
+    """A lost, unknown, missing or invalid field is a ValueError that names it."""
     with pytest.raises(ValueError, match=text):
         encoded(api, version, fields)
 
 
 def test_errors_do_not_show_values() -> None:
-    """What does not fit may be a secret: the error tells its type only."""
+    """A value that does not fit may be a secret, so the error names only its type."""
     with pytest.raises(ValueError, match="auth_bytes cannot hold this int") as caught:
         encoded("sasl_authenticate", 2, {"auth_bytes": 31337})
     assert "31337" not in str(caught.value)
 
 
-def test_an_answer_takes_error_numbers_and_entities() -> None:
-    """A server may give an error as a number, even one that kio lacks, or kio's own dataclass."""
+def test_a_response_takes_error_codes_and_entities() -> None:
+    """A server may pass an error code as a number, even an unknown one, or kio's own dataclass."""
     data = encode_response("heartbeat", 4, {"error_code": 999, **NO_TIME}, 5)
     correlation_id, entity = decode_response("heartbeat", 4, data)
     assert (correlation_id, int(entity.error_code)) == (5, 999)
@@ -220,7 +220,7 @@ def test_an_answer_takes_error_numbers_and_entities() -> None:
         encode_response("heartbeat", 4, {"error_code": 2**15, **NO_TIME}, 5)
 
 
-def test_the_header_of_an_api_versions_answer_is_always_the_oldest() -> None:
+def test_the_header_of_an_api_versions_response_is_always_the_oldest() -> None:
     """A client that does not know the version must still find the correlation id (KIP-511)."""
     answer = {"error_code": 0, "api_keys": [], **NO_TIME}
     assert encode_response("api_versions", 4, answer, 5)[:6] == b"\0\0\0\x05\0\0"
@@ -228,7 +228,7 @@ def test_the_header_of_an_api_versions_answer_is_always_the_oldest() -> None:
 
 
 @pytest.mark.parametrize(("key", "version"), [(12, 99), (999, 0), (12, -1), (18, 5)])
-def test_an_unknown_request_tells_what_the_answer_needs(key: int, version: int) -> None:
+def test_an_unknown_request_has_what_the_response_needs(key: int, version: int) -> None:
     """For an API or version that is not known the error has key, version and correlation id."""
     with pytest.raises(UnknownRequestError) as caught:
         decode_request(struct.pack(">hhi", key, version, 7) + b"whatever")
@@ -237,13 +237,13 @@ def test_an_unknown_request_tells_what_the_answer_needs(key: int, version: int) 
 
 
 def test_a_server_ignores_bytes_after_a_request() -> None:
-    """Kafka's broker does not look at them, and some clients send them."""
+    """Kafka's broker ignores them, and some clients send them."""
     assert decode_request(encoded("heartbeat", 4, HEARTBEAT) + b"x").entity.member_id == "m"
 
 
-def test_an_unreadable_answer_names_request_version_and_broker() -> None:
-    """The ProtocolError says whose answer to what it was."""
-    with pytest.raises(ProtocolError, match="the answer of broker 1 to Heartbeat v4 cannot be"):
+def test_an_unreadable_response_names_request_version_and_broker() -> None:
+    """The ProtocolError names the broker and the request."""
+    with pytest.raises(ProtocolError, match="the response of broker 1 to Heartbeat v4 cannot be"):
         decode_response("heartbeat", 4, b"abc", broker="broker 1")
     with pytest.raises(ProtocolError, match="to Heartbeat v4 has 1 bytes after its last field"):
         decode_response("heartbeat", 4, bytes(13), broker="broker 1")
@@ -258,8 +258,8 @@ def test_an_unreadable_answer_names_request_version_and_broker() -> None:
     data=st.binary(max_size=60),
     what=st.sampled_from(sorted(SUPPORTED_VERSIONS)),
 )
-def test_any_answer_is_an_entity_or_a_protocol_error(data: bytes, what: str) -> None:
-    """Bytes of anything are an answer or a ProtocolError, in the oldest and the newest version."""
+def test_any_response_is_an_entity_or_a_protocol_error(data: bytes, what: str) -> None:
+    """Any bytes are a response or a ProtocolError, in the oldest and the newest version."""
     for version in known_versions(what):
         try:
             decode_response(what, version, data)
@@ -275,7 +275,7 @@ def test_any_answer_is_an_entity_or_a_protocol_error(data: bytes, what: str) -> 
     data=st.binary(max_size=60),
 )
 def test_any_request_is_an_entity_or_one_of_two_errors(key: int, version: int, data: bytes) -> None:
-    """Bytes of anything are a request, an unknown one, or a ProtocolError."""
+    """Any bytes are a request, an unknown one, or a ProtocolError."""
     try:
         decode_request(struct.pack(">hhi", key, version, 1) + data)
     except (ProtocolError, UnknownRequestError):
@@ -284,7 +284,7 @@ def test_any_request_is_an_entity_or_one_of_two_errors(key: int, version: int, d
 
 @settings(max_examples=200, deadline=None)
 @given(entity=st.sampled_from(MESSAGE_TYPES).flatmap(entities), number=st.integers(0, 2**31 - 1))
-def test_messages_survive_the_border(entity: Any, number: int) -> None:
+def test_messages_come_back(entity: Any, number: int) -> None:
     """Every message of every version comes back as it went, with its correlation id."""
     api = next(name for name, key in API_KEYS.items() if key == entity.__api_key__)
     if type(entity).__name__.endswith("Response"):
@@ -307,6 +307,6 @@ def test_seconds_become_milliseconds(seconds: float) -> None:
 
 @pytest.mark.parametrize("seconds", [-0.001, 2147483.648, float("nan"), float("inf")])
 def test_seconds_that_do_not_fit_are_refused(seconds: float) -> None:
-    """A duration that int32 milliseconds cannot say is refused by its name."""
+    """A duration too long for int32 milliseconds is refused with its name."""
     with pytest.raises(ValueError, match="session_timeout is .* it must be 0 to 2147483.647"):
         milliseconds(seconds, "session_timeout")

@@ -1,4 +1,4 @@
-"""One connection: what a caller gets for good answers and for every kind of bad one."""
+"""One connection: good responses, and every kind of bad one."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ def framed(body: bytes) -> bytes:
 
 
 def good(correlation_id: int, error_code: int = 0) -> bytes:
-    """The frame of a proper answer to a heartbeat."""
+    """The frame of a response to a heartbeat."""
     answer = {"error_code": error_code, **NO_TIME}
     return framed(encode_response("heartbeat", 4, answer, correlation_id))
 
 
-async def test_an_answer_is_an_entity_in_the_highest_common_version(nursery: trio.Nursery) -> None:
-    """The answer is kio's dataclass of the highest version that both sides speak."""
+async def test_a_response_is_an_entity_of_the_highest_common_version(nursery: trio.Nursery) -> None:
+    """The response is kio's dataclass of the highest version that both sides support."""
     ranges = {**RANGES, "heartbeat": (0, 3)}
 
     async def script(peer: Peer) -> None:
@@ -84,15 +84,15 @@ async def test_an_answer_is_an_entity_in_the_highest_common_version(nursery: tri
 
 async def test_fields_may_depend_on_the_version(nursery: trio.Nursery) -> None:
     """A function given as the fields is called with the version, which max_version bounds."""
-    asked: list[int] = []
+    versions: list[int] = []
 
     def fields(version: int) -> dict[str, Any]:
-        asked.append(version)
+        versions.append(version)
         return HEARTBEAT
 
     connection = await opened(ScriptedBroker(nursery, Peer.heartbeats))
     await connection.request("heartbeat", fields, timeout=10, max_version=2)
-    assert asked == [2]
+    assert versions == [2]
 
 
 #: Answers that leave the connection as it was: what a newer broker may send.
@@ -111,7 +111,7 @@ TOLERABLE = {
 
 @pytest.mark.parametrize("kind", TOLERABLE)
 async def test_what_newer_brokers_send_breaks_nothing(kind: str, nursery: trio.Nursery) -> None:
-    """The caller gets the answer with its error's number, and the connection stays usable."""
+    """The caller gets the response with its error code, and the connection stays usable."""
     answer, error_code = TOLERABLE[kind]
 
     async def script(peer: Peer) -> None:
@@ -141,17 +141,17 @@ BAD: dict[str, tuple[Callable[[int], bytes], type[KgroupError], str]] = {
     "a wrong correlation id": (
         lambda number: good(number + 1),
         ProtocolError,
-        "answered Heartbeat .correlation id 2. with correlation id 3",
+        "to Heartbeat has correlation id 3, not 2",
     ),
     "a truncated body": (
         lambda number: framed(struct.pack(">iBi", number, 0, 0)),
         ProtocolError,
-        "the answer of broker:9092 to Heartbeat v4 cannot be read",
+        "the response of broker:9092 to Heartbeat v4 cannot be read",
     ),
     "garbage": (
         lambda number: framed(struct.pack(">i", number) + b"\xff" * 20),
         ProtocolError,
-        "the answer of broker:9092 to Heartbeat v4 cannot be read",
+        "the response of broker:9092 to Heartbeat v4 cannot be read",
     ),
     "bytes after the last field": (
         lambda number: framed(good(number)[4:] + b"x"),
@@ -162,19 +162,19 @@ BAD: dict[str, tuple[Callable[[int], bytes], type[KgroupError], str]] = {
     "the end within the length": (
         lambda _: b"\0\0",
         ConnectionLostError,
-        "closed the connection after 2 bytes of an answer",
+        "closed the connection after 2 bytes of a response",
     ),
     "the end within the body": (
         lambda number: good(number)[:-2],
         ConnectionLostError,
-        "closed the connection after 14 bytes of an answer",
+        "closed the connection after 14 bytes of a response",
     ),
 }
 
 
 @pytest.mark.parametrize("kind", BAD)
-async def test_a_bad_answer_breaks_its_connection_only(kind: str, nursery: trio.Nursery) -> None:
-    """A bad answer is one clear error that says it was sent; the connection is closed."""
+async def test_a_bad_response_breaks_its_connection_only(kind: str, nursery: trio.Nursery) -> None:
+    """A bad response is one error that says that the request was sent; the connection closes."""
     answer, error_class, text = BAD[kind]
     broker = ScriptedBroker(nursery, lambda peer: raw_answer(peer, answer), Peer.heartbeats)
     bystander_first = await opened(broker, max_frame=1000)
@@ -184,7 +184,7 @@ async def test_a_bad_answer_breaks_its_connection_only(kind: str, nursery: trio.
     assert caught.value.sent  # type: ignore[attr-defined] # all of them are TransportErrors
     assert bystander_first.broken
     assert not bystander_first.closed
-    assert "broken: Heartbeat" in repr(bystander_first) or "broken: the answer" in repr(
+    assert "broken: Heartbeat" in repr(bystander_first) or "broken: the response" in repr(
         bystander_first
     )
     with pytest.raises(ConnectionLostError, match="Heartbeat was not sent") as caught:
@@ -194,28 +194,28 @@ async def test_a_bad_answer_breaks_its_connection_only(kind: str, nursery: trio.
 
 
 @pytest.mark.parametrize(("size", "begun"), [(0, False), (2, True), (9, True)])
-async def test_an_error_says_whether_the_answer_had_begun(
+async def test_an_error_says_whether_the_response_had_begun(
     size: int, *, begun: bool, nursery: trio.Nursery
 ) -> None:
-    """``answer_begun`` is whether any byte of the answer had arrived."""
+    """``answer_begun`` says whether a byte of the response had arrived."""
     broker = ScriptedBroker(nursery, lambda peer: raw_answer(peer, lambda i: good(i)[:size]))
     with pytest.raises(ConnectionLostError) as caught:
         await beat(await opened(broker))
     assert caught.value.answer_begun is begun
 
 
-async def test_bytes_after_an_answer_break_the_connection_but_not_the_answer(
+async def test_bytes_after_a_response_break_the_connection_but_not_the_response(
     nursery: trio.Nursery,
 ) -> None:
-    """A whole answer is given even if unasked bytes follow it; the connection is not used again."""
+    """A complete response is returned even if bytes follow it; the connection is not used again."""
     broker = ScriptedBroker(nursery, lambda peer: raw_answer(peer, lambda i: good(i) + b"more"))
     connection = await opened(broker)
     assert (await beat(connection)).error_code == 0
-    assert "4 bytes followed the answer" in repr(connection)
+    assert "4 bytes followed the response" in repr(connection)
 
 
-async def test_an_answer_in_pieces_is_put_together(nursery: trio.Nursery) -> None:
-    """An answer that arrives byte by byte is the same answer."""
+async def test_a_response_in_pieces_is_joined(nursery: trio.Nursery) -> None:
+    """A response that arrives byte by byte is the same response."""
 
     async def script(peer: Peer) -> None:
         await peer.negotiate()
@@ -227,7 +227,7 @@ async def test_an_answer_in_pieces_is_put_together(nursery: trio.Nursery) -> Non
 
 
 async def test_a_reset_is_a_lost_connection() -> None:
-    """A TCP reset while waiting for the answer is a ConnectionLostError, and breaks."""
+    """A TCP reset before the response is a ConnectionLostError and breaks the connection."""
     async with trio.open_nursery() as nursery:
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
 
@@ -252,7 +252,7 @@ async def test_a_reset_is_a_lost_connection() -> None:
 async def test_a_request_that_cannot_be_made_is_refused_before_it_is_sent(
     nursery: trio.Nursery,
 ) -> None:
-    """Wrong fields are a ValueError, or an UnsupportedVersionError where the broker is too old."""
+    """Wrong fields are a ValueError, or an UnsupportedVersionError if the broker is too old."""
     ranges = {**RANGES, "join_group": (0, 1), "heartbeat": (0, 2)}
 
     async def script(peer: Peer) -> None:
@@ -260,7 +260,7 @@ async def test_a_request_that_cannot_be_made_is_refused_before_it_is_sent(
         await peer.rest()
 
     connection = await opened(ScriptedBroker(nursery, script))
-    with pytest.raises(UnsupportedVersionError, match=r"JoinGroup v2 to v9.*offers v0 to v1"):
+    with pytest.raises(UnsupportedVersionError, match=r"JoinGroup v2 to v9.*supports v0 to v1"):
         await connection.request("join_group", {}, timeout=10)
     with pytest.raises(UnsupportedVersionError, match=r"Heartbeat up to v2.*group_instance_id"):
         await connection.request("heartbeat", {**HEARTBEAT, "group_instance_id": "i"}, timeout=10)
@@ -272,7 +272,7 @@ async def test_a_request_that_cannot_be_made_is_refused_before_it_is_sent(
     await connection.aclose()
 
 
-async def test_requests_take_turns_in_the_order_of_asking(nursery: trio.Nursery) -> None:
+async def test_requests_take_turns_in_the_order_of_the_calls(nursery: trio.Nursery) -> None:
     """Requests of several tasks are sent one after the other, first come first served."""
     seen: list[int] = []
 
@@ -287,12 +287,12 @@ async def test_requests_take_turns_in_the_order_of_asking(nursery: trio.Nursery)
 
     connection = await opened(ScriptedBroker(nursery, script))
 
-    async def ask(number: int) -> None:
+    async def send_heartbeat(number: int) -> None:
         await connection.request("heartbeat", {**HEARTBEAT, "generation_id": number}, timeout=10)
 
-    async with trio.open_nursery() as askers:
+    async with trio.open_nursery() as requests:
         for number in range(5):
-            askers.start_soon(ask, number)
+            requests.start_soon(send_heartbeat, number)
             await trio.testing.wait_all_tasks_blocked()
             assert number or "busy" in repr(connection)
     assert seen == [0, 1, 2, 3, 4]
@@ -307,13 +307,13 @@ async def test_closing_fails_the_request_in_flight(nursery: trio.Nursery) -> Non
 
     connection = await opened(ScriptedBroker(nursery, script))
 
-    async def ask() -> None:
+    async def send_heartbeat() -> None:
         with pytest.raises(ConnectionLostError) as caught:
             await beat(connection)
         assert caught.value.sent
 
-    async with trio.open_nursery() as askers:
-        askers.start_soon(ask)
+    async with trio.open_nursery() as requests:
+        requests.start_soon(send_heartbeat)
         await trio.testing.wait_all_tasks_blocked()
         await connection.aclose()
     assert connection.closed
@@ -330,13 +330,13 @@ async def test_refused_and_unknown_addresses_are_lost_connections(nursery: trio.
 
 
 class TestNegotiation:
-    """How a connection learns the broker's versions."""
+    """How a connection finds the broker's versions."""
 
     @pytest.mark.parametrize(("offered", "then"), [(3, 3), (0, 0), (None, 0), (7, 0)])
     async def test_an_older_broker_says_which_version_it_wants(
         self, offered: int | None, then: int, nursery: trio.Nursery
     ) -> None:
-        """UNSUPPORTED_VERSION has the form of v0; its range says how to ask again."""
+        """UNSUPPORTED_VERSION has the form of v0; its range says which version to send next."""
         ranges = {} if offered is None else {"api_versions": (0, offered)}
 
         async def script(peer: Peer) -> None:
@@ -353,7 +353,7 @@ class TestNegotiation:
         await connection.aclose()
 
     async def test_a_refusal_that_cannot_be_read_is_a_refusal(self, nursery: trio.Nursery) -> None:
-        """UNSUPPORTED_VERSION followed by anything is answered by asking in v0."""
+        """After UNSUPPORTED_VERSION followed by anything, v0 is sent."""
 
         async def script(peer: Peer) -> None:
             request = await peer.request()
@@ -363,10 +363,10 @@ class TestNegotiation:
 
         await (await opened(ScriptedBroker(nursery, script))).aclose()
 
-    async def test_a_broker_that_hangs_up_is_asked_in_v0_on_another_connection(
+    async def test_a_broker_that_closes_gets_v0_on_another_connection(
         self, nursery: trio.Nursery
     ) -> None:
-        """Where the first question ends the connection, the second one is v0."""
+        """If the first request ends the connection, the second one is v0."""
 
         async def script(peer: Peer) -> None:
             assert (await peer.negotiate()).version == 0
@@ -377,8 +377,8 @@ class TestNegotiation:
         assert broker.opened == 2
         await connection.aclose()
 
-    async def test_a_broker_that_always_hangs_up_is_lost(self, nursery: trio.Nursery) -> None:
-        """Two connections that end unanswered are an error, not a third try."""
+    async def test_a_broker_that_always_closes_is_lost(self, nursery: trio.Nursery) -> None:
+        """Two connections that end without a response are an error, not a third try."""
         broker = ScriptedBroker(nursery, Peer.request, Peer.request, Peer.heartbeats)
         with pytest.raises(ConnectionLostError, match="closed the connection cleanly"):
             await opened(broker)
@@ -387,15 +387,15 @@ class TestNegotiation:
     @pytest.mark.parametrize(
         ("error_code", "expected", "text"),
         [
-            (35, UnsupportedVersionError, "refuses ApiVersions in every version"),
+            (35, UnsupportedVersionError, "supports no version of ApiVersions"),
             (58, BrokerError, r"ApiVersions was answered with SASL_AUTHENTICATION_FAILED \(58\)"),
             (999, BrokerError, r"ApiVersions was answered with ERROR_999 \(999\)"),
         ],
     )
-    async def test_an_error_in_the_answer_is_raised(
+    async def test_an_error_in_the_response_is_raised(
         self, error_code: int, expected: type[KgroupError], text: str, nursery: trio.Nursery
     ) -> None:
-        """An error that cannot be mended by another version surfaces, and nothing stays open."""
+        """An error that another version cannot avoid is raised, and nothing stays open."""
 
         async def script(peer: Peer) -> None:
             while True:
@@ -413,8 +413,8 @@ class TestNegotiation:
         with pytest.raises(trio.ClosedResourceError):
             await broker.streams[0].receive_some()
 
-    async def test_an_answer_that_is_not_kafkas_is_an_error(self, nursery: trio.Nursery) -> None:
-        """An answer too short to hold an error cannot be read."""
+    async def test_a_response_that_is_not_kafkas_is_an_error(self, nursery: trio.Nursery) -> None:
+        """A response that is too short for an error code cannot be read."""
 
         async def script(peer: Peer) -> None:
             request = await peer.request()
@@ -429,7 +429,9 @@ class TestNegotiation:
         """Connecting and negotiating share the timeout; its passing leaves nothing open."""
         broker = ScriptedBroker(nursery, Peer.rest)
         started = autojump_clock.current_time()
-        with pytest.raises(RequestTimeoutError, match="no answer to ApiVersions from broker:9092"):
+        with pytest.raises(
+            RequestTimeoutError, match="no response to ApiVersions from broker:9092"
+        ):
             await opened(broker, timeout=3)
         assert autojump_clock.current_time() - started == pytest.approx(3)
         with pytest.raises(trio.ClosedResourceError):
@@ -448,8 +450,8 @@ class TestNegotiation:
         assert not caught.value.sent
 
 
-async def test_a_missing_field_is_the_callers_mistake(nursery: trio.Nursery) -> None:
-    """A field that is missing is a ValueError, also where the broker speaks old versions only."""
+async def test_a_missing_field_is_a_value_error(nursery: trio.Nursery) -> None:
+    """A missing field is a ValueError, even if the broker supports old versions only."""
     ranges = {**RANGES, "heartbeat": (0, 2)}
 
     async def script(peer: Peer) -> None:
@@ -467,7 +469,7 @@ async def test_a_missing_field_is_the_callers_mistake(nursery: trio.Nursery) -> 
 def test_without_an_installed_package_the_version_is_unknown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Brokers are told the installed version, or ``unknown`` in a bare source tree."""
+    """ApiVersions names the installed version, or ``unknown`` in a bare source tree."""
 
     def missing(name: str) -> str:
         raise PackageNotFoundError(name)
@@ -478,8 +480,8 @@ def test_without_an_installed_package_the_version_is_unknown(
     assert connection_module._software_version() == "1.2.3"
 
 
-async def test_an_answer_that_is_longer_than_its_kind_is_not_read(nursery: trio.Nursery) -> None:
-    """What a heartbeat's answer announces beyond 4 KiB is refused before it arrives."""
+async def test_a_response_that_is_too_large_for_its_api_is_not_read(nursery: trio.Nursery) -> None:
+    """A response to a heartbeat of more than 4 KiB is refused before it arrives."""
 
     async def script(peer: Peer) -> None:
         await peer.negotiate()
@@ -493,8 +495,8 @@ async def test_an_answer_that_is_longer_than_its_kind_is_not_read(nursery: trio.
     assert connection.broken
 
 
-async def test_a_large_answer_is_read_beside_the_event_loop(nursery: trio.Nursery) -> None:
-    """By what was given for it; the answer is the same."""
+async def test_a_large_response_is_decoded_in_a_thread(nursery: trio.Nursery) -> None:
+    """``compute`` decodes it, with the same result."""
     named: list[str] = []
 
     async def compute(work: Callable[[], Any], name: str) -> Any:
@@ -510,7 +512,7 @@ async def test_a_large_answer_is_read_beside_the_event_loop(nursery: trio.Nurser
         await peer.answer(request, error_code=0, **NO_TIME, **fields, **more)
 
     connection = await opened(ScriptedBroker(nursery, script), compute=compute)
-    asked = {
+    fields = {
         "group_id": "g",
         "session_timeout": timedelta(1),
         "rebalance_timeout": timedelta(1),
@@ -520,6 +522,6 @@ async def test_a_large_answer_is_read_beside_the_event_loop(nursery: trio.Nurser
         "protocols": [],
         "reason": None,
     }
-    answer = await connection.request("join_group", asked, timeout=5)
+    answer = await connection.request("join_group", fields, timeout=5)
     assert len(answer.members[0].metadata) == LARGE_RESPONSE
     assert named == ["kgroup-decode JoinGroup"]

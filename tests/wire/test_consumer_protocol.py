@@ -1,4 +1,4 @@
-"""The blobs between members: all versions, newer ones, and what is none."""
+"""Subscriptions and assignments: all versions, newer ones, and invalid bytes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ADDED: list[dict[str, object]] = [{}, {"owned": OWNED}, {"generation_id": 7}, {"
 
 
 def fields_of(version: int) -> dict[str, object]:
-    """All that a subscription of this version can say."""
+    """All fields of a subscription of this version."""
     fields: dict[str, object] = {"topics": ("a", "b"), "user_data": b"data", "version": version}
     for added in ADDED[: version + 1]:
         fields |= added
@@ -51,7 +51,7 @@ def test_a_subscription_comes_back(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_what_a_subscription_cannot_say_is_refused(version: int) -> None:
+def test_a_field_that_a_subscription_lacks_is_refused(version: int) -> None:
     """A field that this version lacks is a ValueError, not a loss."""
     fields = fields_of(version) | ADDED[version + 1]
     with pytest.raises(ValueError, match="its value would be lost"):
@@ -82,7 +82,7 @@ def test_an_assignment_comes_back(version: int, user_data: bytes | None) -> None
 
 
 def test_no_bytes_are_no_partitions() -> None:
-    """A coordinator gives a member that the leader left out an empty blob."""
+    """A coordinator sends no bytes to a member that the leader left out."""
     assert decode_assignment(b"") == ()
 
 
@@ -93,10 +93,10 @@ def test_no_bytes_are_no_partitions() -> None:
         (b"\xff\xff", "the subscription of member 'm' has version -1"),
         (b"\0\x01", r"member 'm' \(version 1\): .* cannot be read"),
         (b"\0\0\x7f\xff\xff\xff", "an array of 2147483647 items"),
-        (b"\0\0\xff\xff\xff\xff", "null where an array must be"),
+        (b"\0\0\xff\xff\xff\xff", "an array is null"),
     ],
 )
-def test_what_is_no_subscription_is_an_error_that_names_the_member(blob: bytes, text: str) -> None:
+def test_invalid_subscriptions_are_an_error_that_names_the_member(blob: bytes, text: str) -> None:
     """Garbage from another member is a ProtocolError."""
     with pytest.raises(ProtocolError, match=text):
         decode_subscription(blob, member_id="m")
@@ -128,8 +128,8 @@ def test_an_assignment_is_what_kio_reads(
     assert read == (kio if blob else ())
 
 
-def test_an_assignment_s_partitions_are_made_when_they_are_looked_at() -> None:
-    """The event loop waits for the reading: no object is made, however many there are."""
+def test_the_partitions_of_an_assignment_are_made_when_they_are_read() -> None:
+    """The event loop waits for decoding, which makes no object for a partition."""
     blob = encode_assignment(TopicPartition("t", number) for number in range(1000))
     decoded = decode_assignment(blob)
     assert isinstance(decoded, PartitionList)
@@ -139,7 +139,7 @@ def test_an_assignment_s_partitions_are_made_when_they_are_looked_at() -> None:
 
 @given(st.binary(max_size=40))
 def test_any_blob_is_a_value_or_a_protocol_error(blob: bytes) -> None:
-    """Bytes of anything are decoded or are a ProtocolError, never another error."""
+    """Any bytes are decoded or are a ProtocolError, never another error."""
     with contextlib.suppress(ProtocolError):
         decode_subscription(blob)
     with contextlib.suppress(ProtocolError):
@@ -159,7 +159,7 @@ subscriptions = st.fixed_dictionaries(
 
 
 @given(subscriptions, st.integers(0, 3), st.integers(0, 12), st.binary(max_size=3))
-def test_what_is_read_quickly_is_what_kio_reads(
+def test_the_quick_reader_reads_what_kio_reads(
     fields: dict[str, Any], version: int, missing: int, more: bytes
 ) -> None:
     """Whole, with more behind it, or cut off: the same value or the same refusal."""
@@ -174,10 +174,10 @@ def test_what_is_read_quickly_is_what_kio_reads(
             return str(error)
 
     quick = outcome()
-    with mock.patch.object(consumer_protocol, "_read", side_effect=ValueError):
+    with mock.patch.object(consumer_protocol, "_read_subscription", side_effect=ValueError):
         assert outcome() == quick
 
 
 def added_until(version: int) -> list[str]:
-    """The fields that were added until this version."""
+    """The fields of this version."""
     return [name for added in ADDED[: version + 1] for name in added]

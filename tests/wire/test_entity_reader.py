@@ -1,4 +1,4 @@
-"""The reader: equal to kio's own on what kio accepts, and unmoved by any bytes at all."""
+"""The reader: equal to kio's own for what kio accepts, and safe for any bytes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_it_reads_what_kio_writes_as_kio_reads_it(entity: Any) -> None:
 @settings(max_examples=400, deadline=None)
 @given(entity_type=st.sampled_from(MESSAGE_TYPES), data=st.binary(max_size=60))
 def test_any_bytes_are_an_entity_or_a_fault(entity_type: Any, data: bytes) -> None:
-    """Bytes of anything give an entity or one of the declared faults, never another error."""
+    """Any bytes give an entity or one of the declared errors, never another one."""
     try:
         entity, end = entity_reader(entity_type)(data, 0)
     except DECODE_ERRORS:
@@ -69,7 +69,7 @@ def test_any_bytes_are_an_entity_or_a_fault(entity_type: Any, data: bytes) -> No
 @settings(max_examples=400, deadline=None)
 @given(data=st.data(), entity=st.sampled_from(MESSAGE_TYPES).flatmap(entities))
 def test_damaged_bytes_are_an_entity_or_a_fault(data: st.DataObject, entity: Any) -> None:
-    """So do messages with some bytes changed, and messages cut short."""
+    """So do messages with changed bytes, and messages that are cut short."""
     entity_type: Any = type(entity)
     good = bytearray(written(entity))
     changes = st.tuples(st.integers(0, max(len(good) - 1, 0)), st.integers(0, 255))
@@ -92,7 +92,7 @@ def test_damaged_bytes_are_an_entity_or_a_fault(data: st.DataObject, entity: Any
     ],
 )
 def test_an_announced_length_allocates_nothing(entity_type: Any, data: bytes) -> None:
-    """An array longer than the bytes that are left is refused before memory is taken for it."""
+    """An array longer than the remaining bytes is refused before memory is allocated for it."""
     tracemalloc.start()
     try:
         with pytest.raises(ValueError, match=r"an array of \d+ items, \d+ bytes left"):
@@ -108,16 +108,16 @@ def test_items_that_cannot_fit_are_refused() -> None:
         entity_reader(METADATA_V9)(TO_REPLICAS + b"\x05" + bytes(8), 0)
 
 
-def test_null_where_an_array_must_be_is_refused() -> None:
+def test_a_null_array_is_refused() -> None:
     """Kafka never sends null there; kio would pass it on as None."""
     data = bytes(8)  # no throttling, no error, null members, no tags
     assert kios_reader(LEAVE_GROUP_V4)(data, 0)[0].members is None
-    with pytest.raises(ValueError, match="null where an array must be"):
+    with pytest.raises(ValueError, match="an array is null"):
         entity_reader(LEAVE_GROUP_V4)(data, 0)
 
 
 def test_an_unknown_tagged_field_is_skipped() -> None:
-    """Fields with unknown tags are passed over, before and after known ones."""
+    """Fields with unknown tags are skipped, before and after known ones."""
     data = bytes(2) + b"\x01" + bytes(4)  # no error, no APIs, no throttling
     tags = b"\x03" + b"\x01\x08" + bytes(7) + b"\x2a" + b"\x63\x02hi" + b"\xe4\x00\x01x"
     entity, end = entity_reader(API_VERSIONS_V4)(data + tags, 0)
@@ -140,8 +140,8 @@ def test_a_tagged_field_keeps_to_its_length(tags: bytes, text: str) -> None:
         entity_reader(API_VERSIONS_V4)(bytes(2) + b"\x01" + bytes(4) + tags, 0)
 
 
-def test_a_nullable_entity_is_there_or_not() -> None:
-    """An entity that may be null has a byte before it that says so (KIP-893)."""
+def test_a_nullable_entity() -> None:
+    """A nullable entity begins with a byte that says whether it is null (KIP-893)."""
     entity_type: Any = load_response_schema(68, 0)  # ConsumerGroupHeartbeat
     head = bytes(4) + bytes(2) + b"\0" + b"\0" + bytes(4) + bytes(4)
     entity, _ = entity_reader(entity_type)(head + b"\xff" + b"\0", 0)
@@ -151,7 +151,7 @@ def test_a_nullable_entity_is_there_or_not() -> None:
 
 
 def test_an_unknown_error_number_is_kept() -> None:
-    """An error that kio cannot name is its number, with a name to print; known ones are kio's."""
+    """An unknown error code keeps its number and has a name to print; known ones are kio's."""
     entity, _ = entity_reader(HEARTBEAT_V4)(bytes(4) + b"\x03\xe7\0", 0)
     code = entity.error_code
     assert code == 999
@@ -165,7 +165,7 @@ def test_an_unknown_error_number_is_kept() -> None:
 
 
 def test_a_number_without_an_end_is_refused_at_once() -> None:
-    """A varint has five bytes at most: a megabyte of 0xFF is no number to compute with."""
+    """A varint has at most five bytes, so that a megabyte of 0xFF is refused at once."""
     data = bytes(8) + b"\xff" * (1 << 20)
     for entity_type in [one for one in MESSAGE_TYPES if one.__flexible__]:
         tracemalloc.start()

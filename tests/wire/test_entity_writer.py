@@ -1,4 +1,4 @@
-"""The writer, held against kio's own."""
+"""The writer, compared with kio's own."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_it_writes_what_kio_writes(entity: Any) -> None:
 
 @pytest.mark.parametrize("length", [126, 127, 128, 16_382, 16_383, 16_384])
 def test_lengths_of_every_size_are_kios(length: int) -> None:
-    """A varint has as many bytes as it needs: the edges between one, two and three."""
+    """A varint has as many bytes as it needs, also at the edges between one, two and three."""
     describe_groups: Any = load_request_schema(15, 5)
     entity = describe_groups(groups=("g" * length,), include_authorized_operations=False)
     buffer = io.BytesIO()
@@ -49,7 +49,7 @@ def test_lengths_of_every_size_are_kios(length: int) -> None:
 
 
 def test_large_values_are_not_copied_before_they_are_joined() -> None:
-    """A batch of records is a part of its own, the very object that was given."""
+    """A batch of records is a part of its own: the very object that was passed."""
     response: Any = load_response_schema(1, 12)
     partition_type = response.__dataclass_fields__["responses"].type.__args__[0]
     inner = partition_type.__dataclass_fields__["partitions"].type.__args__[0]

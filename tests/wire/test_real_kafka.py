@@ -1,4 +1,4 @@
-"""The wire against Apache Kafka: every request of the client is understood, in every version."""
+"""Apache Kafka accepts every request of the client, in every version."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ async def connection(real_kafka: KafkaAddress) -> AsyncIterator[Connection]:
 
 
 def fields_of(api: str, version: int) -> dict[str, Any]:
-    """A small valid request of each API, as a group without members gets it."""
-    member = {"group_id": GROUP, "generation_id": 1, "member_id": "nobody"}
+    """A small valid request of each API, for a group without members."""
+    member = {"group_id": GROUP, "generation_id": 1, "member_id": "unknown"}
     partition = {"partition_index": 0, "committed_offset": 1, "committed_metadata": None}
     offsets: dict[str, Any] = {"group_id": GROUP, "topics": []}
     requests: dict[str, dict[str, Any]] = {
@@ -55,20 +55,20 @@ def fields_of(api: str, version: int) -> dict[str, Any]:
             "group_id": GROUP,
             "session_timeout": SECONDS,
             "rebalance_timeout": SECONDS,
-            "member_id": "nobody",
+            "member_id": "unknown",
             "protocol_type": "consumer",
             "protocols": [{"name": "range", "metadata": encode_subscription(topics=["t"])}],
         },
         "sync_group": member
-        | {"assignments": [{"member_id": "nobody", "assignment": encode_assignment(())}]}
+        | {"assignments": [{"member_id": "unknown", "assignment": encode_assignment(())}]}
         | ({"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}),
         "heartbeat": member,
         "leave_group": {"group_id": GROUP}
-        | ({"member_id": "nobody"} if version < 3 else {"members": [{"member_id": "nobody"}]}),
+        | ({"member_id": "unknown"} if version < 3 else {"members": [{"member_id": "unknown"}]}),
         "offset_commit": {
             "group_id": GROUP,
             "generation_id_or_member_epoch": 1,
-            "member_id": "nobody",
+            "member_id": "unknown",
             "topics": [{"name": "t", "partitions": [partition]}],
         },
         "offset_fetch": offsets if version < 8 else {"groups": [offsets]},
@@ -81,13 +81,13 @@ def fields_of(api: str, version: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("api", sorted(SUPPORTED_VERSIONS.keys() - {"sasl_authenticate"}))
 async def test_every_version_is_answered(api: str, connection: Connection) -> None:
-    """Each version that both speak is answered in that version, and nothing breaks.
+    """Each version that both support is answered in that version, and nothing breaks.
 
     SaslAuthenticate is left out: a PLAINTEXT broker ends the connection on it.
     """
-    spoken = SUPPORTED_VERSIONS[api]
+    supported = SUPPORTED_VERSIONS[api]
     answered = set()
-    for highest in range(spoken.lowest, spoken.highest + 1):
+    for highest in range(supported.lowest, supported.highest + 1):
         try:
             version = connection.version(api, highest)
         except UnsupportedVersionError:
@@ -97,11 +97,11 @@ async def test_every_version_is_answered(api: str, connection: Connection) -> No
         )
         assert answer.__version__ == version
         answered.add(version)
-    assert max(answered) == spoken.highest
+    assert max(answered) == supported.highest
     assert not connection.broken
 
 
 async def test_an_error_of_the_coordinator_is_a_number(connection: Connection) -> None:
-    """A heartbeat of a member that nobody knows is answered with UNKNOWN_MEMBER_ID."""
+    """The response to a heartbeat of an unknown member is UNKNOWN_MEMBER_ID."""
     answer = await connection.request("heartbeat", fields_of("heartbeat", 4), timeout=30)
     assert int(answer.error_code) == 25

@@ -1,4 +1,4 @@
-"""Frames: whole ones out of any pieces, both ways."""
+"""Frames: complete ones from any pieces, in both directions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def in_pieces(data: bytes, cuts: list[int]) -> list[bytes]:
     cuts=st.lists(st.integers(1, 100), max_size=8),
 )
 def test_frames_are_found_in_any_pieces(bodies: list[bytes], cuts: list[int]) -> None:
-    """However the stream is cut, the same frames come out in order, and nothing is left over."""
+    """However the stream is cut, the same frames arrive in order, and nothing is left."""
 
     async def run() -> None:
         ours, theirs = trio.testing.memory_stream_pair()
@@ -63,7 +63,7 @@ async def test_a_cancelled_receive_keeps_what_has_arrived() -> None:
 
 
 async def test_sending_into_a_closed_stream_is_a_lost_connection() -> None:
-    """The other side is gone, or this side was closed: the error names the peer."""
+    """If either side was closed, the error names the peer."""
     ours, theirs = trio.testing.memory_stream_pair()
     await theirs.aclose()
     with pytest.raises(ConnectionLostError, match="lost the connection to peer"):

@@ -1,4 +1,4 @@
-"""The table of versions, and the choice with a broker."""
+"""The table of versions, and the choice of one with a broker."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from tests.wire.entities import known_versions
 BROKER = "broker 1 at b:9092"
 
 
-def test_kio_has_every_version_that_is_spoken() -> None:
+def test_kio_has_every_supported_version() -> None:
     """A range of the table is within kio's, and no wider than its own ends."""
-    for api, spoken in SUPPORTED_VERSIONS.items():
+    for api, supported in SUPPORTED_VERSIONS.items():
         lowest, highest = known_versions(api)
-        assert lowest <= spoken.lowest <= spoken.highest <= highest, api
+        assert lowest <= supported.lowest <= supported.highest <= highest, api
 
 
-def test_every_answer_has_a_longest() -> None:
-    """What is spoken is bounded, and what is bounded is spoken."""
+def test_every_response_has_a_limit() -> None:
+    """Every supported request has a limit for its response, and every limit a request."""
     assert MAX_RESPONSE_BYTES.keys() == SUPPORTED_VERSIONS.keys()
 
 
 @pytest.mark.parametrize("api", ["offset_commit", "offset_fetch"])
-def test_offsets_are_asked_for_by_the_topics_name(api: str) -> None:
+def test_offsets_are_requested_by_topic_name(api: str) -> None:
     """Version 10 has topic ids only, so the client stops at 9."""
     assert SUPPORTED_VERSIONS[api].highest == 9
     assert choose_version(api, {API_KEYS[api]: (0, 10)}, BROKER) == 9
@@ -43,7 +43,7 @@ def test_offsets_are_asked_for_by_the_topics_name(api: str) -> None:
 def test_the_highest_common_version_is_chosen(
     offered: tuple[int, int], max_version: int | None, chosen: int
 ) -> None:
-    """Of the versions that both know the highest is used, up to the caller's bound."""
+    """The highest version that both support is chosen, up to the caller's limit."""
     assert choose_version("heartbeat", {12: offered}, BROKER, max_version) == chosen
 
 
@@ -54,17 +54,17 @@ def test_the_highest_common_version_is_chosen(
             "join_group",
             {11: (0, 1)},
             None,
-            r"speaks JoinGroup v2 to v9 \(v2 brought: .*\); broker 1 .* offers v0 to v1: upgrade",
+            r"JoinGroup v2 to v9 \(v2 brought: .*\); broker 1 .* supports v0 to v1: upgrade",
         ),
-        ("join_group", {11: (10, 12)}, None, "offers v10 to v12: a newer kgroup is needed"),
-        ("join_group", {11: (5, 9)}, 4, "speaks JoinGroup v2 to v4; .* offers v5 to v9"),
-        ("join_group", {}, None, "v2 to v9; broker 1 at b:9092 does not offer it at all"),
+        ("join_group", {11: (10, 12)}, None, "supports v10 to v12: upgrade kgroup"),
+        ("join_group", {11: (5, 9)}, 4, "supports JoinGroup v2 to v4; .* supports v5 to v9"),
+        ("join_group", {}, None, "v2 to v9; broker 1 at b:9092 does not support it"),
     ],
 )
 def test_without_a_common_version_the_error_names_both_ranges(
     api: str, offered: dict[int, tuple[int, int]], max_version: int | None, text: str
 ) -> None:
-    """The error says what each side speaks, who the broker is, and which side is behind."""
+    """The error names both ranges, the broker, and the side to upgrade."""
     with pytest.raises(UnsupportedVersionError, match=text):
         choose_version(api, offered, BROKER, max_version)
 
