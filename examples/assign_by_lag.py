@@ -1,8 +1,8 @@
-"""Partitions by measured lag, so that every member has about as much to catch up with.
+"""An assignor by measured lag: every member has about the same backlog.
 
     python examples/assign_by_lag.py localhost:9092 orders        (in two terminals)
 
-A rebalance goes by what was measured last: every member measures, since any may come to lead.
+A rebalance uses the last measurement. Every member measures, because any of them may become leader.
 """
 
 import sys
@@ -15,15 +15,17 @@ from kgroup import ConsumerGroup, GroupConfig, MemberSubscription, TopicInfo, To
 
 
 class ByLag:
-    """The largest lag first, each to the subscriber that has least to do so far."""
+    """Gives the largest lag first, each partition to the subscriber with the least lag so far."""
 
     name = "by-lag"
-    lag: Mapping[TopicPartition, int] = {}  # replaced as a whole: assign runs in a thread
+    lag: Mapping[
+        TopicPartition, int
+    ] = {}  # replaced, never changed, because assign runs in a thread
 
     def assign(
         self, topics: Mapping[str, TopicInfo], members: Sequence[MemberSubscription]
     ) -> Mapping[str, Sequence[TopicPartition]]:
-        """Give every partition away; of equal members to the one that has fewest, then by id."""
+        """Assign every partition; among equals to the member with the fewest, then by id."""
         lag = self.lag
         given: dict[str, list[TopicPartition]] = {member.member_id: [] for member in members}
         load = dict.fromkeys(given, 0)
@@ -37,7 +39,7 @@ class ByLag:
 
 
 def measure(servers: str, group_id: str, topic: str) -> Mapping[TopicPartition, int]:
-    """How many records of each partition the group has not committed; it blocks."""
+    """Return how many records of each partition the group has not committed. Blocks."""
     client = confluent_kafka.Consumer({"bootstrap.servers": servers, "group.id": group_id})
     numbers = client.list_topics(topic, timeout=10).topics[topic].partitions
     asked = [confluent_kafka.TopicPartition(topic, number) for number in sorted(numbers)]
@@ -50,14 +52,14 @@ def measure(servers: str, group_id: str, topic: str) -> Mapping[TopicPartition, 
 
 
 async def main(servers: str, topic: str) -> None:
-    """Be a member with this assignor, and measure beside it."""
+    """Be a member with this assignor, and measure the lag at the same time."""
     group_id, by_lag = f"{topic}-by-lag", ByLag()
 
     async def measure_once() -> None:
         try:
             by_lag.lag = await trio.to_thread.run_sync(measure, servers, group_id, topic)
         except confluent_kafka.KafkaException as error:
-            print("the lag of before counts on:", error, file=sys.stderr)
+            print("the last measurement stays in use:", error, file=sys.stderr)
 
     async def keep_measuring() -> None:
         while True:

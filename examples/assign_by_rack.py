@@ -1,8 +1,8 @@
-"""Partitions to members in their own rack, as far as there are any (KIP-881).
+"""An assignor that gives partitions to members in the same rack, if there are any (KIP-881).
 
     python examples/assign_by_rack.py localhost:9092 orders east        (and west, elsewhere)
 
-Brokers tell their racks by ``broker.rack``, members by ``rack_id``.
+Brokers have their rack in the setting ``broker.rack``, members in ``rack_id``.
 """
 
 import sys
@@ -14,14 +14,14 @@ from kgroup import ConsumerGroup, GroupConfig, MemberSubscription, TopicInfo, To
 
 
 class ByRack:
-    """Every partition to a member beside one of its replicas, even where that is not balanced."""
+    """Gives each partition to a member in a rack of its replicas, even if that is unbalanced."""
 
     name = "by-rack"
 
     def assign(
         self, topics: Mapping[str, TopicInfo], members: Sequence[MemberSubscription]
     ) -> Mapping[str, Sequence[TopicPartition]]:
-        """Give each partition to the one that has fewest: in its racks, or else of all."""
+        """Give each partition to the member with the fewest, in its racks if possible."""
         given: dict[str, list[TopicPartition]] = {member.member_id: [] for member in members}
         for topic in topics.values():
             takers = [member for member in members if topic.name in member.topics]
@@ -34,7 +34,7 @@ class ByRack:
 
 
 async def main(servers: str, topic: str, rack: str) -> None:
-    """Be a member in a rack; it also fetches from the replica there (KIP-392)."""
+    """Be a member in a rack, which also fetches from the replica there (KIP-392)."""
     config = GroupConfig(
         bootstrap_servers=servers,
         group_id=f"{topic}-by-rack",

@@ -1,9 +1,9 @@
-"""A group beside other services, all in one trio nursery.
+"""A consumer group beside other services, all in one trio nursery.
 
     python examples/beside_services.py localhost:9092 orders 8080
 
-A small status page tells what the member owns. Whichever service fails, the others end with it.
-Ctrl-C cancels them all: the member leaves, and its successor reads again what was not committed.
+A small status page shows the member's partitions. If one service fails, the others end with it.
+Ctrl-C cancels all of them: the member leaves, and other members read uncommitted records again.
 """
 
 import sys
@@ -15,14 +15,14 @@ from kgroup import ConsumerGroup, Generation, GroupConfig, TopicPartition
 
 
 class Status:
-    """What the page shows."""
+    """The contents of the status page."""
 
     def __init__(self) -> None:
         self.generation: Generation | None = None
         self.handled = 0
 
     def text(self) -> str:
-        """One line."""
+        """The page, as one line."""
         if self.generation is None:
             return "no generation\n"
         owned = ", ".join(map(str, self.generation.assignment))
@@ -31,7 +31,7 @@ class Status:
 
 
 async def consume(config: GroupConfig, status: Status) -> None:
-    """The group's service."""
+    """Run the consumer group."""
     async with ConsumerGroup(config) as group:
         async for generation in group:
             status.generation = generation
@@ -47,7 +47,7 @@ async def handle(generation: Generation, partition: TopicPartition, status: Stat
 
 
 async def show(status: Status, stream: trio.SocketStream) -> None:
-    """Answer one request of the status page."""
+    """Answer one request for the status page."""
     async with stream:
         await stream.receive_some()
         body = status.text()

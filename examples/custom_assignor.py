@@ -1,8 +1,8 @@
-"""An assignor of one's own: even partitions to one half of the members, odd ones to the other.
+"""A custom assignor: even partitions for one half of the members, odd ones for the other half.
 
     python examples/custom_assignor.py localhost:9092 orders        (in two terminals)
 
-All members of the group have to offer it; the leader computes it for all.
+All members of the group must offer the assignor. The leader calls it for the whole group.
 """
 
 import sys
@@ -14,16 +14,16 @@ from kgroup import ConsumerGroup, GroupConfig, MemberSubscription, TopicInfo, To
 
 
 class EvenAndOdd:
-    """Every other member shares the even partitions, the members between them the odd ones."""
+    """Every second member gets even partitions; the members in between get odd ones."""
 
     name = "even-and-odd"
 
     def assign(
         self, topics: Mapping[str, TopicInfo], members: Sequence[MemberSubscription]
     ) -> Mapping[str, Sequence[TopicPartition]]:
-        """Give every partition to the member whose turn it is in its half.
+        """Give each partition to the next member of its half.
 
-        The same for the same input, whoever leads: members come sorted by their ids.
+        The result does not depend on the leader, because members are sorted by id.
         """
         given: dict[str, list[TopicPartition]] = {member.member_id: [] for member in members}
         for topic in topics.values():
@@ -36,7 +36,7 @@ class EvenAndOdd:
 
 
 async def main(servers: str, topic: str) -> None:
-    """Be a member of the topic's group with this assignor, and tell what it is given."""
+    """Be a member of the topic's group with this assignor, and print each assignment."""
     config = GroupConfig(
         bootstrap_servers=servers,
         group_id=f"{topic}-even-and-odd",

@@ -1,10 +1,10 @@
-"""Graceful shutdown on SIGTERM and SIGINT, as an orchestrator asks for it.
+"""Graceful shutdown on SIGTERM and SIGINT, as orchestrators request it.
 
     python examples/graceful_shutdown.py localhost:9092 orders
 
-The signal closes the group: streams end, handlers finish and commit what they hold within the
-drain, the member leaves, and the partitions move on without a pause and without a repetition.
-A second signal does not wait for that.
+The signal closes the group: streams end, handlers finish and commit the batch they hold, and the
+member leaves. The other members continue without a pause and without repeated records. A second
+signal does not wait for that.
 """
 
 import signal
@@ -25,7 +25,7 @@ async def close_on_signal(group: ConsumerGroup) -> None:
 
 
 async def handle(generation: Generation, partition: TopicPartition) -> None:
-    """A handler of long batches: it commits part of its batch when the end begins."""
+    """Process long batches; when the generation begins to end, commit part of the batch."""
     async for batch in generation.records(partition, max_records=500):
         for message in batch.messages:
             await trio.sleep(0.01)  # the work itself

@@ -1,10 +1,10 @@
-"""The simplest worker: everything in the loop's body, no task of its own.
+"""The simplest worker: all work is done in the body of the loop, without tasks.
 
     python examples/simplest_worker.py localhost:9092 orders
 
-The work done between two generations counts as work of the generation: no new one is asked for
-before it is finished. ``generation.scope()`` ends the block when the partitions are lost, so that
-there is no error to handle. Ctrl-C ends the work at its next ``await``; the member still leaves.
+The body of the loop belongs to its generation: the member joins again only when the body has ended.
+``generation.scope()`` ends the block when the partitions are lost, so there is no error to handle.
+Ctrl-C ends the work at its next ``await``, and the member still leaves the group.
 """
 
 import sys

@@ -1,16 +1,16 @@
-"""Exactly once into plain Parquet files: only what a manifest names is there.
+"""Exactly once into plain Parquet files: readers read only the files that manifests list.
 
     spark-submit examples/spark_parquet_manifest.py localhost:9092 lines /data/lines
 
-    spark.read.parquet(*published("/data/lines"))          # how it is read
+    spark.read.parquet(*published("/data/lines"))          # how to read it
 
-Executors write a batch into a folder of its own. The driver then makes it visible with one more
-manifest: a numbered file, made at once or not at all, that names the batch's files, and for every
-partition how far the manifests up to it go. A batch that does not start there is refused.
+Executors write each batch into a separate folder. The driver then makes it visible with the next
+manifest: a numbered file, created atomically, that lists the batch's files and, for each partition,
+the offset that the manifests have reached. A batch that does not start at that offset is refused.
 
-The manifests' folder is one that all drivers see and that can link files, such as NFS. On an
-object store the same is a conditional write: If-None-Match on S3 and Azure, ifGenerationMatch=0
-on Google's; on HDFS a rename. Nothing else changes.
+All drivers need access to the manifests' folder, and its file system must support links, as NFS
+does. On an object store, use a conditional write (If-None-Match on S3 and Azure,
+ifGenerationMatch=0 on Google's), and on HDFS a rename. The rest of the program stays the same.
 """
 
 import itertools
@@ -31,20 +31,20 @@ from kgroup.spark.threaded import MicroBatch, foreach_batch
 from kgroup.threaded import ConsumerGroup, Generation
 
 FIRST: dict[str, Any] = {"number": 0, "offsets": {}, "batch": None, "files": []}
-"""What comes before the first manifest."""
+"""The state before the first manifest."""
 
 
 class SinkMovedError(Exception):
-    """The sink is not where the batch starts: another driver has written, or records are lost."""
+    """The sink is not at the batch's start: another driver wrote, or records are lost."""
 
 
 def manifest(base: str, number: int) -> Path:
-    """Where a manifest is."""
+    """The path of a manifest."""
     return Path(base, "manifests", f"{number:020d}.json")
 
 
 def manifests(base: str) -> Iterator[dict[str, Any]]:
-    """What was published, in order."""
+    """All manifests, in order."""
     for number in itertools.count(1):
         try:
             yield json.loads(manifest(base, number).read_text())
@@ -53,7 +53,7 @@ def manifests(base: str) -> Iterator[dict[str, Any]]:
 
 
 def published(base: str) -> list[str]:
-    """The files that readers read."""
+    """The files that readers may read."""
     return [str(Path(base, name)) for entry in manifests(base) for name in entry["files"]]
 
 
@@ -64,8 +64,8 @@ def last(base: str) -> dict[str, Any]:
     return found
 
 
-def go_on_from_sink(generation: Generation, base: str) -> None:
-    """Start each partition where the sink is: Kafka's offsets may lag behind it."""
+def start_at_sink(generation: Generation, base: str) -> None:
+    """Start each partition at the offset in the sink: Kafka's offsets may be behind it."""
     reached = last(base)["offsets"]
     mine = {name: reached[str(name)] for name in generation.assignment if str(name) in reached}
     for name, offset in mine.items():
@@ -75,8 +75,8 @@ def go_on_from_sink(generation: Generation, base: str) -> None:
 
 
 def write(df: DataFrame, batch: MicroBatch, base: str) -> None:
-    """Write one batch, or nothing that can be seen of it."""
-    # A folder for each attempt: one that was left behind may still write into its own.
+    """Write one batch and publish it; if that fails, readers see nothing of it."""
+    # Each attempt has its own folder: one that was left behind may still write into it.
     folder = Path(base, "data", f"{batch.id}-{uuid.uuid4().hex[:8]}")
     lines = df.selectExpr("topic", "partition", "offset", "CAST(value AS STRING) AS value")
     lines.write.parquet(str(folder))
@@ -84,10 +84,10 @@ def write(df: DataFrame, batch: MicroBatch, base: str) -> None:
 
 
 def publish(batch: MicroBatch, files: list[str], base: str) -> None:
-    """Make the files visible by the next manifest; it is the fence.
+    """Make the files visible by the next manifest, which fences other drivers.
 
     Raises:
-        SinkMovedError: the sink is elsewhere; nothing was published.
+        SinkMovedError: the offsets are not at the batch's start; nothing was published.
     """
     while True:
         before = last(base)
@@ -106,11 +106,11 @@ def publish(batch: MicroBatch, files: list[str], base: str) -> None:
         }
         if create(manifest(base, before["number"] + 1), json.dumps(entry)):
             return
-        # Another driver has published: other partitions, or these, which the next look tells.
+        # Another driver has published; the next round finds out whether these partitions moved.
 
 
 def create(path: Path, text: str) -> bool:
-    """Make a file with all of its text at once; False if there is one already."""
+    """Create a file with all of its text atomically; return False if it exists."""
     draft = path.with_name(f"draft-{uuid.uuid4().hex}")
     try:
         with draft.open("x") as file:
@@ -126,7 +126,7 @@ def create(path: Path, text: str) -> bool:
 
 
 def main(servers: str, topic: str, base: str) -> None:
-    """Be a driver of the topic's group; one that is refused ends, and can be started again."""
+    """Be a driver of the topic's group. A refused driver ends, and can be started again."""
     Path(base, "manifests").mkdir(parents=True, exist_ok=True)
     spark = SparkSession.builder.appName("lines to Parquet").getOrCreate()
     config = GroupConfig(bootstrap_servers=servers, group_id=f"{topic}-parquet", topics=[topic])
@@ -134,7 +134,7 @@ def main(servers: str, topic: str, base: str) -> None:
         signal.signal(signal.SIGTERM, lambda *_: group.shutdown())
         for generation in group:
             with generation.scope():
-                go_on_from_sink(generation, base)
+                start_at_sink(generation, base)
                 foreach_batch(generation, spark, partial(write, base=base))
 
 

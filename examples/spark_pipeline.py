@@ -2,18 +2,19 @@
 
     spark-submit examples/spark_pipeline.py localhost:9092 visits /data/visits
 
-A line is ``2026-11-21T10:15:03Z alice /basket 34``: when, who, which page, how many milliseconds.
-Below the folder are then three tables:
+A line is ``2026-11-21T10:15:03Z alice /basket 34``: time, user, page and milliseconds. The folder
+gets three tables:
 
-- ``enriched``: each line's columns, with what the reference table knows of its page;
-- ``counts``: visits by minute and section. Each batch adds its part: sum over them;
-- ``refused``: lines that are no visit, as they came.
+- ``enriched``: the columns of each line, and those of its page in a reference table;
+- ``counts``: visits by minute and section. Each batch adds rows, so readers sum over them;
+- ``refused``: lines that are not visits, unchanged.
 
-Rows lie in folders by the partition that they came from and the offset at which their batch began
-there. A batch that was not committed is planned again from the same offset, perhaps with another
-end, and then replaces what is there: written twice, its rows are there once. That is not exactly
-once: a driver that was taken for dead may still overwrite, and a shorter plan that has no row for
-a table leaves the longer one's there. A sink that keeps offsets with its data has neither fault.
+Rows are stored in folders by their partition and by the offset at which their batch began in it. A
+batch that was not committed is planned again from the same offset, perhaps with another end. It
+then replaces the rows in its folders, so rows that were written twice are stored once. This is not
+exactly once: a driver that was evicted may still overwrite newer rows, and if a shorter plan has no
+row for a table, the rows of the longer plan remain. A sink that stores offsets with its data has
+neither fault.
 """
 
 import signal
@@ -21,7 +22,7 @@ import sys
 from itertools import chain
 
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 # everybody calls it so
+from pyspark.sql import functions as F  # noqa: N812 # the usual name
 
 from kgroup import GroupConfig
 from kgroup.events import BatchDone, Event
@@ -33,7 +34,7 @@ PAGES = [("/", "home", 1), ("/basket", "shop", 3), ("/pay", "shop", 9), ("/help"
 
 
 def parse(lines: DataFrame, batch: MicroBatch) -> DataFrame:
-    """Lines with their columns, null where a line is no visit, and where the batch began."""
+    """Split lines into columns, null if a line is not a visit, and add the batch's first offset."""
     value = F.col("value").cast("string")
 
     def part(number: int) -> Column:
@@ -52,7 +53,7 @@ def parse(lines: DataFrame, batch: MicroBatch) -> DataFrame:
 
 
 def write(lines: DataFrame, batch: MicroBatch, folder: str) -> None:
-    """Write the batch's part of each table; again is the same."""
+    """Write the batch's part of each table; writing it again changes nothing."""
     spark = lines.sparkSession
     parsed = parse(lines, batch).persist()
     try:
@@ -74,7 +75,7 @@ def write(lines: DataFrame, batch: MicroBatch, folder: str) -> None:
 
 
 def progress(event: Event) -> None:
-    """A line for each batch: rows, rows a second, lag."""
+    """Print a line for each batch: rows, rows per second, lag."""
     if isinstance(event, BatchDone):
         print(event, flush=True)
 

@@ -1,11 +1,12 @@
-"""Exactly once into PostgreSQL: rows, and how far they go, move in one transaction.
+"""Exactly once into PostgreSQL: one transaction writes the rows and their offsets.
 
     spark-submit --packages org.postgresql:postgresql:42.7.8 \
         examples/spark_postgres.py localhost:9092 lines postgresql://me:secret@localhost/mine
 
-Executors write a batch into a staging table of its own by JDBC. The driver's transaction then
-moves its rows, and the offsets of its partitions on: from where the batch starts, or not at all.
-Kafka refuses the commit of a driver that was left behind; this refuses its rows.
+Executors write each batch into a separate staging table by JDBC. A transaction of the driver then
+moves the rows to the target table and the partitions' offsets from the batch's start to its end. If
+the offsets are not at the batch's start, it does nothing. Kafka refuses the commits of a driver
+that was left behind; this transaction refuses its rows.
 """
 
 import signal
@@ -36,11 +37,11 @@ DAY = 86_400.0
 
 
 class SinkMovedError(Exception):
-    """The sink is not where the batch starts: another driver has written, or records are lost."""
+    """The sink is not at the batch's start: another driver wrote, or records are lost."""
 
 
 def prepare(url: str) -> None:
-    """Make the tables, and remove what drivers that were killed have left."""
+    """Create the tables, and drop staging tables that killed drivers have left."""
     with psycopg.connect(url) as connection:
         connection.execute(TABLES)
         old = "SELECT tablename FROM pg_tables WHERE schemaname = 'staging' AND tablename < %s"
@@ -53,8 +54,8 @@ def drop(connection: psycopg.Connection, staging: Identifier) -> None:
     connection.execute(SQL("DROP TABLE IF EXISTS {}").format(staging))
 
 
-def go_on_from_sink(generation: Generation, url: str) -> None:
-    """Start each partition where the sink is: Kafka's offsets may lag behind it."""
+def start_at_sink(generation: Generation, url: str) -> None:
+    """Start each partition at the offset in the sink: Kafka's offsets may be behind it."""
     query = "SELECT topic, partition, next_offset FROM line_offsets WHERE group_id = %s"
     with psycopg.connect(url) as connection:
         rows = connection.execute(query, [generation.group_id]).fetchall()
@@ -67,8 +68,8 @@ def go_on_from_sink(generation: Generation, url: str) -> None:
 
 
 def write(df: DataFrame, batch: MicroBatch, url: str) -> None:
-    """Write one batch, or nothing of it."""
-    # A name for each attempt: one that was left behind may still write into its own.
+    """Write one batch completely, or not at all."""
+    # Each attempt has its own table: one that was left behind may still write into it.
     staging = Identifier("staging", f"s{time.time():.0f}_{uuid.uuid4().hex}")
     try:
         stage(df, staging, url)
@@ -79,7 +80,7 @@ def write(df: DataFrame, batch: MicroBatch, url: str) -> None:
 
 
 def stage(df: DataFrame, staging: Identifier, url: str) -> None:
-    """Write the rows, in the executors; nobody reads them there."""
+    """Write the rows to the staging table, in the executors."""
     address = conninfo_to_dict(url)
     lines = df.selectExpr("topic", "partition", "offset", "CAST(value AS STRING) AS value")
     lines.write.jdbc(
@@ -94,15 +95,15 @@ def stage(df: DataFrame, staging: Identifier, url: str) -> None:
 
 
 def publish(batch: MicroBatch, staging: Identifier, url: str) -> None:
-    """Move the rows and the offsets in one transaction; it is the fence.
+    """Move the rows and the offsets in one transaction, which fences other drivers.
 
     Raises:
-        SinkMovedError: the sink is elsewhere; nothing was written.
+        SinkMovedError: the offsets are not at the batch's start; nothing was written.
     """
     with psycopg.connect(url) as connection:
-        # A driver that freezes in here must not hold its locks for ever.
+        # A driver that freezes in this transaction must not hold its locks forever.
         connection.execute("SET idle_in_transaction_session_timeout = '10s'")
-        for part in batch.ranges:  # sorted, so that no two drivers wait for each other
+        for part in batch.ranges:  # sorted, so that two drivers never wait for each other
             key = (batch.group_id, part.topic, part.partition)
             connection.execute(
                 "INSERT INTO line_offsets VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING",
@@ -122,7 +123,7 @@ def publish(batch: MicroBatch, staging: Identifier, url: str) -> None:
 
 
 def main(servers: str, topic: str, url: str) -> None:
-    """Be a driver of the topic's group; one that is refused ends, and can be started again."""
+    """Be a driver of the topic's group. A refused driver ends, and can be started again."""
     prepare(url)
     spark = SparkSession.builder.appName("lines to PostgreSQL").getOrCreate()
     config = GroupConfig(bootstrap_servers=servers, group_id=f"{topic}-postgres", topics=[topic])
@@ -130,7 +131,7 @@ def main(servers: str, topic: str, url: str) -> None:
         signal.signal(signal.SIGTERM, lambda *_: group.shutdown())
         for generation in group:
             with generation.scope():
-                go_on_from_sink(generation, url)
+                start_at_sink(generation, url)
                 foreach_batch(generation, spark, partial(write, url=url))
 
 

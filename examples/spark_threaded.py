@@ -1,9 +1,9 @@
-"""Spark reads a topic in micro-batches; drivers started beside this one share it.
+"""Spark reads a topic in micro-batches; several drivers share the topic.
 
     spark-submit examples/spark_threaded.py localhost:9092 orders /data/orders
 
-Each batch is a folder of its own, for drivers must not append to one folder at the same time.
-SIGTERM ends it when its batch is written and committed.
+Each batch has its own folder, because drivers must not append to one folder at the same time. On
+SIGTERM the program writes and commits its batch, then ends.
 """
 
 import signal

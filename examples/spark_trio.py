@@ -1,10 +1,10 @@
-"""Spark micro-batches in a program on trio: one task counts, others can go on beside it.
+"""Spark micro-batches in a program on trio, beside its other tasks.
 
     spark-submit examples/spark_trio.py localhost:9092 orders /data/orders
 
-``foreach_batch`` runs a function for each batch in a thread, and commits the batch when it has
-returned. Each batch is a line of the log. SIGTERM and Ctrl-C close the group: the batch in hand is
-finished and committed.
+``foreach_batch`` runs a function for each batch in a thread, and commits the batch after the
+function has returned. Each batch is a line in the log. SIGTERM and Ctrl-C close the group: the
+current batch is finished and committed.
 """
 
 import logging
@@ -19,7 +19,7 @@ from kgroup.spark import MicroBatch, foreach_batch
 
 
 async def close_at_signal(group: ConsumerGroup) -> None:
-    """Close the group when it is time to go."""
+    """Wait for a signal, then close the group."""
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async for _ in signals:
             group.shutdown("a signal")

@@ -1,9 +1,9 @@
-"""A test of a worker of one's own: no Kafka, no Docker, no sockets, no waiting.
+"""A test of your own worker: no Kafka, no Docker, no sockets, no waiting.
 
     python -m pytest examples/test_my_worker.py        (with pytest and pytest-trio)
 
-The broker runs in the test's own event loop, and time is virtual: what would take minutes on a
-real cluster takes milliseconds, and the worker is the very code that runs in production.
+The broker runs in the test's own event loop, and time is virtual: minutes on a real cluster become
+milliseconds. The worker is the same code that runs in production.
 """
 
 from collections.abc import Awaitable, Callable
@@ -18,7 +18,7 @@ from kgroup.testing.memory import memory_runtime
 
 
 async def work(group: ConsumerGroup, process: Callable[[Message], Awaitable[None]]) -> None:
-    """The worker under test; in a project of your own it is imported from there."""
+    """The worker under test; in your project, import yours."""
 
     async def handle(generation: Generation, partition: TopicPartition) -> None:
         async for batch in generation.records(partition, max_records=10):
@@ -33,9 +33,9 @@ async def work(group: ConsumerGroup, process: Callable[[Message], Awaitable[None
 
 
 @pytest.mark.trio
-@pytest.mark.parametrize("dies", [False, True])
-async def test_another_worker_goes_on(dies: bool, autojump_clock: MockClock) -> None:
-    """Every record is processed, and none of them twice unless a worker died."""
+@pytest.mark.parametrize("crashes", [False, True])
+async def test_another_worker_takes_over(crashes: bool, autojump_clock: MockClock) -> None:
+    """Every record is processed, and none of them twice unless a worker crashed."""
     processed: list[int] = []
 
     async def process(message: Message) -> None:
@@ -49,23 +49,23 @@ async def test_another_worker_goes_on(dies: bool, autojump_clock: MockClock) -> 
         servers = broker.bootstrap_servers
         config = GroupConfig(bootstrap_servers=servers, group_id="test", topics=["orders"])
         first, second = (ConsumerGroup(config, runtime=memory_runtime(broker)) for _ in range(2))
-        death = trio.CancelScope()
+        crash = trio.CancelScope()
 
-        async def mortal() -> None:
-            with death:
+        async def first_worker() -> None:
+            with crash:
                 await work(first, process)
 
-        nursery.start_soon(mortal)
+        nursery.start_soon(first_worker)
         await trio.sleep(10)
         nursery.start_soon(work, second, process)
         await trio.sleep(10)
-        if dies:
-            death.cancel()
+        if crashes:
+            crash.cancel()
         else:
             first.shutdown()
         await trio.sleep(60)
 
         assert set(processed) == set(range(200))
-        if not dies:
+        if not crashes:
             assert len(processed) == 200
         nursery.cancel_scope.cancel()

@@ -1,9 +1,9 @@
-"""A worker without an event loop: one thread for each partition, a queue to the one that writes.
+"""A worker without an event loop: a thread for each partition, and a queue to one writing thread.
 
     python examples/threaded_worker.py localhost:9092 orders
 
-Handlers put what they have worked out on a queue, and commit once it has been written. SIGTERM
-and Ctrl-C close the group: handlers finish what they hold.
+Handlers put their results on a queue, and commit after the results have been written. SIGTERM and
+Ctrl-C close the group, and handlers finish the batch they hold.
 """
 
 import queue
@@ -20,27 +20,27 @@ Jobs = queue.Queue[Job | None]
 
 
 def write(jobs: Jobs) -> None:
-    """Write what handlers worked out, batch by batch, in one thread."""
+    """Write the results of all handlers, batch by batch, in one thread."""
     while (job := jobs.get()) is not None:
         lines, written = job
         try:
             print(*lines, sep="\n", flush=True)
-        except Exception as error:  # noqa: BLE001 # raised in the handler, which must not commit
+        except Exception as error:  # noqa: BLE001 # raised in the handler, so that it does not commit
             written.set_exception(error)
         else:
             written.set_result(None)
 
 
-def work_out(message: Message) -> str:
-    """The work itself; here only the record's place."""
+def process(message: Message) -> str:
+    """Process one record: here, return its position."""
     return f"{message.topic()} {message.partition()} {message.offset()}"
 
 
 def handle(generation: Generation, partition: TopicPartition, jobs: Jobs) -> None:
-    """Work through one partition in a thread of its own."""
+    """Process one partition, in its own thread."""
     for batch in generation.records(partition):
         written: Future[None] = Future()
-        jobs.put(([work_out(message) for message in batch.messages], written))
+        jobs.put(([process(message) for message in batch.messages], written))
         written.result()
         generation.commit({partition: batch.next_offset})
 

@@ -2,7 +2,7 @@
 
     python examples/trio_worker.py localhost:9092 orders
 
-Stop it with Ctrl-C: what a task holds is finished and committed, then the member leaves.
+Stop it with Ctrl-C: tasks finish and commit the batch they hold, and the member leaves the group.
 """
 
 import sys
@@ -13,13 +13,13 @@ from kgroup import ConsumerGroup, Generation, GroupConfig, Message, TopicPartiti
 
 
 async def process(message: Message) -> None:
-    """The work itself; here the record is printed."""
+    """Process one record: here, print it."""
     print(message.topic(), message.partition(), message.offset(), message.value())
     await trio.lowlevel.checkpoint()
 
 
 async def handle(generation: Generation, partition: TopicPartition) -> None:
-    """Work through one partition, batch by batch, until the generation ends."""
+    """Process one partition, batch by batch, until the generation ends."""
     async for batch in generation.records(partition):
         for message in batch.messages:
             await process(message)
@@ -38,7 +38,7 @@ async def main(servers: str, topic: str) -> None:
 if __name__ == "__main__":
     _, servers, topic = sys.argv
     try:
-        # Ctrl-C is raised in main, which waits for the next generation, and not in a handler.
+        # This raises Ctrl-C in main, which waits for the next generation, and not in a handler.
         trio.run(main, servers, topic, restrict_keyboard_interrupt_to_checkpoints=True)
     except* KeyboardInterrupt:
         print("stopped")

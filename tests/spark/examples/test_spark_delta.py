@@ -77,7 +77,7 @@ def test_what_another_driver_writes_meanwhile_matters_where_it_is_the_same_parti
 
     monkeypatch.setattr(example, "publish", late)
     if refused:
-        with pytest.raises(example.SinkMovedError, match="written meanwhile"):
+        with pytest.raises(example.SinkMovedError, match="written in the meantime"):
             write(example, spark, table, Held.of(0, 0, 10))
     else:
         write(example, spark, table, Held.of(0, 0, 10))
