@@ -1,4 +1,7 @@
-"""A worker thread for long computations, so that the event loop goes on sending heartbeats.
+"""Threads beside the event loop: for long computations, and for functions of the program.
+
+`WorkerThread` runs computations that would block the event loop, so that it goes on sending
+heartbeats. `ThreadCall` is one call of a program's function in a thread, for which tasks wait.
 
 A thread cannot be cancelled. A cancelled caller stops waiting for it; the thread runs on until its
 function returns, and the result is ignored. So that such threads cannot pile up, a `WorkerThread`
@@ -10,8 +13,12 @@ INVARIANT: a `WorkerThread` has at most one thread at a time; it has the name th
 
 from __future__ import annotations
 
+import contextvars
+import sys
+import threading
+import traceback
 from collections.abc import Callable
-from typing import TypeVar, final
+from typing import Generic, TypeVar, final
 
 import trio
 
@@ -44,3 +51,76 @@ async def compute_inline(work: Callable[[], T], name: str) -> T:
     del name
     await trio.lowlevel.checkpoint()
     return work()
+
+
+@final
+class ThreadCall(Generic[T]):
+    """One call of a function in a thread, and its result, for which tasks of the loop wait.
+
+    INVARIANT: the exception of the function is never lost. If the event loop has ended by then, the
+    thread raises the exception, so that ``threading.excepthook`` gets it.
+
+    Args:
+        fn: the function.
+        context: the context variables with which it is called.
+        post: schedules a function in the event loop; returns False if the loop has ended.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[[], T],
+        context: contextvars.Context,
+        post: Callable[[Callable[[], object]], bool],
+    ) -> None:
+        self._fn: Callable[[], T] | None = fn
+        self._context = context
+        self._post = post
+        self._finished = trio.Event()
+        self._result: list[T] = []
+        self.ended = False
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        """Call the function; in the thread."""
+        fn, self._fn = self._fn, None  # its arguments are not kept for longer than the call
+        assert fn is not None  # it runs once
+        try:
+            self._result.append(self._context.run(fn))
+        except BaseException as error:  # noqa: BLE001 # raised by `result`
+            self.error = error
+        self.ended = True
+        if not self._post(self._finished.set) and self.error is not None:
+            raise self.error from None
+
+    def fail(self, error: BaseException) -> None:
+        """End without a call, because the thread could not be started; in the event loop."""
+        self._fn, self.error, self.ended = None, error, True
+        self._finished.set()
+
+    async def wait(self) -> None:
+        """Wait until the call has ended.
+
+        Cancellation: the call goes on.
+        """
+        await self._finished.wait()
+
+    def result(self) -> T:
+        """The result of a call that has ended, or raise its exception."""
+        if self.error is not None:
+            raise self.error
+        return self._result[0]
+
+
+def post_to(token: trio.lowlevel.TrioToken, fn: Callable[[], object]) -> bool:
+    """Schedule a function in an event loop, from any thread; False if the loop has ended."""
+    try:
+        token.run_sync_soon(fn)
+    except (trio.RunFinishedError, OSError):
+        return False  # OSError: it is ending at this moment
+    return True
+
+
+def stack_of(thread: threading.Thread) -> str | None:
+    """The stack of a thread, or None if the thread has ended."""
+    frame = sys._current_frames().get(thread.ident or 0)  # noqa: SLF001 # there is no other way
+    return "".join(traceback.format_stack(frame)) if frame else None

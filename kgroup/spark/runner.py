@@ -12,18 +12,17 @@ from __future__ import annotations
 
 import contextvars
 import queue
-import sys
 import threading
-import traceback
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, Generic, Self, TypeVar, final
+from typing import Any, Final, Self, TypeVar, final
 
 import attrs
 import trio
 
 from kgroup.errors import UsageError
 from kgroup.spark.cancellable_jobs import CancellableJobs
+from kgroup.worker_thread import ThreadCall, post_to, stack_of
 
 T = TypeVar("T")
 
@@ -54,43 +53,6 @@ class OutstayedJob:
     stack: str | None
     tasks: int | None
     seconds: float
-
-
-@final
-class _Call(Generic[T]):
-    """One function to call in the thread, and its outcome."""
-
-    def __init__(self, call: Callable[[], T]) -> None:
-        self._call = call
-        self._context = contextvars.copy_context()
-        self._returned: list[T] = []
-        self._token = trio.lowlevel.current_trio_token()
-        self._returned_or_raised = trio.Event()
-        self.ended = False
-        self.error: BaseException | None = None
-
-    def run_in_thread(self) -> None:
-        """Call the function; the runner's thread calls this."""
-        try:
-            self._returned.append(self._context.run(self._call))
-        except BaseException as error:  # noqa: BLE001 # the waiting task raises it
-            self.error = error
-        self.ended = True
-        try:
-            self._token.run_sync_soon(self._returned_or_raised.set)
-        except trio.RunFinishedError:
-            if self.error is not None:
-                raise self.error from None  # no task waits any more: threading.excepthook gets it
-
-    async def wait(self) -> None:
-        """Wait until it has ended."""
-        await self._returned_or_raised.wait()
-
-    def outcome(self) -> T:
-        """Return what the function returned, or raise what it raised."""
-        if self.error is not None:
-            raise self.error
-        return self._returned[0]
 
 
 @final
@@ -131,7 +93,7 @@ class Runner:
         self._name = name
         self._on_outstayed = on_outstayed
         self._report_after = report_after
-        self._calls: queue.SimpleQueue[_Call[Any] | None] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[ThreadCall[Any] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._busy = False
         self._closed = False
@@ -192,7 +154,11 @@ class Runner:
         if self._closed:
             raise UsageError(f"thread {self._name} has ended, because its block was left")
         await trio.lowlevel.checkpoint()
-        call = _Call(partial(self._jobs.call, group, description, fn, *args))
+        call = ThreadCall(
+            partial(self._jobs.call, group, description, fn, *args),
+            contextvars.copy_context(),
+            partial(post_to, trio.lowlevel.current_trio_token()),
+        )
         thread = self._start_thread()
         self._busy = True
         self._calls.put(call)
@@ -205,7 +171,7 @@ class Runner:
                     raise
         finally:
             self._busy = not call.ended
-        return call.outcome()
+        return call.result()
 
     def _start_thread(self) -> threading.Thread:
         if self._thread is None:
@@ -213,7 +179,7 @@ class Runner:
             self._thread.start()
         return self._thread
 
-    async def _stop(self, group: str, thread: threading.Thread, call: _Call[Any]) -> None:
+    async def _stop(self, group: str, thread: threading.Thread, call: ThreadCall[Any]) -> None:
         left = _Remaining()
         # No deadline: a thread cannot be cancelled, and the next generation's work must not run
         # beside it.
@@ -226,7 +192,9 @@ class Runner:
             left.error.add_note(f"it is unknown whether tasks of job group {group!r} still run")
             raise left.error
 
-    async def _cancel_until_stopped(self, group: str, call: _Call[Any], left: _Remaining) -> None:
+    async def _cancel_until_stopped(
+        self, group: str, call: ThreadCall[Any], left: _Remaining
+    ) -> None:
         pause = FIRST_CHECK
         while True:
             # Read this before the tasks are counted: once it has ended it starts no more jobs.
@@ -252,12 +220,12 @@ class Runner:
         return self._jobs.running_tasks(group)
 
     async def _report_outstayed(
-        self, group: str, thread: threading.Thread, call: _Call[Any], left: _Remaining
+        self, group: str, thread: threading.Thread, call: ThreadCall[Any], left: _Remaining
     ) -> None:
         seconds = self._report_after
         await trio.sleep(seconds)
         while True:
-            stack = None if call.ended else _stack_of(thread)
+            stack = None if call.ended else stack_of(thread)
             self._on_outstayed(
                 OutstayedJob(
                     group=group,
@@ -271,12 +239,7 @@ class Runner:
             seconds *= 2
 
 
-def _stack_of(thread: threading.Thread) -> str | None:
-    frame = sys._current_frames().get(thread.ident or 0)  # noqa: SLF001 # the only way
-    return "".join(traceback.format_stack(frame)) if frame else None
-
-
-def _run_calls(calls: queue.SimpleQueue[_Call[Any] | None]) -> None:
+def _run_calls(calls: queue.SimpleQueue[ThreadCall[Any] | None]) -> None:
     while (call := calls.get()) is not None:
-        call.run_in_thread()
+        call.run()
         del call  # otherwise its result is kept in memory until the next call

@@ -89,7 +89,7 @@ class MicroBatch:
             UsageError: the batch runs already, or was committed or skipped.
             Exception: raised by the function.
         """
-        return self._generation.ask(lambda _: self._batch.run(fn, *args))
+        return self._generation.run_in_loop(lambda _: self._batch.run(fn, *args))
 
     def commit(self) -> None:
         """Commit the ends of the ranges, after the sink has the records.
@@ -100,7 +100,7 @@ class MicroBatch:
             StaleGenerationError, CommitFailedError, CommitUnknownError: as
                 ``Generation.commit``.
         """
-        self._generation.ask(lambda _: self._batch.commit())
+        self._generation.run_in_loop(lambda _: self._batch.commit())
 
     def skip(self) -> None:
         """Commit the ends of the ranges although the run failed: the records are given up.
@@ -110,7 +110,7 @@ class MicroBatch:
             StaleGenerationError, CommitFailedError, CommitUnknownError: as
                 ``Generation.commit``.
         """
-        self._generation.ask(lambda _: self._batch.skip())
+        self._generation.run_in_loop(lambda _: self._batch.skip())
 
     def __str__(self) -> str:
         return str(self._batch)
@@ -141,14 +141,14 @@ class Batches:
                 ``auto_offset_reset`` is ``error``.
             BrokerError: a leader refused the request for good.
         """
-        following = self._generation.ask(lambda _: self._next())
+        following = self._generation.run_in_loop(lambda _: self._next())
         if following is None:
             raise StopIteration
         return MicroBatch(self._generation, following)
 
     def close(self) -> None:
         """Release the partitions, and end the threads that run Spark actions. Idempotent."""
-        self._generation.ask(lambda _: self._loop.aclose())
+        self._generation.run_in_loop(lambda _: self._loop.aclose())
 
     async def _next(self) -> batch.MicroBatch | None:
         try:
@@ -181,7 +181,7 @@ def batches(generation: Generation, spark: SparkSession, **settings: Any) -> Bat
 
     # In this thread, whose local properties the jobs inherit.
     settings = {"jobs": jobs_of(spark), **settings}
-    return Batches(generation, generation.ask(partial(_make_loop, spark, settings)))
+    return Batches(generation, generation.run_in_loop(partial(_make_loop, spark, settings)))
 
 
 async def _make_loop(

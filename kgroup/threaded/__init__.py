@@ -1,8 +1,9 @@
 """The same group for programs without an event loop: ``for generation in group``, in threads.
 
-A skin over ``kgroup.ConsumerGroup``, which runs on a background thread; nothing here decides
-anything about the group. ``loop`` carries calls there and outcomes back; ``group``,
-``generation`` and ``records`` are what programs hold; ``handlers`` are the program's threads.
+It wraps ``kgroup.ConsumerGroup``, which runs on a background thread, and makes no decision about
+the group itself. ``event_loop`` carries calls to that thread and results back; ``group``,
+``generation`` and ``records`` have the classes that programs use; ``handlers`` has the program's
+threads.
 """
 
 from __future__ import annotations

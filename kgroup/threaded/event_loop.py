@@ -1,11 +1,17 @@
-"""The background thread that runs trio, and calls into it from any other thread.
+"""The background thread that runs trio, and the calls that other threads make into it.
 
-It knows nothing of groups. A call is made in the event loop and its outcome raised in the thread
-that asked.
+This module knows nothing of groups. A thread's call runs in the event loop, and its result or
+exception comes back to that thread.
 
-INVARIANTS: a call that waits is always answered: by its outcome, or by `LoopOverError` when the
-loop has ended, however it ended; the loop never waits for a thread; no lock is held while Python
-code runs, so that a signal handler may call whatever the code that it interrupted may.
+Theory of operation. A thread hands its call to the loop with ``run_sync_soon``, and then waits for
+a lock that the loop releases once the call has a result. A call is registered in ``_calls`` first:
+when the loop ends, for whatever reason, it answers all registered calls, so that no thread waits
+for a loop that has gone. A lock is used in place of a ``threading.Event`` because a signal handler
+may interrupt the waiting thread at any point, and may itself make calls: see ``Flag``.
+
+INVARIANTS: every call that waits is answered, by its result or by `LoopEndedError`, however the
+loop ends; the loop never waits for a thread; no lock is held while Python code runs, so that a
+signal handler may call whatever the interrupted code may.
 """
 
 from __future__ import annotations
@@ -20,198 +26,194 @@ import trio
 
 from kgroup.errors import KgroupError, UsageError
 from kgroup.threaded.flag import Flag, acquire
+from kgroup.worker_thread import post_to
 
 T = TypeVar("T")
 
 
 @final
-class LoopOverError(Exception):
-    """The event loop has ended, or ended before the call did. Not shown to users."""
+class LoopEndedError(Exception):
+    """The event loop ended before the call, or during it. Programs never see this error."""
 
 
 @final
 class _Call(Generic[T]):
-    """One call: made in the loop, waited for in another thread."""
+    """One call, which runs in the loop while another thread waits for its result."""
 
     def __init__(self) -> None:
         self._scope = trio.CancelScope()
-        self._gate = threading.Lock()
-        self._gate.acquire()
+        self._unsettled = threading.Lock()
+        self._unsettled.acquire()
         self._value: T | None = None
         self._error: BaseException | None = None
         self.settled = False
 
     # In the loop's thread.
 
-    async def serve(self, fn: Callable[[], Awaitable[T]]) -> None:
+    async def run(self, fn: Callable[[], Awaitable[T]]) -> None:
         try:
             with self._scope:
                 self.settle(await fn(), None)
-        except Exception as error:  # noqa: BLE001 # it is the caller's
+        except Exception as error:  # noqa: BLE001 # it is raised in the caller's thread
             self.settle(None, error)
         finally:
-            self.settle(None, LoopOverError())
+            self.settle(None, LoopEndedError())
 
     def settle(self, value: T | None, error: BaseException | None) -> None:
-        """Give the outcome; only the first one counts."""
+        """Set the result; only the first one counts."""
         if not self.settled:
             self._value, self._error, self.settled = value, error, True
-            self._gate.release()
+            self._unsettled.release()
 
     def cancel(self) -> None:
         self._scope.cancel()
 
     # In the caller's thread.
 
-    def outcome(self, timeout: float | None) -> T:
-        if not acquire(self._gate, timeout):
+    def result(self, timeout: float | None) -> T:
+        if not acquire(self._unsettled, timeout):
             raise TimeoutError
         error, self._error = self._error, None
         if error is None:
             return self._value  # type: ignore[return-value] # settled without an error
         try:
-            raise _own(error)
+            raise _copy_of(error)
         finally:
             del error
 
 
 @final
 class BackgroundLoop:
-    """Runs one async function in a thread of its own until that returns.
+    """Runs one async function in trio, in a thread of its own, until that function returns.
 
     Args:
-        name: the thread's.
-        main: what runs there; calls are answered from its start until it returns.
-        ended: is called in the thread when the loop has ended, however it ended.
+        name: the name of the thread.
+        main: the function; calls are possible from its start until it returns.
+        on_end: called in the thread when the loop has ended, however it ended.
     """
 
     def __init__(
-        self, name: str, main: Callable[[], Awaitable[None]], ended: Callable[[], object]
+        self, name: str, main: Callable[[], Awaitable[None]], on_end: Callable[[], object]
     ) -> None:
         self._main = main
-        self._ended = ended
+        self._on_end = on_end
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._calls: set[_Call[Any]] = set()
         self._token: trio.lowlevel.TrioToken | None = None
         self._nursery: trio.Nursery | None = None
         self._pid = os.getpid()
         self._ready = Flag()
-        self.over = Flag()
+        self.ended = Flag()
         self.error: BaseException | None = None
 
     @property
-    def here(self) -> bool:
+    def is_current_thread(self) -> bool:
         """Whether this code runs in the loop's thread."""
         return threading.get_ident() == self._thread.ident
 
     @property
     def forked(self) -> bool:
-        """Whether this process is a child of the one that has the thread."""
+        """Whether this process is a fork of the one in which the thread runs."""
         return os.getpid() != self._pid
 
     def start(self) -> None:
-        """Start the thread, and wait until it takes calls."""
+        """Start the thread, and wait until calls are possible."""
         self._thread.start()
         self._ready.wait()
 
     def join(self) -> None:
-        """Wait until the thread has ended. A signal handler may raise out of it."""
-        # In Python 3.11 Thread.join takes a thread for ended when a signal handler raises out of
-        # it, so that it comes last.
-        self.over.wait()
+        """Wait until the thread has ended. A signal handler may raise out of the wait."""
+        # In Python 3.11, a Thread.join out of which a signal handler raises marks the thread as
+        # ended, so it may only be called when the thread really is about to end.
+        self.ended.wait()
         self._thread.join()
 
     def run(self, fn: Callable[[], Awaitable[T]], timeout: float | None = None) -> T:
-        """Call an async function in the loop, and wait for its outcome.
+        """Call an async function in the loop, and wait for its result.
+
+        An exception that a signal handler raises out of the wait cancels the call, too.
 
         Raises:
-            LoopOverError: the loop ended before.
-            TimeoutError: it took longer; it was cancelled.
-            UsageError: called from the loop's own thread, or from a forked process.
-
-        What a signal handler raises cancels the call as well.
+            LoopEndedError: the loop ended before the call did.
+            TimeoutError: the call took longer than the timeout, and was cancelled.
+            UsageError: the caller is the loop's own thread, or a forked process.
         """
         call = _Call[T]()
-        self._submit(call, partial(self._begin, call, fn))
+        self._submit(call, partial(self._start_call, call, fn))
         try:
-            return call.outcome(timeout)
+            return call.result(timeout)
         finally:
             if not call.settled:
                 self.post(call.cancel)
 
     def run_sync(self, fn: Callable[[], T]) -> T:
-        """Call a function that does not wait, in the loop; see `run`."""
+        """Call a synchronous function in the loop; raises as `run` does."""
         call = _Call[T]()
-        self._submit(call, partial(self._call, call, fn))
-        return call.outcome(None)
+        self._submit(call, partial(self._call_sync, call, fn))
+        return call.result(None)
 
     def post(self, fn: Callable[[], object]) -> bool:
-        """Let the loop call a function soon; False if it has ended. Never waits.
+        """Schedule a function in the loop, without waiting; returns False if the loop has ended.
 
-        It may be called anywhere, in signal handlers too.
+        It may be called anywhere, even in signal handlers.
         """
-        if self._token is None or self.over.is_set() or self.forked:
+        if self._token is None or self.ended.is_set() or self.forked:
             return False
-        try:
-            self._token.run_sync_soon(fn)
-        except (trio.RunFinishedError, OSError):
-            return False  # it ends at this moment
-        return True
+        return post_to(self._token, fn)
 
-    def _submit(self, call: _Call[Any], begin: Callable[[], None]) -> None:
+    def _submit(self, call: _Call[Any], start: Callable[[], None]) -> None:
         if self.forked:
             raise UsageError(
-                f"this is a fork of process {self._pid}, where {self._thread.name} runs;"
-                " make a ConsumerGroup in each process, after the fork"
+                f"this process is a fork of process {self._pid}, in which the thread"
+                f" {self._thread.name} runs; make a ConsumerGroup in each process, after the fork"
             )
-        if self.here:
+        if self.is_current_thread:
             raise UsageError(
-                f"this call would wait for {self._thread.name} in that very thread; from an event"
-                " handler, hand it to another thread"
+                f"this call was made in the thread {self._thread.name} and would wait for that"
+                " very thread; an event handler has to make it in another thread"
             )
         self._calls.add(call)
-        # INVARIANT: looked at after the call is known, as the loop's end looks for calls after
-        # it has said that it is over.
-        if self.over.is_set():
+        # INVARIANT: the call is registered before this check, and the loop sets `ended` before it
+        # answers the registered calls: one of the two sees the other.
+        if self.ended.is_set():
             self._calls.discard(call)
-            raise LoopOverError
-        self.post(begin)
+            raise LoopEndedError
+        self.post(start)
 
     # In the loop's thread.
 
-    def _begin(self, call: _Call[T], fn: Callable[[], Awaitable[T]]) -> None:
+    def _start_call(self, call: _Call[T], fn: Callable[[], Awaitable[T]]) -> None:
         if self._nursery is None:
-            call.settle(None, LoopOverError())
+            call.settle(None, LoopEndedError())
         else:
-            self._nursery.start_soon(self._serve, call, fn)
+            self._nursery.start_soon(self._run_call, call, fn)
 
-    async def _serve(self, call: _Call[T], fn: Callable[[], Awaitable[T]]) -> None:
+    async def _run_call(self, call: _Call[T], fn: Callable[[], Awaitable[T]]) -> None:
         try:
-            await call.serve(fn)
+            await call.run(fn)
         finally:
             self._calls.discard(call)
 
-    def _call(self, call: _Call[T], fn: Callable[[], T]) -> None:
+    def _call_sync(self, call: _Call[T], fn: Callable[[], T]) -> None:
         self._calls.discard(call)
         try:
             call.settle(fn(), None)
-        except Exception as error:  # noqa: BLE001 # it is the caller's
+        except Exception as error:  # noqa: BLE001 # it is raised in the caller's thread
             call.settle(None, error)
 
     def _run(self) -> None:
         try:
-            trio.run(self._answer_while_main_runs)
-        except BaseException as error:  # noqa: BLE001 # raised where the loop is waited for
+            trio.run(self._run_main)
+        except BaseException as error:  # noqa: BLE001 # the owner of the loop raises it
             self.error = error
         finally:
-            self.over.set()
+            self.ended.set()
             self._ready.set()
             while self._calls:
-                self._calls.pop().settle(None, LoopOverError())
-            self._ended()
-            self._ended()
+                self._calls.pop().settle(None, LoopEndedError())
+            self._on_end()
 
-    async def _answer_while_main_runs(self) -> None:
+    async def _run_main(self) -> None:
         async with trio.open_nursery() as nursery:
             self._token, self._nursery = trio.lowlevel.current_trio_token(), nursery
             self._ready.set()
@@ -222,15 +224,70 @@ class BackgroundLoop:
                 nursery.cancel_scope.cancel()
 
 
-def _own(error: BaseException) -> BaseException:
-    """The caller's own copy: several threads may be given one error at a time.
+@final
+class Slot(Generic[T]):
+    """Passes one value at a time from the loop to a thread, and loses none.
 
-    Raising writes to an exception, so that tracebacks of threads that raise the same one mix.
+    If the waiting thread gives up, because of a timeout or an exception of a signal handler, a
+    value that arrives at that moment stays in the slot for the next call.
+
+    Args:
+        loop: where values are fetched.
+        fetch: waits for the next value.
+        is_valid: returns whether a value that stayed in the slot may still be returned; it runs in
+            the loop.
+        busy: the message of the UsageError for a second thread that calls `take` meanwhile.
+    """
+
+    def __init__(
+        self,
+        loop: BackgroundLoop,
+        fetch: Callable[[], Awaitable[T]],
+        is_valid: Callable[[T], Awaitable[bool]],
+        busy: str,
+    ) -> None:
+        self._loop = loop
+        self._fetch = fetch
+        self._is_valid = is_valid
+        self._busy = busy
+        self._taking = threading.Lock()
+        self._filling = trio.Lock()
+        self._value: tuple[T] | None = None
+
+    def take(self, timeout: float | None = None) -> T:
+        """Wait for the next value.
+
+        Raises:
+            TimeoutError: no value arrived in time; none is lost.
+            UsageError: another thread waits already.
+        """
+        if not self._taking.acquire(blocking=False):
+            raise UsageError(self._busy)
+        try:
+            self._loop.run(self._fill, timeout)
+            value, self._value = self._value, None
+            assert value is not None  # _fill has returned
+            return value[0]
+        finally:
+            self._taking.release()
+
+    async def _fill(self) -> None:
+        # The fetch of an earlier call that was given up may not have ended yet.
+        async with self._filling:
+            if self._value is None or not await self._is_valid(self._value[0]):
+                self._value = None
+                self._value = (await self._fetch(),)
+
+
+def _copy_of(error: BaseException) -> BaseException:
+    """A copy of one of kgroup's errors, since several threads may raise the same one.
+
+    Raising an exception writes its traceback to it, so that the tracebacks of threads would mix.
     """
     if not isinstance(error, KgroupError):
         return error
-    own = type(error).__new__(type(error), *error.args)
-    own.__dict__.update(error.__dict__)
-    own.__cause__, own.__context__ = error.__cause__, error.__context__
-    own.__suppress_context__ = error.__suppress_context__
-    return own.with_traceback(error.__traceback__)
+    copy = type(error).__new__(type(error), *error.args)
+    copy.__dict__.update(error.__dict__)
+    copy.__cause__, copy.__context__ = error.__cause__, error.__context__
+    copy.__suppress_context__ = error.__suppress_context__
+    return copy.with_traceback(error.__traceback__)

@@ -1,8 +1,8 @@
-"""An event that goes up once and whose raising never waits.
+"""An event that is set once, and that a thread can set without ever waiting.
 
-``threading.Event.set`` takes a lock that a waiting thread holds for moments. A signal handler can
-interrupt that thread in such a moment, and if the handler then waits for the thread that raises
-the event, both stand still. Here nobody holds a lock while others need it.
+``threading.Event.set`` takes a lock that a waiting thread holds for short moments. If a signal
+handler interrupts the waiting thread in such a moment, and waits for the thread that sets the
+event, both wait for ever. Here no thread holds a lock that another one needs.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from kgroup.errors import UsageError
 
 @final
 class Flag(threading.Event):
-    """A ``threading.Event`` that kgroup sets; safe with signal handlers.
+    """A ``threading.Event`` that kgroup sets once; safe with signal handlers.
 
-    INVARIANT: who waits is either in the queue before the flag goes up, and released by it, or
-    sees it up.
+    INVARIANT: a thread that waits has either put its lock into the deque before the flag is set,
+    so that `set` releases the lock, or it sees that the flag is set.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._up = False
+        self._is_set = False
         self._waiting: deque[threading.Lock] = deque()
 
     def is_set(self) -> bool:
-        """Whether it is up."""
-        return self._up
+        """Whether it is set."""
+        return self._is_set
 
     def set(self) -> None:
-        """Raise it, and let everybody go who waits."""
-        self._up = True
+        """Set it, and wake all threads that wait."""
+        self._is_set = True
         try:
             while True:
                 self._waiting.popleft().release()
         except IndexError:
-            return  # that was everybody
+            return  # no thread waits any more
 
     def clear(self) -> NoReturn:
-        """Refused: what has ended does not begin again.
+        """Refuse: the flag cannot be cleared.
 
         Raises:
             UsageError: always.
@@ -49,30 +49,30 @@ class Flag(threading.Event):
         raise UsageError("this event stays set: a generation that ends does not begin again")
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it is up; False if the seconds given are over before.
+        """Wait until it is set; return False if that does not happen before the timeout.
 
-        A signal handler may raise out of it.
+        A signal handler may raise out of the wait.
         """
-        gate = threading.Lock()
-        gate.acquire()
-        self._waiting.append(gate)
-        if self._up:
-            self._forget(gate)
+        lock = threading.Lock()
+        lock.acquire()
+        self._waiting.append(lock)
+        if self._is_set:
+            self._forget(lock)
             return True
         try:
-            return acquire(gate, timeout) or self._up
+            return acquire(lock, timeout) or self._is_set
         finally:
-            self._forget(gate)
+            self._forget(lock)
 
-    def _forget(self, gate: threading.Lock) -> None:
+    def _forget(self, lock: threading.Lock) -> None:
         try:
-            self._waiting.remove(gate)
+            self._waiting.remove(lock)
         except ValueError:
-            return  # it was released
+            return  # `set` has released it
 
 
-def acquire(gate: threading.Lock, timeout: float | None) -> bool:
-    """Wait for a lock for so many seconds, none at all if negative, for ever if None."""
+def acquire(lock: threading.Lock, timeout: float | None) -> bool:
+    """Acquire a lock within a timeout; None means no timeout, a negative one means 0."""
     if timeout is None:
-        return gate.acquire()
-    return gate.acquire(timeout=min(max(0.0, timeout), threading.TIMEOUT_MAX))
+        return lock.acquire()
+    return lock.acquire(timeout=min(max(0.0, timeout), threading.TIMEOUT_MAX))

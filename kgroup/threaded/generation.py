@@ -1,4 +1,4 @@
-"""Generation, for threads: the trio one behind calls into its event loop."""
+"""Generation for threads: each method calls the trio Generation in the group's event loop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kgroup.events import HandlerOutstayed
 from kgroup.generation.generation import MAX_RECORDS, MembershipView
 from kgroup.generation.generation import Generation as TrioGeneration
 from kgroup.generation.lifecycle import State, inside_of, without_stale_errors
-from kgroup.threaded.event_loop import BackgroundLoop, LoopOverError
+from kgroup.threaded.event_loop import BackgroundLoop, LoopEndedError
 from kgroup.threaded.flag import Flag
 from kgroup.threaded.handlers import GRACE, Handler
 from kgroup.threaded.records import Records
@@ -32,16 +32,16 @@ T = TypeVar("T")
 
 @final
 class Generation(MembershipView):
-    """One generation of a consumer group, as one member has it. Made by `ConsumerGroup`.
+    """One generation of a consumer group, for one member. `ConsumerGroup` makes it.
 
-    Its methods may be called from any thread. What they mean, and what they raise, is said by
-    the trio ``Generation``, to which they hand on; here is what threads make different.
+    Its methods may be called from any thread. They call those of the trio ``Generation``, whose
+    docstrings say more; here is what is different for threads.
 
     Attributes:
-        assignment: the partitions; iterates over them.
-        positions: for each partition the offset at which it starts, as far as it is known.
-        ending: set when the end begins; a handler of long batches looks at it and commits part
-            of its batch.
+        assignment: the partitions, a sorted collection.
+        positions: for each partition, its start offset, as far as it is known.
+        ending: set when the generation begins to end; a handler of long batches can check it, and
+            commit a part of its batch.
     """
 
     def __init__(
@@ -61,9 +61,9 @@ class Generation(MembershipView):
         self._emit = emit
         self._handlers: dict[Handler, None] = {}
         self._seeks: Counter[TopicPartition] = Counter()
-        self.taken_by: int | None = None
-        self.named = trio.Event()
-        self.over = trio.Event()
+        self.body_thread: int | None = None
+        self.stragglers_reported = trio.Event()
+        self.threads_ended = trio.Event()
 
     @property
     def state(self) -> State:
@@ -77,56 +77,58 @@ class Generation(MembershipView):
 
     @property
     def lease(self) -> float:
-        """Seconds for which the coordinator cannot have given the partitions away; 0 if over.
+        """The seconds for which no other member can own the partitions; 0 if there are none left.
 
-        A handler looks at it before a side effect that must not happen twice.
+        A handler can check it before a side effect that must not happen twice.
         """
         return self._generation.lease
 
     def start(self, fn: Callable[..., object], *args: Any) -> bool:
         """Run a function in a thread of its own; its return or exception ends the generation.
 
-        The thread runs in a copy of the caller's context. It cannot be cancelled: it has until
-        the drain's deadline to return, and is named in a ``HandlerOutstayed`` event if it is
-        still there a second after its generation ended.
+        The thread runs in a copy of the caller's context. It cannot be cancelled: it should return
+        before the drain's deadline. If it still runs a second after the generation has ended, a
+        ``HandlerOutstayed`` event names it.
 
         Returns:
-            False if the generation drains or has ended: nothing was started, which is no error;
-            the next generation comes.
+            False if the generation drains or has ended. Nothing was started, which is no error:
+            the program asks for the next generation.
 
         Raises:
-            ArgumentError: this is no function.
+            ArgumentError: ``fn`` is no function.
         """
         arguments.function("fn", fn)
         context = contextvars.copy_context()
         context.run(inside_of.set, inside_of.get() | {self._owner})
-        handler = Handler(self._loop, self.group_id, context, fn)
+        handler = Handler(self._loop, self.group_id, context, fn, *args)
         try:
-            return self._loop.run_sync(partial(self._start, handler, args))
-        except LoopOverError:
+            return self._loop.run_sync(partial(self._start, handler))
+        except LoopEndedError:
             return False
 
     def wait_ended(self, timeout: float | None = None) -> End:
-        """Wait until the generation has ended; returns why. A thread may outstay it.
+        """Wait until the generation has ended, and return why. Handler threads may still run then.
 
-        In the loop's body it says that the body has nothing more to do than that. A handler of
-        the generation's own would wait for itself, until the drain's deadline.
+        In the body of the ``for`` loop, it says that the body has no other work in the generation.
+        A handler of this generation must not call it: it would wait for itself until the drain's
+        deadline.
 
         Raises:
             ArgumentError: ``timeout`` is no number of seconds.
-            TimeoutError: it has not ended in so many seconds.
-            StaleGenerationError: the group's thread has died, and nobody knows why it ended.
+            TimeoutError: the generation has not ended within the timeout.
+            StaleGenerationError: the group's background thread has died, so that the reason is
+                not known.
         """
-        in_body = threading.get_ident() == self.taken_by
+        in_body = threading.get_ident() == self.body_thread
         wait = self._wait_ended_in_body if in_body else self._generation.wait_ended
-        return self._ask(wait, arguments.seconds("timeout", timeout))
+        return self._run(wait, arguments.seconds("timeout", timeout))
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """A block for work in the loop's body: ``with generation.scope(): ...``.
+        """A block for work in the body of the ``for`` loop: ``with generation.scope(): ...``.
 
-        A `StaleGenerationError` of this very generation ends the block quietly. After it the
-        program asks for the next generation. Nothing is cancelled: this is a thread.
+        A `StaleGenerationError` of this generation ends the block and is not raised, so that the
+        loop goes on with the next generation. Nothing is cancelled, because threads cannot be.
         """
         try:
             yield
@@ -143,109 +145,108 @@ class Generation(MembershipView):
         *,
         max_records: int = MAX_RECORDS,
     ) -> Records:
-        """Batches of one owned partition, of several, or of all of them (the default).
+        """Batches of one owned partition, of several, or by default of all of them.
 
         Args:
-            partitions: which.
-            max_records: how many records a batch has at most, 1 or more.
+            partitions: the partitions.
+            max_records: the most records of a batch, 1 or more.
 
         Raises:
-            ArgumentError: an argument is of the wrong type, or max_records is less than 1.
-            NotOwnedError: a partition is not of this generation.
-            UsageError: another open stream has one of them.
+            ArgumentError: an argument has a wrong type, or max_records is less than 1.
+            NotOwnedError: the generation does not own a partition.
+            UsageError: another open stream reads one of the partitions.
             StaleGenerationError: the group was closed.
         """
-        stream = self._do(
+        stream = self._run_sync(
             partial(self._generation.records, _listed(partitions), max_records=max_records)
         )
         return Records(self._loop, self._generation, stream, self._seeks)
 
     def pause(self, partitions: TopicPartition | Iterable[TopicPartition] | None = None) -> None:
-        """Hand out nothing of these partitions, or of all, until `resume`. Nothing is lost.
+        """Return no batch of these partitions, or of any, until `resume`. No record is lost.
 
         Raises:
-            NotOwnedError: a partition is not of this generation.
+            NotOwnedError: the generation does not own a partition.
             StaleGenerationError: the group was closed.
         """
-        self._do(partial(self._generation.pause, _listed(partitions)))
+        self._run_sync(partial(self._generation.pause, _listed(partitions)))
 
     def resume(self, partitions: TopicPartition | Iterable[TopicPartition] | None = None) -> None:
-        """Hand out records of these partitions, or of all, again.
+        """Return batches of these partitions, or of all, again.
 
         Raises:
-            NotOwnedError: a partition is not of this generation.
+            NotOwnedError: the generation does not own a partition.
             StaleGenerationError: the group was closed.
         """
-        self._do(partial(self._generation.resume, _listed(partitions)))
+        self._run_sync(partial(self._generation.resume, _listed(partitions)))
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on reading at this offset, and allow commits from there on.
+        """Continue reading at this offset, and allow commits from there on.
 
         Raises:
             ArgumentError: the offset is no int from 0 to 2**63-1, or the partition is none.
-            NotOwnedError: the partition is not of this generation.
+            NotOwnedError: the generation does not own the partition.
             StaleGenerationError: the group was closed.
         """
-        self._do(partial(self._seek, partition, offset))
+        self._run_sync(partial(self._seek, partition, offset))
 
     def commit(self, offsets: Offsets, *, beyond_read: bool = False) -> None:
-        """Commit the next offsets to read, under this generation's id; waits for the outcome.
+        """Commit the next offsets to read, with this generation's id, and wait for the outcome.
 
-        Commits that threads make at the same time go out as one request, and each thread gets
-        its own answer.
+        Commits that threads make at the same time are sent as one request, and each thread gets its
+        own result. If a signal handler raises out of the wait, the outcome is unknown.
 
         Args:
-            offsets: for each partition the offset of the next record to read.
-            beyond_read: allow offsets past what this member was given to read.
+            offsets: for each partition, the offset of the next record to read.
+            beyond_read: whether to allow offsets past the records that the program was given.
 
         Raises:
-            ArgumentError: this is no mapping of partitions to offsets; nothing was sent.
+            ArgumentError: ``offsets`` is no mapping of partitions to offsets; nothing was sent.
             StaleGenerationError: the generation has ended, or the coordinator has moved on;
-                nothing was committed. `LeaseExpiredError` where membership could not be
-                confirmed in time.
-            NotOwnedError: a partition is not of this generation; nothing was sent.
-            OffsetBehindFloorError: an offset is behind the start position or the last commit;
+                nothing was committed. It is a `LeaseExpiredError` if the coordinator did not
+                confirm the membership in time.
+            NotOwnedError: the generation does not own a partition; nothing was sent.
+            OffsetBehindFloorError: an offset is less than the start position or the last commit;
                 nothing was sent.
-            OffsetBeyondReadError: an offset is past the records that were handed out, and the
-                program did not seek there; nothing was sent.
-            CommitFailedError: some partitions were refused; ``.partitions`` says which and why.
-            CommitUnknownError: it was sent and not answered in time.
-
-        What a signal handler raises out of the waiting leaves the outcome unknown.
+            OffsetBeyondReadError: an offset is past the records that the program was given, and
+                the program did not seek there; nothing was sent.
+            CommitFailedError: the coordinator refused some partitions; ``.partitions`` says which
+                and why.
+            CommitUnknownError: the commit was sent, and no response arrived in time.
         """
         given = arguments.offsets(offsets)
-        self._ask(partial(self._generation.commit, given, beyond_read=beyond_read))
+        self._run(partial(self._generation.commit, given, beyond_read=beyond_read))
 
-    def ask(self, fn: Callable[[TrioGeneration], Awaitable[T]]) -> T:
-        """Await something of the trio generation in the group's thread, for parts of kgroup.
+    def run_in_loop(self, fn: Callable[[TrioGeneration], Awaitable[T]]) -> T:
+        """Call an async function with the trio generation in the event loop, for kgroup's modules.
 
         Raises:
             StaleGenerationError: the group was closed.
-            Exception: what it raised.
+            Exception: the function's own exception.
         """
-        return self._ask(partial(fn, self._generation))
+        return self._run(partial(fn, self._generation))
 
     def transaction_metadata(self) -> bytes:
-        """What ``Producer.send_offsets_to_transaction`` takes as this generation's identity.
+        """This generation's identity, as ``Producer.send_offsets_to_transaction`` takes it.
 
         Raises:
-            UsageError: the installed librdkafka writes it in another format.
+            UsageError: the installed librdkafka uses another format.
         """
         return self._generation.transaction_metadata()
 
     def commit_in_transaction(
         self, producer: Producer, offsets: Offsets, *, beyond_read: bool = False
     ) -> None:
-        """Add these offsets to the producer's open transaction, under this generation's id.
+        """Add these offsets to the producer's open transaction, with this generation's id.
 
         Raises:
-            StaleGenerationError: the generation has ended or the coordinator refused it; abort
+            StaleGenerationError: the generation has ended, or the coordinator refused it; abort
                 the transaction.
-            ArgumentError, NotOwnedError, OffsetBehindFloorError, OffsetBeyondReadError: as in
+            ArgumentError, NotOwnedError, OffsetBehindFloorError, OffsetBeyondReadError: as for
                 `commit`; nothing was sent.
-            CommitUnknownError: the producer did not answer in time; abort the transaction.
-            confluent_kafka.KafkaException: the producer's own failure; its error says whether
-                to retry or to abort.
+            CommitUnknownError: the producer did not finish in time; abort the transaction.
+            confluent_kafka.KafkaException: the producer failed; its error says whether to retry
+                or to abort.
 
         Source: KIP-447.
         """
@@ -253,53 +254,57 @@ class Generation(MembershipView):
         commit = partial(
             self._generation.commit_in_transaction, producer, given, beyond_read=beyond_read
         )
-        self._ask(commit)
+        self._run(commit)
 
     def __repr__(self) -> str:
         return repr(self._generation)
 
-    # For the group.
+    # For ConsumerGroup.
 
     async def watch(self) -> None:
-        """Pass the end on to the threads, and wait until they are gone."""
+        """Tell the threads of the end by setting `ending`, and wait until they have ended."""
         await self._generation.ending.wait()
         self.ending.set()
         await self._generation.wait_ended()
         with trio.move_on_after(GRACE):
-            await self._all_gone()
+            await self._wait_for_threads()
         for handler in self._handlers:
-            if not handler.gone.is_set():
-                self._emit(self._outstayed(handler))
-        self.named.set()
-        await self._all_gone()
+            if not handler.call.ended:
+                self._emit(self._straggler(handler))
+        self.stragglers_reported.set()
+        await self._wait_for_threads()
 
-    def late(self) -> list[BaseException]:
-        """What threads raised after the generation had ended without them."""
-        raised = [handler.untold for handler in self._handlers if handler.untold is not None]
+    def late_errors(self) -> list[BaseException]:
+        """The exceptions of threads that outstayed the generation, without its stale errors."""
+        raised = [
+            handler.unraised_error
+            for handler in self._handlers
+            if handler.unraised_error is not None
+        ]
         left = (without_stale_errors(error, self.end) for error in raised)
         return [error for error in left if error is not None]
 
     def join_threads(self) -> None:
-        """Join the threads that are gone; in the caller's thread."""
+        """Join the threads whose functions have returned; in the caller's thread."""
         for handler in list(self._handlers):
-            if handler.gone.is_set() and handler.thread.ident is not None:
+            if handler.call.ended and handler.thread.ident is not None:
                 handler.thread.join()
 
     # In the loop.
 
-    def _start(self, handler: Handler, args: tuple[Any, ...]) -> bool:
-        async def attend() -> None:
-            await handler.attend()
+    def _start(self, handler: Handler) -> bool:
+        async def wait_for_thread() -> None:
+            await handler.wait_as_task()
 
-        attend.__qualname__ = handler.name
-        if not self._generation.start_soon(attend):
+        wait_for_thread.__qualname__ = handler.name  # the name in the end that it causes
+        if not self._generation.start_soon(wait_for_thread):
             return False
         self._handlers[handler] = None
-        handler.start(args)
+        handler.start()
         return True
 
     async def _wait_ended_in_body(self) -> End:
-        # As the trio one does for the task that is the body; here that is a thread.
+        # The trio generation does the same for the task that runs the body; here it is a thread.
         life = self._generation._lifecycle  # noqa: SLF001
         life.release_body()
         try:
@@ -311,11 +316,11 @@ class Generation(MembershipView):
         self._generation.seek(partition, offset)
         self._seeks[partition] += 1
 
-    async def _all_gone(self) -> None:
+    async def _wait_for_threads(self) -> None:
         for handler in self._handlers:
-            await handler.gone.wait()
+            await handler.call.wait()
 
-    def _outstayed(self, handler: Handler) -> HandlerOutstayed:
+    def _straggler(self, handler: Handler) -> HandlerOutstayed:
         return HandlerOutstayed(
             group_id=self.group_id,
             member_id=self.member_id,
@@ -325,21 +330,21 @@ class Generation(MembershipView):
             stack=handler.stack,
         )
 
-    # In the thread that asks.
+    # In the caller's thread.
 
-    def _ask(self, fn: Callable[[], Awaitable[T]], timeout: float | None = None) -> T:
-        with self._said_as_stale():
+    def _run(self, fn: Callable[[], Awaitable[T]], timeout: float | None = None) -> T:
+        with self._loop_end_as_stale():
             return self._loop.run(fn, timeout)
 
-    def _do(self, fn: Callable[[], T]) -> T:
-        with self._said_as_stale():
+    def _run_sync(self, fn: Callable[[], T]) -> T:
+        with self._loop_end_as_stale():
             return self._loop.run_sync(fn)
 
     @contextmanager
-    def _said_as_stale(self) -> Iterator[None]:
+    def _loop_end_as_stale(self) -> Iterator[None]:
         try:
             yield
-        except LoopOverError:
+        except LoopEndedError:
             why = f" ({self.end})" if self.end is not None else ""
             raise StaleGenerationError(
                 f"generation {self.generation_id} of group {self.group_id!r} has ended{why}, and"
@@ -351,5 +356,5 @@ class Generation(MembershipView):
 def _listed(
     partitions: TopicPartition | Iterable[TopicPartition] | None,
 ) -> frozenset[TopicPartition] | None:
-    """What the caller named, read in the caller's thread: an iterable may be its own code."""
+    """The partitions, read in the caller's thread: an iterable may run the program's code."""
     return arguments.partitions("partitions", partitions)

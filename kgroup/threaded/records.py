@@ -1,4 +1,4 @@
-"""Records of a generation as a plain iterator: one hop into the event loop for each batch."""
+"""Records of a generation as a plain iterator, with one call into the event loop for each batch."""
 
 from __future__ import annotations
 
@@ -12,26 +12,25 @@ from kgroup.generation.generation import Generation
 from kgroup.generation.lifecycle import State
 from kgroup.generation.record_stream import RecordStream
 from kgroup.interfaces import Batch
-from kgroup.threaded.event_loop import BackgroundLoop, LoopOverError
-from kgroup.threaded.handover_slot import Slot
+from kgroup.threaded.event_loop import BackgroundLoop, LoopEndedError, Slot
 from kgroup.types import TopicPartition
 
-_LOOK: Final = 0.02
-"""Seconds between looks at a lease that is over."""
+_LEASE_POLL: Final = 0.02
+"""Seconds between two checks of a lease that has expired."""
 
 
 @final
 class Records:
-    """Batches of some partitions of one generation; an iterator, for one thread at a time.
+    """An iterator over batches of one generation's partitions, for one thread at a time.
 
-    It ends when the generation does, also for a thread that waits in it. What is fetched ahead
-    waits in the group's bounded buffers; a batch leaves them when a thread asks for it.
+    It ends when the generation does, even while a thread waits in it. Records that were fetched
+    ahead stay in the group's bounded buffers until a thread asks for the next batch.
 
     Args:
-        loop: where the stream lives.
-        generation: whose records they are.
-        stream: gives them.
-        seeks: counts the seeks of each partition.
+        loop: the event loop of the stream.
+        generation: the generation.
+        stream: the stream of the batches.
+        seeks: the number of seeks of each partition.
     """
 
     def __init__(
@@ -46,29 +45,28 @@ class Records:
         self._stream = stream
         self._seeks = seeks
         self._seeks_before: dict[TopicPartition, int] = {}
-        self._over = False
+        self._ended = False
         self._slot = Slot(
             loop,
             self._next_batch,
-            self._still_good,
-            "two threads iterate over one record stream; open one for each partition instead",
+            self._is_valid,
+            "two threads iterate over one record stream; open a stream for each partition instead",
         )
 
     def __iter__(self) -> Records:
         return self
 
     def __next__(self) -> Batch:
-        """The next batch.
+        """The next batch. An exception that a signal handler raises out of the wait loses no batch.
 
         Raises:
-            StopIteration: the generation is over, or the stream was closed.
-            OffsetOutOfRangeError: a position does not exist and ``auto_offset_reset`` is
+            StopIteration: the generation has ended, or the stream was closed.
+            OffsetOutOfRangeError: a position is outside the log, and ``auto_offset_reset`` is
                 ``error``.
-            NoOffsetError: there is no position and ``auto_offset_reset`` is ``error``.
+            NoOffsetError: a partition has no committed offset, and ``auto_offset_reset`` is
+                ``error``.
             FetchError: a partition cannot be read.
-            UsageError: another thread waits on this stream.
-
-        What a signal handler raises loses no batch: the next call goes on.
+            UsageError: another thread waits for a batch of this stream.
         """
         batch = self.next()
         if batch is None:
@@ -76,27 +74,27 @@ class Records:
         return batch
 
     def next(self, timeout: float | None = None) -> Batch | None:
-        """As ``next()``, within a time: the next batch, or None at the end.
+        """The next batch within a timeout, or None if the stream has ended.
 
         Raises:
             ArgumentError: ``timeout`` is no number of seconds.
-            TimeoutError: no batch came in so many seconds; nothing is lost.
-            OffsetOutOfRangeError, NoOffsetError, FetchError, UsageError: as ``next()``.
+            TimeoutError: no batch arrived within the timeout; none is lost.
+            OffsetOutOfRangeError, NoOffsetError, FetchError, UsageError: as for ``next()``.
         """
         limit = arguments.seconds("timeout", timeout)
-        if self._over:
+        if self._ended:
             return None
         try:
             batch = self._slot.take(limit)
-        except LoopOverError:
+        except LoopEndedError:
             batch = None
-        self._over = batch is None
+        self._ended = batch is None
         return batch
 
     def close(self) -> None:
-        """Give the partitions up, so that another stream of this generation can have them."""
-        if not self._over:
-            self._over = True
+        """Release the partitions, so that another stream of this generation can read them."""
+        if not self._ended:
+            self._ended = True
             self._loop.post(self._stream.close)
 
     def __repr__(self) -> str:
@@ -110,11 +108,11 @@ class Records:
         self._seeks_before = dict(self._seeks)
         return batch
 
-    async def _still_good(self, batch: Batch | None) -> bool:
-        """Whether a batch that its thread did not wait for can be handed out later."""
+    async def _is_valid(self, batch: Batch | None) -> bool:
+        """Whether a batch for which its thread did not wait may be returned later."""
         running = self._generation
         while running.state is State.RUNNING and running.lease <= 0:  # noqa: ASYNC110 # rare
-            await trio.sleep(_LOOK)
+            await trio.sleep(_LEASE_POLL)
         if batch is None or running.state is not State.RUNNING:
             return False
         sought, before = self._seeks, self._seeks_before

@@ -51,14 +51,14 @@ def test_several_brokers(own_embedded_kafka: type[EmbeddedKafka]) -> None:
 def test_its_thread_ends_with_it() -> None:
     """Leaving the block joins the thread; before and after there is nothing to call."""
     kafka = EmbeddedKafka()
-    with pytest.raises(UsageError, match="does not run"):
+    with pytest.raises(UsageError, match="is not running"):
         kafka.create_topic("orders")
     with kafka:
         names = {one.name for one in threading.enumerate()}
         assert "kgroup-embedded-kafka" in names
         assert "127.0.0.1" in repr(kafka)
     assert "kgroup-embedded-kafka" not in {one.name for one in threading.enumerate()}
-    with pytest.raises(UsageError, match="does not run"):
+    with pytest.raises(UsageError, match="is not running"):
         _ = kafka.bootstrap_servers
 
 

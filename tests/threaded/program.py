@@ -31,7 +31,7 @@ def say(*words: object) -> None:
 
 
 def tell(event: Event) -> None:
-    """Tell of the moments that tests wait for."""
+    """Print the moments for which tests wait."""
     if isinstance(event, RequestFailed):
         say("failed")
     if isinstance(event, Left):
@@ -39,7 +39,7 @@ def tell(event: Event) -> None:
 
 
 def tell_more(event: Event) -> None:
-    """Tell of the drain too."""
+    """Print the drain, too."""
     tell(event)
     if isinstance(event, GenerationDraining):
         say("draining")
@@ -147,7 +147,7 @@ def fork(group: ConsumerGroup) -> None:
         if child == 0:
             try:
                 generation.commit({})
-            except Exception as error:  # noqa: BLE001 # told to the test
+            except Exception as error:  # noqa: BLE001 # printed for the test
                 say(type(error).__name__)
             sys.exit(3)
         _, status = os.waitpid(child, 0)

@@ -1,4 +1,4 @@
-"""What a test of the threaded group plays on: a topic, a group, and what members told and did.
+"""The stage of a test of the threaded group: a topic, a group, and records of its events and work.
 
 Everything waits on conditions with a deadline; nothing sleeps.
 """
@@ -38,7 +38,7 @@ QUICK: Final[Mapping[str, Any]] = {
 
 
 @final
-class Told:
+class RecordedEvents:
     """The events of one member, for a test to wait for."""
 
     def __init__(self) -> None:
@@ -124,7 +124,7 @@ class Stage:
         assert producer.flush(SOON) == 0
 
     def config(self, **settings: object) -> GroupConfig:
-        """A configuration for the group; quick unless told otherwise."""
+        """A configuration for the group; quick by default."""
         given: dict[str, Any] = {
             "group_id": self.group_id,
             "bootstrap_servers": self.bootstrap_servers,
@@ -152,10 +152,10 @@ Work = Callable[[Generation, Ledger], None]
 
 
 @contextmanager
-def member(here: Stage, ledger: Ledger, work: Work, **settings: object) -> Iterator[Told]:
+def member(here: Stage, ledger: Ledger, work: Work, **settings: object) -> Iterator[RecordedEvents]:
     """A member in a thread of its own, closed by the test's thread; its events."""
-    told = Told()
-    group = here.group(told, **settings)
+    recorded = RecordedEvents()
+    group = here.group(recorded, **settings)
 
     def run() -> None:
         with group:
@@ -164,8 +164,8 @@ def member(here: Stage, ledger: Ledger, work: Work, **settings: object) -> Itera
 
     with thread(run):
         try:
-            told.wait(GenerationStarted)
-            yield told
+            recorded.wait(GenerationStarted)
+            yield recorded
         finally:
             group.close()
 

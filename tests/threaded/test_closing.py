@@ -23,8 +23,8 @@ from tests.brokers import Kafka
 from tests.threaded.stage import (
     SOON,
     Ledger,
+    RecordedEvents,
     Stage,
-    Told,
     thread,
     wait,
 )
@@ -32,15 +32,15 @@ from tests.threaded.stage import (
 
 def test_closing_from_another_thread_ends_a_waiting_next(kafka: Kafka) -> None:
     """A ``for`` that waits ends, and when close() returns the member has left."""
-    here, told = Stage(kafka), Told()
+    here, recorded = Stage(kafka), RecordedEvents()
     here.create()
     left: list[bool] = []
-    with here.group(told) as group:
+    with here.group(recorded) as group:
 
         def close() -> None:
-            told.wait(GenerationStarted)
+            recorded.wait(GenerationStarted)
             group.close("enough")
-            left.append(bool(told.of(Left)))
+            left.append(bool(recorded.of(Left)))
             group.close()
             group.shutdown()
 
@@ -54,20 +54,20 @@ def test_closing_from_another_thread_ends_a_waiting_next(kafka: Kafka) -> None:
             generations[0].commit({here.partition(0): 0})
     with thread(group.close):
         group.close()
-    assert told.of(Left)[0].reason == "enough"
+    assert recorded.of(Left)[0].reason == "enough"
 
 
 def test_closing_ends_the_wait_for_an_outstaying_thread(kafka: Kafka) -> None:
     """A next() that waits for a thread to go, not for the coordinator, ends as well."""
-    here, told = Stage(kafka), Told()
+    here, recorded = Stage(kafka), RecordedEvents()
     here.create()
     release = threading.Event()
 
     def close() -> None:
-        told.wait(HandlerOutstayed)
+        recorded.wait(HandlerOutstayed)
         group.close()
 
-    with here.group(told, drain_timeout=0.1) as group, thread(close):
+    with here.group(recorded, drain_timeout=0.1) as group, thread(close):
         first = next(group)
         first.start(release.wait, SOON)
         first.start(int)
@@ -77,17 +77,17 @@ def test_closing_ends_the_wait_for_an_outstaying_thread(kafka: Kafka) -> None:
 
 def test_closing_amid_a_join(kafka: Kafka) -> None:
     """A Join that the coordinator holds back for others is given up at once."""
-    here, told = Stage(kafka), Told()
+    here, recorded = Stage(kafka), RecordedEvents()
     here.create(2)
     with here.group(drain_timeout=14.0) as holder:
         generation = next(holder)
         release = threading.Event()
         generation.start(release.wait, SOON)
-        with here.group(told) as group:
+        with here.group(recorded) as group:
 
             def close() -> None:
                 # Without an id first, then with the one that was given: that one is held back.
-                told.wait(Joining, 2)
+                recorded.wait(Joining, 2)
                 wait(generation.ending)
                 group.close()
 
@@ -95,7 +95,7 @@ def test_closing_amid_a_join(kafka: Kafka) -> None:
                 assert list(group) == []
             assert generation.state is State.DRAINING
         release.set()
-    assert told.of(Left)
+    assert recorded.of(Left)
 
 
 def test_closing_in_the_owner_only_signals(kafka: Kafka) -> None:
@@ -116,10 +116,10 @@ def test_closing_in_the_owner_only_signals(kafka: Kafka) -> None:
 
 def test_closing_in_a_handler_only_signals(kafka: Kafka) -> None:
     """A handler that closes its group is drained like every other."""
-    here, told = Stage(kafka), Told()
+    here, recorded = Stage(kafka), RecordedEvents()
     here.create()
     after: list[bool] = []
-    with here.group(told) as group:
+    with here.group(recorded) as group:
 
         def handle(generation: Generation) -> None:
             group.close("from a handler")
@@ -128,7 +128,7 @@ def test_closing_in_a_handler_only_signals(kafka: Kafka) -> None:
         for generation in group:
             generation.start(handle, generation)
     assert after == [True]
-    assert told.wait(Left).reason == "from a handler"
+    assert recorded.wait(Left).reason == "from a handler"
 
 
 def test_closing_in_an_event_handler_only_signals(kafka: Kafka) -> None:

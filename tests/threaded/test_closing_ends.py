@@ -18,7 +18,7 @@ from kgroup.events import GenerationDraining, GenerationStarted, HandlerOutstaye
 from kgroup.testing.embedded import EmbeddedKafka
 from kgroup.threaded import ConsumerGroup, Generation
 from tests.brokers import EMBEDDED, Kafka
-from tests.threaded.stage import SOON, Stage, Told, thread, wait
+from tests.threaded.stage import SOON, RecordedEvents, Stage, thread, wait
 from tests.threaded.test_signals import program
 
 SHORT: Final[Mapping[str, Any]] = {
@@ -97,10 +97,10 @@ def test_the_broker_is_lost_while_a_handler_drains(
     own: EmbeddedKafka, way: str, lose: Loss
 ) -> None:
     """The block ends, and the thread that is stuck is named and left behind."""
-    here, told = Stage(Kafka(EMBEDDED, own.bootstrap_servers)), Told()
+    here, recorded = Stage(Kafka(EMBEDDED, own.bootstrap_servers)), RecordedEvents()
     here.create()
     events = Events()
-    group = here.group(told, **SHORT)
+    group = here.group(recorded, **SHORT)
     closing = None
     with thread(member, group, way, events):
         wait(events.handling)
@@ -108,12 +108,12 @@ def test_the_broker_is_lost_while_a_handler_drains(
             closing = threading.Thread(target=getattr(group, way), daemon=True)
             closing.start()
         events.leave.set()
-        told.wait(GenerationDraining)
+        recorded.wait(GenerationDraining)
         lose(own)
     if closing is not None:
         closing.join(SOON)
         assert not closing.is_alive()
-    assert told.of(HandlerOutstayed)
+    assert recorded.of(HandlerOutstayed)
     assert "closed" in repr(group)
     events.let_go.set()
 
@@ -124,9 +124,9 @@ def test_the_broker_is_lost_before_a_body_that_reads(
     own: EmbeddedKafka, way: str, lose: Loss
 ) -> None:
     """Its records end, and so do the loop and the block."""
-    here, told = Stage(Kafka(EMBEDDED, own.bootstrap_servers)), Told()
+    here, recorded = Stage(Kafka(EMBEDDED, own.bootstrap_servers)), RecordedEvents()
     here.create()
-    group = here.group(told, **SHORT)
+    group = here.group(recorded, **SHORT)
 
     def read() -> None:
         with group:
@@ -138,9 +138,9 @@ def test_the_broker_is_lost_before_a_body_that_reads(
             raise AssertionError("there are none")
 
     with thread(read):
-        told.wait(GenerationStarted)
+        recorded.wait(GenerationStarted)
         lose(own)
-        told.wait(RequestFailed)
+        recorded.wait(RequestFailed)
         getattr(group, way)()
     assert "closed" in repr(group)
 
@@ -148,16 +148,16 @@ def test_the_broker_is_lost_before_a_body_that_reads(
 @lost
 def test_there_never_was_a_broker(own: EmbeddedKafka, lose: Loss) -> None:
     """A thread that waits in next() is released, and the block ends."""
-    here, told = Stage(Kafka(EMBEDDED, own.bootstrap_servers)), Told()
+    here, recorded = Stage(Kafka(EMBEDDED, own.bootstrap_servers)), RecordedEvents()
     lose(own)
-    group = here.group(told, **SHORT)
+    group = here.group(recorded, **SHORT)
 
     def work() -> None:
         with group:
             assert list(group) == []
 
     with thread(work):
-        told.wait(RequestFailed)
+        recorded.wait(RequestFailed)
         group.close()
 
 

@@ -1,4 +1,4 @@
-"""The background thread, and calls into it: every one is answered, whatever happens."""
+"""The background thread, and calls into it: every call is answered, whatever happens."""
 
 from __future__ import annotations
 
@@ -12,25 +12,23 @@ import pytest
 import trio
 
 from kgroup.errors import CommitFailedError, KgroupError, StaleGenerationError, UsageError
-from kgroup.threaded.event_loop import BackgroundLoop, LoopOverError
-from kgroup.threaded.handover_slot import Slot
+from kgroup.threaded.event_loop import BackgroundLoop, LoopEndedError, Slot
 from kgroup.types import Cause, End
 from tests.threaded.stage import SOON, thread, wait
 
 
 class Running:
-    """A loop that runs until the test says so."""
+    """A loop that runs until the test stops it."""
 
     def __init__(self) -> None:
         self.stop = trio.Event()
         self.entered = threading.Event()
         self.cancelled = threading.Event()
         self.ended = threading.Event()
-        self.ended = threading.Event()
         self.loop = BackgroundLoop("loop of a test", self.stop.wait, self.ended.set)
 
     async def never(self) -> None:
-        """Wait for ever; tells when that begins and is cancelled."""
+        """Wait until it is cancelled; flags record that it began and that it was cancelled."""
         self.entered.set()
         try:
             await trio.sleep_forever()
@@ -38,7 +36,7 @@ class Running:
             self.cancelled.set()
 
     def crash(self) -> None:
-        """Let trio itself fail."""
+        """Make trio itself fail."""
         assert self.loop.post(fail)
 
 
@@ -49,7 +47,7 @@ def fail() -> None:
 
 @contextmanager
 def running() -> Iterator[Running]:
-    """A loop that has ended when the test has."""
+    """A loop that ends with the test."""
     here = Running()
     here.loop.start()
     try:
@@ -60,7 +58,7 @@ def running() -> Iterator[Running]:
 
 
 def test_a_call_is_made_in_the_loop() -> None:
-    """Results and exceptions come back to the thread that asked."""
+    """Results and exceptions come back to the thread that made the call."""
     with running() as here:
 
         async def where() -> str:
@@ -69,14 +67,14 @@ def test_a_call_is_made_in_the_loop() -> None:
 
         assert here.loop.run(where) == "loop of a test"
         assert here.loop.run_sync(lambda: threading.current_thread().name) == "loop of a test"
-        assert not here.loop.here
-        assert here.loop.run_sync(lambda: here.loop.here)
+        assert not here.loop.is_current_thread
+        assert here.loop.run_sync(lambda: here.loop.is_current_thread)
         with pytest.raises(ZeroDivisionError):
             here.loop.run_sync(fail)
 
 
 def test_a_call_that_takes_too_long_is_cancelled() -> None:
-    """A time-out raises in the thread and cancels in the loop."""
+    """A timeout raises in the thread, and cancels the call in the loop."""
     with running() as here:
         with pytest.raises(TimeoutError):
             here.loop.run(here.never, 0.01)
@@ -87,8 +85,8 @@ def test_what_interrupts_the_thread_cancels_the_call(monkeypatch: pytest.MonkeyP
     """An exception out of the waiting, as a signal handler's, cancels the call in the loop."""
     with running() as here:
 
-        def interrupted(gate: threading.Lock, timeout: float | None) -> bool:
-            del gate, timeout
+        def interrupted(lock: threading.Lock, timeout: float | None) -> bool:
+            del lock, timeout
             wait(here.entered)
             raise KeyboardInterrupt
 
@@ -101,85 +99,84 @@ def test_what_interrupts_the_thread_cancels_the_call(monkeypatch: pytest.MonkeyP
         wait(here.cancelled)
 
 
-def test_the_end_answers_everybody() -> None:
+def test_the_end_answers_all_calls() -> None:
     """A call that waits when the loop ends, and one that comes later, raise."""
     with running() as here:
 
-        def ask() -> None:
-            with pytest.raises(LoopOverError):
+        def call() -> None:
+            with pytest.raises(LoopEndedError):
                 here.loop.run(here.never)
 
-        with thread(ask), thread(ask):
+        with thread(call), thread(call):
             wait(here.entered)
             here.loop.post(here.stop.set)
-    with pytest.raises(LoopOverError):
+    with pytest.raises(LoopEndedError):
         here.loop.run(here.never)
-    with pytest.raises(LoopOverError):
+    with pytest.raises(LoopEndedError):
         here.loop.run_sync(int)
     assert not here.loop.post(fail)
     assert here.loop.error is None
 
 
-def test_a_crash_answers_everybody() -> None:
-    """Calls that wait raise also where trio itself fails, and the loop keeps what happened."""
+def test_a_crash_answers_all_calls() -> None:
+    """Calls that wait raise even if trio itself fails, and the loop keeps the error."""
     with running() as here:
 
-        def ask() -> None:
-            with pytest.raises(LoopOverError):
+        def call() -> None:
+            with pytest.raises(LoopEndedError):
                 here.loop.run(here.never)
 
-        with thread(ask):
+        with thread(call):
             wait(here.entered)
             here.crash()
         here.loop.join()
         assert isinstance(here.loop.error, trio.TrioInternalError)
-        assert here.ended.is_set()
         assert here.ended.is_set()
 
 
 def test_a_call_between_the_crash_and_its_noticing_is_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A call that the dying loop never sees raises all the same."""
+    """A call that the loop never runs, because it has just died, raises."""
     with running() as here:
-        asked = threading.Event()
+        called = threading.Event()
         run = trio.run
 
         def run_and_linger(*args: object) -> None:
             try:
                 run(*args)  # type: ignore[arg-type]
             finally:
-                wait(asked)
+                wait(called)
 
         second = BackgroundLoop("second", trio.Event().wait, int)
         monkeypatch.setattr(trio, "run", run_and_linger)
         second.start()
         assert second.post(fail)
 
-        def ask() -> None:
-            with pytest.raises(LoopOverError):
+        def call() -> None:
+            with pytest.raises(LoopEndedError):
                 second.run(here.never)
 
         def post(fn: object) -> bool:
             del fn
-            asked.set()
+            called.set()
             return False
 
         monkeypatch.setattr(second, "post", post)
-        ask()
+        call()
         second.join()
 
 
 def test_the_loop_cannot_wait_for_itself() -> None:
-    """A call from the loop's own thread is refused, because nobody could answer it."""
+    """A call from the loop's own thread is refused, because it would wait for itself."""
     with (
         running() as here,
-        pytest.raises(UsageError, match="in that very thread"),
+        pytest.raises(UsageError, match="for that very thread"),
     ):
         here.loop.run_sync(lambda: here.loop.run_sync(int))
 
 
-def test_a_fork_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_in_a_fork_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A forked process has no such thread: calls are refused instead of hanging."""
     with running() as here:
         parent = os.getpid()
@@ -191,14 +188,14 @@ def test_a_fork_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_call_as_the_loop_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A call that comes when calls are answered no more, but the thread still runs, raises."""
+    """A call raises if the loop takes no more calls, but its thread still runs."""
     with running() as here:
 
-        def answer_no_more() -> None:
+        def take_no_more_calls() -> None:
             here.loop._nursery = None
 
-        here.loop.run_sync(answer_no_more)
-        with pytest.raises(LoopOverError):
+        here.loop.run_sync(take_no_more_calls)
+        with pytest.raises(LoopEndedError):
             here.loop.run(here.never)
 
         class GoneToken:
@@ -239,11 +236,11 @@ def test_each_thread_raises_its_own_copy(error: KgroupError) -> None:
         assert "refuse" in [frame.name for frame in traceback.extract_tb(one.__traceback__)]
 
 
-@pytest.mark.parametrize(("good", "got"), [(True, [0, 1]), (False, [1, 2])])
-def test_a_value_that_nobody_waited_for_stays(
-    good: bool, got: list[int], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("valid", "got"), [(True, [0, 1]), (False, [1, 2])])
+def test_a_value_that_arrives_too_late_stays(
+    valid: bool, got: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What comes as its thread gives up is what the next call gets, if it is still good."""
+    """The next call gets the value that arrives as its thread gives up, if it is still valid."""
     with running() as here:
         values = iter(range(10))
         fetching, go_on = threading.Event(), trio.Event()
@@ -254,17 +251,17 @@ def test_a_value_that_nobody_waited_for_stays(
                 await go_on.wait()
             return next(values)
 
-        async def still_good(value: int) -> bool:
+        async def still_valid(value: int) -> bool:
             await trio.lowlevel.checkpoint()
             assert value == 0
-            return good
+            return valid
 
-        def give_up(gate: threading.Lock, timeout: float | None) -> bool:
-            del gate, timeout
+        def give_up(lock: threading.Lock, timeout: float | None) -> bool:
+            del lock, timeout
             wait(fetching)
             return False
 
-        slot = Slot(here.loop, fetch, still_good, "second")
+        slot = Slot(here.loop, fetch, still_valid, "second")
         with (
             monkeypatch.context() as patch,
             pytest.raises(TimeoutError),
@@ -279,13 +276,13 @@ def test_a_second_thread_is_refused() -> None:
     """Two threads cannot wait for one value."""
     with running() as here:
 
-        async def good(value: None) -> bool:
+        async def valid(value: None) -> bool:
             raise NotImplementedError
 
-        slot = Slot(here.loop, here.never, good, "another one waits")
+        slot = Slot(here.loop, here.never, valid, "another one waits")
 
         def first() -> None:
-            with pytest.raises(LoopOverError):
+            with pytest.raises(LoopEndedError):
                 slot.take()
 
         with thread(first):

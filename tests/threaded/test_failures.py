@@ -20,17 +20,17 @@ from kgroup.types import Cause
 from tests.brokers import Kafka
 from tests.threaded.stage import (
     SOON,
+    RecordedEvents,
     Stage,
-    Told,
     thread,
 )
 
 
 def test_a_fatal_error_is_raised_by_every_next(kafka: Kafka) -> None:
-    """A member that was fenced is told so, bare, in the thread that asks."""
-    here, told = Stage(kafka), Told()
+    """next() raises the FencedInstanceError of a fenced member, without an exception group."""
+    here, recorded = Stage(kafka), RecordedEvents()
     here.create()
-    with here.group(told, group_instance_id="one") as first:
+    with here.group(recorded, group_instance_id="one") as first:
         generation = next(first)
         with here.group(group_instance_id="one") as second:
             with thread(lambda: next(second)):
@@ -52,7 +52,7 @@ def test_a_fatal_error_that_nobody_asked_for_is_raised_by_the_block(kafka: Kafka
 
 
 def test_the_death_of_the_background_thread(kafka: Kafka) -> None:
-    """Whoever waits is told, nobody hangs, and the block raises what happened."""
+    """Whoever waits is recorded, nobody hangs, and the block raises what happened."""
     here = Stage(kafka)
     here.create()
     ended: list[object] = []
@@ -70,7 +70,7 @@ def test_the_death_of_the_background_thread(kafka: Kafka) -> None:
         group._loop.post(crash)
         with pytest.raises(GroupClosedError):
             next_of(group)
-        assert group._loop.over.wait(SOON)
+        assert group._loop.ended.wait(SOON)
         with pytest.raises(StaleGenerationError):
             generation.commit({here.partition(0): 0})
         with pytest.raises(StaleGenerationError):

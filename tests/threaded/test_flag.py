@@ -1,4 +1,4 @@
-"""The event that goes up once, and whose raising never waits."""
+"""The event that is set once, by a thread that never waits."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.threaded.stage import SOON, thread
 
 
 def test_it_is_a_threading_event() -> None:
-    """What takes a ``threading.Event`` takes it."""
+    """A function that takes a ``threading.Event`` also takes a Flag."""
     assert isinstance(Flag(), threading.Event)
 
 
-def test_everybody_who_waits_is_let_go() -> None:
-    """All threads that wait return True when it goes up, and later calls return at once."""
+def test_all_waiting_threads_are_woken() -> None:
+    """All waiting threads return True when it is set, and later calls return immediately."""
     flag = Flag()
     started = threading.Barrier(11)
     results: list[bool] = []
@@ -41,22 +41,22 @@ def test_everybody_who_waits_is_let_go() -> None:
 
 @pytest.mark.parametrize("timeout", [0, -1, 0.01])
 def test_waiting_has_an_end(timeout: float) -> None:
-    """A time-out gives False and leaves nothing behind."""
+    """A timeout returns False, and the thread is no longer in the queue."""
     flag = Flag()
     assert not flag.wait(timeout)
     assert not flag._waiting
     flag.set()
 
 
-def test_a_timeout_beyond_what_a_lock_takes_is_for_ever() -> None:
-    """A huge or infinite time-out is no error."""
+def test_a_timeout_longer_than_a_lock_allows_is_no_timeout() -> None:
+    """A huge or infinite timeout is no error."""
     flag = Flag()
     with thread(flag.wait, float("inf")), thread(flag.wait, 1e300):
         flag.set()
 
 
-def test_it_stays_up() -> None:
-    """It cannot be taken down."""
+def test_it_stays_set() -> None:
+    """It cannot be cleared."""
     flag = Flag()
     flag.set()
     with pytest.raises(UsageError, match="stays set"):

@@ -23,7 +23,7 @@ from kgroup.threaded import Generation
 from kgroup.threaded.records import Records
 from kgroup.types import Cause, End, OffsetAndMetadata, TopicPartition
 from tests.brokers import Kafka, unique
-from tests.threaded.stage import SOON, Stage, Told, thread, wait
+from tests.threaded.stage import SOON, RecordedEvents, Stage, thread, wait
 
 
 @contextmanager
@@ -72,7 +72,7 @@ def test_commits_and_their_refusals(kafka: Kafka) -> None:
 
 def test_commits_of_many_threads_are_few_requests(kafka: Kafka) -> None:
     """Threads that commit at the same time share requests, and each has its own outcome."""
-    here, told = Stage(kafka), Told()
+    here, recorded = Stage(kafka), RecordedEvents()
     threads = 40
     here.create(threads)
     together = threading.Barrier(threads)
@@ -91,14 +91,14 @@ def test_commits_of_many_threads_are_few_requests(kafka: Kafka) -> None:
             outcomes.append("committed")
         generation.ending.wait(SOON)
 
-    with here.group(told) as group:
+    with here.group(recorded) as group:
         generation = group.next(SOON)
         for partition in generation.assignment:
             generation.start(commit, generation, partition)
-        while sum(len(event.offsets) for event in told.of(Committed)) < threads // 2:
-            told.wait(Committed, len(told.of(Committed)) + 1)
+        while sum(len(event.offsets) for event in recorded.of(Committed)) < threads // 2:
+            recorded.wait(Committed, len(recorded.of(Committed)) + 1)
     assert sorted(outcomes) == ["committed"] * 20 + ["refused"] * 20
-    assert len(told.of(Committed)) < threads // 2
+    assert len(recorded.of(Committed)) < threads // 2
 
 
 def test_streams_of_partitions(kafka: Kafka) -> None:
@@ -159,13 +159,13 @@ def test_pause_resume_and_seek(kafka: Kafka) -> None:
     assert here.committed() == 6
 
 
-def interrupted_wait(told: threading.Event, records: Records) -> None:
+def interrupted_wait(recorded: threading.Event, records: Records) -> None:
     """Let a thread ask for a batch, and give up when it has been fetched."""
 
     def give_up(gate: threading.Lock, timeout: float | None) -> bool:
         del gate, timeout
-        while records._slot._found is None:
-            assert not told.wait(0.01)
+        while records._slot._value is None:
+            assert not recorded.wait(0.01)
         return False
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(TimeoutError):
@@ -221,15 +221,15 @@ def test_a_time_out_of_wait_ended(kafka: Kafka) -> None:
 
 def test_a_body_that_waited_is_waited_for_again(kafka: Kafka) -> None:
     """After a time-out of wait_ended the body's work counts again: the drain waits for it."""
-    here, told = Stage(kafka), Told()
+    here, recorded = Stage(kafka), RecordedEvents()
     here.create(1, 5)
-    with here.group(told) as group:
+    with here.group(recorded) as group:
         generation = group.next(SOON)
         with pytest.raises(TimeoutError):
             generation.wait_ended(0.01)
         generation.start(int)
         wait(generation.ending)
-        assert not told.of(GenerationEnded)
+        assert not recorded.of(GenerationEnded)
         generation.commit({here.partition(0): 3}, beyond_read=True)
     assert here.committed() == 3
 
@@ -260,16 +260,16 @@ def test_a_transaction(kafka: Kafka) -> None:
 
 def test_the_bodys_scope_ends_quietly_with_the_generation(kafka: Kafka) -> None:
     """A stale commit of this generation ends the block; any other exception goes through."""
-    here, told = Stage(kafka), Told()
+    here, recorded = Stage(kafka), RecordedEvents()
     here.create(1, 5)
     reached: list[str] = []
     error = StaleGenerationError("another's", End(Cause.REBALANCE))
-    with here.group(told, drain_timeout=0.2) as group:
+    with here.group(recorded, drain_timeout=0.2) as group:
         generation = group.next(SOON)
         with generation.scope():
             reached.append("in")
         generation.start(int)
-        told.wait(GenerationEnded)
+        recorded.wait(GenerationEnded)
         with generation.scope():
             generation.commit({here.partition(0): 1}, beyond_read=True)
             reached.append("not here")
@@ -318,12 +318,12 @@ def test_a_thread_that_fails_when_all_is_over(
     """What a thread left behind raises goes to ``threading.excepthook``: there is nobody else."""
     here = Stage(kafka)
     here.create()
-    release, told = threading.Event(), threading.Event()
+    release, recorded = threading.Event(), threading.Event()
     hooked: list[threading.ExceptHookArgs] = []
 
     def hook(args: threading.ExceptHookArgs) -> None:
         hooked.append(args)
-        told.set()
+        recorded.set()
 
     def fail() -> None:
         wait(release)
@@ -333,7 +333,7 @@ def test_a_thread_that_fails_when_all_is_over(
         group.next(SOON).start(fail)
     monkeypatch.setattr(threading, "excepthook", hook)
     release.set()
-    wait(told)
+    wait(recorded)
     assert hooked[0].exc_type is ZeroDivisionError
 
 
@@ -351,8 +351,8 @@ def test_two_threads_on_one_stream(kafka: Kafka) -> None:
 
         with thread(first):
             wait(asked)
-            while records._slot._asking.acquire(blocking=False):
-                records._slot._asking.release()
+            while records._slot._taking.acquire(blocking=False):
+                records._slot._taking.release()
             with pytest.raises(UsageError, match="two threads"):
                 next(records)
             group.shutdown()

@@ -24,8 +24,8 @@ from tests.threaded.stage import (
     QUICK,
     SOON,
     Ledger,
+    RecordedEvents,
     Stage,
-    Told,
     Work,
     in_handlers,
     in_the_body,
@@ -37,10 +37,10 @@ from tests.threaded.stage import (
 
 def test_generations_handlers_and_commits(kafka: Kafka) -> None:
     """``for`` gives a generation, handlers process its records and commit, leaving leaves."""
-    here, told, ledger = Stage(kafka), Told(), Ledger()
+    here, recorded, ledger = Stage(kafka), RecordedEvents(), Ledger()
     here.create(3, 50)
     held: list[Generation] = []
-    with here.group(told) as group:
+    with here.group(recorded) as group:
         for generation in group:
             held.append(generation)
             assert generation.assignment.partitions == tuple(map(here.partition, range(3)))
@@ -54,7 +54,7 @@ def test_generations_handlers_and_commits(kafka: Kafka) -> None:
     assert generation.end.cause is Cause.CLOSED
     assert set(ledger.counts().values()) == {1}
     assert [here.committed(number) for number in range(3)] == [50, 50, 50]
-    assert told.wait(Left).notified
+    assert recorded.wait(Left).notified
     assert not [one for one in threading.enumerate() if one.name.startswith("kgroup-")]
 
 
@@ -115,14 +115,14 @@ def test_a_handler_that_returns_ends_its_generation(kafka: Kafka) -> None:
 
 def test_a_handler_that_raises_is_raised_by_the_block(kafka: Kafka) -> None:
     """Its siblings drain, ``for`` ends, and ``with`` raises it in a group, one level deep."""
-    here, told, ledger = Stage(kafka), Told(), Ledger()
+    here, recorded, ledger = Stage(kafka), RecordedEvents(), Ledger()
     here.create(2, 10)
 
     def fail(ledger: Ledger) -> None:
         ledger.wait(10)
         raise ZeroDivisionError("on purpose")
 
-    with pytest.raises(ExceptionGroup) as info, here.group(told) as group:
+    with pytest.raises(ExceptionGroup) as info, here.group(recorded) as group:
         for generation in group:
             generation.start(process_all, generation, here.partition(0), ledger)
             generation.start(fail, ledger)
@@ -130,8 +130,8 @@ def test_a_handler_that_raises_is_raised_by_the_block(kafka: Kafka) -> None:
     assert isinstance(error, ZeroDivisionError)
     assert "fail" in [frame.name for frame in traceback.extract_tb(error.__traceback__)]
     assert here.committed(0) == 10
-    assert told.wait(GenerationEnded).end.cause is Cause.TASK_RAISED
-    assert told.wait(Left).notified
+    assert recorded.wait(GenerationEnded).end.cause is Cause.TASK_RAISED
+    assert recorded.wait(Left).notified
     with pytest.raises(GroupClosedError):
         group.next()
     assert list(group) == []
@@ -139,7 +139,7 @@ def test_a_handler_that_raises_is_raised_by_the_block(kafka: Kafka) -> None:
 
 def test_what_body_and_handlers_raise_comes_together(kafka: Kafka) -> None:
     """The group that the block raises holds the body's exception beside the handlers'."""
-    here, told = Stage(kafka), Told()
+    here, recorded = Stage(kafka), RecordedEvents()
     here.create()
 
     def fail() -> None:
@@ -152,26 +152,26 @@ def test_what_body_and_handlers_raise_comes_together(kafka: Kafka) -> None:
         generation.wait_ended(QUICK["drain_timeout"] / 2)
         raise KeyError("in the body")
 
-    with pytest.raises(ExceptionGroup) as info, here.group(told) as group:
+    with pytest.raises(ExceptionGroup) as info, here.group(recorded) as group:
         body(group)
     assert {type(error) for error in info.value.exceptions} == {ZeroDivisionError, KeyError}
 
 
 def test_what_the_body_raises_comes_alone(kafka: Kafka) -> None:
     """Without a failed handler the body's own exception leaves the block as it is."""
-    here, told = Stage(kafka), Told()
+    here, recorded = Stage(kafka), RecordedEvents()
     here.create()
     error = KeyError("in the body")
-    with pytest.raises(KeyError) as info, here.group(told) as group:
+    with pytest.raises(KeyError) as info, here.group(recorded) as group:
         next(group)
         raise error
     assert info.value is error
-    assert "in the body" in told.wait(Left).reason
+    assert "in the body" in recorded.wait(Left).reason
 
 
 def test_an_interrupt_drains_and_leaves(kafka: Kafka) -> None:
     """``KeyboardInterrupt`` in the body lets handlers finish and commit, and comes out bare."""
-    here, told = Stage(kafka), Told()
+    here, recorded = Stage(kafka), RecordedEvents()
     here.create(1, 1)
     begun = threading.Event()
 
@@ -181,18 +181,18 @@ def test_an_interrupt_drains_and_leaves(kafka: Kafka) -> None:
             wait(generation.ending)
             generation.commit({batch.partition: batch.next_offset})
 
-    with pytest.raises(KeyboardInterrupt), here.group(told) as group:
+    with pytest.raises(KeyboardInterrupt), here.group(recorded) as group:
         generation = next(group)
         generation.start(handle, generation)
         wait(begun)
         raise KeyboardInterrupt
     assert here.committed() == 1
-    assert told.wait(Left).notified
+    assert recorded.wait(Left).notified
 
 
 def test_a_second_interrupt_cuts_the_drain(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
     """Interrupted while it drains, the block is left without a drain and still says farewell."""
-    here, told = Stage(kafka), Told()
+    here, recorded = Stage(kafka), RecordedEvents()
     here.create(1, 1)
     release = threading.Event()
 
@@ -200,15 +200,15 @@ def test_a_second_interrupt_cuts_the_drain(kafka: Kafka, monkeypatch: pytest.Mon
         monkeypatch.undo()
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), here.group(told, drain_timeout=14.0) as group:
+    with pytest.raises(KeyboardInterrupt), here.group(recorded, drain_timeout=14.0) as group:
         generation = next(group)
         generation.start(release.wait, SOON)
         monkeypatch.setattr(group._loop, "join", interrupted)
     release.set()
-    ended = told.wait(GenerationEnded)
+    ended = recorded.wait(GenerationEnded)
     assert ended.end.cause in (Cause.CANCELLED, Cause.CLOSED)
-    assert told.wait(Left).notified
-    assert told.wait(HandlerOutstayed).thread.endswith("Event.wait()")
+    assert recorded.wait(Left).notified
+    assert recorded.wait(HandlerOutstayed).thread.endswith("Event.wait()")
 
 
 @pytest.mark.parametrize("work", [in_handlers, in_the_body])

@@ -17,8 +17,8 @@ from tests.brokers import Kafka
 from tests.testing.simulation.samples import a_plan
 from tests.threaded.stage import (
     SOON,
+    RecordedEvents,
     Stage,
-    Told,
     thread,
 )
 
@@ -40,18 +40,18 @@ def test_next_in_a_handler_is_refused(kafka: Kafka) -> None:
 
 
 def test_two_threads_in_next_are_refused() -> None:
-    """The second one is told; the first goes on."""
-    told = Told()
+    """The second thread gets an error; the first goes on."""
+    recorded = RecordedEvents()
     nowhere = Stage(Kafka("nobody", "127.0.0.1:1"))
-    with nowhere.group(told) as group:
+    with nowhere.group(recorded) as group:
 
         def first() -> None:
             with pytest.raises(GroupClosedError):
                 group.next()
 
         with thread(first):
-            told.wait(RequestFailed)
-            with pytest.raises(UsageError, match="another thread waits"):
+            recorded.wait(RequestFailed)
+            with pytest.raises(UsageError, match="another thread already waits"):
                 group.next()
             group.shutdown()
 
@@ -61,14 +61,14 @@ def test_it_is_entered_once(kafka: Kafka) -> None:
     group = Stage(kafka).group()
     with pytest.raises(UsageError, match="is not open"):
         group.next()
-    with group, pytest.raises(UsageError, match="entered once"):
+    with group, pytest.raises(UsageError, match="entered only once"):
         group.__enter__()
 
 
 def test_a_time_out_of_next_loses_nothing(kafka: Kafka) -> None:
     """The next call goes on where the one was that gave up."""
-    here, told = Stage(kafka), Told()
-    with here.group(told) as group:
+    here, recorded = Stage(kafka), RecordedEvents()
+    with here.group(recorded) as group:
         with pytest.raises(TimeoutError):
             group.next(0)
         here.create()
@@ -90,5 +90,5 @@ def test_it_cannot_be_simulated() -> None:
     assert {entry.process for entry in ended} == {"m1", "m2"}
     for entry in ended:
         assert entry.error is not None
-        assert entry.error.startswith("UsageError: group 'group': kgroup.threaded runs on threads")
-        assert "simulate the same work on kgroup.ConsumerGroup" in entry.error
+        assert entry.error.startswith("UsageError: group 'group': kgroup.threaded uses threads")
+        assert "simulate the same work with kgroup.ConsumerGroup" in entry.error

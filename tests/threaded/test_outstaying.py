@@ -19,8 +19,8 @@ from kgroup.threaded import Generation
 from tests.brokers import Kafka
 from tests.threaded.stage import (
     SOON,
+    RecordedEvents,
     Stage,
-    Told,
     thread,
     wait,
 )
@@ -28,7 +28,7 @@ from tests.threaded.stage import (
 
 def test_a_thread_that_outstays_holds_up_the_next_join(kafka: Kafka) -> None:
     """It is named with its stack, refused as stale, its records end, and no Join goes out."""
-    here, told = Stage(kafka), Told()
+    here, recorded = Stage(kafka), RecordedEvents()
     here.create(2, 5)
     release, inside = threading.Event(), threading.Event()
     refused: list[StaleGenerationError] = []
@@ -48,22 +48,22 @@ def test_a_thread_that_outstays_holds_up_the_next_join(kafka: Kafka) -> None:
     def wait_for_release() -> None:
         wait(release)
 
-    with here.group(told, drain_timeout=0.5) as group:
+    with here.group(recorded, drain_timeout=0.5) as group:
         first = next(group)
         first.start(outstay, first)
         wait(inside)
         first.start(int)
         with pytest.raises(TimeoutError):
             group.next(0.1)
-        event = told.wait(HandlerOutstayed)
+        event = recorded.wait(HandlerOutstayed)
         assert event.thread == f"kgroup-{here.group_id}-{outstay.__qualname__}()"
         assert "wait_for_release" in event.stack
         assert (event.member_id, event.epoch) == (first.member_id, first.epoch)
-        joins = len(told.of(Joining))
-        assert told.of(GenerationEnded)
+        joins = len(recorded.of(Joining))
+        assert recorded.of(GenerationEnded)
         with pytest.raises(TimeoutError):
             group.next(0.5)
-        assert len(told.of(Joining)) == joins
+        assert len(recorded.of(Joining)) == joins
         release.set()
         second = group.next(SOON)
         assert (second.epoch, second.positions[here.partition(0)]) == (first.epoch + 1, 0)
@@ -75,7 +75,7 @@ def test_a_thread_that_outstays_holds_up_the_next_join(kafka: Kafka) -> None:
 
 def test_what_an_outstaying_thread_raises_is_not_lost(kafka: Kafka) -> None:
     """Raised after its generation has ended, it ends the group and comes out of the block."""
-    here, told = Stage(kafka), Told()
+    here, recorded = Stage(kafka), RecordedEvents()
     here.create()
     release = threading.Event()
 
@@ -83,30 +83,30 @@ def test_what_an_outstaying_thread_raises_is_not_lost(kafka: Kafka) -> None:
         wait(release)
         raise ZeroDivisionError("late")
 
-    with pytest.raises(ExceptionGroup) as info, here.group(told, drain_timeout=0.2) as group:
+    with pytest.raises(ExceptionGroup) as info, here.group(recorded, drain_timeout=0.2) as group:
         first = next(group)
         first.start(fail_late)
         first.start(int)
 
         def let_go() -> None:
-            told.wait(HandlerOutstayed)
+            recorded.wait(HandlerOutstayed)
             release.set()
 
         with thread(let_go):
             assert list(group) == []
     (error,) = info.value.exceptions
     assert isinstance(error, ZeroDivisionError)
-    assert told.wait(Left).notified
+    assert recorded.wait(Left).notified
 
 
 def test_closing_does_not_wait_for_an_outstaying_thread_for_ever(kafka: Kafka) -> None:
     """The member leaves after the drain; the thread is named, and left behind."""
-    here, told = Stage(kafka), Told()
+    here, recorded = Stage(kafka), RecordedEvents()
     here.create()
     release = threading.Event()
-    with here.group(told, drain_timeout=0.2) as group:
+    with here.group(recorded, drain_timeout=0.2) as group:
         first = next(group)
         first.start(release.wait, SOON)
-    assert told.of(HandlerOutstayed)
-    assert told.of(Left)[0].notified
+    assert recorded.of(HandlerOutstayed)
+    assert recorded.of(Left)[0].notified
     release.set()
