@@ -41,8 +41,8 @@ def test_a_fatal_error_is_raised_by_every_next(kafka: Kafka) -> None:
             assert generation.end.cause is Cause.FENCED
 
 
-def test_a_fatal_error_that_nobody_asked_for_is_raised_by_the_block(kafka: Kafka) -> None:
-    """Fenced in its body, the block raises it as it is left."""
+def test_a_fatal_error_between_two_calls_is_raised_by_the_block(kafka: Kafka) -> None:
+    """If no next() follows, leaving the block raises the error."""
     here = Stage(kafka)
     here.create()
     with pytest.raises(FatalGroupError), here.group(group_instance_id="one") as first:
@@ -52,7 +52,7 @@ def test_a_fatal_error_that_nobody_asked_for_is_raised_by_the_block(kafka: Kafka
 
 
 def test_the_death_of_the_background_thread(kafka: Kafka) -> None:
-    """Whoever waits is recorded, nobody hangs, and the block raises what happened."""
+    """All waiting calls raise, no thread hangs, and the block raises the error."""
     here = Stage(kafka)
     here.create()
     ended: list[object] = []
