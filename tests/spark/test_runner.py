@@ -205,7 +205,8 @@ async def test_a_function_that_stays_is_told_of_with_its_stack() -> None:
 
     def tell(job: OutstayedJob) -> None:
         told.append(job)
-        if len(told) == 2:
+        # On a loaded machine, the first reports may come before the function waits.
+        if len(told) >= 2 and "enough.wait()" in (job.stack or ""):
             enough.set()
 
     def stubborn() -> None:
@@ -214,8 +215,7 @@ async def test_a_function_that_stays_is_told_of_with_its_stack() -> None:
     await cancel_once_started(FakeJobs(), stubborn, tell, report_after=0.01)
     assert [job.seconds for job in told[:2]] == [0.01, 0.02]
     assert {job.thread for job in told} == {"runner"}
-    assert told[0].stack is not None
-    assert "enough.wait()" in told[0].stack
+    assert any("enough.wait()" in (job.stack or "") for job in told)
 
 
 async def test_tasks_that_stay_after_their_function_are_told_of() -> None:
