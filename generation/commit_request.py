@@ -131,7 +131,7 @@ class CommitRequest:
         return self._answered(codes, sent_at)
 
     async def _recover(self, reaction: Reaction, failures: int, backoff: Backoff) -> None:
-        """Do what the reaction asks for, and let nothing be sent again past the lease."""
+        """Wait and find the coordinator as the reaction says; then wait for a valid lease."""
         member = self._member
         if must_wait(reaction, failures):
             await trio.sleep(backoff.next())
@@ -216,7 +216,7 @@ def stale_error(membership: Membership, end: End, reason: str) -> StaleGeneratio
     """The error of a commit under a generation that is over."""
     return StaleGenerationError(
         f"{membership}: nothing was committed, because {reason}. The records after the last"
-        " commit will be read again by whoever owns the partitions; go on with the next"
+        " commit will be read again by the next owner of the partitions; go on with the next"
         " generation",
         end,
     )

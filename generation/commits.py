@@ -238,7 +238,8 @@ def _check_order(
 def _lease_error(membership: Membership) -> LeaseExpiredError:
     return LeaseExpiredError(
         f"{membership}: the lease has ended and no heartbeat could confirm membership, so"
-        " the commit was not sent; its records will be read again by whoever owns the partitions"
+        " the commit was not sent; its records will be read again by the next owner of the"
+        " partitions"
     )
 
 

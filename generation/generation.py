@@ -17,13 +17,9 @@ from kgroup.config import GroupConfig
 from kgroup.errors import ArgumentError, UsageError
 from kgroup.events import Event
 from kgroup.generation.commit_request import generation_ended_error, stale_error
-from kgroup.generation.commits import Committer, group_metadata
-from kgroup.generation.lifecycle import Lifecycle, State
-from kgroup.generation.member_context import MemberContext
-from kgroup.generation.offset_stream import OffsetStream
-from kgroup.generation.positions import Positions
-from kgroup.generation.record_stream import RecordStream
-from kgroup.generation.start_offsets import StartOffsets
+from kgroup.generation.commits import group_metadata
+from kgroup.generation.lifecycle import State
+from kgroup.generation.streams import GenerationParts, OffsetStream, RecordStream
 from kgroup.interfaces import Task
 from kgroup.types import Assignment, End, Membership, Offsets, TopicPartition
 
@@ -40,7 +36,7 @@ class MembershipView:
     """A membership, as the holder of a generation reads it. Made by the class that is one.
 
     Args:
-        membership: what the member was told when its JoinGroup was answered.
+        membership: the member's, from the answer to its JoinGroup.
     """
 
     def __init__(self, membership: Membership) -> None:
@@ -88,33 +84,24 @@ class Generation(MembershipView):
 
     Attributes:
         assignment: the partitions; iterates over them.
-        ending: set when the end begins; a handler of long batches looks at it and commits part
+        ending: set when the end begins; a handler of long batches checks it and commits part
             of its batch.
     """
 
-    def __init__(
-        self,
-        *,
-        member: MemberContext,
-        lifecycle: Lifecycle,
-        assignment: Assignment,
-        positions: Positions,
-        starts: StartOffsets,
-        committer: Committer,
-    ) -> None:
-        super().__init__(lifecycle.membership)
+    def __init__(self, parts: GenerationParts, assignment: Assignment) -> None:
+        super().__init__(parts.lifecycle.membership)
         self.assignment = assignment
-        self.ending = lifecycle.ending
-        self._member = member
-        self._lifecycle = lifecycle
-        self._positions = positions
-        self._starts = starts
-        self._committer = committer
+        self.ending = parts.lifecycle.ending
+        self._parts = parts
+        self._member = parts.member
+        self._lifecycle = parts.lifecycle
+        self._positions = parts.positions
+        self._committer = parts.committer
         self._streams: set[RecordStream | OffsetStream] = set()
 
     @property
     def positions(self) -> Mapping[TopicPartition, int]:
-        """For each partition the offset at which it starts, as far as it was known at first."""
+        """For each partition the offset at which it starts, as far as the hand-over knew it."""
         return self._positions.start
 
     @property
@@ -131,7 +118,7 @@ class Generation(MembershipView):
     def lease(self) -> float:
         """Seconds for which the coordinator cannot have given the partitions away; 0 if over.
 
-        A handler looks at it before a side effect that must not happen twice.
+        A handler checks it before a side effect that must not happen twice.
         """
         return 0.0 if self.state is State.ENDED else max(0.0, self._lifecycle.lease.left)
 
@@ -193,7 +180,7 @@ class Generation(MembershipView):
 
         What is inside is cancelled when the generation's tasks are, at the drain's deadline or
         at once when membership is lost, and a `StaleGenerationError` of this very generation
-        ends the block quietly. After it the program asks for the next generation.
+        ends the block quietly. After the block the program goes on to the next generation.
         """
         return self._lifecycle.scope()
 
@@ -216,17 +203,7 @@ class Generation(MembershipView):
         """
         limit = arguments.whole("max_records", max_records, 1)
         wanted = self._free(partitions)
-        stream = RecordStream(
-            member=self._member,
-            lifecycle=self._lifecycle,
-            positions=self._positions,
-            starts=self._starts,
-            partitions=wanted,
-            max_records=limit,
-            open_streams=self._streams,
-        )
-        self._streams.add(stream)
-        return stream
+        return RecordStream(self._parts, wanted, self._streams, limit)
 
     def offsets(
         self, partitions: TopicPartition | Iterable[TopicPartition] | None = None
@@ -243,16 +220,7 @@ class Generation(MembershipView):
         """
         wanted = self._free(partitions)
         self._positions.lift(wanted)
-        stream = OffsetStream(
-            member=self._member,
-            lifecycle=self._lifecycle,
-            positions=self._positions,
-            starts=self._starts,
-            partitions=wanted,
-            open_streams=self._streams,
-        )
-        self._streams.add(stream)
-        return stream
+        return OffsetStream(self._parts, wanted, self._streams)
 
     def pause(self, partitions: TopicPartition | Iterable[TopicPartition] | None = None) -> None:
         """Hand out nothing of these partitions, or of all, until `resume`. Nothing is lost.
@@ -352,7 +320,7 @@ class Generation(MembershipView):
             confluent_kafka.KafkaException: the producer's own failure; its error says whether
                 to retry or to abort.
 
-        Cancellation: raises Cancelled only if the producer was not asked. The call is made in a
+        Cancellation: raises Cancelled only if the producer was not called. The call is made in a
             thread and waited for, up to ``commit_timeout`` and never past the drain's deadline.
 
         Source: KIP-447.

@@ -41,7 +41,7 @@ class Positions:
 
     Attributes:
         start: for each partition the offset at which it starts, as far as it is known.
-        unlocated: the partitions whose start is not known, and which nobody has sought.
+        unlocated: the partitions whose start is not known, and which the program has not sought.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """What a member checks in the assignment that it received: can it be read, and does it still fit?
 
-**Can it be read?** The leader of a classic group sends bytes to each member that no broker looks
-into. A topic name that Kafka does not admit is an error to librdkafka at best and ends the process
-at worst, so every entry is checked here before anything is opened, sought or fetched. An entry that
+**Can it be read?** The leader of a classic group sends each member bytes that no broker checks. A
+topic name that Kafka does not admit is an error to librdkafka at best, and ends the process at
+worst. So every entry is checked here before anything is opened, sought or fetched. An entry that
 cannot be read is left out, and the rest is read. The leader also decides how long the assignment
 is: a topic's name is checked once, however many partitions it has, and an assignment of `MANY`
 partitions or more is checked and sorted in a thread. Partitions that the cluster does not have yet
@@ -10,7 +10,7 @@ are no fault: the leader may have newer metadata than this member's brokers, so 
 waits for them.
 
 **Does it still fit?** A static member that restarts within its session gets its old assignment
-back, and no rebalance takes place (KIP-345). Nothing tells the member what happened while it was
+back, and no rebalance takes place (KIP-345). The member does not learn what happened while it was
 away: partitions may have been added, and its new process may subscribe to other topics. Nothing in
 the group protocol would ever correct either. The same holds for a leader whose SyncGroup is
 answered with the assignment that an earlier SyncGroup of the same generation brought.

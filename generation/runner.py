@@ -49,6 +49,7 @@ from kgroup.generation.received_assignment import (
     accept,
 )
 from kgroup.generation.start_offsets import StartOffsets
+from kgroup.generation.streams import GenerationParts
 from kgroup.types import (
     Assignment,
     Cause,
@@ -309,14 +310,14 @@ class GenerationRunner:
             raise _StepError(row_of(error, request), error) from error
 
     def _hand_over(self, offer: Callable[[GenerationRunner], None]) -> None:
-        self.generation = generation = Generation(
+        parts = GenerationParts(
             member=self._member,
             lifecycle=self.lifecycle,
-            assignment=self.assignment,
             positions=self._positions,
             starts=self._starts,
             committer=self._committer,
         )
+        self.generation = generation = Generation(parts, self.assignment)
         self.lifecycle.start_service(self._report_unread, generation)
         limit = self._member.config.max_processing_time
         if limit is not None:

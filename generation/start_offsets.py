@@ -73,7 +73,7 @@ _FROM_ZERO: Final = StartPosition(
 
 @final
 class StartOffsets:
-    """Finds where the partitions of one generation start, and tells `Positions` and the source."""
+    """Finds where the partitions of one generation start, for `Positions` and the record source."""
 
     def __init__(
         self,

@@ -42,7 +42,7 @@ if typing.TYPE_CHECKING:
     )
     from kgroup.generation.generation import Generation
     from kgroup.generation.lifecycle import State
-    from kgroup.generation.record_stream import RecordStream
+    from kgroup.generation.streams import RecordStream
     from kgroup.group import ConsumerGroup
     from kgroup.interfaces import Assignor, Batch, Message
     from kgroup.types import (
@@ -114,7 +114,7 @@ __getattr__, __dir__ = kgroup.lazy.lazy_names(
         "interfaces",
         "config",
         "generation.lifecycle",
-        "generation.record_stream",
+        "generation.streams",
         "generation.generation",
         "group",
     ),

@@ -19,6 +19,7 @@ from kgroup.generation.commits import group_metadata
 from kgroup.generation.generation import MAX_RECORDS, Generation
 from kgroup.generation.lifecycle import State
 from kgroup.generation.start_offsets import StartOffsets
+from kgroup.generation.streams import GenerationParts
 from kgroup.types import Assignment, Cause, End, TopicPartition
 from tests.generation.bench import MEMBERSHIP, P0, P1, P2, Bench, at
 from tests.generation.test_commits import FakeProducer
@@ -33,14 +34,15 @@ class Made:
         self.bench = bench = Bench(owned=(P0, P1), start={P0: 5})
         self.source = bench.source
         self.life = bench.lifecycle
-        self.generation = Generation(
+        starts = StartOffsets(bench.member, bench.lifecycle, bench.positions, bench.committer)
+        parts = GenerationParts(
             member=bench.member,
             lifecycle=bench.lifecycle,
-            assignment=Assignment((P0, P1)),
             positions=bench.positions,
-            starts=StartOffsets(bench.member, bench.lifecycle, bench.positions, bench.committer),
+            starts=starts,
             committer=bench.committer,
         )
+        self.generation = Generation(parts, Assignment((P0, P1)))
 
 
 async def test_who_it_is(autojump_clock: MockClock) -> None:

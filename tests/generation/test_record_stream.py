@@ -13,7 +13,7 @@ from trio.testing import MockClock
 from kgroup.errors import FetchError, OffsetOutOfRangeError, StaleGenerationError, UsageError
 from kgroup.generation.lifecycle import State
 from kgroup.generation.positions import Positions
-from kgroup.generation.record_stream import RecordStream
+from kgroup.generation.streams import GenerationParts, RecordStream
 from kgroup.interfaces import Batch
 from kgroup.types import Assignment, TopicPartition
 from tests.generation.bench import MEMBERSHIP, P0, P1, FakeSource, member_context
@@ -56,17 +56,15 @@ class Around:
 
     def stream(self, *partitions: TopicPartition) -> RecordStream:
         """A stream of these, P0 by default."""
-        starts: Any = self
-        stream = RecordStream(
+        fake: Any = self
+        parts = GenerationParts(
             member=self.member,
             lifecycle=self.lifecycle,
             positions=self.positions,
-            starts=starts,
-            partitions=frozenset(partitions or {P0}),
-            max_records=100,
-            open_streams=self.open,
+            starts=fake,
+            committer=fake,
         )
-        self.open.add(stream)
+        stream = RecordStream(parts, frozenset(partitions or {P0}), self.open, 100)
         self.made.append(stream)
         return stream
 

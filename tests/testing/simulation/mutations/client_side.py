@@ -105,7 +105,7 @@ CLIENT: Final = (
     Mutation(
         breaks=7,
         description="A batch that may not be handed out any more is not given back.",
-        module="kgroup.generation.record_stream",
+        module="kgroup.generation.streams",
         old="source.seek(epoch, batch.partition, batch.messages[0].offset())",
         new="source.seek(epoch, batch.partition, batch.next_offset)",
         seed=21,

@@ -1,0 +1,342 @@
+"""What a program reads partitions through: streams of records, and streams of offsets.
+
+A stream holds its partitions while it is open: no other stream of the generation can have them. It
+ends when its generation does, whatever the cause. A record stream never hands out a record without
+a valid lease. What happens at an offset that the log does not have is for ``auto_offset_reset`` to
+say. An offset stream is for programs that read records by other means, as Spark's executors do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, final
+
+import attrs
+import trio
+
+from kgroup.client.backoff import Backoff
+from kgroup.client.cluster import EARLIEST, LATEST
+from kgroup.config import GroupConfig
+from kgroup.errors import OffsetOutOfRangeError, StaleGenerationError, UsageError
+from kgroup.generation.commits import Committer
+from kgroup.generation.lifecycle import Lifecycle, State
+from kgroup.generation.member_context import MemberContext
+from kgroup.generation.positions import Positions
+from kgroup.generation.start_offsets import StartOffsets
+from kgroup.interfaces import Batch
+from kgroup.types import IsolationLevel, TopicPartition
+
+
+@final
+@attrs.frozen(kw_only=True, eq=False)
+class GenerationParts:
+    """The live parts of one generation, which the generation and its streams share.
+
+    Attributes:
+        member: the member's standing parts.
+        lifecycle: the generation's state, lease and tasks.
+        positions: where its partitions start, and what may be committed.
+        starts: finds positions that are not known, or that do not exist.
+        committer: sends its commits.
+    """
+
+    member: MemberContext
+    lifecycle: Lifecycle
+    positions: Positions
+    starts: StartOffsets
+    committer: Committer
+
+
+class PartitionStream:
+    """The partitions that a stream of one generation holds. Made by the class that is a stream.
+
+    Args:
+        parts: the generation's.
+        partitions: those of this stream.
+        open_streams: the generation's open streams, which this one joins until it is closed.
+
+    Attributes:
+        partitions: those of this stream.
+    """
+
+    def __init__(
+        self,
+        parts: GenerationParts,
+        partitions: frozenset[TopicPartition],
+        open_streams: set[Any],
+    ) -> None:
+        self._member = parts.member
+        self._lifecycle = parts.lifecycle
+        self._positions = parts.positions
+        self._starts = parts.starts
+        self._open_streams = open_streams
+        self._closed = False
+        self._held_since: float | None = None
+        self.partitions = partitions
+        open_streams.add(self)
+
+    @property
+    def held_for(self) -> float:
+        """Seconds for which the program has worked on what it took last; 0 if on nothing."""
+        return 0.0 if self._held_since is None else self._member.clock.now() - self._held_since
+
+    def close(self) -> None:
+        """Give the partitions up, so that another stream of this generation can have them."""
+        self._closed = True
+        self._open_streams.discard(self)
+
+    def __repr__(self) -> str:
+        names = ", ".join(map(str, sorted(self.partitions)))
+        return f"<{type(self).__name__} of {names}{', closed' if self._closed else ''}>"
+
+    def _is_running(self) -> bool:
+        return self._lifecycle.state is State.RUNNING and not self._closed
+
+
+@final
+@attrs.frozen
+class _WaitingForReset:
+    """A partition that is not read until its position is reset again.
+
+    Attributes:
+        until: when it is reset, by trio's clock.
+        error: why the position has to be reset.
+        moves: how often the floor had been moved when the wait began; a seek moves it again.
+    """
+
+    until: float
+    error: OffsetOutOfRangeError
+    moves: int
+
+
+@final
+class RecordStream(PartitionStream):
+    """Batches of some partitions of one generation; an async iterator.
+
+    It ends when the generation does. Each iteration is a checkpoint; if it is cancelled, no record
+    is lost.
+    """
+
+    def __init__(
+        self,
+        parts: GenerationParts,
+        partitions: frozenset[TopicPartition],
+        open_streams: set[Any],
+        max_records: int,
+    ) -> None:
+        super().__init__(parts, partitions, open_streams)
+        self._epoch = self._lifecycle.membership.epoch
+        self._limit = max_records
+        self._located = False
+        self._busy = False
+        self._resets: dict[TopicPartition, Backoff] = {}
+        """The waits of partitions whose position was reset and that have given no record since."""
+        self._waiting_for_reset: dict[TopicPartition, _WaitingForReset] = {}
+        """Those of them that are not read until their position is reset again."""
+
+    def __aiter__(self) -> RecordStream:
+        return self
+
+    async def __anext__(self) -> Batch:
+        """The next batch.
+
+        Raises:
+            StopAsyncIteration: the generation is over, or the stream was closed.
+            OffsetOutOfRangeError: a position does not exist and ``auto_offset_reset`` is
+                ``error``.
+            NoOffsetError: there is no position and ``auto_offset_reset`` is ``error``.
+            FetchError: a partition cannot be read.
+            UsageError: another task waits on this stream.
+        """
+        if self._busy:
+            raise UsageError(
+                "two tasks iterate over one record stream; open one for each partition instead"
+            )
+        self._busy, self._held_since = True, None
+        try:
+            batch = await self._next()
+        finally:
+            self._busy = False
+        if batch is None:
+            self.close()
+            raise StopAsyncIteration
+        self._held_since = self._member.clock.now()
+        self._positions.handed_out(batch.partition, batch.next_offset)
+        if (observer := self._member.runtime.observer) is not None:
+            observer.handed_out(self._lifecycle.membership, batch)
+        return batch
+
+    async def aclose(self) -> None:
+        """As `close`; a checkpoint."""
+        self.close()
+        await trio.lowlevel.checkpoint()
+
+    async def _next(self) -> Batch | None:
+        """The next batch, or None at the end."""
+        source, epoch = self._member.source, self._epoch
+        await trio.lowlevel.checkpoint()
+        while self._is_running():
+            try:
+                if not self._located:
+                    await self._starts.locate(self.partitions, None)
+                    self._located = True
+                    source.open(epoch, self.partitions)
+                    continue
+                await self._lifecycle.wait_to_read()
+                batch = await self._receive()
+            except OffsetOutOfRangeError as error:
+                await self._locate_again(error)
+                continue
+            except StaleGenerationError:
+                return None
+            if batch is None:
+                continue
+            self._resets.pop(batch.partition, None)
+            # INVARIANT: no checkpoint between this check and the hand-over, nor before the
+            # return: what has left the source is handed out, or given back to it.
+            if self._is_running() and self._lifecycle.lease.left > 0:
+                return batch
+            source.seek(epoch, batch.partition, batch.messages[0].offset())
+        return None
+
+    async def _receive(self) -> Batch | None:
+        """The source's next batch; None where a partition's wait is over before there is one."""
+        source, epoch = self._member.source, self._epoch
+        if self._waiting_for_reset:
+            self._forget_sought()
+        if not self._waiting_for_reset:
+            return await source.receive(epoch, self.partitions, self._limit)
+        batch: Batch | None = None
+        with trio.move_on_at(min(waiting.until for waiting in self._waiting_for_reset.values())):
+            if ready := self.partitions.difference(self._waiting_for_reset):
+                batch = await source.receive(epoch, ready, self._limit)
+            else:
+                await self._lifecycle.ending.wait()
+        if batch is None and self._is_running():
+            self._forget_sought()
+            now = trio.current_time()
+            for name, waiting in list(self._waiting_for_reset.items()):
+                if waiting.until <= now:
+                    del self._waiting_for_reset[name]
+                    await self._reset(waiting.error)
+        return batch
+
+    def _forget_sought(self) -> None:
+        """A partition that the program sought meanwhile is read from there, and not reset."""
+        for name, waiting in list(self._waiting_for_reset.items()):
+            if self._positions.moves([name])[name] != waiting.moves:
+                del self._waiting_for_reset[name]
+                self._resets.pop(name, None)
+
+    async def _locate_again(self, error: OffsetOutOfRangeError) -> None:
+        """Reset a position that does not exist: at once, and after a wait where it happens again.
+
+        A leader may for ever name an end that its log does not have. Each reset costs a Metadata, a
+        ListOffsets and perhaps an OffsetCommit; the other partitions are read meanwhile.
+        """
+        name = error.partition
+        if name not in self._resets:
+            self._resets[name] = self._member.new_backoff()
+            await self._reset(error)
+        else:
+            until = trio.current_time() + self._resets[name].next()
+            self._waiting_for_reset[name] = _WaitingForReset(
+                until, error, self._positions.moves([name])[name]
+            )
+
+    async def _reset(self, error: OffsetOutOfRangeError) -> None:
+        try:
+            await self._starts.locate([error.partition], error)
+        except StaleGenerationError:
+            return  # the generation's end has begun, and so the stream is at its end
+        except Exception:
+            # For the handler, each time that it calls.
+            self._resets.pop(error.partition, None)
+            raise
+
+
+@final
+class OffsetStream(PartitionStream):
+    """Where some partitions of one generation begin, and how far they can be read."""
+
+    @property
+    def config(self) -> GroupConfig:
+        """The member's settings."""
+        return self._member.config
+
+    @property
+    def running(self) -> bool:
+        """Whether new work may begin: the generation runs and the stream is open."""
+        return self._is_running()
+
+    def hold(self, *, working: bool) -> None:
+        """Report that the program works on offsets that it took, or that it is done with them.
+
+        ``max_processing_time`` is measured by that.
+        """
+        self._held_since = self._member.clock.now() if working else None
+
+    async def begin(self) -> Mapping[TopicPartition, int]:
+        """Where each partition starts: the committed offset, or what ``auto_offset_reset`` says.
+
+        Raises:
+            NoOffsetError: there is no position and ``auto_offset_reset`` is ``error``.
+            BrokerError: a leader refuses for good.
+            StaleGenerationError: the generation's end began before a leader had answered.
+
+        Cancellation: nothing changes.
+        """
+        await self._starts.locate(self.partitions, None)
+        return {name: self._positions[name] for name in sorted(self.partitions)}
+
+    async def reset(self, partition: TopicPartition, offset: int) -> int:
+        """Where to go on after an offset that the log does not have, by ``auto_offset_reset``.
+
+        Raises:
+            OffsetOutOfRangeError: ``auto_offset_reset`` is ``error``.
+            BrokerError: a leader refuses for good.
+            StaleGenerationError: the generation's end began before the leader had answered.
+        """
+        error = OffsetOutOfRangeError(
+            f"{partition}: offset {offset} is not in the log, and auto_offset_reset is 'error'",
+            partition,
+            offset,
+        )
+        await self._starts.locate([partition], error)
+        return self._positions[partition]
+
+    async def first(self) -> Mapping[TopicPartition, int]:
+        """The first offset of each partition's log.
+
+        A partition whose leader does not answer for now is left out.
+
+        Raises:
+            BrokerError: a leader refuses for good.
+        """
+        return await self._starts.list_offsets(self.partitions, EARLIEST)
+
+    async def end(
+        self, isolation_level: IsolationLevel | None = None
+    ) -> Mapping[TopicPartition, int]:
+        """The offset behind the last record of each partition that can be read now.
+
+        Under ``read_committed`` that is the last stable offset. A partition whose leader does not
+        answer for now is left out.
+
+        Args:
+            isolation_level: the group's by default.
+
+        Raises:
+            BrokerError: a leader refuses for good.
+        """
+        return await self._starts.list_offsets(self.partitions, LATEST, isolation_level)
+
+    async def confirmed(self) -> bool:
+        """Wait until the lease is valid; False if nothing new may begin any more."""
+        await self._lifecycle.wait_to_read()
+        await trio.lowlevel.checkpoint()
+        return self.running and self._lifecycle.lease.left > 0
+
+    def serve(self, fn: Callable[[], Awaitable[None]]) -> None:
+        """Start a task that is cancelled when the generation is, unless its end has begun."""
+        self._lifecycle.start_service(fn)
