@@ -1,7 +1,7 @@
 """Which APIs the embedded broker offers, in which versions, and why not in others.
 
-ApiVersions is answered from this table, and a request is served by it. What the newest version
-would add and this broker cannot do is the reason to stop before it.
+ApiVersions is answered from this table, and requests are dispatched by it. Where the table stops
+before the newest version, its reason names what that version adds and this broker cannot do.
 
 Source: the message definitions of Kafka 4 and the KIPs named.
 """
@@ -33,7 +33,7 @@ from kgroup.broker.request_context import Handler, RequestContext
 @final
 @attrs.frozen
 class Api:
-    """One API: the versions offered, who serves it, and why the versions end where they do."""
+    """One API: the versions offered, its handler, and why there is no higher version."""
 
     lowest: int
     highest: int
@@ -41,7 +41,7 @@ class Api:
     reason: str
 
     def offers(self, version: int) -> bool:
-        """Whether a version is served."""
+        """Whether a version is offered."""
         return self.lowest <= version <= self.highest
 
 

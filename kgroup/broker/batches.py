@@ -1,8 +1,7 @@
-"""Record batches as Kafka stores them (magic 2): the fixed header, and nothing behind it.
+"""Record batches as Kafka stores them (magic 2): the fixed header, not the records behind it.
 
-A batch stays bytes from the producer to the consumer. What the log has to know stands in the
-61 bytes of its header; the records behind it are read by ``kgroup.broker.records`` alone, and
-only where somebody asks for records.
+A batch stays bytes from the producer to the consumer. The log needs only the 61 bytes of its
+header; only ``kgroup.broker.records`` reads the records, and only where records are wanted.
 
 Source: Kafka's ``DefaultRecordBatch``, KIP-98.
 """
@@ -38,7 +37,7 @@ _COMPRESSION: Final = 0x07
 _LEAST_RECORD: Final = 7
 """Bytes of the smallest record: length, attributes, two deltas, no key, no value, no header."""
 _EXPANDS_TO: Final = {0: 1, 1: 1032, 2: 22, 3: 255, 4: 32_768}
-"""How many bytes one byte of a codec can stand for at most: none, gzip, snappy, lz4, zstd."""
+"""The most bytes that one compressed byte can become: none, gzip, snappy, lz4, zstd."""
 _LOG_APPEND_TIME: Final = 0x08
 _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
@@ -47,7 +46,7 @@ _CONTROL: Final = 0x20
 @final
 @attrs.frozen
 class BatchHeader:
-    """What a batch says of itself, in the order of the wire."""
+    """The header of a batch, in the order of the wire."""
 
     base_offset: int
     length: int
@@ -90,23 +89,26 @@ class BatchHeader:
 
     @property
     def has_append_time(self) -> bool:
-        """Whether its records all have the broker's time, which is ``max_timestamp``."""
+        """Whether all its records have the broker's time, which is ``max_timestamp``."""
         return bool(self.attributes & _LOG_APPEND_TIME)
 
 
 def header_of(data: bytes) -> BatchHeader:
-    """The header of a stored batch; it was checked when it came in."""
+    """The header of a stored batch, which was checked when it was produced."""
     return BatchHeader(*HEADER.unpack_from(data))
 
 
 def check(data: bytes | None) -> tuple[BatchHeader, bytes]:
-    """Judge the one batch that a producer sends for a partition: (its header, itself).
+    """Check the one batch that a producer sends for a partition.
+
+    Returns:
+        its header, and the batch.
 
     Raises:
-        RequestError: CORRUPT_MESSAGE where the length is impossible or the CRC wrong,
-            INVALID_RECORD where the batch is not one, cut off, not of magic 2, empty, of an
-            unknown codec, a control batch, of a producer id without a sequence number, or claims
-            more records than its bytes can hold.
+        RequestError: CORRUPT_MESSAGE if the length is impossible or the CRC wrong; INVALID_RECORD
+            if the bytes are not one whole batch of magic 2, or the batch is empty, has an unknown
+            codec, is a control batch, has a producer id without a sequence number, or claims more
+            records than its bytes can hold.
 
     Source: Kafka's ``ProduceRequest.validateRecords`` and ``LogValidator``.
     """
@@ -142,7 +144,7 @@ def check(data: bytes | None) -> tuple[BatchHeader, bytes]:
 
 
 def _check_claims(header: BatchHeader, size: int) -> None:
-    """Hold what a header claims against the bytes behind it: nothing else bounds the claims."""
+    """Check the header's count against the bytes behind it; nothing else bounds the count."""
     expands_to = _EXPANDS_TO.get(header.compression)
     if expands_to is None:
         raise RequestError(
@@ -156,7 +158,7 @@ def _check_claims(header: BatchHeader, size: int) -> None:
 
 
 def placed(data: bytes, base_offset: int, leader_epoch: int) -> bytes:
-    """The batch at its place in a log. Neither field is under the CRC."""
+    """The batch with its offset and leader epoch in a log; the CRC covers neither."""
     length = len(data) - _LOG_OVERHEAD
     head = _ROUTING.pack(base_offset, length, leader_epoch)
     return b"".join((head, memoryview(data)[_ROUTING.size :]))
@@ -185,7 +187,7 @@ def assemble(
     transactional: bool = False,
     control: bool = False,
 ) -> bytes:
-    """A batch around records, encoded and compressed as it says; the log gives its offset."""
+    """A batch around records that are encoded and compressed already; the log sets its offset."""
     attributes = compression | (_TRANSACTIONAL if transactional else 0)
     attributes |= _CONTROL if control else 0
     head = HEADER.pack(

@@ -1,8 +1,8 @@
 """The embedded broker's settings, under the names of Kafka's own broker properties.
 
-What is here has an effect. A property that Kafka has and this broker does nothing with is
-refused like an unknown one: a setting that is taken and ignored would be a lie. Limits that Kafka
-has no name for begin with ``kgroup.``; Kafka bounds those costs by its threads and disks.
+Every property here has an effect. A property of Kafka that would have none is refused like an
+unknown one, because a setting that is silently ignored misleads. Limits that Kafka has no name for
+begin with ``kgroup.``; Kafka bounds those costs by its threads and disks.
 
 Source: Kafka's ``KafkaConfig`` and the configs it is made of; the defaults are Kafka's, except
 that of ``queued.max.request.bytes``, which Kafka does not bound.
@@ -27,7 +27,7 @@ MOST_PARTITIONS: Final = 10_000
 """Partitions of one topic, and shards of one coordinator; Kafka's controller refuses more in one
 request."""
 MOST_BROKERS: Final = 100
-"""Brokers of one embedded cluster: each has its sockets and its replica of every shard."""
+"""The most brokers of one embedded cluster: each has its sockets and a replica of every shard."""
 BROKERS: Final = bounds.whole(1, MOST_BROKERS)
 PARTITIONS: Final = bounds.whole(1, MOST_PARTITIONS)
 _COUNT: Final = bounds.whole(1, INT32_MAX)
@@ -41,8 +41,8 @@ class Reader:
     """How the text of a property is read.
 
     Attributes:
-        of: the value that a text says; raises ValueError where it says none.
-        allowed: what it may say, in words.
+        of: the value of a text; raises ValueError if the text has none.
+        allowed: the allowed texts, in words.
     """
 
     of: Callable[[str], object]
@@ -52,7 +52,7 @@ class Reader:
         """The value.
 
         Raises:
-            ValueError: there is none; the message has what is allowed.
+            ValueError: the text is not allowed; the message says what is.
         """
         try:
             return self.of(text)
@@ -116,10 +116,10 @@ class BrokerSettings:
     """How an embedded broker behaves. Durations are float seconds.
 
     Attributes:
-        node_id: the broker's id (``node.id``); of several, the first one's.
-        rack: its rack (``broker.rack``); of several, everyone's.
+        node_id: the broker's id (``node.id``); in a cluster, the first broker's.
+        rack: its rack (``broker.rack``); in a cluster, every broker's.
         auto_create_topics: whether Metadata may create a topic (``auto.create.topics.enable``).
-        default_replication_factor: a topic's replicas likewise
+        default_replication_factor: a topic's replicas where a request gives no number
             (``default.replication.factor``).
         offsets_topic_replication_factor: how many brokers can lead a shard of the group
             coordinator, but never more than there are (``offsets.topic.replication.factor``).
@@ -127,34 +127,34 @@ class BrokerSettings:
             (``transaction.state.log.num.partitions``).
         transaction_log_replication_factor: as that of the offsets topic
             (``transaction.state.log.replication.factor``).
-        default_partitions: a topic's partitions where nobody says how many
+        default_partitions: a topic's partitions where a request gives no number
             (``num.partitions``).
         delete_topics: whether topics can be deleted (``delete.topic.enable``).
         max_message_bytes: the largest record batch (``message.max.bytes``).
         append_time: whether records get the broker's time (``log.message.timestamp.type``).
-        retention_bytes: the size of a partition past which its oldest batches go; None keeps
-            all, in memory (``log.retention.bytes``).
-        fetch_max_bytes: the most bytes of one Fetch answer (``fetch.max.bytes``).
+        retention_bytes: the size of a partition past which its oldest batches are deleted; None
+            keeps all, in memory (``log.retention.bytes``).
+        fetch_max_bytes: the most bytes of one Fetch response (``fetch.max.bytes``).
         max_partitions: the most partitions of all topics together (``kgroup.max.partitions``).
         max_decompressed_bytes: the most bytes of a record batch once it is decompressed
             (``kgroup.message.max.decompressed.bytes``).
         request_max_bytes: the largest request (``socket.request.max.bytes``).
         request_max_items: the most array items of one request, nested ones included
             (``kgroup.request.max.items``).
-        answer_max_items: likewise of one answer (``kgroup.answer.max.items``).
-        queued_max_bytes: the most bytes of requests and answers that are under way on all
-            connections of a broker (``queued.max.request.bytes``).
-        describe_max_partitions: the most partitions of one answer to DescribeTopicPartitions
+        answer_max_items: the most array items of one response (``kgroup.answer.max.items``).
+        queued_max_bytes: the most bytes of unfinished requests and responses on all connections of
+            a broker (``queued.max.request.bytes``).
+        describe_max_partitions: the most partitions of one DescribeTopicPartitions response
             (``max.request.partition.size.limit``).
         connections_max_idle: after how many seconds without a request a connection is closed;
             None for never (``connections.max.idle_clients.ms``).
         max_connections: the most connections of a broker (``max.connections``).
-        max_connections_per_ip: the most of them from one address (``max.connections.per.ip``).
+        max_connections_per_ip: the most connections from one address (``max.connections.per.ip``).
         max_transactional_ids: the most transactional ids (``kgroup.max.transactional.ids``).
         transaction_max_timeout: the longest transaction time-out that a producer may ask for
             (``transaction.max.timeout.ms``).
         groups: the group coordinator's settings.
-        properties: what was set, by Kafka's name; for DescribeConfigs.
+        properties: the properties that were given, by Kafka's name; for DescribeConfigs.
 
     Raises:
         ConfigError: a value is not allowed; it names the field, the value and the bounds.
@@ -199,7 +199,7 @@ class BrokerSettings:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object]) -> BrokerSettings:
-        """Read Kafka's broker properties; values are texts, or what ``str`` makes a text of.
+        """Read Kafka's broker properties; values are texts, or are made texts by ``str``.
 
         Raises:
             ConfigError: a property is unknown here, or its value is refused; it is named.
@@ -219,7 +219,7 @@ class BrokerSettings:
         return cls(groups=CoordinatorSettings.from_properties(texts), properties=texts, **fields)
 
     def check_brokers(self, brokers: int) -> None:
-        """Whether a cluster of so many brokers can have these settings.
+        """Check that a cluster of so many brokers can have these settings.
 
         Raises:
             ConfigError: there are too few or too many, or their ids would not fit in an int32.

@@ -1,11 +1,11 @@
-"""Bytes under way on a broker's connections: of requests that are coming, of answers not read yet.
+"""The bytes in flight on a broker's connections: unfinished requests, and responses not read yet.
 
-Each request and answer is limited by itself; here is what they may take together. Where that is
-too much, the connection is cut whose bytes have stood still for the longest time: a client that
-sends half a request, or never reads, gives way to those that go on.
+Each request and response has a limit of its own; this is the limit for all of them together. When
+it is exceeded, the connection whose bytes have not moved for the longest time is cut. So a client
+that sends half a request, or never reads, makes room for the clients that go on.
 
-Source: Kafka's ``queued.max.request.bytes`` (KIP-72), which mutes connections instead; behind
-enough clients that stand still nobody would be read there.
+Source: Kafka's ``queued.max.request.bytes`` (KIP-72). Kafka mutes connections instead, so that
+enough stalled clients can keep all others from being read.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from kgroup.broker.idle_connections import Client
 
 @final
 class BytesInFlight:
-    """The bytes of each connection that has many under way, the one that moved last at the end.
+    """The bytes in flight of each connection that has many; the one that moved last is at the end.
 
     Args:
-        most: how many there may be in all.
+        most: the most bytes of all connections together.
     """
 
     def __init__(self, most: int) -> None:
@@ -30,11 +30,11 @@ class BytesInFlight:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """The bytes in flight of all connections."""
         return self._total
 
     def hold(self, client: Client, size: int) -> None:
-        """A connection has so many bytes under way now; others may be cut for it, or itself."""
+        """Set the bytes of a connection; this may cut other connections, or this one."""
         self.release(client)
         self._held[client] = size
         self._total += size
@@ -44,5 +44,5 @@ class BytesInFlight:
             stalled.cut()
 
     def release(self, client: Client) -> None:
-        """A connection has none under way."""
+        """Set the bytes of a connection to none."""
         self._total -= self._held.pop(client, 0)

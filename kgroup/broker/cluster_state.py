@@ -1,9 +1,8 @@
-"""The state that all brokers share: topics, who leads what, transactions, addresses.
+"""The state that all brokers share: topics, leaders, transactions, addresses.
 
-One object without I/O of its own (its clock is trio's, its waits are the desks' and the logs').
-Requests reach it through the handlers, programs and tests through what ``serve`` and its
-siblings yield. Which broker leads a partition or coordinates a group is asked here and nowhere
-else.
+One object without I/O of its own; only the purgatories and the logs make tasks wait. Handlers
+serve requests from it, programs and tests reach it through what ``serve`` and its siblings yield.
+It is the only place that knows which broker leads a partition or coordinates a group.
 """
 
 from __future__ import annotations
@@ -32,19 +31,19 @@ from kgroup.types import TopicPartition
 
 _UUID_BITS: Final = 128
 _TRANSACTION_LOG_ROTATION: Final = 1
-"""Where the transaction log begins to go round the brokers: not where the offsets topic does."""
+"""The rotation of the transaction log: its first leader is not that of the offsets topic."""
 
 
 @final
 class ClusterState:
-    """What the embedded brokers know.
+    """The state of a cluster of embedded brokers.
 
     Attributes:
         brokers: every broker by its id, whether it is up or not.
-        fleet: which of them are up.
+        live_brokers: which of them are up.
         shards: the shards of the group coordinator.
-        pace: how requests share the event loop.
-        internal_errors: what went wrong in the broker itself.
+        time_slices: how requests share the event loop.
+        internal_errors: defects of the broker itself.
         on_transaction_end: is called with each transaction that ends, for simulations: the
             producer's id, whether it was committed, and the offset of each marker; or None.
     """
@@ -95,7 +94,7 @@ class ClusterState:
     def _place(
         self, partitions: int, replication_factor: int, rotation: int = 0
     ) -> list[PartitionReplicas]:
-        """The places of a topic of Kafka's own, which has no more replicas than can be."""
+        """Replicas for a topic of Kafka's own: at most as many as there are brokers."""
         most = min(replication_factor, len(self.live_brokers.node_ids))
         return [
             self.live_brokers.place_replicas(rotation + shard, most) for shard in range(partitions)
@@ -119,21 +118,21 @@ class ClusterState:
         return Node(Address(node_id, "", 0, self.settings.rack), coordinator, transactions)
 
     def start_alarms(self, nursery: trio.Nursery) -> None:
-        """Let the timers of groups and transactions run."""
+        """Start the tasks that run the timers of groups and transactions."""
         for node in self.brokers.values():
             for alarm in (node.groups.alarm, node.transaction_alarm):
                 alarm.internal_errors = self.internal_errors
                 nursery.start_soon(alarm.run)
 
     def new_uuid(self) -> UUID:
-        """A version 4 UUID from the injected random choices."""
+        """A version 4 UUID from the injected ``Random``."""
         return UUID(int=self._random.getrandbits(_UUID_BITS), version=4)
 
     def now_ms(self) -> int:
         """Milliseconds since 1970, for time stamps."""
         return int(self._wall_clock() * 1000)
 
-    # Who has what.
+    # Brokers and coordinators.
 
     @property
     def nodes(self) -> tuple[Address, ...]:
@@ -142,7 +141,7 @@ class ClusterState:
 
     @property
     def controller_id(self) -> int:
-        """The broker that is told of as controller, or -1; any one does a controller's work."""
+        """The broker that responses name as controller, or -1; any broker does its work."""
         return next(iter(self.live_brokers.up), NO_LEADER)
 
     def coordinator_of(self, group_id: str) -> Node | None:
@@ -164,14 +163,14 @@ class ClusterState:
         elsewhere = self._replicas_of_transaction(transactional_id).leader != node_id
         return ErrorCode.NOT_COORDINATOR if elsewhere else None
 
-    # Brokers come and go, leaders change.
+    # Brokers that stop and start, leaders that change.
 
     def broker_stopped(self, node_id: int, *, answer: bool) -> HandOver:
-        """A broker is gone: others take over what they have replicas of.
+        """A broker has stopped: others take over what they have replicas of.
 
         Args:
             node_id: which.
-            answer: whether those who wait at its coordinator are told so.
+            answer: whether requests parked at its coordinator are answered NOT_COORDINATOR.
         """
         self.live_brokers.set_up(node_id, is_up=False)
         return self._elect(
@@ -179,12 +178,12 @@ class ClusterState:
         )
 
     def broker_started(self, node_id: int) -> HandOver:
-        """A broker is back: it leads what nobody else could."""
+        """A broker has started again: it leads what no other broker could."""
         self.live_brokers.set_up(node_id, is_up=True)
         return self._elect(self.live_brokers.broker_started)
 
     def rebalance_leaders(self) -> HandOver:
-        """Every partition and shard is led by its preferred replica, where that can be."""
+        """Give every partition and shard to its preferred replica, where that is in sync."""
         return self._elect(self.live_brokers.elect_preferred)
 
     def _elect(
@@ -203,10 +202,10 @@ class ClusterState:
     # Topics.
 
     def delete_topic(self, topic: Topic) -> None:
-        """Delete a topic, and with it what groups have committed of it.
+        """Delete a topic, and the offsets that groups have committed for it.
 
         Raises:
-            RefusedError: TOPIC_DELETION_DISABLED.
+            RequestError: TOPIC_DELETION_DISABLED.
         """
         gone = self.topics.delete(topic)
         self.shards.delete_partitions(gone)

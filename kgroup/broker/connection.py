@@ -1,14 +1,14 @@
-"""One client's connection: requests in, answers out, one at a time and in order.
+"""One client's connection: requests in, responses out, one at a time and in order.
 
-Kafka reads nothing more from a connection while a request of it waits; a parked Join holds up
-what comes behind it, and so it does here. What a request means is its handler's business.
+As in Kafka, nothing more is read from a connection while one of its requests waits: a parked Join
+holds up the requests behind it. What a request means is up to its handler.
 
-The client is a stranger: it may send anything, send it slowly, and never read what it is sent.
-Bytes of it that are under way are counted (``kgroup.broker.bytes_in_flight``), time without a
-request is limited (``kgroup.broker.idle_connections``), and long work gives way
+A client may send anything, send it slowly, and never read its responses. So its bytes in flight are
+counted (``kgroup.broker.bytes_in_flight``), its time without a request is limited
+(``kgroup.broker.idle_connections``), and long work yields to other requests
 (``kgroup.broker.time_slices``).
 
-INVARIANT: nothing of a client's bytes, and no fault of a handler, ends more than this connection.
+INVARIANT: neither a client's bytes nor a fault of a handler ends more than this connection.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ _LENGTH: Final = struct.Struct(">i")
 _PREFIX: Final = struct.Struct(">hhi")
 _CHUNK: Final = 1 << 18
 _LONG: Final = 1 << 14
-"""From this size on a request is read in the lane."""
+"""A request of this size or more is decoded as long work, under the lock of the time slices."""
 _PIECE: Final = 1 << 20
-"""A large answer is sent in pieces of this size: a client that reads it slowly is not idle."""
+"""A large response is sent in pieces of this size: a client that reads it slowly is not idle."""
 _SMALL: Final = 1 << 16
-"""Up to this size an answer is joined to its length; a larger one is not copied for it."""
+"""Up to this size a response is joined to its length; a larger one is sent without a copy."""
 
 
 @final
 class _ClosedError(Exception):
-    """The connection ends here; the text says why."""
+    """The connection ends now; the text says why, if it is worth a log line."""
 
 
 @final
@@ -77,18 +77,18 @@ class ClientConnection:
         self._scope = trio.CancelScope()
         self._received = b""
         self._at = 0
-        """How much of it is read already."""
+        """How many of the received bytes are consumed."""
         self._serving = False
         self._finishing = False
         self.client_id: str | None = None
-        """What the client calls itself, since its first request."""
+        """The client id of its first request; None before."""
 
     def cut(self) -> None:
-        """End it now, whatever it is doing; the client sees it closed."""
+        """End the connection now, whatever it is doing; the client sees it closed."""
         self._scope.cancel()
 
     def finish(self) -> None:
-        """End it once the request that is being served is answered; now, if there is none."""
+        """End the connection after the request that is being served; now, if there is none."""
         self._finishing = True
         if not self._serving:
             self.cut()
@@ -103,11 +103,11 @@ class ClientConnection:
                 while True:
                     await self._serve_one()
             except (trio.BrokenResourceError, trio.ClosedResourceError):
-                pass  # the client is gone; what it asked for has been handled
+                pass  # the client is gone; its request has been handled
             except _ClosedError as reason:
                 if str(reason):
                     _LOG.warning("connection from %s closed: %s", self._client_host, reason)
-            # A defect met by one client is not the others'.
+            # A defect must not reach the connections of other clients.
             except Exception as error:  # noqa: BLE001
                 during = f"connection from {self._client_host} closed"
                 self._cluster.internal_errors.record(during, error)
@@ -127,7 +127,7 @@ class ClientConnection:
             raise _ClosedError("")
 
     async def _serve_request(self, frame: bytes) -> None:
-        await self._faults.reachable()
+        await self._faults.wait_reachable()
         work = self._cluster.time_slices.work(self._cluster.settings.answer_max_items)
         try:
             answer = await self._answer(frame, work)
@@ -135,13 +135,13 @@ class ClientConnection:
             work.release()
         self._bytes_in_flight.release(self)
         if answer is None:
-            await trio.lowlevel.checkpoint()  # a client that wants no answers must not go on alone
+            await trio.lowlevel.checkpoint()  # a client that wants no responses must not run alone
             return
-        await self._faults.reachable()
+        await self._faults.wait_reachable()
         await self._send(answer)
 
     async def _send(self, answer: bytes) -> None:
-        """Send an answer; one that is not read is not kept for ever, nor beside many others."""
+        """Send a response; while it is unread, the client is idle and its bytes are in flight."""
         length = _LENGTH.pack(len(answer))
         self._idle_clients.touch(self)
         if len(answer) <= _SMALL:
@@ -158,7 +158,7 @@ class ClientConnection:
     # Bytes.
 
     async def _read_frame(self) -> bytes:
-        """The next request, its length before it; bytes that came in pieces are copied once."""
+        """The next request with its length in front; bytes that came in pieces are copied once."""
         await self._receive(_LENGTH.size)
         (length,) = _LENGTH.unpack_from(self._received, self._at)
         if not _PREFIX.size <= length <= self._cluster.settings.request_max_bytes:
@@ -172,7 +172,7 @@ class ClientConnection:
         return self._received[start : self._at]
 
     async def _receive(self, size: int) -> None:
-        """Have so many bytes of what the client sends."""
+        """Receive until so many bytes are there."""
         have = len(self._received) - self._at
         if have >= size:
             return
@@ -189,8 +189,8 @@ class ClientConnection:
                 self._bytes_in_flight.hold(self, have)
         self._received, self._at = b"".join(pieces), 0
 
-    async def _swallow(self) -> None:
-        """Answer nothing any more: Kafka has lost a request, and what follows waits behind it."""
+    async def _discard_requests(self) -> None:
+        """Answer nothing more: Kafka drops this request, and later ones wait behind it forever."""
         self._serving = False
         self._idle_clients.touch(self)
         if self._finishing:
@@ -221,7 +221,7 @@ class ClientConnection:
         )
         answer = await self._handle(context)
         if isinstance(answer, NoResponse):
-            await self._swallow()
+            await self._discard_requests()
         if answer is None or isinstance(answer, NoResponse):
             return None
         return await self._encode_in_slices(context, answer, correlation_id)
@@ -254,7 +254,9 @@ class ClientConnection:
             await trio.sleep(delay)
         if error_code is not None:
             if getattr(context.request, "acks", None) == NO_ACKS:
-                raise _ClosedError(f"an injected error {error_code}, and no answer is wanted")
+                raise _ClosedError(
+                    f"an injected error {error_code} for a request that wants no response"
+                )
             return error_response(context.request, error_code)
         try:
             return await api.handler(context)
@@ -262,7 +264,7 @@ class ClientConnection:
             raise _ClosedError(str(error)) from error
         except RequestError as error:
             return error_response(context.request, error.code)
-        # Kafka, too, answers a defect with this code.
+        # Kafka answers an unexpected exception with this code, too.
         except Exception as error:  # noqa: BLE001
             self._cluster.internal_errors.record(f"{context.api} v{context.version}", error)
             return error_response(context.request, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -270,7 +272,7 @@ class ClientConnection:
     async def _encode_in_slices(
         self, context: RequestContext, answer: ResponseFields, correlation_id: int
     ) -> bytes:
-        """As ``_encode``; making a long answer's values gives way now and then."""
+        """As ``_encode``; a long response is built in slices, so that other requests are served."""
         if context.work.items < FREE:
             return self._encode(context.api, context.version, answer, correlation_id)
         fitted = await fit_response_in_slices(context.api, context.version, answer, context.work)

@@ -1,7 +1,7 @@
-"""One broker on the network: its listeners, its connections, and what a test does to them.
+"""One broker on the network: its listeners, its connections and its injected faults.
 
-What requests mean is said below this module, what a broker's coming and going means to the
-others above it.
+The modules below decide what requests mean, those above what the start and stop of a broker mean
+for the others.
 """
 
 from __future__ import annotations
@@ -21,26 +21,27 @@ from kgroup.broker.groups.coordinator import GroupCoordinatorService
 from kgroup.broker.idle_connections import IdleClients
 from kgroup.broker.memory_pipe import pipe
 from kgroup.broker.node import Node
+from kgroup.notifier import Notifier
 
 _ANYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 # to recognise it
-"""Addresses to listen on that nobody can connect to -> what clients are told instead."""
+"""Addresses to listen on to which no client can connect -> the address to advertise instead."""
 _UNLIMITED: Final = 2**31 - 1
 _IN_MEMORY: Final = "memory"
-"""Where clients of a broker in memory come from."""
+"""The host of clients that connect in memory."""
 
 
 @final
 class Endpoint:
-    """Where one broker is reached.
+    """The address, listeners and connections of one broker.
 
     Attributes:
-        faults: what goes wrong on purpose.
+        faults: the injected faults.
 
     Args:
-        cluster: what its requests are about.
+        cluster: the state that its requests work on.
         node: the broker.
         nursery: where listeners and connections are served.
-        address: host and port to listen on, or to be known by in memory.
+        address: host and port to listen on, or the address in memory.
         in_memory: whether there are no sockets.
     """
 
@@ -63,9 +64,9 @@ class Endpoint:
         self._idle_clients = IdleClients(settings.connections_max_idle)
         self._bytes_in_flight = BytesInFlight(settings.queued_max_bytes)
         self._connections: dict[ClientConnection, str] = {}
-        """Each with the host that it comes from."""
+        """Each with the host of its client."""
         nursery.start_soon(self._idle_clients.alarm.run)
-        self._ended = trio.Event()
+        self._connection_ended = Notifier()
         self._listening: trio.CancelScope | None = None
         self._listeners: list[trio.SocketListener] = []
 
@@ -74,16 +75,16 @@ class Endpoint:
         """The groups that the broker coordinates."""
         return self._node.groups.coordinator
 
-    # Where it is.
+    # Its address.
 
     @property
     def host(self) -> str:
-        """The host that clients are told."""
+        """The host that clients connect to."""
         return self._node.address.host
 
     @property
     def port(self) -> int:
-        """The port that clients are told."""
+        """The port that clients connect to."""
         return self._node.address.port
 
     @property
@@ -101,26 +102,26 @@ class Endpoint:
         """Open a connection in memory.
 
         Raises:
-            OSError: nobody listens.
+            OSError: the broker does not listen.
 
         Cancellation: nothing is left open.
         """
         await trio.lowlevel.checkpoint()
-        await self.faults.reachable()
+        await self.faults.wait_reachable()
         ours, theirs = pipe()
         self.accept(ours, _IN_MEMORY)
         return theirs
 
     def accept(self, stream: trio.abc.Stream, client_host: str) -> None:
-        """See ``Broker.accept``."""
+        """See ``EmbeddedBroker.accept``."""
         if self._listening is None:
             raise refused_connection(self.host, self.port)
-        self._nursery.start_soon(self._serve, self._admitted(stream, client_host))
+        self._nursery.start_soon(self._serve, self._register(stream, client_host))
 
-    # Life.
+    # Start and end.
 
     async def open(self) -> None:
-        """Listen; after ``close`` on the same port.
+        """Listen; after ``close``, on the same port.
 
         Raises:
             OSError: the address cannot be listened on.
@@ -141,7 +142,7 @@ class Endpoint:
         self._nursery.start_soon(self._accept, self._listening, self._listeners)
 
     def close(self) -> None:
-        """Listen no more; connections stay."""
+        """Stop listening; connections stay."""
         if self._listening is not None:
             self._listening.cancel()
             self._listening = None
@@ -150,14 +151,14 @@ class Endpoint:
         self._listeners = []
 
     async def finish(self, within: float) -> None:
-        """Let requests that are being served be answered, then end the connections there are.
+        """Answer the requests that are being served, then end the present connections.
 
-        Those that come meanwhile, to a broker that has started again, are left alone.
+        New connections, to a broker that has started again meanwhile, are left alone.
 
         Args:
-            within: seconds after which connections are cut in any case.
+            within: seconds after which the connections are cut in any case.
 
-        Cancellation: they are cut at once.
+        Cancellation: the connections are cut at once.
         """
         ending = tuple(self._connections)
         try:
@@ -165,13 +166,13 @@ class Endpoint:
                 for connection in ending:
                     connection.finish()
                 while any(connection in self._connections for connection in ending):
-                    await self._ended.wait()
+                    await self._connection_ended.wait()
         finally:
             for connection in ending:
                 connection.cut()
 
     def cut_connections(self, client_id: str | None = None) -> int:
-        """Close connections now, all or those of one client; how many."""
+        """Close connections now, all or those of one client, and return how many."""
         cut = [
             connection
             for connection in self._connections
@@ -198,12 +199,14 @@ class Endpoint:
             await trio.aclose_forcefully(stream)
             return
         if self._listening is None:
-            await trio.aclose_forcefully(stream)  # it was accepted in the broker's last moment
+            await trio.aclose_forcefully(
+                stream
+            )  # it was accepted while the broker stopped listening
             return
-        await self._serve(self._admitted(stream, str(address[0])))
+        await self._serve(self._register(stream, str(address[0])))
 
-    def _admitted(self, stream: trio.abc.Stream, host: str) -> ClientConnection:
-        """A connection that is known at once: one whose task has not begun can be cut, too."""
+    def _register(self, stream: trio.abc.Stream, host: str) -> ClientConnection:
+        """Make a connection and register it now, so that it can be cut before its task begins."""
         connection = ClientConnection(
             stream,
             f"/{host}",
@@ -218,7 +221,7 @@ class Endpoint:
         return connection
 
     def _make_room(self, host: str, newcomer: ClientConnection) -> None:
-        """Cut the newcomer where its address has enough, else the most idle of too many."""
+        """Keep the limits: cut the newcomer if its address has too many, else the most idle one."""
         settings = self._cluster.settings
         if settings.max_connections_per_ip < _UNLIMITED:
             have = sum(one == host for one in self._connections.values())
@@ -237,12 +240,11 @@ class Endpoint:
             await connection.serve()
         finally:
             del self._connections[connection]
-            ended, self._ended = self._ended, trio.Event()
-            ended.set()
+            self._connection_ended.notify()
 
 
 def refused_connection(host: str, port: int) -> ConnectionRefusedError:
-    """What a connection to where nobody listens fails with."""
+    """The error of a connection to an address at which no broker listens."""
     code = errno.ECONNREFUSED
     return ConnectionRefusedError(code, f"{os.strerror(code)}: {host}:{port}")
 
@@ -251,7 +253,7 @@ async def _open_listeners(host: str, port: int) -> list[trio.SocketListener]:
     """Listeners of one port on all addresses of a host."""
     listeners = await trio.open_tcp_listeners(port, host=host)
     if port == 0 and len(listeners) > 1:
-        # Each address got a port of its own; all are to have the first one's.
+        # Each address got a port of its own; all must have the first one's.
         port = listeners[0].socket.getsockname()[1]
         for listener in listeners:
             listener.socket.close()

@@ -1,7 +1,8 @@
-"""How each answer says that the request as a whole failed: the error at every place it has.
+"""For each API the response with one error for the whole request, in every field for an error.
 
-Used for an error that a test injects, for a version that is not offered, for a defect of the
-broker. Source: ``getErrorResponse`` of Kafka's request classes.
+Used for an injected error, for a version that is not offered, and for a defect of the broker.
+
+Source: ``getErrorResponse`` of Kafka's request classes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _NO_TIME: Final = timedelta(0)
 _NO_START: Final = datetime.fromtimestamp(0, UTC)
 
 ErrorResponse = Callable[[Any, int], ResponseFields]
-"""Takes kio's request and the error code."""
+"""Builds a response from kio's request and the error code."""
 
 
 def _top(**fields: Any) -> ErrorResponse:
@@ -42,7 +43,7 @@ def _each(items: str, **names: Any) -> ErrorResponse:
 
 
 def _values(item: Any, names: Mapping[str, Any]) -> dict[str, Any]:
-    """A text that begins with a dot names an attribute of the item, ``.`` the item itself."""
+    """Fields for one item: a text that begins with a dot is an attribute of it, ``.`` the item."""
     values = {}
     for name, value in names.items():
         if isinstance(value, str) and value.startswith("."):
@@ -53,7 +54,7 @@ def _values(item: Any, names: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _identity(topic: Any) -> dict[str, Any]:
-    """What a request's topic goes by in its version: its name, its id, or either."""
+    """The fields that identify a request's topic in its version: its name, its id, or both."""
     names = ("name", "topic", "topic_id")
     return {name: getattr(topic, name) for name in names if hasattr(topic, name)}
 
@@ -242,7 +243,7 @@ _ALTERED: Final = _each(
     error_message=None,
 )
 
-#: kio's name of the API -> how its answer carries one error.
+#: kio's name of the API -> what builds its error response.
 ERROR_RESPONSES: Final[Mapping[str, ErrorResponse]] = {
     "add_offsets_to_txn": _top(),
     "add_partitions_to_txn": _add_partitions,

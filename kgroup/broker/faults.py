@@ -1,7 +1,7 @@
-"""What can be made to go wrong on purpose: errors, slowness, silence.
+"""Injected faults of one broker: errors, delays, silence.
 
-A fault is told in advance and happens to requests as they come. Connections and listeners are
-the server's; here is only what is planned.
+A fault is planned in advance and applied to requests as they come. ``kgroup.broker.connection``
+applies the faults before it serves a request.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ def _any(request: object) -> bool:
 @final
 @attrs.define(eq=False)
 class InjectedFault:
-    """Something that happens to the next requests that match; ``cancel`` takes it back.
+    """A fault of the next requests that match; ``cancel`` ends it.
 
     Attributes:
         api: kio's name of the API, or None for every one.
-        times: how many requests are left that it happens to, or None for all to come.
-        match: says of a request whether it is meant.
-        error_code: what it is answered with instead of being served, or None.
-        delay: seconds before it is served.
-        seen: how many requests it has happened to.
+        times: to how many further requests it applies; None for all.
+        match: returns whether the fault applies to a request.
+        error_code: the error that is answered instead of serving the request, or None.
+        delay: seconds before the request is served.
+        seen: to how many requests it was applied.
     """
 
     api: str | None
@@ -45,24 +45,24 @@ class InjectedFault:
     seen: int = 0
 
     def cancel(self) -> None:
-        """It happens to no further request."""
+        """Apply it to no further request."""
         self.times = 0
 
     def apply(self) -> None:
-        """It happens once."""
+        """Count one request to which it was applied."""
         self.seen += 1
         if self.times is not None:
             self.times -= 1
 
     @property
     def is_over(self) -> bool:
-        """Whether it happens no more."""
+        """Whether it applies to no further request."""
         return self.times is not None and self.times <= 0
 
 
 @final
 class InjectedFaults:
-    """The faults of one broker, and whether it can be reached at all."""
+    """The faults of one broker, and whether it is reachable at all."""
 
     def __init__(self) -> None:
         self._planned: list[InjectedFault] = []
@@ -78,7 +78,7 @@ class InjectedFaults:
         times: int | None = None,
         match: Match | None = None,
     ) -> InjectedFault:
-        """Plan a fault. Of several that match a request all delays add up, and one error counts.
+        """Plan a fault. If several match a request, their delays add up and the first error counts.
 
         Raises:
             ValueError: the API is not offered by the broker.
@@ -90,7 +90,11 @@ class InjectedFaults:
         return fault
 
     def apply(self, api: str, request: Any) -> tuple[float, int | None]:
-        """What happens to a request, counted: (seconds that it has to wait, error or None)."""
+        """Apply the faults that match a request.
+
+        Returns:
+            the seconds that it has to wait, and the error to answer or None.
+        """
         delay, error_code = 0.0, None
         for fault in self._planned:
             spent = fault.is_over or (fault.error_code is not None and error_code is not None)
@@ -103,13 +107,13 @@ class InjectedFaults:
         return delay, error_code
 
     def set_reachable(self, *, reachable: bool) -> None:
-        """While it is not reachable, connections stay open and no byte moves."""
+        """While the broker is not reachable, connections stay open and no byte moves."""
         if reachable:
             self._reachable.set()
         elif self._reachable.is_set():
             self._reachable = trio.Event()
 
-    async def reachable(self) -> None:
-        """Wait until the broker can be reached."""
+    async def wait_reachable(self) -> None:
+        """Wait until the broker is reachable."""
         if not self._reachable.is_set():
             await self._reachable.wait()

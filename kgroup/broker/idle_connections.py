@@ -1,8 +1,8 @@
-"""Clients that send no request for too long: their connections are closed.
+"""Closes the connections of clients that send no request for too long.
 
-A client is idle from when it has been answered until its next request is there, whole; one whose
-request is being served, however long that takes, is not. So a parked Join or Fetch stays, and a
-frame that never ends does not.
+A client is idle from the end of one request until the next one has arrived as a whole. While its
+request is being served it is not idle, however long that takes. So a parked Join or Fetch keeps its
+connection, and a request that never ends does not.
 
 Source: Kafka's ``Selector.IdleExpiryManager``.
 """
@@ -17,7 +17,7 @@ from kgroup.broker.purgatory import Alarm
 
 
 class Client(Protocol):
-    """A connection that can be ended."""
+    """A connection that can be cut."""
 
     def cut(self) -> None:
         """End it now."""
@@ -26,13 +26,13 @@ class Client(Protocol):
 
 @final
 class IdleClients:
-    """The idle connections of a broker, the one that has been for the longest time first.
+    """The idle connections of a broker, the one that has been idle for the longest time first.
 
     Attributes:
         alarm: closes them.
 
     Args:
-        most: seconds that a connection may be idle, None for any time.
+        most: seconds that a connection may be idle; None for no limit.
     """
 
     def __init__(self, most: float | None) -> None:
@@ -41,7 +41,7 @@ class IdleClients:
         self.alarm: Final = Alarm(self._next_end, self._end)
 
     def touch(self, client: Client) -> None:
-        """It is idle from now on."""
+        """Count a client's idle time from now on."""
         if self._most is None:
             return
         self._since.pop(client, None)
@@ -50,11 +50,11 @@ class IdleClients:
             self.alarm.reschedule()
 
     def forget(self, client: Client) -> None:
-        """It is not idle, or gone."""
+        """Stop counting: the client is not idle, or its connection has ended."""
         self._since.pop(client, None)
 
     def longest(self) -> Client | None:
-        """The one that has been idle for the longest time."""
+        """The client that has been idle for the longest time, or None."""
         return next(iter(self._since), None)
 
     def _next_end(self) -> float | None:

@@ -1,7 +1,7 @@
-"""What went wrong in the broker itself: exceptions that no request should ever cause.
+"""Internal errors of the broker: exceptions that no request should ever cause.
 
-A defect is logged, met with UNKNOWN_SERVER_ERROR or a closed connection, and kept here, so that a
-test can require that there is none. It never ends the broker.
+Such a defect is logged, answered with UNKNOWN_SERVER_ERROR or a closed connection, and kept here,
+so that a test can require that there was none. It never ends the broker.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _KEPT: Final = 100
 @final
 @attrs.frozen(eq=False)
 class InternalError:
-    """One of them: what the broker was doing, and the exception."""
+    """One internal error: what the broker was doing, and the exception."""
 
     during: str
     error: Exception
@@ -27,10 +27,10 @@ class InternalError:
 
 @final
 class InternalErrors:
-    """The latest internal_errors of a cluster.
+    """The latest internal errors of a cluster.
 
     Attributes:
-        seen: how many there were in all.
+        seen: how many there have been in all.
     """
 
     def __init__(self) -> None:
@@ -39,11 +39,11 @@ class InternalErrors:
 
     @property
     def latest(self) -> tuple[InternalError, ...]:
-        """Some of them, the oldest first."""
+        """The latest ones, the oldest first."""
         return tuple(self._latest)
 
     def record(self, during: str, error: Exception) -> None:
-        """Log a defect, with its traceback, and keep it."""
+        """Log an internal error with its traceback, and keep it."""
         self.seen += 1
         self._latest.append(InternalError(during, error))
-        _LOG.error("%s: a defect", during, exc_info=error)
+        _LOG.error("internal error of the embedded broker: %s", during, exc_info=error)

@@ -1,4 +1,4 @@
-"""The leader epochs of a log: where each began, and so where the one before ended.
+"""The leader epochs of a log: where each began, which is where the one before ended.
 
 Source: Kafka's ``LeaderEpochFileCache``, KIP-101, KIP-320.
 """
@@ -9,7 +9,7 @@ from bisect import bisect_right
 from typing import Final, final
 
 UNDEFINED: Final = -1
-"""An epoch, or the end of one, that is not known."""
+"""An unknown epoch, or the unknown end of one."""
 
 
 @final
@@ -22,11 +22,11 @@ class LeaderEpochs:
 
     @property
     def latest(self) -> int:
-        """The epoch that new records are written in."""
+        """The epoch of new records."""
         return self._epochs[-1]
 
     def begin(self, epoch: int, offset: int) -> None:
-        """A higher epoch begins at the end of the log; one without records leaves no trace."""
+        """Begin a higher epoch at the end of the log; it replaces an epoch without records."""
         if self._starts[-1] == offset:
             self._epochs[-1] = epoch
         else:
@@ -34,13 +34,13 @@ class LeaderEpochs:
             self._starts.append(offset)
 
     def at(self, offset: int) -> int:
-        """The epoch that the record at an offset is of."""
+        """The epoch of the record at an offset."""
         return self._epochs[max(0, bisect_right(self._starts, offset) - 1)]
 
     def end_of(self, epoch: int, log_end: int) -> tuple[int, int]:
-        """(the highest epoch not above this one, the offset at which it ended).
+        """The highest epoch not above this one, and the offset at which it ended.
 
-        Both are ``UNDEFINED`` for an epoch that is still to come.
+        Both are ``UNDEFINED`` for an epoch that has not begun.
         """
         if epoch == UNDEFINED or epoch > self.latest:
             return UNDEFINED, UNDEFINED

@@ -1,12 +1,12 @@
 """The log of one partition: record batches as bytes, in memory, by offset.
 
-Offsets, the checks of idempotent producers, the bookkeeping of transactions (last stable
-offset, aborted ones), look-up by time, deletion from the front. Batches are never decoded on
-the way in or out. Who may write, waiting on the network and topics are for others.
+It assigns offsets, checks idempotent producers, keeps track of transactions (the last stable
+offset, aborted ones), searches by time and deletes from the front. Batches are not decoded when
+they are appended or fetched. Handlers decide whether a client may write, and wait for a Fetch.
 
 Invariants: batches are sorted and without gaps between ``start_offset``'s and ``end_offset``;
-a batch's bytes never change once stored; no method waits but ``wait_beyond``, and those that search
-by time give the loop back.
+a batch's bytes never change once stored; only ``wait_beyond`` waits, and the searches by time yield
+to other tasks.
 
 Source: Kafka's ``UnifiedLog``, ``TransactionIndex``.
 """
@@ -183,12 +183,12 @@ class PartitionLog:
         if header.producer_id in self._open and not header.is_transactional:
             raise RequestError(
                 ErrorCode.INVALID_TXN_STATE,
-                f"producer {header.producer_id} has a transaction open here, and the batch is in"
+                f"producer {header.producer_id} has an open transaction here, but the batch is in"
                 " none",
             )
 
     def check_size(self, size: int) -> None:
-        """Whether a batch of so many bytes may be stored.
+        """Check that a batch of so many bytes may be stored.
 
         Raises:
             RequestError: MESSAGE_TOO_LARGE.
@@ -200,7 +200,7 @@ class PartitionLog:
             )
 
     def configure(self, settings: LogSettings) -> None:
-        """Behave in another way from the next batch on."""
+        """Use other settings from the next batch on."""
         self._settings = settings
 
     def end_transaction(self, producer_id: int, epoch: int, now: int, *, committed: bool) -> None:
@@ -213,7 +213,7 @@ class PartitionLog:
         self._wake()
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
-        """Whether a producer has written here, in this epoch, in a transaction still open."""
+        """Whether a producer has written here in an open transaction of this epoch."""
         return producer_id in self._open and self._producer_state.epoch_of(producer_id) == epoch
 
     def producers(self) -> tuple[ActiveProducer, ...]:
@@ -224,7 +224,7 @@ class PartitionLog:
         )
 
     def delete_before(self, offset: int) -> int:
-        """Move the start to an offset, -1 for the end; the new start.
+        """Move the start to an offset, -1 for the end, and return the new start.
 
         Raises:
             RequestError: OFFSET_OUT_OF_RANGE for one past the end, or below -1.
@@ -266,7 +266,7 @@ class PartitionLog:
     # Reading.
 
     def check_offset(self, offset: int) -> None:
-        """Refuse a position outside of the log.
+        """Check that an offset is in the log, its end included.
 
         Raises:
             RequestError: OFFSET_OUT_OF_RANGE.
@@ -278,13 +278,13 @@ class PartitionLog:
             )
 
     def read(self, offset: int, max_bytes: int, *, committed: bool, at_least_one: bool) -> Slice:
-        """Whole batches from the one that holds ``offset`` on.
+        """Read whole batches, from the one that contains ``offset`` on.
 
         Args:
             offset: where to begin.
-            max_bytes: the most bytes to give.
-            committed: give nothing past the last stable offset, and tell aborted transactions.
-            at_least_one: give the first batch even if it has more than ``max_bytes``.
+            max_bytes: the most bytes to return.
+            committed: return nothing past the last stable offset, and list aborted transactions.
+            at_least_one: return the first batch even if it has more than ``max_bytes``.
 
         Raises:
             RequestError: OFFSET_OUT_OF_RANGE.
@@ -312,7 +312,7 @@ class PartitionLog:
         )
 
     def available(self, offset: int, enough: int, *, committed: bool) -> int:
-        """How many bytes there are to read from an offset on; counts no further than ``enough``."""
+        """How many bytes can be read from an offset on; counts no further than ``enough``."""
         limit, size = self.limit(committed=committed), 0
         for position in range(self._index(offset), len(self._batches)):
             batch = self._batches[position]
@@ -324,7 +324,7 @@ class PartitionLog:
     def records(
         self, offset: int, max_records: int, *, committed: bool
     ) -> tuple[list[StoredRecord], int]:
-        """Decoded records from an offset on, and the offset to go on at.
+        """Decoded records from an offset on, and the offset to continue at.
 
         Control batches are skipped, and with ``committed`` aborted records too, so that the
         next offset can be past the last record's.
@@ -352,13 +352,13 @@ class PartitionLog:
         return found, following
 
     async def offset_for_time(self, timestamp: int, work: Work) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record that is not older, or None.
+        """Offset and timestamp of the first record that is not older, or None.
 
-        Of a batch whose records cannot be read, its first offset stands for the record.
+        If a batch cannot be read, its first offset is taken for the record.
 
         Args:
             timestamp: milliseconds since 1970.
-            work: counts the records and batches that are looked at; of both there can be many.
+            work: counts the records and batches that are searched; there can be many of both.
         """
         async for batch in work.each(tuple(self._batches)):
             if batch.header.max_timestamp < timestamp or batch.last_offset < self._start:
@@ -372,7 +372,7 @@ class PartitionLog:
         return None
 
     async def offset_of_max_time(self, work: Work) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record with the greatest timestamp, or None."""
+        """Offset and timestamp of the first record with the greatest timestamp, or None."""
         newest = max((batch.header.max_timestamp for batch in self._batches), default=None)
         return None if newest is None else await self.offset_for_time(newest, work)
 
@@ -394,7 +394,7 @@ class PartitionLog:
     # Waiting.
 
     def leader_changed(self, epoch: int) -> None:
-        """Another broker leads from now on, or none: who waits looks again."""
+        """Begin the epoch of another leader, or of none, and wake all tasks that wait here."""
         self.epochs.begin(epoch, self._end)
         self._wake()
 
@@ -403,11 +403,11 @@ class PartitionLog:
         self._watchers[event] = None
 
     def unwatch(self, event: trio.Event) -> None:
-        """Forget an event."""
+        """Do not set an event any more."""
         self._watchers.pop(event, None)
 
     def close(self) -> None:
-        """Wake everybody who waits: the partition is gone."""
+        """Wake all tasks that wait here: the partition has been deleted."""
         self._wake()
 
     async def wait_beyond(self, offset: int, *, committed: bool) -> None:

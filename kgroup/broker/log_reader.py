@@ -1,7 +1,6 @@
-"""Reading the logs from within the process: decoded records, positions, waiting.
+"""Reads the logs from within the process: decoded records, positions, waiting for more.
 
-What an in-memory ``RecordSource`` stands on, and what tests look at. Consumers over the wire
-fetch batches instead.
+In-memory ``RecordSource``s and tests use it. Consumers over the wire fetch batches instead.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from kgroup.types import IsolationLevel, TopicPartition
 @final
 @attrs.frozen
 class BatchRecords:
-    """What a read gives.
+    """The result of a read.
 
     Attributes:
         records: in the order of their offsets; possibly none.
-        next_offset: where to go on. It can be past the last record's by more than one, since
-            markers and aborted records are skipped.
+        next_offset: the offset to continue at. It can be past the last record's by more than one,
+            because markers and aborted records are skipped.
     """
 
     records: Sequence[StoredRecord]
@@ -43,7 +42,7 @@ class LogReader:
         self._topics = topics
 
     def topic_id(self, topic: str) -> UUID | None:
-        """The id of a topic, or None where there is none; a topic made again has another."""
+        """The id of a topic, or None for an unknown one; a topic created again has another id."""
         found = self._topics.get(topic)
         return None if found is None else found.topic_id
 
@@ -97,7 +96,7 @@ class LogReader:
         offset: int,
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> None:
-        """Wait until ``read`` at this offset may give something else than nothing.
+        """Wait until ``read`` at this offset may return records.
 
         It returns after any change of the log, also when the topic is deleted: read again.
 

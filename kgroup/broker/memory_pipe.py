@@ -1,10 +1,10 @@
-"""A connection in memory: two ends, without sockets and without a limit to what is under way.
+"""A connection in memory: two ends without sockets, and without a limit of bytes in flight.
 
-As trio's ``memory_stream_pair``, which is for tests and yields four times as often to find their
-mistakes; a group in virtual time is made of many small messages.
+trio's ``memory_stream_pair`` does the same, but yields four times as often, to find mistakes in
+tests; a simulated group exchanges so many small messages that this would cost too much.
 
-Invariants: bytes arrive in order; what one end sent before it closed can still be read; nothing
-but the reader of an empty end ever waits.
+Invariants: bytes arrive in order; bytes sent before an end closed can still be read; only the
+reader of an empty end ever waits.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import trio
 
 @final
 class _Way:
-    """One direction: what is under way, and who waits for it."""
+    """One direction: the bytes that are sent and not read yet, and the task that waits for them."""
 
     __slots__ = ("arrived", "reader", "reader_closed", "reading", "sender_closed", "sending")
 
@@ -29,13 +29,13 @@ class _Way:
         self.sending = self.reading = False
 
     def wake(self) -> None:
-        """Let the waiting reader look again."""
+        """Wake the waiting reader, if there is one."""
         reader, self.reader = self.reader, None
         if reader is not None:
             trio.lowlevel.reschedule(reader)
 
     async def wait(self) -> None:
-        """Until somebody calls ``wake``."""
+        """Wait for ``wake``."""
         self.reader = trio.lowlevel.current_task()
 
         def abort(_: object) -> trio.lowlevel.Abort:
@@ -58,7 +58,7 @@ class PipeEnd(trio.abc.HalfCloseableStream):
 
         Raises:
             trio.ClosedResourceError: this end is closed.
-            trio.BrokenResourceError: the other one is.
+            trio.BrokenResourceError: the other end is closed.
             trio.BusyResourceError: another task sends on it.
 
         Cancellation: nothing was sent.
@@ -113,7 +113,7 @@ class PipeEnd(trio.abc.HalfCloseableStream):
         return taken
 
     async def send_eof(self) -> None:
-        """See ``trio.abc.HalfCloseableStream``; a second time it does nothing."""
+        """See ``trio.abc.HalfCloseableStream``; a second call does nothing."""
         if not self._outgoing.sender_closed:
             await self.wait_send_all_might_not_block()
         self._end()
@@ -133,6 +133,6 @@ class PipeEnd(trio.abc.HalfCloseableStream):
 
 
 def pipe() -> tuple[PipeEnd, PipeEnd]:
-    """Two ends that are connected."""
+    """Make two connected ends."""
     there, back = _Way(), _Way()
     return PipeEnd(back, there), PipeEnd(there, back)

@@ -1,7 +1,7 @@
-"""One broker of a cluster, as its requests see it: who it is, and what it coordinates.
+"""One broker of a cluster, as handlers see it: its address, and the coordinators that it runs.
 
-What all brokers share is ``kgroup.broker.cluster_state``'s; connections and listeners are
-``kgroup.broker.endpoint``'s.
+``kgroup.broker.cluster_state`` has the state that all brokers share, ``kgroup.broker.endpoint`` a
+broker's connections and listeners.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Node:
         node_id: its id.
         groups: the groups that it coordinates.
         transactions: the transactional ids that it coordinates.
-        transaction_alarm: aborts those of them that take too long.
-        address: where clients find it.
+        transaction_alarm: aborts transactions that take too long.
+        address: the address that clients connect to.
     """
 
     def __init__(
@@ -41,5 +41,5 @@ class Node:
         self.address = address
 
     def set_address(self, host: str, port: int) -> None:
-        """It is to be found at this address from now on."""
+        """Change the address that clients connect to."""
         self.address = Address(self.node_id, host, port, self.address.rack)

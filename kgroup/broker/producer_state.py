@@ -1,7 +1,7 @@
-"""What a partition remembers of idempotent producers: their epochs and their last batches.
+"""A partition's state of idempotent producers: their epochs and their last batches.
 
-It tells a repeated batch from a new one and refuses one that does not follow. Which offsets a
-batch gets, and what a transaction is, are the log's.
+It recognises a repeated batch, and refuses one that does not follow the last one. The log decides
+offsets and knows of transactions.
 
 Source: Kafka's ``ProducerStateManager``, ``ProducerAppendInfo``, ``ProducerStateEntry``.
 """
@@ -19,7 +19,7 @@ from kgroup.broker.request_error import RequestError
 from kgroup.error_codes import ErrorCode
 
 REMEMBERED: Final = 5
-"""Batches of a producer that are known again: as many as it may have in flight."""
+"""Batches of a producer that are recognised: as many as it may have in flight."""
 _WRAP: Final = 2**31
 
 
@@ -48,7 +48,7 @@ class ProducerState:
         self._producers: dict[int, _Producer] = {}
 
     def duplicate(self, batch: BatchHeader) -> Written | None:
-        """The batch that this one repeats, or None where it is new and may be written.
+        """The batch that this one repeats, or None if it is new and may be written.
 
         Raises:
             RequestError: INVALID_PRODUCER_EPOCH for a producer that was fenced,
@@ -68,18 +68,18 @@ class ProducerState:
                     batch.last_sequence,
                 ):
                     return written
-            # After a marker and before a batch nothing is known of this epoch's sequence.
+            # After a marker there may be no batch of this epoch yet: the sequence begins at 0.
             expected = (known.batches[-1].last_sequence + 1) % _WRAP if known.batches else 0
         if batch.base_sequence != expected:
             raise RequestError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {batch.producer_id} sent sequence {batch.base_sequence},"
-                f" {expected} was to follow",
+                f" but {expected} must follow",
             )
         return None
 
     def written(self, batch: BatchHeader, base_offset: int) -> None:
-        """Take note of a batch that was appended."""
+        """Note a batch that was appended."""
         producer = self._at_epoch(batch.producer_id, batch.producer_epoch)
         producer.batches.append(Written(batch.base_sequence, batch.last_sequence, base_offset))
 
@@ -89,13 +89,13 @@ class ProducerState:
         return None if known is None else known.epoch
 
     def producers(self) -> Iterator[tuple[int, int, int]]:
-        """(id, epoch, last sequence number) of each; -1 if it has written nothing in its epoch."""
+        """Id, epoch and last sequence number of each; -1 if it has written nothing in its epoch."""
         for producer_id, known in self._producers.items():
             last = known.batches[-1].last_sequence if known.batches else -1
             yield producer_id, known.epoch, last
 
     def transaction_ended(self, producer_id: int, epoch: int) -> None:
-        """Take note of a transaction's marker: from now on its epoch is the least accepted."""
+        """Note a transaction's marker: from now on its epoch is the lowest that is accepted."""
         self._at_epoch(producer_id, epoch)
 
     def _at_epoch(self, producer_id: int, epoch: int) -> _Producer:

@@ -1,11 +1,11 @@
-"""Records inside of a batch: written for ``Broker.append``, read for ``LogReader`` and time stamps.
+"""The records in a batch: written by ``BrokerAdmin.append``, read for readers and timestamps.
 
-Fetching over the wire does not come here, and producing only to have the records' lengths checked.
-Uncompressed and gzip batches are read; the other codecs are not in Python's library, and reading
-such a batch is an error that says so.
+A Fetch does not decode records, and a Produce only checks their lengths. Uncompressed and gzip
+batches can be read. The other codecs are not in Python's library, and reading such a batch is an
+error that says so.
 
-A batch is a stranger's: what is read of it is bounded by its bytes, or by a limit where it is
-compressed, whatever its header claims.
+A batch comes from a client and may claim anything: reading is bounded by its bytes, or by a limit
+if it is compressed, whatever its header says.
 
 Source: Kafka's ``DefaultRecord``, ``EndTransactionMarker``, ``LogValidator``.
 """
@@ -32,14 +32,14 @@ _GZIP_FORMAT: Final = 31
 READABLE: Final = (0, _GZIP)
 """The codecs whose records this broker can read."""
 MOST: Final = 1 << 26
-"""Bytes that a batch may have once it is decompressed, where no setting says otherwise."""
+"""The most bytes of a batch once it is decompressed, where no setting says otherwise."""
 _PIECE: Final = 1 << 18
 """Bytes that are decompressed at a time."""
 _LENGTH_BYTES: Final = 5
 _LONG_BYTES: Final = 10
 """Bytes of the longest varint of 32 and of 64 bits."""
 _LEAST_BODY: Final = 6
-"""Bytes of the smallest record behind its length."""
+"""Bytes of the smallest record, without its length."""
 _LENGTHS_OF_A_STEP: Final = 25
 _MARKER_KEY: Final = struct.Struct(">hh")
 _MARKER_VALUE: Final = struct.Struct(">hi")
@@ -51,11 +51,11 @@ class UnreadableBatchError(Exception):
 
 @final
 class CompressedBatchError(UnreadableBatchError):
-    """Its codec is none of those that this broker knows."""
+    """Its codec is one that this broker cannot read."""
 
 
 class CorruptBatchError(UnreadableBatchError):
-    """Its records are not what its header says."""
+    """Its records do not match its header."""
 
 
 @final
@@ -112,12 +112,12 @@ class StoredRecord:
 
 
 def batch_of(records: Sequence[NewRecord], now: int, **producer: Any) -> bytes:
-    """A batch of records, each without a timestamp at ``now`` (milliseconds since 1970).
+    """A batch of records; ``now`` (milliseconds since 1970) replaces missing timestamps.
 
     Args:
         records: at least one.
         now: for those without a timestamp.
-        producer: what ``batches.assemble`` takes of a producer; nothing for one without an id.
+        producer: the arguments of ``batches.assemble`` about a producer; none without an id.
 
     Raises:
         ValueError: there is no record.
@@ -155,19 +155,19 @@ def marker(producer_id: int, producer_epoch: int, *, committed: bool, now: int) 
 
 
 def check_records(data: bytes, header: BatchHeader, most: int) -> Iterator[None]:
-    """Judge the records of a producer's batch: as many as it says, one behind the other.
+    """Check the records of a producer's batch: their number and their lengths.
 
-    Only their lengths are read, which is what the readers of the log depend on. Batches of codecs
-    that this broker cannot read are taken as they are. All is judged once the iterator ends; each
-    step of it reads one record of a compressed batch, or 25 of another one.
+    Later readers of the log depend on no more than that. Batches with a codec that this broker
+    cannot read are accepted as they are. The check is complete when the iterator ends; each step
+    reads one record of a compressed batch, or 25 of another one.
 
     Args:
         data: the batch.
-        header: what ``batches.check`` made of it.
+        header: its header, from ``batches.check``.
         most: the most bytes that its records may have once they are decompressed.
 
     Raises:
-        RequestError: INVALID_RECORD; MESSAGE_TOO_LARGE for more bytes, upon which Java's producer
+        RequestError: INVALID_RECORD; MESSAGE_TOO_LARGE for more bytes, after which Java's producer
             sends the batch again in halves.
 
     Source: Kafka's ``LogValidator``.
@@ -185,7 +185,7 @@ def check_records(data: bytes, header: BatchHeader, most: int) -> Iterator[None]
 
 
 def _check_lengths(data: bytes, count: int) -> Iterator[None]:
-    """As ``_bodies`` checks them, without taking the records out: every Produce comes here."""
+    """The checks of ``_bodies`` without copying the records, because every Produce needs them."""
     at, end = batches.HEADER.size, len(data)
     try:
         for number in range(1, count + 1):
@@ -208,7 +208,7 @@ def _check_lengths(data: bytes, count: int) -> Iterator[None]:
 def records_of(data: bytes, header: BatchHeader, most: int = MOST) -> Iterator[StoredRecord]:
     """The records of a stored batch, in the order of their offsets.
 
-    A compressed batch is decompressed piece by piece, as far as its records are asked for.
+    A compressed batch is decompressed piece by piece, only as far as its records are read.
 
     Args:
         data: the batch.
@@ -217,7 +217,7 @@ def records_of(data: bytes, header: BatchHeader, most: int = MOST) -> Iterator[S
 
     Raises:
         CompressedBatchError: its codec is neither none nor gzip.
-        CorruptBatchError: the records are not what the batch says.
+        CorruptBatchError: the records do not match the header.
     """
     if header.compression not in READABLE:
         codec = _CODECS.get(header.compression, str(header.compression))
@@ -235,9 +235,9 @@ def records_of(data: bytes, header: BatchHeader, most: int = MOST) -> Iterator[S
 
 
 def _bodies(data: bytes, header: BatchHeader, most: int) -> Iterator[bytes]:
-    """Each record's bytes, without its length; exactly as many as the header says.
+    """The bytes of each record, without its length; as many records as the header says.
 
-    INVARIANT: every step takes bytes away, so that no header makes this longer than its bytes.
+    INVARIANT: every step consumes bytes, so a header cannot make this longer than its bytes.
     """
     pieces: Iterable[bytes] = (data[batches.HEADER.size :],)
     if header.compression == _GZIP:
@@ -261,7 +261,7 @@ def _bodies(data: bytes, header: BatchHeader, most: int) -> Iterator[bytes]:
 
 
 def _whole_record(buffer: bytearray, at: int) -> tuple[int, int] | None:
-    """Where the record that begins here has its body, or None if it is not all there yet."""
+    """Start and end of the body of the record that begins here; None if it is incomplete."""
     try:
         length, start = _read_varint(buffer, at, _LENGTH_BYTES)
     except IndexError:
@@ -272,7 +272,7 @@ def _whole_record(buffer: bytearray, at: int) -> tuple[int, int] | None:
 
 
 def _inflated(data: bytes, most: int) -> Iterator[bytes]:
-    """What gzip has compressed, in pieces: in memory there is never more of it than one."""
+    """Decompress gzip in pieces; there is never more than one piece in memory."""
     decoder, size = zlib.decompressobj(wbits=_GZIP_FORMAT), 0
     for at in range(0, len(data), _PIECE):
         left = data[at : at + _PIECE]

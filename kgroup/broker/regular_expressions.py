@@ -1,9 +1,9 @@
 r"""Regular expressions from clients, matched in time that grows with the text and the pattern.
 
-Kafka takes RE2's, which never backtrack. Python's do: ``(a+)+b`` against forty letters would stop
-the broker for good. So this is a language of its own, a part of RE2's: characters, ``.``, classes
-in brackets, ``\d \w \s`` and their opposites, each with ``*``, ``+`` or ``?`` behind it, and ``|``
-between whole alternatives. Groups and counts are refused.
+Kafka uses RE2, which never backtracks. Python's expressions do: ``(a+)+b`` against forty letters
+would stop the broker for good. So the broker matches a part of RE2's language itself: characters,
+``.``, classes in brackets, ``\d \w \s`` and their opposites, each with an optional ``*``, ``+`` or
+``?`` behind it, and ``|`` between whole alternatives. Groups and counts are refused.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ _ATOM: Final = re.compile(
     r"(?P<one>\\[dDwWsS]|\\[^a-zA-Z0-9]|\[\^?\]?(?:\\.|[^\]\\])*\]|[^\\\[\](){}*+?|^$])(?P<times>[*+?]?)"
 )
 _IN_CLASS: Final = re.compile(r"(\\.)|([\[&~|])", re.DOTALL)
-"""What is escaped already, or what Python may read as a set within a class one day."""
+"""An escape, or a character to which Python may give a meaning in classes one day."""
 
 
 @final
 class Pattern:
     """A compiled pattern: the characters of all alternatives in one row, an end behind each.
 
-    Every place in the row is a bit, so that a text is gone through once for all alternatives.
+    Every place in the row is a bit, so one pass over a text matches all alternatives.
 
     Raises:
-        RequestError: INVALID_REGULAR_EXPRESSION: it is none, or more than is understood here.
+        RequestError: INVALID_REGULAR_EXPRESSION: it is none, or needs more than is supported.
     """
 
     def __init__(self, text: str) -> None:
         if len(text) > _LONGEST:
             raise _refused(f"a pattern of {len(text)} characters")
         self._ones: dict[int, re.Pattern[str]] = {}
-        """What may stand at each place that is no end."""
+        """For each place that is no end, the characters that match there."""
         self._found: dict[str, int] = {}
-        """For a character of a text, the places that it may stand at; filled as texts come."""
+        """For each character seen in a text, the places where it matches."""
         self._starts = self._ends = self._repeated = lacking = 0
         replicas = 0
         for part in _parts(text):
@@ -56,7 +56,7 @@ class Pattern:
         self._skips = _skips(lacking)
 
     def matches(self, text: str) -> bool:
-        """Whether the whole of a text is of this pattern."""
+        """Whether the whole text matches the pattern."""
         replicas = self._skipped(self._starts)
         for character in text:
             meant = replicas & self._may_be(character)
@@ -75,7 +75,7 @@ class Pattern:
         return known
 
     def _skipped(self, replicas: int) -> int:
-        """These places, and those that are reached when what may be left out is left out."""
+        """These places, and those that are reached by leaving out optional characters."""
         for distance, skippable in self._skips:
             replicas |= (replicas & skippable) << distance
         return replicas
@@ -93,7 +93,7 @@ def _skips(lacking: int) -> tuple[tuple[int, int], ...]:
 
 
 def _parts(text: str) -> list[list[tuple[str, str]]]:
-    """The alternatives, each as its atoms and what stands behind them."""
+    """The alternatives, each as its atoms with the operator behind them."""
     parts: list[list[tuple[str, str]]] = [[]]
     at = 0
     while at < len(text):
@@ -123,5 +123,5 @@ def _compiled(one: str) -> re.Pattern[str]:
 def _refused(what: str) -> RequestError:
     return RequestError(
         ErrorCode.INVALID_REGULAR_EXPRESSION,
-        f"{what}: the embedded broker understands characters, classes, '.', '*', '+', '?' and '|'",
+        f"{what}: the embedded broker supports characters, classes, '.', '*', '+', '?' and '|'",
     )

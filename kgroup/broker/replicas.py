@@ -1,11 +1,11 @@
 """Which broker leads a partition: its replicas, those in sync, and elections among them.
 
 Decisions without I/O, the same for partitions of topics and for the shards of the coordinators.
-There is one copy of every log, whatever number of replicas is told: replicas decide who can take
-over, and nothing else. Who tells a leader that it leads is for others.
+There is one copy of every log, however many replicas a partition has: replicas only decide which
+brokers can take over. The callers notify logs and coordinators of a new leader.
 
 Invariants: a leader is up and in sync; the leader epoch rises with every change of the leader,
-also with the change to none; some replica is always in sync, if need be one that is down.
+also with the change to none; at least one replica is in sync, even if it is down.
 
 Source: Kafka's ``ReplicationControlManager``, ``PartitionChangeBuilder`` (never unclean),
 ``StripedReplicaPlacer``.
@@ -27,10 +27,10 @@ NO_LEADER: Final = -1
 @final
 @attrs.define(eq=False)
 class PartitionReplicas:
-    """Where a partition is.
+    """The replicas of a partition, and its leader.
 
     Attributes:
-        node_ids: the ids of its brokers; the first is the preferred leader.
+        node_ids: the brokers that have a replica; the first is the preferred leader.
         isr: those of them that are in sync.
         leader: the id of the broker that leads it, or ``NO_LEADER``.
         epoch: how often the leader has changed.
@@ -44,7 +44,7 @@ class PartitionReplicas:
 
 @final
 class LiveBrokers:
-    """The brokers of a cluster by id, which of them are up, and what follows from that."""
+    """The brokers of a cluster by id, which of them are up, and the elections that follow."""
 
     def __init__(self, node_ids: Iterable[int]) -> None:
         self._up: dict[int, bool] = dict.fromkeys(node_ids, True)
@@ -56,7 +56,7 @@ class LiveBrokers:
 
     @property
     def up(self) -> tuple[int, ...]:
-        """Those that are up."""
+        """The brokers that are up."""
         return tuple(node_id for node_id, is_up in self._up.items() if is_up)
 
     def is_up(self, node_id: int) -> bool:
@@ -64,13 +64,17 @@ class LiveBrokers:
         return self._up.get(node_id, False)
 
     def set_up(self, node_id: int, *, is_up: bool) -> None:
-        """A broker has come, or gone; its partitions are to be told."""
+        """Note that a broker has started or stopped; the caller then updates every partition."""
         self._up[node_id] = is_up
 
-    # Placing.
+    # Placement of replicas.
 
     def place_replicas(self, rotation: int, replication_factor: int) -> PartitionReplicas:
-        """The place of the partition whose turn it is: leaders go round the brokers that are up.
+        """Replicas for a new partition: leaders rotate through the brokers that are up.
+
+        Args:
+            rotation: how far to rotate; one more for each partition.
+            replication_factor: how many replicas.
 
         Raises:
             RequestError: INVALID_REPLICATION_FACTOR, if there are not as many brokers, or none
@@ -87,7 +91,7 @@ class LiveBrokers:
         return self._placed((*up[start:], *up[:start], *down)[:replication_factor])
 
     def place_on(self, replicas: Iterable[int]) -> PartitionReplicas:
-        """The place of a partition whose replicas somebody has chosen.
+        """Replicas for a new partition on given brokers, the preferred leader first.
 
         Raises:
             RequestError: INVALID_REPLICA_ASSIGNMENT.
@@ -108,25 +112,25 @@ class LiveBrokers:
         isr = tuple(node_id for node_id in replicas if self.is_up(node_id))
         return PartitionReplicas(replicas, isr, isr[0])
 
-    # What happens to a place. Each says whether its leader has changed.
+    # Changes of one partition. Each returns whether the leader has changed.
 
     def broker_stopped(self, replicas: PartitionReplicas, node_id: int) -> bool:
-        """A broker has gone."""
+        """A broker has stopped."""
         return self._settle(replicas, changed=replicas.leader == node_id and self._elect(replicas))
 
     def broker_started(self, replicas: PartitionReplicas) -> bool:
-        """A broker has come: with a leader to learn from it is in sync at once."""
+        """A broker has started: if there is a leader, its replica is in sync at once."""
         return self._settle(
             replicas, changed=replicas.leader == NO_LEADER and self._elect(replicas)
         )
 
     def elect_preferred(self, replicas: PartitionReplicas) -> bool:
-        """Give the preferred replica the lead, if it is in sync."""
+        """Let the preferred replica lead, if it is in sync."""
         first = replicas.node_ids[0]
         return first in replicas.isr and self.is_up(first) and _lead(replicas, first)
 
     def move_leader(self, replicas: PartitionReplicas, node_id: int) -> bool:
-        """Give a broker that is up the lead; one that is no replica takes the leader's place."""
+        """Let a broker that is up lead; without a replica it takes over the old leader's."""
         if node_id not in replicas.node_ids:
             gone = replicas.node_ids[0] if replicas.leader == NO_LEADER else replicas.leader
             replicas.node_ids = tuple(node_id if one == gone else one for one in replicas.node_ids)
@@ -137,7 +141,7 @@ class LiveBrokers:
         return _lead(replicas, next(able, NO_LEADER))
 
     def _settle(self, replicas: PartitionReplicas, *, changed: bool) -> bool:
-        # Without a leader those stay in sync that were last: one of them has to come first.
+        # Without a leader the ISR stays as it was last: only a replica in it may lead next.
         if replicas.leader != NO_LEADER:
             replicas.isr = tuple(one for one in replicas.node_ids if self.is_up(one))
         return changed

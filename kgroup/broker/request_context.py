@@ -1,4 +1,4 @@
-"""What a handler is given: one request, who sent it, to which broker, and the cluster."""
+"""The argument of handlers: one request, its sender, the broker that received it, the cluster."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class RequestContext:
     """One request.
 
     Attributes:
-        cluster: what it is about.
-        node: the broker that it came to.
+        cluster: the state that the request works on.
+        node: the broker that received it.
         api: kio's name of the API.
-        version: the version that it came in, and that its answer has.
-        request: kio's dataclass of it.
-        client_id: who sent it, by its own words.
-        client_host: from where, as Kafka shows it ("/127.0.0.1").
-        work: counts what the request costs; handlers go through lists with ``work.each``.
+        version: the version of the request, which the response has too.
+        request: kio's dataclass of the request.
+        client_id: the client id in the request.
+        client_host: the address of the client, as Kafka shows it ("/127.0.0.1").
+        work: counts the cost of the request; handlers iterate lists with ``work.each``.
     """
 
     cluster: ClusterState
@@ -41,12 +41,14 @@ class RequestContext:
 
 @final
 class NoResponse:
-    """The answer that is none: the request is never answered."""
+    """Instead of a response: the request is never answered."""
 
 
 NEVER_ANSWERED: Final = NoResponse()
-"""Nothing is sent, and nothing later on this connection is answered either."""
+"""Nothing is sent, and no later request on this connection is answered either."""
 NO_ACKS: Final = 0
-"""The ``acks`` of a Produce that wants no answer."""
+"""The ``acks`` of a Produce that wants no response."""
 
+#: Returns the fields of the response. None: nothing is sent, and the connection goes on (Produce
+#: with acks=0).
 Handler = Callable[[RequestContext], Awaitable[ResponseFields | NoResponse | None]]

@@ -1,14 +1,15 @@
-"""How long requests share one event loop: a step at a time, and only one of them at once.
+"""How long requests share one event loop: in time slices, and one long request at a time.
 
-Kafka serves requests on several threads, and a long one holds up one of them. Here there is one
-loop, and whatever a handler does without a checkpoint holds up every client. So handlers count
-steps as they go (a partition, a topic, a member), and give the loop back after some.
+Kafka serves requests on several threads, and a long request holds up one of them. Here there is one
+event loop, and a handler that does not yield holds up every client. So handlers count their steps
+(a partition, a topic, a member) and yield after some of them.
 
-A request has a few steps for nothing, and most never take more. Past them it takes its turn in the
-lane, of which there is one: between two slices of a long request the loop serves every short one
-and one slice of one other long one, however many there are.
+The first steps of a request are free, and most requests need no more. Beyond them a request is
+long, and must hold the one lock for long requests while it works. So between two slices of a long
+request the loop serves every short request, and one slice of one other long request, however many
+there are: trio's lock is fair.
 
-INVARIANT: nobody waits for another request while in the lane; ``Work.release`` leaves it.
+INVARIANT: no request waits for another one while it holds the lock; ``Work.release`` gives it back.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ from kgroup.error_codes import ErrorCode
 SLICE: Final = 500
 """Steps of a long request between two checkpoints; a step takes some 10 microseconds."""
 FREE: Final = 100
-"""Steps that a request may do before it has to take its turn."""
+"""Steps of a request before it counts as long."""
 
 BYTES_OF_AN_ITEM: Final = 1024
-"""What clients have stored of their own and is answered again counts by its bytes."""
+"""Bytes of a client's own data in a response that count as one item."""
 
 Item = TypeVar("Item")
 
 
 @final
 class TimeSlices:
-    """The lane of one cluster.
+    """The lock for long requests of one cluster.
 
     Attributes:
-        longest: the most steps that were done from one checkpoint to the next, so far.
+        longest: the most steps from one checkpoint to the next so far.
     """
 
     def __init__(self) -> None:
@@ -45,7 +46,7 @@ class TimeSlices:
         self.longest = 0
 
     def work(self, max_items: int) -> Work:
-        """The work of one request, whose answer may have so many items."""
+        """The work of one request, whose response may have so many items."""
         return Work(self, max_items)
 
 
@@ -54,7 +55,7 @@ class Work:
     """The steps of one request. Used by the one task that serves it.
 
     Attributes:
-        items: how many items its answer has, as far as they are counted.
+        items: how many items of its response have been counted.
     """
 
     def __init__(self, time_slices: TimeSlices, max_items: int) -> None:
@@ -65,50 +66,50 @@ class Work:
         self.items = 0
 
     async def spend(self, steps: int = 1) -> None:
-        """Count steps that were done, and give the loop back where they are many.
+        """Count steps that were done, and yield to other requests if they are many.
 
-        Cancellation: the lane is left.
+        Cancellation: the lock is released.
         """
         self._since += steps
         if self._since >= (SLICE if self._long else FREE):
             await self.yield_to_others()
 
     async def include(self, items: int) -> None:
-        """Count items of the answer, each of which is a step.
+        """Count items of the response; each is a step, too.
 
         Raises:
-            RequestError: POLICY_VIOLATION: the answer would have too many.
+            RequestError: POLICY_VIOLATION: the response would have too many.
 
-        Cancellation: the lane is left.
+        Cancellation: the lock is released.
         """
         self.items += items
         if self.items > self._max_items:
             raise RequestError(
                 ErrorCode.POLICY_VIOLATION,
-                f"the answer has more than {self._max_items} items (kgroup.answer.max.items)",
+                f"the response has more than {self._max_items} items (kgroup.answer.max.items)",
             )
         await self.spend(items)
 
     async def include_bytes(self, size: int) -> None:
-        """Count a client's own bytes in an answer: so many are worth an item.
+        """Count bytes of a client's own data in a response, as items of ``BYTES_OF_AN_ITEM``.
 
         Raises:
             RequestError: as ``include``.
 
-        Cancellation: the lane is left.
+        Cancellation: the lock is released.
         """
         await self.include(size // BYTES_OF_AN_ITEM)
 
     def each(self, items: Iterable[Item]) -> AsyncIterator[Item]:
-        """The items, each a step when the next one is asked for."""
+        """Iterate over items; each counts as a step."""
         return _Each(self, iter(items))
 
     async def acquire(self) -> None:
-        """Enter the lane: what follows is long, and cannot give way.
+        """Take the lock before long work that cannot yield.
 
-        Nothing waits where the lane is free.
+        If the lock is free, this does not wait.
 
-        Cancellation: the lane is left.
+        Cancellation: the lock is released.
         """
         if self._long:
             return
@@ -119,9 +120,9 @@ class Work:
         self._long = True
 
     async def yield_to_others(self) -> None:
-        """Let others go on; from now on this is a long request.
+        """Let other requests run; from now on this request is a long one.
 
-        Cancellation: the lane is left.
+        Cancellation: the lock is released.
         """
         time_slices = self._time_slices
         time_slices.longest = max(time_slices.longest, self._since)
@@ -133,7 +134,7 @@ class Work:
         self._long = True
 
     def release(self) -> None:
-        """Leave the lane: what follows is waiting, or somebody else's work."""
+        """Release the lock, before the request waits for something and when it is done."""
         self._time_slices.longest = max(self._time_slices.longest, self._since)
         self._since = 0
         if self._long:
@@ -143,7 +144,7 @@ class Work:
 
 @final
 class _Each(Generic[Item]):
-    """An asynchronous iterator over what is there already."""
+    """An asynchronous iterator over items that are there already."""
 
     __slots__ = ("_items", "_work")
 

@@ -1,7 +1,7 @@
 """Topics of the embedded broker: their names, ids, partitions and configs.
 
-Creating, growing and deleting with Kafka's checks and error codes. A topic that is created
-again has another id and empty logs. Requests and answers are the handlers'.
+They are created, extended and deleted with Kafka's checks and error codes. A topic that is created
+again has another id and empty logs. Handlers translate requests and responses.
 
 Source: Kafka's ``ReplicationControlManager``, ``Topic``.
 """
@@ -22,18 +22,18 @@ from kgroup.error_codes import ErrorCode
 from kgroup.types import TopicPartition, topic_fault
 
 _LONGEST_VALUE: Final = 2**15 - 1
-"""Bytes of a config's value: what DescribeConfigs can answer."""
+"""The most bytes of a config's value that a DescribeConfigs response can carry."""
 UNSET: Final = -1
-"""What a request says for "the broker's default" partitions or replication factor."""
+"""In a request: the broker's default number of partitions, or replication factor."""
 
-#: Topic configs that do something here: Kafka's name -> the broker property with its default.
+#: Topic configs that have an effect here: Kafka's name -> the broker property with the default.
 EFFECTIVE_CONFIGS: Final[Mapping[str, str]] = {
     "max.message.bytes": "message.max.bytes",
     "message.timestamp.type": "log.message.timestamp.type",
     "retention.bytes": "log.retention.bytes",
 }
-#: Topic configs that are taken and told again, with Kafka's defaults. They are about disks,
-#: replicas and age, of which a log in memory has none: records stay until they are deleted.
+#: Topic configs that are stored and returned, with Kafka's defaults, but have no effect. They
+#: concern disks, replicas and age, and a log in memory keeps its records until they are deleted.
 PASSIVE_CONFIGS: Final[Mapping[str, str]] = {
     "cleanup.policy": "delete",
     "compression.gzip.level": "-1",
@@ -66,24 +66,24 @@ PASSIVE_CONFIGS: Final[Mapping[str, str]] = {
 @final
 @attrs.define(eq=False)
 class Topic:
-    """A topic, the logs of its partitions and where they are, both by number."""
+    """A topic, with the logs and the replicas of its partitions, both by number."""
 
     name: str
     topic_id: UUID
     configs: Mapping[str, str]
     log_settings: LogSettings
     rotation: int
-    """Whose turn its partition 0 is among the brokers."""
+    """The rotation of partition 0; see ``LiveBrokers.place_replicas``."""
     logs: list[PartitionLog] = attrs.field(factory=list)
     replicas: list[PartitionReplicas] = attrs.field(factory=list)
 
     @property
     def replication_factor(self) -> int:
-        """How many replicas a partition has: partition 0, as Kafka tells it of a topic."""
+        """The number of replicas of partition 0, which Kafka returns for the topic."""
         return len(self.replicas[0].node_ids)
 
     def add(self, replicas: Sequence[PartitionReplicas]) -> None:
-        """Add a partition at each of these places."""
+        """Add a partition for each of these replicas."""
         self.replicas.extend(replicas)
         self.logs.extend(PartitionLog(self.log_settings) for _ in replicas)
 
@@ -105,7 +105,7 @@ class Topics:
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
         self._by_metric: dict[str, str] = {}
-        """Each topic by what Kafka's metrics call it: they cannot tell '.' from '_'."""
+        """Each topic by its name in Kafka's metrics, which do not distinguish '.' and '_'."""
         self._partitions = 0
 
     def __iter__(self) -> Iterator[Topic]:
@@ -120,7 +120,7 @@ class Topics:
         return None if topic_id is None else self._by_id.get(topic_id)
 
     def partitions(self, name: str) -> int | None:
-        """How many partitions a topic has, or None for an unknown one."""
+        """The number of partitions of a topic, or None for an unknown one."""
         topic = self._by_name.get(name)
         return None if topic is None else len(topic.logs)
 
@@ -137,7 +137,7 @@ class Topics:
         return self.log_and_replicas(name, partition)[0]
 
     def log_and_replicas(self, name: str, partition: int) -> tuple[PartitionLog, PartitionReplicas]:
-        """The log of a partition, and where it is.
+        """The log of a partition, and its replicas.
 
         Raises:
             RequestError: UNKNOWN_TOPIC_OR_PARTITION.
@@ -159,14 +159,15 @@ class Topics:
         configs: Mapping[str, str | None] | None = None,
         validate_only: bool = False,
     ) -> Topic:
-        """Create a topic; with ``validate_only`` the answer is what would be created.
+        """Create a topic; with ``validate_only`` only return what would be created.
 
-        With ``assignments``, the replicas of each partition, the other two numbers are not used.
+        ``assignments`` are the replicas of each partition; with them, the numbers of partitions and
+        replicas are not used.
 
         Raises:
             RequestError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
                 INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG,
-                POLICY_VIOLATION where there would be too many partitions in all.
+                POLICY_VIOLATION if there would be too many partitions in all.
         """
         fault = topic_fault(name)
         if fault is not None:
@@ -181,7 +182,7 @@ class Topics:
         if not 1 <= partitions <= MOST_PARTITIONS:
             raise RequestError(
                 ErrorCode.INVALID_PARTITIONS,
-                f"{partitions} partitions; it must be 1 to {MOST_PARTITIONS}",
+                f"{partitions} partitions; there must be 1 to {MOST_PARTITIONS}",
             )
         self._refuse_excess(partitions)
         if replication_factor == UNSET:
@@ -224,7 +225,8 @@ class Topics:
         if not len(topic.logs) < partitions <= MOST_PARTITIONS:
             raise RequestError(
                 ErrorCode.INVALID_PARTITIONS,
-                f"topic {name!r} has {len(topic.logs)} partitions and was asked for {partitions}",
+                f"topic {name!r} has {len(topic.logs)} partitions and cannot have {partitions}:"
+                f" it must be more, and at most {MOST_PARTITIONS}",
             )
         numbers = range(len(topic.logs), partitions)
         self._refuse_excess(len(numbers))
@@ -239,7 +241,7 @@ class Topics:
         else:
             raise RequestError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"{len(assignments)} assignments for {len(numbers)} new partitions",
+                f"there are {len(assignments)} assignments for {len(numbers)} new partitions",
             )
         if not validate_only:
             self._partitions += len(replicas)
@@ -250,22 +252,23 @@ class Topics:
         if self._partitions + more > most:
             raise RequestError(
                 ErrorCode.POLICY_VIOLATION,
-                f"{more} more partitions; there are {self._partitions}, and at most {most} can be"
-                " (kgroup.max.partitions)",
+                f"{more} more partitions are too many: there are {self._partitions}, and"
+                f" kgroup.max.partitions is {most}",
             )
 
     def _chosen(self, assignments: Sequence[Sequence[int]]) -> list[PartitionReplicas]:
         replicas = [self._live_brokers.place_on(replicas) for replicas in assignments]
         if len({len(replicas.node_ids) for replicas in replicas}) > 1:
             raise RequestError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions differ in their replicas' number"
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                "partitions have different numbers of replicas",
             )
         return replicas
 
     def configure(
         self, topic: Topic, configs: Mapping[str, str], *, validate_only: bool = False
     ) -> None:
-        """Let these be a topic's configs; what is not among them has its default.
+        """Set the configs of a topic; every other config has its default.
 
         Raises:
             RequestError: INVALID_CONFIG.
@@ -278,7 +281,7 @@ class Topics:
             log.configure(settings)
 
     def delete(self, topic: Topic) -> list[TopicPartition]:
-        """Delete a topic; the partitions that are gone.
+        """Delete a topic, and return its partitions.
 
         Raises:
             RequestError: TOPIC_DELETION_DISABLED.
@@ -293,7 +296,7 @@ class Topics:
         return [TopicPartition(topic.name, number) for number in range(len(topic.logs))]
 
     def config_defaults(self) -> dict[str, str]:
-        """Every topic config with the value that it has where a topic sets none."""
+        """Every topic config with its default."""
         own = self._settings
         effective = {
             "max.message.bytes": str(own.max_message_bytes),

@@ -1,12 +1,12 @@
-"""The transaction coordinator: producer ids and epochs, and what each transaction touches.
+"""The transaction coordinator: producer ids and epochs, and the partitions of each transaction.
 
-Decisions without I/O; the time comes in. What a finished transaction does to logs and groups
-is done by the ``finish`` that it is given, at once: there is no window in which a marker is
-under way, and so CONCURRENT_TRANSACTIONS is answered only to an InitProducerId that had to
-abort a transaction first. Transactions are the classic ones, without KIP-890's second version.
+Decisions without I/O; the time comes in. ``finish``, which the coordinator is given, writes the
+markers to logs and applies the offsets of groups at once. So no marker is ever pending, and
+CONCURRENT_TRANSACTIONS is answered only to an InitProducerId that had to abort a transaction first.
+Transactions are the classic ones, without KIP-890's second version.
 
-A transaction holds partitions by their names, as Kafka's does: one that is deleted stays in it, and
-one that has been created again under its name is in it, is written to, and gets the marker.
+A transaction holds partitions by their names, as in Kafka. A partition that is deleted stays in it;
+one that is created again under the same name is in it, too, can be written, and gets the marker.
 
 Source: Kafka's ``TransactionCoordinator``, ``TransactionMetadata``, KIP-98, KIP-360, KIP-890.
 """
@@ -26,12 +26,12 @@ from kgroup.types import TopicPartition
 NO_EPOCH: Final = -1
 NO_PRODUCER: Final = -1
 _LAST_EPOCH: Final = 2**15 - 2
-"""The epoch after it is kept for fencing, as Kafka does."""
+"""The highest epoch of a producer; the one after it is kept for fencing, as in Kafka."""
 
 
 @final
 class TransactionState(enum.Enum):
-    """Where a transactional id stands."""
+    """The state of a transactional id's transaction."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -42,7 +42,7 @@ class TransactionState(enum.Enum):
 @final
 @attrs.define(eq=False)
 class Transaction:
-    """A transactional id, its producer, and the transaction under way."""
+    """A transactional id, its producer, and its current transaction."""
 
     transactional_id: str
     producer_id: int
@@ -56,7 +56,7 @@ class Transaction:
 
 
 class Finish(Protocol):
-    """Makes the outcome of a transaction visible: markers in logs, offsets in groups."""
+    """Makes the outcome of a transaction visible: markers in logs, offsets of groups."""
 
     def __call__(
         self,
@@ -73,14 +73,14 @@ class Finish(Protocol):
 
 @final
 class TransactionLog:
-    """What is written of transactions: every change of one, so that no failover loses any."""
+    """The state of all transactions. Every change is written at once, so no failover loses any."""
 
     def __init__(self) -> None:
         self.transactions: Final[dict[str, Transaction]] = {}
         self._next_producer_id = 0
 
     def new_producer_id(self) -> int:
-        """An id that no producer has had."""
+        """A producer id that has not been used before."""
         self._next_producer_id += 1
         return self._next_producer_id - 1
 
@@ -98,8 +98,8 @@ def _always(transactional_id: str) -> bool:
 class Transactions:
     """The transaction coordinator of one broker: the transactional ids that it leads.
 
-    What partitions and groups ask about a transaction (``check_partition``, ``check_group``) is
-    answered whichever broker leads it, as brokers ask each other in Kafka, but not while none does.
+    ``check_partition`` and ``check_group`` work for transactions that any broker coordinates,
+    because in Kafka brokers ask each other; they fail while no broker does.
     """
 
     def __init__(
@@ -116,11 +116,11 @@ class Transactions:
 
         Args:
             max_timeout: seconds; the longest time-out that a producer may ask for.
-            max_ids: the most transactional ids there may be.
+            max_ids: the most transactional ids.
             finish: makes outcomes visible.
-            transaction_log: what is written; coordinators of one cluster share it.
+            transaction_log: the state of all transactions, shared by all brokers of a cluster.
             coordinator_error: why this broker does not coordinate a transactional id, or None.
-            has_coordinator: says of a transactional id whether any broker coordinates it.
+            has_coordinator: whether any broker coordinates a transactional id.
         """
         self._max_timeout = max_timeout
         self._max_ids = max_ids
@@ -139,18 +139,18 @@ class Transactions:
         producer_id: int = NO_PRODUCER,
         epoch: int = NO_EPOCH,
     ) -> tuple[int, int]:
-        """Give a producer its id and epoch, fencing the one that had the transactional id.
+        """Give a producer its id and epoch, and fence the last producer of its transactional id.
 
         Args:
             transactional_id: None for a producer that is only idempotent.
             timeout: seconds that a transaction may take.
-            producer_id: the producer's, if it has one and asks for a new epoch (KIP-360).
+            producer_id: the producer's, if it has one and requests a new epoch (KIP-360).
             epoch: its epoch.
 
         Raises:
             RequestError: INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT, NOT_COORDINATOR,
-                PRODUCER_FENCED, POLICY_VIOLATION for one id too many, and
-                CONCURRENT_TRANSACTIONS after an open transaction was aborted: ask again.
+                PRODUCER_FENCED, POLICY_VIOLATION if there are too many ids, and
+                CONCURRENT_TRANSACTIONS after an open transaction was aborted: the client retries.
         """
         if transactional_id is None:
             return self._transaction_log.new_producer_id(), 0
@@ -159,7 +159,8 @@ class Transactions:
         if not 0 < timeout <= self._max_timeout:
             raise RequestError(
                 ErrorCode.INVALID_TRANSACTION_TIMEOUT,
-                f"{timeout} s; it must be more than 0 and at most {self._max_timeout} s",
+                f"a transaction time-out of {timeout} s; it must be more than 0 and at most"
+                f" {self._max_timeout} s",
             )
         self._check_coordinator(transactional_id)
         known = self._by_id.get(transactional_id)
@@ -175,7 +176,9 @@ class Transactions:
             raise _fenced(known, producer_id, epoch)
         if known.state is TransactionState.ONGOING:
             self._abort_fenced(known)
-            raise RequestError(ErrorCode.CONCURRENT_TRANSACTIONS, "an open transaction was aborted")
+            raise RequestError(
+                ErrorCode.CONCURRENT_TRANSACTIONS, "an open transaction was aborted; try again"
+            )
         known.timeout = timeout
         self._advance(known, producer_id, epoch)
         return known.producer_id, known.epoch
@@ -184,7 +187,7 @@ class Transactions:
         expected = producer_id != NO_PRODUCER
         if expected and known.epoch not in (NO_EPOCH, epoch):
             if epoch == known.last_epoch:
-                return  # the answer to its first asking was lost
+                return  # it repeats a request whose response was lost
             raise _fenced(known, producer_id, epoch)
         if known.epoch >= _LAST_EPOCH:
             known.producer_id = self._transaction_log.new_producer_id()
@@ -194,7 +197,7 @@ class Transactions:
             known.epoch += 1
         known.state = TransactionState.EMPTY
 
-    # A transaction's course.
+    # Transactions.
 
     def add_partitions(
         self,
@@ -204,7 +207,10 @@ class Transactions:
         epoch: int,
         partitions: Collection[TopicPartition],
     ) -> float:
-        """Take partitions into the transaction, beginning it if need be; when it is aborted.
+        """Add partitions to the transaction, which begins if it has not.
+
+        Returns:
+            the time at which the transaction is aborted.
 
         Raises:
             RequestError: INVALID_REQUEST, NOT_COORDINATOR, INVALID_PRODUCER_ID_MAPPING,
@@ -218,7 +224,7 @@ class Transactions:
     def add_group(
         self, now: float, transactional_id: str, producer_id: int, epoch: int, group_id: str
     ) -> float:
-        """Take a group's offsets into the transaction, beginning it if need be; as above.
+        """Add a group's offsets to the transaction, as ``add_partitions``.
 
         Raises:
             RequestError: as ``add_partitions``.
@@ -229,7 +235,7 @@ class Transactions:
         return known.deadline
 
     def end(self, transactional_id: str, producer_id: int, epoch: int, *, committed: bool) -> None:
-        """Commit or abort the transaction; again is no error, the opposite is.
+        """Commit or abort the transaction; a repetition is no error, the opposite outcome is.
 
         Raises:
             RequestError: as ``add_partitions``, and INVALID_TXN_STATE.
@@ -257,12 +263,12 @@ class Transactions:
         """Refuse a transactional batch for a partition that is not in the transaction.
 
         Args:
-            transactional_id: as the request says.
-            producer_id: as the batch says.
-            epoch: as the batch says.
-            partition: where it is to be written.
-            is_open: whether this producer has written there in this epoch, in a transaction that
-                has not ended; then the coordinator is not asked.
+            transactional_id: from the request.
+            producer_id: from the batch.
+            epoch: from the batch.
+            partition: the partition of the batch.
+            is_open: whether this producer has written there in an open transaction of this epoch;
+                then the transaction is not checked.
 
         Raises:
             RequestError: TRANSACTIONAL_ID_AUTHORIZATION_FAILED without a transactional id,
@@ -292,16 +298,16 @@ class Transactions:
         shares_log: Callable[[str], bool],
         is_open: bool,
     ) -> None:
-        """Refuse offsets that are in no transaction.
+        """Refuse offsets of a group that is not in the transaction.
 
-        A transaction holds partitions of the offsets topic, not groups: whoever adds one group
-        adds all that are in its partition. Once a transaction is open there, in this very epoch,
-        Kafka asks no more.
+        A transaction holds partitions of the offsets topic, not groups: adding one group adds all
+        groups of its partition. Once a transaction of this epoch has written there, Kafka checks no
+        more.
 
         Args:
-            transactional_id: as the request says.
-            producer_id: as the request says.
-            epoch: as the request says.
+            transactional_id: from the request.
+            producer_id: from the request.
+            epoch: from the request.
             group_id: the group.
             shares_log: whether a group is in the same partition of the offsets topic.
             is_open: whether a transaction of this producer is open there.
@@ -318,16 +324,16 @@ class Transactions:
         if known.state is not TransactionState.ONGOING or not any(map(shares_log, known.groups)):
             raise _outside(known, f"group {group_id!r}")
 
-    # Looking.
+    # Queries.
 
     def coordinated(self) -> Iterator[Transaction]:
-        """Every transactional id of this broker."""
+        """Every transaction that this broker coordinates."""
         for known in tuple(self._by_id.values()):
             if self._coordinator_error(known.transactional_id) is None:
                 yield known
 
     def find(self, transactional_id: str) -> Transaction:
-        """One of them.
+        """A transaction that this broker coordinates.
 
         Raises:
             RequestError: NOT_COORDINATOR, TRANSACTIONAL_ID_NOT_FOUND.
@@ -344,7 +350,7 @@ class Transactions:
     # Timers.
 
     def expire(self, now: float) -> None:
-        """Abort every transaction that has taken longer than its producer said."""
+        """Abort every transaction that is past its time-out."""
         for known in self._ongoing():
             if known.deadline <= now:
                 self._abort_fenced(known)
@@ -357,12 +363,14 @@ class Transactions:
     def _ongoing(self) -> list[Transaction]:
         return [known for known in self.coordinated() if known.state is TransactionState.ONGOING]
 
-    # Parts of the above.
+    # Internal.
 
     def _check_coordinator(self, transactional_id: str) -> None:
         code = self._coordinator_error(transactional_id)
         if code is not None:
-            raise RequestError(code, f"transactional id {transactional_id!r} is another broker's")
+            raise RequestError(
+                code, f"another broker coordinates transactional id {transactional_id!r}"
+            )
 
     def _coordinated(self, transactional_id: str, producer_id: int, epoch: int) -> Transaction:
         if transactional_id:
@@ -386,7 +394,7 @@ class Transactions:
         if not self._has_coordinator(transactional_id):
             raise RequestError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,
-                f"no broker coordinates transactional id {transactional_id!r} now; ask again",
+                f"no broker coordinates transactional id {transactional_id!r} now; try again",
             )
         try:
             return self._checked(transactional_id, producer_id, epoch)
@@ -427,8 +435,8 @@ class Transactions:
 def _outside(known: Transaction, what: str) -> RequestError:
     return RequestError(
         ErrorCode.TRANSACTION_ABORTABLE,
-        f"{what} is not in a transaction of {known.transactional_id!r}, which is"
-        f" {known.state.value}; abort it and begin another",
+        f"{what} is not in the transaction of {known.transactional_id!r}, which is"
+        f" {known.state.value}; abort it and begin another one",
     )
 
 

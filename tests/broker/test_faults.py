@@ -61,13 +61,13 @@ def test_an_unknown_api_is_refused() -> None:
 async def test_reachable_waits(autojump_clock: trio.testing.MockClock) -> None:
     """While the broker cannot be reached, waiting lasts."""
     faults = InjectedFaults()
-    await faults.reachable()
+    await faults.wait_reachable()
     faults.set_reachable(reachable=False)
     faults.set_reachable(reachable=False)
     with trio.move_on_after(5) as scope:
-        await faults.reachable()
+        await faults.wait_reachable()
     assert scope.cancelled_caught
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(faults.reachable)
+        nursery.start_soon(faults.wait_reachable)
         await trio.testing.wait_all_tasks_blocked()
         faults.set_reachable(reachable=True)

@@ -294,7 +294,7 @@ async def test_the_callers_mistakes_are_told(broker: EmbeddedBroker) -> None:
     await broker.create_topic("t", 2)
     with pytest.raises(UsageError, match="already exists"):
         await broker.create_topic("t")
-    with pytest.raises(UsageError, match="has 2 partitions and was asked for 1"):
+    with pytest.raises(UsageError, match="has 2 partitions and cannot have 1"):
         await broker.add_partitions("t", 1)
     with pytest.raises(UsageError, match="no topic 'u'"):
         await broker.delete_topic("u")

@@ -127,7 +127,7 @@ COORDINATOR: Final = (
     Mutation(
         breaks=9,
         description="What is at rest while nobody coordinates loses the offsets.",
-        module="kgroup.broker.unloaded_shards",
+        module="kgroup.broker.shards",
         old="self._offsets.load(snapshot.offsets, snapshot.pending)",
         new="self._offsets.load({}, snapshot.pending)",
     ),
