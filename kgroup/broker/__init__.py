@@ -6,9 +6,10 @@ from kgroup.broker.broker_settings import BrokerSettings
 from kgroup.broker.embedded_broker import EmbeddedBroker
 from kgroup.broker.embedded_cluster import EmbeddedCluster
 from kgroup.broker.faults import InjectedFault
-from kgroup.broker.log_reader import BatchRecords, LogReader
-from kgroup.broker.records import NewRecord, StoredRecord
+from kgroup.broker.log_reader import LogReader
+from kgroup.broker.records import NewRecord
 from kgroup.broker.server import in_memory, in_memory_cluster, serve, serve_cluster
+from kgroup.records.memory import BatchRecords, StoredRecord
 
 __all__ = [
     "BatchRecords",

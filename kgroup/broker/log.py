@@ -25,10 +25,11 @@ from kgroup.broker import batches
 from kgroup.broker.batches import BatchHeader
 from kgroup.broker.leader_epochs import LeaderEpochs
 from kgroup.broker.producer_state import ProducerState
-from kgroup.broker.records import StoredRecord, UnreadableBatchError, marker, records_of
+from kgroup.broker.records import UnreadableBatchError, marker, records_of
 from kgroup.broker.request_error import RequestError
 from kgroup.broker.time_slices import Work
 from kgroup.error_codes import ErrorCode
+from kgroup.records.memory import StoredRecord
 
 
 @final

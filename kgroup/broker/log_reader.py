@@ -5,33 +5,16 @@ In-memory ``RecordSource``s and tests use it. Consumers over the wire fetch batc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import final
 from uuid import UUID
 
-import attrs
-
 from kgroup.broker.log import PartitionLog
-from kgroup.broker.records import StoredRecord, UnreadableBatchError
+from kgroup.broker.records import UnreadableBatchError
 from kgroup.broker.request_error import RequestError
 from kgroup.broker.topics import Topics
 from kgroup.errors import FetchError, OffsetOutOfRangeError
+from kgroup.records.memory import BatchRecords
 from kgroup.types import IsolationLevel, TopicPartition
-
-
-@final
-@attrs.frozen
-class BatchRecords:
-    """The result of a read.
-
-    Attributes:
-        records: in the order of their offsets; possibly none.
-        next_offset: the offset to continue at. It can be past the last record's by more than one,
-            because markers and aborted records are skipped.
-    """
-
-    records: Sequence[StoredRecord]
-    next_offset: int
 
 
 @final

@@ -24,6 +24,7 @@ from kgroup.broker import batches
 from kgroup.broker.batches import BatchHeader
 from kgroup.broker.request_error import RequestError
 from kgroup.error_codes import ErrorCode
+from kgroup.records.memory import StoredRecord
 
 _CODECS: Final = {0: "none", 1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 _GZIP: Final = 1
@@ -87,28 +88,6 @@ class NewRecord:
     timestamp: int | None = attrs.field(
         default=None, validator=validators.optional(validators.ge(0))
     )
-
-
-@final
-@attrs.frozen(kw_only=True)
-class StoredRecord:
-    """A record as it is read back.
-
-    Attributes:
-        offset: its offset.
-        timestamp: milliseconds since 1970.
-        append_time: whether the timestamp is the broker's.
-        key: the key, or None.
-        value: the value, or None.
-        headers: (name, value) pairs.
-    """
-
-    offset: int
-    timestamp: int
-    append_time: bool
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 def batch_of(records: Sequence[NewRecord], now: int, **producer: Any) -> bytes:

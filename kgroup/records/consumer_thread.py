@@ -49,7 +49,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from queue import Empty, SimpleQueue
-from typing import Any, Final, Protocol, cast, final
+from typing import Any, Final, cast, final
 
 import attrs
 import confluent_kafka
@@ -85,40 +85,7 @@ CHUNK: Final = 2000
 the GIL is held for longer (about half a microsecond a record) before the event loop gets its turn,
 and the records no longer fit into a processor's cache while they are split."""
 
-
-class ConsumerLike(Protocol):
-    """The methods of ``confluent_kafka.Consumer`` that the thread uses."""
-
-    def poll(self, timeout: float) -> confluent_kafka.Message | None:
-        """Return one message or error, or None after the time-out."""
-        ...
-
-    def consume(self, num_messages: int, timeout: float) -> list[confluent_kafka.Message]:
-        """Return up to so many messages and errors."""
-        ...
-
-    def incremental_assign(self, partitions: list[confluent_kafka.TopicPartition]) -> None:
-        """Begin to fetch these from their offsets."""
-        ...
-
-    def incremental_unassign(self, partitions: list[confluent_kafka.TopicPartition]) -> None:
-        """Stop to fetch these."""
-        ...
-
-    def pause(self, partitions: list[confluent_kafka.TopicPartition]) -> None:
-        """Return no messages of these."""
-        ...
-
-    def resume(self, partitions: list[confluent_kafka.TopicPartition]) -> None:
-        """Go on with these after the last message that was returned."""
-        ...
-
-    def close(self) -> None:
-        """Close it."""
-        ...
-
-
-OpenConsumer = Callable[[dict[str, Any]], ConsumerLike]
+OpenConsumer = Callable[[dict[str, Any]], confluent_kafka.Consumer]
 """Makes a Consumer from its settings."""
 
 

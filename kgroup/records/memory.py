@@ -40,52 +40,41 @@ _CREATE_TIME: Final = 1
 _LOG_APPEND_TIME: Final = 2
 
 
-class LogRecord(Protocol):
-    """A record of a log."""
+@final
+@attrs.frozen(kw_only=True)
+class StoredRecord:
+    """A record that was read from a log.
 
-    @property
-    def offset(self) -> int:
-        """The offset."""
-        ...
+    Attributes:
+        offset: its offset.
+        timestamp: milliseconds since 1970.
+        append_time: whether the broker set the timestamp.
+        key: the key, or None.
+        value: the value, or None.
+        headers: (name, value) pairs.
+    """
 
-    @property
-    def timestamp(self) -> int:
-        """Milliseconds since 1970."""
-        ...
-
-    @property
-    def append_time(self) -> bool:
-        """Whether the broker set the timestamp."""
-        ...
-
-    @property
-    def key(self) -> bytes | None:
-        """The key, or None."""
-        ...
-
-    @property
-    def value(self) -> bytes | None:
-        """The value, or None."""
-        ...
-
-    @property
-    def headers(self) -> Sequence[tuple[str, bytes | None]]:
-        """(name, value) pairs."""
-        ...
+    offset: int
+    timestamp: int
+    append_time: bool
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
-class LogRead(Protocol):
-    """The result of a read."""
+@final
+@attrs.frozen
+class BatchRecords:
+    """The result of a read.
 
-    @property
-    def records(self) -> Sequence[LogRecord]:
-        """In the order of their offsets; possibly none."""
-        ...
+    Attributes:
+        records: in the order of their offsets; possibly none.
+        next_offset: the offset of the next read. It can be more than one past the last record,
+            because markers and aborted records are skipped.
+    """
 
-    @property
-    def next_offset(self) -> int:
-        """The offset of the next read, past markers and aborted records."""
-        ...
+    records: Sequence[StoredRecord]
+    next_offset: int
 
 
 class ReadableLog(Protocol):
@@ -106,7 +95,7 @@ class ReadableLog(Protocol):
         max_records: int,
         isolation: IsolationLevel = ...,
         /,
-    ) -> LogRead:
+    ) -> BatchRecords:
         """Read records from an offset on, without waiting.
 
         Raises:
@@ -134,7 +123,7 @@ class LogMessage:
 
     __slots__ = ("_partition", "_record")
 
-    def __init__(self, partition: TopicPartition, record: LogRecord) -> None:
+    def __init__(self, partition: TopicPartition, record: StoredRecord) -> None:
         self._partition = partition
         self._record = record
 
@@ -326,5 +315,5 @@ class MemorySource(BufferedSource):
         await self._scope.aclose()
 
 
-def _size_of(record: LogRecord) -> int:
+def _size_of(record: StoredRecord) -> int:
     return len(record.value or b"") + len(record.key or b"")

@@ -12,11 +12,11 @@ from kgroup.broker.records import (
     CompressedBatchError,
     CorruptBatchError,
     NewRecord,
-    StoredRecord,
     batch_of,
     marker,
     records_of,
 )
+from kgroup.records.memory import StoredRecord
 from tests.broker.made import NOW, batch, compressed
 
 RECORDS = st.builds(

@@ -38,7 +38,7 @@ class ScriptedConsumer:
         self.let_close = threading.Event()
         self.let_close.set()
 
-    def open(self, settings: dict[str, Any]) -> ScriptedConsumer:
+    def open(self, settings: dict[str, Any]) -> Any:
         """Take the settings."""
         self.settings = settings
         return self
@@ -316,7 +316,7 @@ async def test_what_a_replaced_thread_still_hands_over_is_dropped() -> None:
 async def test_refused_settings_surface_at_entry() -> None:
     """A Consumer that cannot be made is an error of entering, and leaves no thread."""
 
-    def refuse(_: dict[str, Any]) -> ScriptedConsumer:
+    def refuse(_: dict[str, Any]) -> Any:
         raise ValueError("as scripted")
 
     config = GroupConfig(group_id="g", bootstrap_servers="h:1", topics=["t"])
