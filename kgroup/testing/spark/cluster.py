@@ -1,9 +1,9 @@
 """A standalone cluster of Spark on this machine: a master and its workers, from PySpark's jars.
 
-Drivers of any process use it by its URL; ``session(cluster.url)`` is one. Java, logs and the end
-of everything are ``SparkHome``'s. Linux and macOS.
+Drivers in any process connect to its URL, for example ``session(cluster.url)``. ``SparkHome``
+provides Java, logs and cleanup. For Linux and macOS.
 
-INVARIANT: executors come of the cluster's own JAVA_HOME, so that the reaper knows them too.
+INVARIANT: executors start with the cluster's own JAVA_HOME, so that the reaper finds them too.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MASTER: Final = "org.apache.spark.deploy.master.Master"
 WORKER: Final = "org.apache.spark.deploy.worker.Worker"
 EXECUTOR: Final = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 START_TIMEOUT: Final = 90.0
-"""Seconds within which master or workers must be there; they take about 4 on a machine at rest."""
+"""Seconds within which master or workers must run; they take about 4 on an idle machine."""
 DAEMON_HEAP: Final = "192m"
 """The heap of a master, and of a worker beside its executors."""
 
@@ -47,13 +47,13 @@ class SparkCluster:
     All calls block; from trio use ``trio.to_thread.run_sync``.
 
     Args:
-        workers: how many.
-        cores: tasks that a worker runs at a time, of all its executors.
-        memory: heap that a worker has for executors, as Java writes it; a session's executors
-            take 512m each.
-        java: what it runs on; ``find_java()`` by default.
-        log_path: where all its processes write what they have to say; by default a file that is
-            removed with the cluster.
+        workers: how many workers.
+        cores: how many tasks a worker runs at a time, in all its executors together.
+        memory: the heap of a worker's executors together, in Java's notation; each executor of a
+            `session` takes 512m.
+        java: the Java that runs it; ``find_java()`` by default.
+        log_path: the log file of all its processes; by default one that is removed with the
+            cluster.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class SparkCluster:
 
     @property
     def url(self) -> str:
-        """``spark://host:port``, what drivers call their master."""
+        """``spark://host:port``, for drivers' ``spark.master``."""
         return f"spark://{HOST}:{self._ports[0]}"
 
     @property
@@ -104,17 +104,17 @@ class SparkCluster:
         """The log of all its processes.
 
         Raises:
-            UsageError: it does not run.
+            UsageError: the cluster does not run.
         """
         return self._running().log_path
 
     def start(self) -> None:
-        """Start master and workers, and return when the master knows all of them.
+        """Start master and workers; return when all workers have registered.
 
         Raises:
-            SparkUnavailableError: no PySpark, no Java for it, or they did not come up; the
-                message has the end of the log.
-            UsageError: it runs already.
+            SparkUnavailableError: there is no PySpark, or no Java for it, or a process did not
+                start; the text contains the end of the log.
+            UsageError: the cluster runs already.
         """
         if self._home is not None:
             raise UsageError(f"{self!r} runs already")
@@ -131,13 +131,13 @@ class SparkCluster:
             raise
 
     def close(self) -> None:
-        """End all its processes and remove what they wrote; again is nothing."""
+        """End all its processes and remove their files. Idempotent."""
         home, self._home = self._home, None
         if home is None:
             return
         processes = [*self._workers, *([self._master] if self._master else [])]
         self._master, self._workers = None, []
-        # Their work is at an end, and a worker that is asked to stop first waits for executors.
+        # They are killed: a worker that stops gracefully first waits for its executors.
         for process in processes:
             process.kill()
         for executor in _executors(home.folder):
@@ -147,17 +147,17 @@ class SparkCluster:
         home.close()
 
     def executors(self) -> list[psutil.Process]:
-        """The JVMs of executors that run now, of all drivers, in the order of their start."""
+        """The JVMs of all drivers' running executors, in the order of their start."""
         return _executors(self._running().folder)
 
     def kill_executor(self) -> int:
-        """End the executor that has run longest with SIGKILL; its worker starts another.
+        """Send the oldest executor SIGKILL; its worker starts another one.
 
         Returns:
-            The process id that it had.
+            Its process id.
 
         Raises:
-            UsageError: none runs.
+            UsageError: no executor runs.
         """
         executors = self.executors()
         if not executors:
@@ -166,13 +166,13 @@ class SparkCluster:
         return executors[0].pid
 
     def kill_worker(self) -> int:
-        """End a worker as the loss of its machine does: SIGKILL for it and its executors.
+        """Send a worker and its executors SIGKILL, as if its machine were lost.
 
         Returns:
-            The process id that it had.
+            The worker's process id.
 
         Raises:
-            UsageError: none is left.
+            UsageError: no worker is left.
         """
         self._running()
         if not self._workers:
@@ -186,10 +186,10 @@ class SparkCluster:
         return worker.pid
 
     def start_worker(self) -> None:
-        """Add a worker, and return when the master knows it.
+        """Add a worker; return when it has registered with the master.
 
         Raises:
-            SparkUnavailableError: it did not come up.
+            SparkUnavailableError: it did not start.
             UsageError: the cluster does not run.
         """
         before = {worker["id"] for worker in self._state()["workers"]}
@@ -201,7 +201,7 @@ class SparkCluster:
 
     def _running(self) -> SparkHome:
         if self._home is None:
-            raise UsageError("this cluster does not run; start() begins it")
+            raise UsageError("this cluster does not run; call start() first")
         return self._home
 
     def _start_master(self) -> None:
@@ -209,7 +209,7 @@ class SparkCluster:
             try:
                 self._launch_master(*free_ports(2, HOST))
             except SparkUnavailableError:
-                # Somebody else may have been given a port in between.
+                # Another process may have taken a port in the meantime.
                 if attempt == PORT_ATTEMPTS or "BindException" not in tail(self.log_path, 1000):
                     raise
             else:
@@ -219,7 +219,7 @@ class SparkCluster:
         self._ports = (port, web_port)
         arguments = ["--host", HOST, "--port", str(port), "--webui-port", str(web_port)]
         self._master = master = self._launch(MASTER, *arguments)
-        # Not asked by its ports, where somebody else might answer.
+        # The master's sockets are checked, not its ports: another process might answer there.
         self._wait_until(lambda: {port, web_port} <= _listening(master.pid), "a master")
 
     def _launch_worker(self) -> subprocess.Popen[bytes]:
@@ -236,42 +236,46 @@ class SparkCluster:
                     **os.environ,
                     **home.environment(),
                     "SPARK_DAEMON_MEMORY": DAEMON_HEAP,
-                    # On a port that is taken the master would choose another, and not say so.
+                    # If a port is taken the master would silently choose another one.
                     "SPARK_DAEMON_JAVA_OPTS": f"{QUICK_JAVA} -Dspark.port.maxRetries=0",
                 },
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                # A session of its own: Ctrl-C in a terminal is for the tests to act on.
+                # A session of its own, so that Ctrl-C in a terminal reaches only the tests.
                 start_new_session=True,
             )
 
     def _state(self) -> dict[str, Any]:
-        """What the master says of itself."""
+        """The master's state, from its web interface."""
         self._running()
         with urllib.request.urlopen(f"http://{HOST}:{self._ports[1]}/json/", timeout=5.0) as answer:
             state: dict[str, Any] = json.load(answer)
         return state
 
-    def _wait_until(self, look: Callable[[], bool], what: str) -> None:
+    def _wait_until(self, condition: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + START_TIMEOUT
         while True:
             with suppress(OSError, psutil.Error):
-                if look():
+                if condition():
                     return
             processes = [self._master, *self._workers]
             ended = [process for process in processes if process and process.poll() is not None]
             if ended or time.monotonic() > deadline:
-                why = f"one ended with {ended[0].poll()}" if ended else f"{START_TIMEOUT:g} s"
+                why = (
+                    f"a process ended with status {ended[0].poll()}"
+                    if ended
+                    else f"within {START_TIMEOUT:g} s"
+                )
                 raise SparkUnavailableError(
-                    f"Spark's cluster did not come to have {what} ({why}); the log"
-                    f" {self.log_path} ends with\n{tail(self.log_path, LOG_TAIL)}"
+                    f"Spark's cluster did not get {what} ({why}); its log {self.log_path} ends"
+                    f" with\n{tail(self.log_path, LOG_TAIL)}"
                 )
             time.sleep(PAUSE)
 
 
 def _listening(pid: int) -> set[int]:
-    """The ports that a process listens on."""
+    """The TCP ports on which a process listens."""
     connections = psutil.Process(pid).net_connections("tcp")
     return {each.laddr.port for each in connections if each.status == psutil.CONN_LISTEN}
 
@@ -292,7 +296,7 @@ def _parent(process: psutil.Process) -> int | None:
 
 
 def _kill(process: psutil.Process) -> None:
-    """End a process that is not this one's child, and wait until it has ended."""
+    """Kill a process that is not a child of this one, and wait until it has ended."""
     with suppress(psutil.NoSuchProcess):
         process.kill()
         process.wait(STOP_TIMEOUT)

@@ -1,7 +1,7 @@
-"""The folder that one session or one cluster of Spark lives in, and the environment it starts in.
+"""The folder and the environment of one Spark session or cluster.
 
-All that Spark writes goes below the folder; a reaper ends every JVM that was started from it and
-removes it when the process that made it is gone, however it went.
+All that Spark writes goes below the folder. When the process that created it has ended, however it
+ended, a reaper kills every JVM that was started from the folder, and removes it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from kgroup.testing.spark.java import QUICK_JAVA, Java, find_java, write_home
 
 HOST: Final = "127.0.0.1"
 ROOT: Final = Path(__file__).parents[3]
-"""The folder that kgroup lies in: executors import it from there too."""
+"""The folder that contains kgroup: executors import it from there too."""
 INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
-"""Names of folders that Python looks into by itself."""
+"""Names of folders that are on Python's path by default."""
 REAPED_WITHIN: Final = 30.0
-"""Seconds that the reaper gets."""
+"""Seconds that the reaper may take."""
 LOG4J: Final = """\
 rootLogger.level = {level}
 rootLogger.appenderRef.log.ref = log
@@ -40,13 +40,13 @@ appender.log.layout.pattern = %d{{HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
 
 @final
 class SparkHome:
-    """A folder for Spark, guarded until ``close``.
+    """A folder for Spark, locked until ``close``.
 
     Attributes:
-        folder: where it is.
-        java: the Java that is used.
-        log_path: the log of all that runs from it, at log4j's level ``level``; it outlives the
-            folder if it was given.
+        folder: its path.
+        java: the Java that its processes run.
+        log_path: the log of all its processes, at log4j's level ``level``. A log path that was
+            given is not removed with the folder.
 
     Raises:
         SparkUnavailableError: there is no Java for this PySpark.
@@ -66,11 +66,12 @@ class SparkHome:
         options = [java_option(self.folder), f"-Dlog4j2.configurationFile={log4j.as_uri()}"]
         archive = archive_of(self.java)
         if archive.exists():
-            # Spark's launcher has another class path, and its JVM would say so to the program.
+            # The archive does not match the class path of Spark's launcher, whose JVM would print
+            # a warning among the program's output.
             quiet = ("-Xlog:disable", "-Xlog:all=error:stderr")
             options += [f"-XX:SharedArchiveFile={archive}", *quiet]
-        # An archive goes with a class path of jars alone; of this folder the JVM needs but the file
-        # that is named to it.
+        # An archive works only with a class path of jars. The JVM needs the folder `conf` only for
+        # the log4j file, whose path it gets in an option.
         write_home(self.folder / "java", self.java, options, without=conf)
 
     def __enter__(self) -> Self:
@@ -85,12 +86,12 @@ class SparkHome:
         self.close()
 
     def close(self) -> None:
-        """End what still runs from the folder, and remove it; again is nothing."""
+        """End the processes that still run from the folder, and remove it. Idempotent."""
         self._lock.release()
         self._lock.wait_until_reaped(REAPED_WITHIN)
 
     def environment(self) -> dict[str, str]:
-        """What has to be set where a JVM of Spark is started."""
+        """The environment variables for a process that starts Spark's JVM."""
         path = [] if ROOT.name in INSTALLED else [str(ROOT)]
         path += filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
         return {
@@ -107,7 +108,7 @@ class SparkHome:
 
 @contextmanager
 def variables_set(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables of this process, and set them back in the end."""
+    """Set environment variables of this process in a block, and restore them afterwards."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

@@ -1,7 +1,7 @@
 """Jars that Spark does not ship, from Maven Central: its Kafka source, Delta Lake, PostgreSQL.
 
-Each function gives a list for ``spark.jars``: the jars and all that they need, without those that
-are in PySpark already, because two versions of a class on one class path are a lottery.
+Each function returns a list for ``spark.jars``: the jars and their dependencies, without those that
+PySpark ships, because with two versions of a class on one class path either may be loaded.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ DELTA: Final[Mapping[tuple[int, int], str]] = {
     (4, 1): "io.delta:delta-spark_4.1_2.13:4.4.0",
     (4, 2): "io.delta:delta-spark_4.2_2.13:4.4.0",
 }
-"""The Delta Lake for a Spark; each works with one minor version."""
+"""The Delta Lake for each minor version of Spark; a Delta Lake works with one of them only."""
 DELTA_SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    # A test's table is small: by default every look at one is a job of fifty tasks.
+    # A test's table is small: by default reading its snapshot is a job of fifty tasks.
     "spark.databricks.delta.snapshotPartitions": "1",
 }
-"""What a session needs beside the jars, and what makes its tests quick."""
+"""The settings that a session needs with the jars, and one that makes tests fast."""
 POSTGRES: Final = "org.postgresql:postgresql:42.7.8"
 
 
@@ -54,7 +54,8 @@ def delta_jars() -> list[Path]:
     if (major, minor) not in DELTA:
         known = ", ".join(f"{major}.{minor}" for major, minor in DELTA)
         raise SparkUnavailableError(
-            f"no Delta Lake is known for PySpark {version}, only for {known}; install one of these"
+            f"kgroup knows no Delta Lake for PySpark {version}, only for {known}; install one of"
+            " these"
         )
     return _fetch(DELTA[major, minor], "Delta Lake")
 
@@ -69,10 +70,10 @@ def postgres_jars() -> list[Path]:
 
 
 def all_jars() -> tuple[list[Path], list[SparkUnavailableError]]:
-    """The jars of all three, as far as they can be had, and the errors of those that cannot.
+    """The jars of all three that can be downloaded, and the errors of the others.
 
-    Spark's newest versions are on PyPI before the others have followed; then what needs a jar
-    that is missing fails by itself.
+    A new version of Spark is on PyPI before the others have followed; then only the tests that
+    need a missing jar fail.
     """
     found: list[Path] = []
     missing: list[SparkUnavailableError] = []
@@ -85,10 +86,10 @@ def all_jars() -> tuple[list[Path], list[SparkUnavailableError]]:
 
 
 def spark_folder() -> Path:
-    """Where PySpark has Spark: its ``bin``, its ``jars``.
+    """PySpark's folder, with Spark's ``bin`` and ``jars``.
 
     Raises:
-        SparkUnavailableError: no PySpark.
+        SparkUnavailableError: PySpark is not installed.
     """
     spark_version()
     import pyspark

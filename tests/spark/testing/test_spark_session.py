@@ -52,5 +52,5 @@ def test_its_jvm_ends_with_a_user_that_was_killed() -> None:
 
 def test_a_second_session_is_refused(spark: SparkSession) -> None:
     """A process has one session; a second one would be the first in disguise."""
-    with pytest.raises(UsageError, match="this process has a SparkSession"), session():
+    with pytest.raises(UsageError, match="this process already has a SparkSession"), session():
         pass
