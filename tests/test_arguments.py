@@ -140,7 +140,7 @@ async def test_a_wrong_commit_sends_nothing(running: tuple[World, Generation]) -
             await generation.commit_in_transaction(producer, bad)
     with pytest.raises(ArgumentError, match="producer="):
         await generation.commit_in_transaction(producer, {P0: 0})
-    assert here.asked("offset_commit") == []
+    assert here.requests_for("offset_commit") == []
     await generation.commit({})
 
 
@@ -176,7 +176,7 @@ async def test_a_group_of_something_else(autojump_clock: MockClock) -> None:
             with pytest.raises(ArgumentError, match="reason="):
                 await group.aclose(None)  # type: ignore[arg-type]
             await group.aclose("odd \ud800 text")
-        (leave,) = [request for _, request in here.asked("leave_group")]
+        (leave,) = [request for _, request in here.requests_for("leave_group")]
         assert leave.members[0].reason == "odd ? text"
 
 

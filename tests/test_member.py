@@ -46,7 +46,7 @@ class Between:
         self.nodes = Nodes(nursery)
         self.nodes.add("a:1", find_coordinator=coordinator_of)
         self.coordinator = self.nodes.add("b:9", find_coordinator=coordinator_of, leave_group=left)
-        self.told: list[Event] = []
+        self.events: list[Event] = []
         source: Any = FakeSource()
         self.member = Member(
             self.nodes.config(**settings),
@@ -57,7 +57,7 @@ class Between:
                 record_source=lambda *_: source,
                 compute=lambda: compute_inline,
             ),
-            EventEmitter("g", self.told.append),
+            EventEmitter("g", self.events.append),
             source,
             self,
         )
@@ -75,12 +75,12 @@ class Between:
         return trio.current_time() - before
 
     def waits(self) -> list[float]:
-        """The waits that were told."""
-        return [event.seconds for event in self.told if isinstance(event, BackingOff)]
+        """The waits that were reported."""
+        return [event.seconds for event in self.events if isinstance(event, BackingOff)]
 
     def found(self) -> int:
         """How often the coordinator was found."""
-        return sum(isinstance(event, CoordinatorFound) for event in self.told)
+        return sum(isinstance(event, CoordinatorFound) for event in self.events)
 
 
 def lost(error: Exception | None) -> End:
@@ -187,17 +187,17 @@ async def test_handlers_that_return_at_once_slow_down(
     assert await it.recover(end, lived=5.1) == 0
     assert await it.recover(end, lived=0.5) < 0.13
     assert await it.recover(End(Cause.REBALANCE), lived=0.5) == 0
-    assert "handle returned, after a generation of 0.5 s" in str(it.told[-1])
+    assert "handle returned, after a generation of 0.5 s" in str(it.events[-1])
 
 
 async def test_it_leaves_once(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
-    """It is told; without an id there is nothing to leave."""
+    """An event says so; without an id there is nothing to leave."""
     it = Between(nursery)
     await it.member.leave("closed")
     await it.member.leave("closed")
     (request,) = it.nodes.requests("leave_group")
     assert request.members[0].member_id == "m-1"
-    assert [str(event) for event in it.told if isinstance(event, Left)] == [
+    assert [str(event) for event in it.events if isinstance(event, Left)] == [
         "group g: left the group: closed"
     ]
     await it.member.aclose()
@@ -207,7 +207,7 @@ async def test_a_static_member_stays(nursery: trio.Nursery, autojump_clock: Mock
     """And says so."""
     it = Between(nursery, group_instance_id="one")
     await it.member.leave("closed")
-    (event,) = it.told
+    (event,) = it.events
     assert "stopped without leaving the group: closed (a static member stays)" in str(event)
     assert it.nodes.requests("leave_group") == []
 
@@ -219,8 +219,8 @@ async def test_a_leave_that_is_refused_is_told_and_over(
     it = Between(nursery)
     it.coordinator.answers["leave_group"] = lambda frame: left(frame, member_code=25)
     await it.member.leave("closed")
-    assert [type(event) for event in it.told] == [RequestFailed, Left]
-    assert "UNKNOWN_MEMBER_ID" in str(it.told[-1])
+    assert [type(event) for event in it.events] == [RequestFailed, Left]
+    assert "UNKNOWN_MEMBER_ID" in str(it.events[-1])
     assert it.member._member_id == ""
     await it.member.aclose()
 
@@ -234,6 +234,6 @@ async def test_a_leave_that_is_cut_off_is_told_too(
     with trio.move_on_after(5) as scope:
         await it.member.leave("closed")
     assert scope.cancelled_caught
-    assert isinstance(it.told[-1], Left)
-    assert not it.told[-1].notified
-    assert it.member._member_id  # to be told again
+    assert isinstance(it.events[-1], Left)
+    assert not it.events[-1].notified
+    assert it.member._member_id  # for another LeaveGroup

@@ -125,7 +125,7 @@ async def test_the_observer_is_told_of_events_in_the_logs_place(
         onlooker = Onlooker()
         async with watched(here, onlooker) as group:
             await group.next()
-        assert here.told(GenerationStarted)
+        assert here.events_of(GenerationStarted)
         assert onlooker.events == here.events
         assert caplog.records == []
         async with here.group() as group:
@@ -149,7 +149,7 @@ async def test_the_observer_can_shut_a_group_down(autojump_clock: MockClock) -> 
                 end = await generation.wait_ended()
                 assert [one async for one in group] == []
         assert (end.cause, end.detail) == (Cause.CLOSED, "somebody wants it")
-        assert [event.end for event in here.told(GenerationEnded)] == [end]
+        assert [event.end for event in here.events_of(GenerationEnded)] == [end]
         assert len(onlooker.shutdowns) == 1
 
 

@@ -96,9 +96,9 @@ async def test_a_member_s_life_in_every_version(
         async with here.group() as group:
             again = await group.next()
             assert again.positions == {P0: 3, P1: 0}
-        sent = here.asked(api)
+        sent = here.requests_for(api)
         assert {request.__version__ for _, request in sent} == {version}
-        assert here.told(RequestFailed) == []
+        assert here.events_of(RequestFailed) == []
         stored = (await here.broker.committed("group"))[P0]
         carries_epoch = api != "offset_commit" or version >= 6
         assert stored == OffsetAndMetadata(3, 0 if carries_epoch else -1, "note")
@@ -122,7 +122,7 @@ async def test_a_static_member_needs_brokers_that_know_of_it(
                 await trio.sleep(3)
         except Exception as error:  # noqa: BLE001 # looked at below
             refused = error
-        sent = here.asked(api)
+        sent = here.requests_for(api)
     if version >= FIRST_WITH_INSTANCE[api]:
         assert refused is None
         assert {request.group_instance_id for _, request in sent} == {"one"}
@@ -151,7 +151,7 @@ async def test_a_retention_is_carried_by_old_commits_only(
             await (await group.next()).commit(
                 {P0: OffsetAndMetadata(0, 5, "note")}, beyond_read=True
             )
-        ((_, request),) = here.asked("offset_commit")
+        ((_, request),) = here.requests_for("offset_commit")
     spoken = version if retention is None else min(version, 4)
     assert request.__version__ == spoken
     if spoken <= 4:
@@ -586,9 +586,9 @@ async def test_an_unreadable_assignment_is_not_asked_for_as_fast_as_it_comes(
     async with world() as here, here.group() as group:
         generation = await group.next()
         assert generation.assignment.partitions == (P0,)
-    failures = [event for event in here.told(RequestFailed) if event.request == "SyncGroup"]
+    failures = [event for event in here.events_of(RequestFailed) if event.request == "SyncGroup"]
     assert len(failures) == len(spoilt) == 4
     assert all("assignment" in event.reason for event in failures)
-    waits = [event.seconds for event in here.told(BackingOff)][-4:]
+    waits = [event.seconds for event in here.events_of(BackingOff)][-4:]
     assert waits == sorted(waits)
     assert waits[-1] > 4 * waits[0]

@@ -1,4 +1,4 @@
-"""What parts of a generation are tested beside: a coordinator that is told what to answer."""
+"""Fakes that parts of a generation are tested with: a coordinator, a source, an emitter."""
 
 # ruff: noqa: ARG002 # a fake takes all that the protocol gives
 from __future__ import annotations
@@ -55,7 +55,7 @@ Reply = Mapping[TopicPartition, int] | Exception | Play
 
 @final
 class FakeCoordinator:
-    """Answers commits, heartbeats and looks for itself from lists; empty ones mean: well."""
+    """Answers commits, heartbeats and finds from lists; an empty list means no error."""
 
     def __init__(self) -> None:
         self.commits: list[dict[TopicPartition, OffsetAndMetadata]] = []
@@ -117,25 +117,25 @@ class FakeCoordinator:
     async def join(
         self, member_id: str, topics: Collection[str], reason: str, claim: Claim | None = None
     ) -> JoinResult:
-        """Not asked here."""
-        _not_asked()
+        """Not called here."""
+        _not_called()
 
     async def sync(
         self, membership: Membership, assignments: MemberAssignments
     ) -> tuple[TopicPartition, ...]:
-        """Not asked here."""
-        _not_asked()
+        """Not called here."""
+        _not_called()
 
     async def describe(self) -> DescribeResult:
-        """Not asked here."""
-        _not_asked()
+        """Not called here."""
+        _not_called()
 
     async def leave(self, member_id: str, group_instance_id: str | None, reason: str) -> None:
-        """Not asked here."""
-        _not_asked()
+        """Not called here."""
+        _not_called()
 
 
-def _not_asked() -> NoReturn:
+def _not_called() -> NoReturn:
     raise AssertionError("nothing under test joins, syncs or leaves")
 
 
@@ -147,7 +147,7 @@ def backoff() -> Backoff:
 @final
 @attrs.define
 class FakeSource:
-    """Hands out offsets one by one, from where it stands; or raises what it is told to."""
+    """Hands out offsets one by one, from where it stands; or raises an error of the test."""
 
     position: int = 0
     end: int = 1000

@@ -28,7 +28,7 @@ from kgroup.types import Cause
 from tests.generation.bench import P0, P1, P2, Bench, Reply, at
 
 LOST = ConnectionLostError("gone", sent=True)
-NOT_SENT = ConnectionLostError("nobody listens")
+NOT_SENT = ConnectionLostError("connection refused")
 
 
 def attempt(bench: Bench, offsets: Mapping[Any, Any]) -> CommitRequest:
@@ -39,7 +39,7 @@ def attempt(bench: Bench, offsets: Mapping[Any, Any]) -> CommitRequest:
 
 
 async def test_all_applied(autojump_clock: MockClock) -> None:
-    """Nobody has anything to complain of; floors and lease are raised, and it is told once."""
+    """No caller gets an error; floors and lease are raised, and one event says so."""
     bench = Bench()
     await trio.sleep(10)
     made = attempt(bench, at(p0=3, p1=4))
@@ -52,10 +52,10 @@ async def test_all_applied(autojump_clock: MockClock) -> None:
     assert bench.refused == []
 
 
-async def test_a_refused_partition_is_the_affair_of_who_named_it(
+async def test_a_refused_partition_fails_the_callers_that_named_it(
     autojump_clock: MockClock,
 ) -> None:
-    """The others are in, and whoever named only those is told nothing."""
+    """The others are committed, and a caller that named only those gets no error."""
     bench = Bench()
     bench.coordinator.replies = [{P1: ErrorCode.OFFSET_METADATA_TOO_LARGE}]
     made = attempt(bench, at(p0=1, p1=2, p2=3))
@@ -134,7 +134,7 @@ async def test_time_up_before_anything_was_sent(autojump_clock: MockClock) -> No
 async def test_an_answer_that_never_came_makes_the_rest_unknown(
     autojump_clock: MockClock, after: list[Reply]
 ) -> None:
-    """Whatever a later attempt says of it, the first may have been applied; it is told once."""
+    """Whatever a later attempt says of it, the first may have been applied; one event says so."""
     bench = Bench()
     bench.coordinator.replies = [LOST, *after]
     made = attempt(bench, at(p0=1))
@@ -146,7 +146,7 @@ async def test_an_answer_that_never_came_makes_the_rest_unknown(
 
 
 async def test_cancelled_while_it_waits_for_an_answer(autojump_clock: MockClock) -> None:
-    """It was sent: the outcome is unknown, and told so."""
+    """It was sent: the outcome is unknown, and the event says so."""
     bench = Bench()
     bench.coordinator.replies = [trio.sleep_forever]
     made = attempt(bench, at(p0=1, p1=2))
@@ -166,7 +166,7 @@ async def test_cancelled_while_it_waits_for_an_answer(autojump_clock: MockClock)
         if isinstance(code, ErrorCode) and reaction.action in (Action.LOST, Action.FAIL)
     ],
 )
-async def test_a_refused_generation_is_everybody_s_affair(
+async def test_a_refused_generation_fails_every_caller(
     autojump_clock: MockClock, code: ErrorCode
 ) -> None:
     """One partition's answer is enough: the generation ends, and all that is open is stale."""
@@ -225,7 +225,7 @@ async def test_a_time_out_of_the_way_alone(autojump_clock: MockClock) -> None:
 
 
 @pytest.mark.parametrize("unanswered", [False, True])
-async def test_a_coordinator_that_may_not_be_asked_for(
+async def test_a_coordinator_that_may_not_be_searched(
     autojump_clock: MockClock, unanswered: bool
 ) -> None:
     """It is the error, unless the commit may have been applied before."""

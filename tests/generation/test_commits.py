@@ -1,4 +1,4 @@
-"""Commits of one generation: who goes out with whom, and what each caller is told."""
+"""Commits of one generation: which go out together, and the outcome of each caller."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ async def test_waiters_behind_a_stuck_commit_give_up_at_the_deadline(
         assert trio.current_time() < 12
 
 
-async def test_past_the_lease_all_who_wait_are_told_so(autojump_clock: MockClock) -> None:
+async def test_past_the_lease_every_waiting_caller_gets_an_error(autojump_clock: MockClock) -> None:
     """Nothing is sent; a heartbeat that comes in time lets the others go."""
     bench = Bench()
     await trio.sleep(31)
@@ -274,7 +274,7 @@ async def test_a_producer_that_does_not_answer_is_no_success() -> None:
     ],
 )
 async def test_a_refused_generation_ends_by_its_transaction_too(code: int, cause: Cause) -> None:
-    """The coordinator's refusal is this generation's, whoever asked."""
+    """The coordinator's refusal ends this generation, also when a producer sent the request."""
     bench = Bench()
     refusal = KafkaException(KafkaError(code))
     with pytest.raises(StaleGenerationError, match="abort the transaction") as caught:
@@ -329,7 +329,7 @@ async def test_nothing_is_given_to_it_after_the_end(autojump_clock: MockClock) -
 
 
 async def test_a_cancelled_caller_gives_it_nothing(autojump_clock: MockClock) -> None:
-    """Cancelled before the producer was asked, it is not asked."""
+    """Cancelled before the producer was called, it does not call it."""
     bench = Bench()
     producer = FakeProducer()
     with trio.CancelScope() as scope:
@@ -363,7 +363,7 @@ REPLIES = st.lists(
 
 @final
 class Calls:
-    """Callers, what each was told, and what the coordinator did, request by request."""
+    """Callers, the outcome of each, and what the coordinator did, request by request."""
 
     def __init__(self, replies: Sequence[Any]) -> None:
         self.bench = Bench(commit_timeout=60.0, session_timeout=3600.0)
@@ -405,7 +405,7 @@ class Calls:
             assert self.bench.positions[name] == max(mine, default=0)
 
     def check_requests(self) -> None:
-        """Nothing is sent that nobody asked for."""
+        """Nothing is sent that no caller committed."""
         wanted = {pair for offsets, _ in self.outcomes for pair in offsets.items()}
         assert {pair for sent, _ in self.requests for pair in sent.items()} <= wanted
 

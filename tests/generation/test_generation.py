@@ -1,4 +1,4 @@
-"""Generation: what a program may ask of it, and what it is told otherwise."""
+"""Generation: what a program may do with it, and the errors otherwise."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Made:
 
 
 async def test_who_it_is(autojump_clock: MockClock) -> None:
-    """All that the membership tells, and its assignment and positions."""
+    """All fields of the membership, its assignment and its positions."""
     one = Made().generation
     assert (one.group_id, one.member_id, one.group_instance_id) == ("g", "m-1", None)
     assert (one.generation_id, one.epoch, one.leader, one.assignor) == (7, 3, False, "range")
@@ -187,7 +187,7 @@ async def test_after_the_end_nothing_is_committed(autojump_clock: MockClock) -> 
 async def test_a_transaction_s_offsets_are_checked_as_a_commit_s(
     autojump_clock: MockClock,
 ) -> None:
-    """The producer is not asked."""
+    """The producer is not called."""
     one = Made().generation
     producer: Any = SimpleNamespace(send_offsets_to_transaction=pytest.fail)
     with pytest.raises(NotOwnedError):

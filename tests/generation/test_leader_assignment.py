@@ -1,4 +1,4 @@
-"""What a leader does: the topics of the whole group, its assignor, and what it tells."""
+"""What a leader does: the topics of the whole group, its assignor, and its events."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ALONE = {1: "a:1"}
 
 
 class Everything:
-    """An assignor of a user: all to whom it is told, from the thread whose name it notes."""
+    """A custom assignor: gives all to the members it is made for, and notes its thread's name."""
 
     name = "range"
 
@@ -65,10 +65,10 @@ class Led:
     ) -> None:
         self.nodes = Nodes(nursery)
         self.node = self.nodes.add("a:1", metadata=metadata(ALONE, {"t": [1, 1]}))
-        self.told: list[Event] = []
+        self.events: list[Event] = []
         member = member_context(
             cluster=self.nodes.cluster(),
-            emitter=EventEmitter("g", self.told.append),
+            emitter=EventEmitter("g", self.events.append),
             assignor_thread=compute,
             assignors=[assignor],
         )
@@ -93,7 +93,7 @@ def subscribed(member_id: str, *topics: str) -> MemberSubscription:
 
 
 def wanted(*own: str, foreign: Collection[str] = ()) -> GroupTopics:
-    """Topics to look at."""
+    """Topics to fetch."""
     return GroupTopics(frozenset(own), frozenset(foreign), {})
 
 
@@ -116,13 +116,13 @@ async def test_missing_topics_are_told(nursery: trio.Nursery, autojump_clock: Mo
     it.node.answers["metadata"] = metadata(ALONE, {"t": [1], "z": 3, "a": 3})
     found = await it.leader.fetch_topics(wanted("t", "z", "a"))
     assert list(found) == ["t"]
-    assert it.told == [TopicsMissing(group_id="g", topics=("a", "z"))]
+    assert it.events == [TopicsMissing(group_id="g", topics=("a", "z"))]
 
 
 async def test_a_broker_that_is_away_is_waited_for(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """Each failure is told; a single look raises it."""
+    """Each failure is reported; a single attempt raises it."""
     it = Led(nursery)
     it.node.up = False
     with pytest.raises(Exception, match="a:1"):
@@ -134,7 +134,7 @@ async def test_a_broker_that_is_away_is_waited_for(
 
     nursery.start_soon(come_back)
     assert list(await it.leader.fetch_topics(wanted("t"))) == ["t"]
-    assert {type(event) for event in it.told} == {RequestFailed}
+    assert {type(event) for event in it.events} == {RequestFailed}
 
 
 async def test_of_no_topics_nobody_is_asked(
@@ -153,7 +153,7 @@ async def test_every_member_is_in_the_assignment(
     """Also one that gets nothing."""
     it = Led(nursery)
     assert await it.leader.assign(known(1)) == {"m-1": (T0,), "m-2": ()}
-    assert it.told == []
+    assert it.events == []
 
 
 async def test_a_leader_may_be_told_to_skip(
@@ -180,26 +180,26 @@ async def test_partitions_that_nobody_gets_are_told(
     """An assignor may mean it; it is a warning and no error."""
     it = Led(nursery, assignor=Everything(["m-2"], [T1]))
     assert await it.leader.assign(known()) == {"m-1": (), "m-2": (T1,)}
-    assert it.told == [PartitionsUnassigned(group_id="g", partitions=(T0,))]
+    assert it.events == [PartitionsUnassigned(group_id="g", partitions=(T0,))]
 
 
 async def test_an_assignment_that_no_group_may_follow(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """It is refused before anybody is told."""
+    """It is refused before it is sent."""
     it = Led(nursery, assignor=Everything(["m-1", "m-2"]))
     with pytest.raises(InvalidAssignmentError, match="t-0 goes to 'm-1' and again to 'm-2'"):
         await it.leader.assign(known())
 
 
-async def test_members_that_cannot_be_read_are_told_of(
+async def test_members_that_cannot_be_read_are_reported(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """They get nothing, and the log says why."""
     broken = MemberSubscription(member_id="m-9", version=UNREADABLE)
     it = Led(nursery, subscribed("m-1", "t"), broken)
     assert await it.leader.assign(known(1)) == {"m-1": (T0,), "m-9": ()}
-    (event,) = it.told
+    (event,) = it.events
     assert "the subscription of member m-9 cannot be read; next: it is given nothing" in str(event)
 
 
@@ -228,7 +228,7 @@ async def test_an_assignor_has_until_the_rebalance_time_out(
     assert trio.current_time() - began == it.leader.member.config.rebalance_timeout - 1
     assert "'m-1'" in str(raised.value)
     assert (raised.value.assignor, raised.value.thread) == ("range", "kgroup-assign g")
-    (event,) = it.told
+    (event,) = it.events
     assert isinstance(event, AssignmentGivenUp)
     assert (event.seconds, event.thread) == (29.0, "kgroup-assign g")
 
@@ -236,11 +236,11 @@ async def test_an_assignor_has_until_the_rebalance_time_out(
 async def test_an_assignor_is_given_up_with_its_generation(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """At once, and told of: its thread may go on."""
+    """At once, with an event: its thread may go on."""
     it = Led(nursery, assignor=Everything([]), compute=for_ever)
     with trio.move_on_after(5) as scope:
         await it.leader.assign(known())
     assert scope.cancelled_caught
-    (event,) = it.told
+    (event,) = it.events
     assert isinstance(event, AssignmentGivenUp)
     assert event.seconds == 5.0

@@ -103,7 +103,7 @@ async def test_a_task_that_returns_ends_it(autojump_clock: MockClock, running: L
     assert life.over is end
 
 
-async def test_a_callable_without_a_name_is_told_by_its_repr(
+async def test_a_callable_without_a_name_is_named_by_its_repr(
     autojump_clock: MockClock, running: Life
 ) -> None:
     """Such as a partial."""
@@ -121,7 +121,7 @@ async def test_a_callable_without_a_name_is_told_by_its_repr(
 
 
 async def test_the_first_end_is_the_recorded_one(autojump_clock: MockClock, running: Life) -> None:
-    """A second planned one changes nothing, and is told which it was."""
+    """A second planned one changes nothing, and returns the first."""
     life = running.life
     life.start_work(trio.sleep, (5,))
     assert life.end(REBALANCE) is REBALANCE
@@ -278,7 +278,7 @@ async def test_exceptions_are_kept_and_the_siblings_drain(
 
 
 @pytest.mark.parametrize("grouped", [False, True])
-async def test_its_own_passing_is_no_failure(
+async def test_its_own_stale_error_is_no_failure(
     autojump_clock: MockClock, running: Life, grouped: bool
 ) -> None:
     """A task that lets the stale commit out ends quietly, alone or out of a nursery."""
@@ -296,7 +296,7 @@ async def test_its_own_passing_is_no_failure(
 
 
 async def test_what_is_with_it_in_a_group_is_kept(autojump_clock: MockClock, running: Life) -> None:
-    """Only the passing is taken out."""
+    """Only the stale error is taken out."""
     life = running.life
 
     async def commits() -> None:
@@ -312,7 +312,7 @@ async def test_what_is_with_it_in_a_group_is_kept(autojump_clock: MockClock, run
 
 
 @pytest.mark.parametrize("end", [None, End(Cause.REBALANCE)])
-async def test_another_generation_s_passing_is_a_failure(
+async def test_a_stale_error_of_another_generation_is_a_failure(
     autojump_clock: MockClock, running: Life, end: End | None
 ) -> None:
     """A task that commits under an old generation has a mistake in it."""
@@ -347,16 +347,16 @@ async def test_tasks_know_whose_they_are(autojump_clock: MockClock, running: Lif
     """A task, and what it starts, is inside of the group; a service is not."""
     seen: dict[str, bool] = {}
 
-    async def look(name: str) -> None:
+    async def note(name: str) -> None:
         seen[name] = OWNER in inside_of.get()
         await trio.sleep(1)
 
     async def work() -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(look, "child")
-            await look("work")
+            nursery.start_soon(note, "child")
+            await note("work")
 
-    running.life.start_service(look, "service")
+    running.life.start_service(note, "service")
     running.life.start_work(work, ())
     await running.life.wait_ended()
     assert seen == {"child": True, "work": True, "service": False}
@@ -403,7 +403,7 @@ async def test_a_block_that_begins_after_the_end_is_over(
 
 
 async def test_a_block_lets_other_exceptions_out(autojump_clock: MockClock, running: Life) -> None:
-    """The passing ends it quietly; what is beside it in a group comes out without it."""
+    """A stale error ends it quietly; the rest of an exception group comes out without it."""
     life = running.life
 
     def block(error: Exception) -> None:
@@ -413,11 +413,11 @@ async def test_a_block_lets_other_exceptions_out(autojump_clock: MockClock, runn
     with pytest.raises(ValueError, match="mine"):
         block(ValueError("mine"))
     life.end(LOSS)
-    passing = StaleGenerationError("gone", LOSS)
-    block(passing)
-    block(ExceptionGroup("one", [passing]))
+    stale = StaleGenerationError("gone", LOSS)
+    block(stale)
+    block(ExceptionGroup("one", [stale]))
     with pytest.raises(ExceptionGroup) as caught:
-        block(ExceptionGroup("two", [passing, ValueError("mine")]))
+        block(ExceptionGroup("two", [stale, ValueError("mine")]))
     assert [type(error) for error in caught.value.exceptions] == [ValueError]
 
 

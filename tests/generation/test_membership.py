@@ -16,7 +16,7 @@ STATIC = attrs.evolve(MEMBERSHIP, group_instance_id="i-1", leader=True)
 @pytest.mark.parametrize("membership", [MEMBERSHIP, STATIC])
 @pytest.mark.parametrize("name", [field.name for field in attrs.fields(Membership)])
 def test_it_says_all_that_the_membership_does(membership: Membership, name: str) -> None:
-    """Each attribute of a membership is told under its own name."""
+    """Each attribute of a membership is shown under its own name."""
     assert getattr(MembershipView(membership), name) == getattr(membership, name)
 
 

@@ -30,12 +30,12 @@ async def test_begin_and_end(autojump_clock: MockClock) -> None:
             assert await offsets.first() == {P0: 0, P1: 0}
             before = len(here.requests)
             await offsets.end()
-            asked = [api for _, api, _ in here.requests[before:]]
-            assert asked.count("list_offsets") == 1
+            sent = [api for _, api, _ in here.requests[before:]]
+            assert sent.count("list_offsets") == 1
 
 
 async def test_the_partitions_count_as_read(autojump_clock: MockClock) -> None:
-    """They are no other stream's while it is open, and nobody is warned of them."""
+    """They are no other stream's while it is open, and no warning names them."""
     async with world(2) as here, here.group() as group:
         generation = await group.next()
         offsets = generation.offsets()
@@ -44,7 +44,7 @@ async def test_the_partitions_count_as_read(autojump_clock: MockClock) -> None:
         with pytest.raises(NotOwnedError):
             generation.offsets(TopicPartition("topic", 2))
         await trio.sleep(60)
-        assert not here.told(PartitionsNotRead)
+        assert not here.events_of(PartitionsNotRead)
         offsets.close()
         assert not offsets.running
         generation.records(P0)
@@ -66,7 +66,7 @@ async def test_an_offset_that_is_gone(autojump_clock: MockClock) -> None:
 
 
 async def test_no_offset_at_all(autojump_clock: MockClock) -> None:
-    """With the rule ``error`` the program is told, and decides."""
+    """With the rule ``error`` the program gets the error, and decides."""
     async with world() as here, here.group(auto_offset_reset="error") as group:
         with pytest.raises(NoOffsetError):
             await (await group.next()).offsets().begin()

@@ -1,4 +1,4 @@
-"""Positions: what is asked of whom, again and again until it is answered, and what is not."""
+"""Requests for start offsets: which are repeated until they are answered, and which are not."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.nodes import Nodes, metadata
 ALONE = {1: "a:1"}
 
 
-class Asked:
+class Lookup:
     """Positions beside one broker of topic t with three partitions."""
 
     def __init__(self, nursery: trio.Nursery, reset: AutoOffsetReset, **settings: Any) -> None:
@@ -51,8 +51,8 @@ class Asked:
 
 
 async def test_committed_offsets(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
-    """None where there is none; of no partitions nobody is asked."""
-    it = Asked(nursery, AutoOffsetReset.EARLIEST)
+    """None where there is none; for no partitions nothing is sent."""
+    it = Lookup(nursery, AutoOffsetReset.EARLIEST)
     it.coordinator.stable = {T0: 7}
     assert await it.starts.committed([T0, T1]) == {T0: OffsetAndMetadata(7), T1: None}
     with trio.testing.assert_checkpoints():
@@ -77,7 +77,7 @@ async def test_without_a_commit_the_rule_decides(
     offsets: dict[Any, int],
 ) -> None:
     """Each with the rule that was followed, and its reason in words."""
-    it = Asked(nursery, reset)
+    it = Lookup(nursery, reset)
     it.coordinator.stable = committed
     found = await it.starts.without_commit([T0, T1])
     assert {name: start.offset for name, start in found.items()} == offsets
@@ -92,7 +92,7 @@ async def test_without_a_rule_it_is_an_error(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """It names the partitions, the member, and what to do."""
-    it = Asked(nursery, AutoOffsetReset.ERROR)
+    it = Lookup(nursery, AutoOffsetReset.ERROR)
     with pytest.raises(NoOffsetError, match=r"'m-1'.* for t-0, t-1 and .*'earliest' or 'latest'"):
         await it.starts.without_commit([T1, T0])
     error = OffsetOutOfRangeError("gone", T0, 99)
@@ -106,17 +106,17 @@ async def test_out_of_range(
     nursery: trio.Nursery, autojump_clock: MockClock, at: int, words: str
 ) -> None:
     """By the rule, and it says from where."""
-    it = Asked(nursery, AutoOffsetReset.LATEST)
+    it = Lookup(nursery, AutoOffsetReset.LATEST)
     start = await it.starts.out_of_range(OffsetOutOfRangeError("gone", T1, at))
     assert (start.offset, start.rule) == (15, AutoOffsetReset.LATEST)
     assert start.reason == f"{words} not in the log, so by auto_offset_reset at the latest"
 
 
-async def test_only_what_is_not_known_yet_is_asked_again(
+async def test_only_what_is_not_known_yet_is_requested_again(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """A leader that is not there costs the others nothing; it is asked until it is."""
-    it = Asked(nursery, AutoOffsetReset.EARLIEST)
+    """A leader that is not there costs the others nothing; the request is repeated until it is."""
+    it = Lookup(nursery, AutoOffsetReset.EARLIEST)
     left = [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE]
 
     def answer(request: RequestFrame) -> dict[str, Any]:
@@ -128,19 +128,19 @@ async def test_only_what_is_not_known_yet_is_asked_again(
     it.node.answers["list_offsets"] = answer
     found = await it.starts.without_commit([T0, T1])
     assert {name: start.offset for name, start in found.items()} == {T0: 0, T1: 10}
-    asked = [
+    sent = [
         [part.partition_index for part in request.topics[0].partitions]
         for request in it.nodes.requests("list_offsets")
     ]
-    assert asked == [[0, 1], [1], [1]]
+    assert sent == [[0, 1], [1], [1]]
     assert it.reports == [Request.LIST_OFFSETS, Request.LIST_OFFSETS]
 
 
 async def test_a_leader_that_refuses_for_good(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """It is not asked again."""
-    it = Asked(nursery, AutoOffsetReset.EARLIEST)
+    """The request is not repeated."""
+    it = Lookup(nursery, AutoOffsetReset.EARLIEST)
 
     def refuse(request: RequestFrame) -> dict[str, Any]:
         offsets = offsets_of(request)
@@ -155,36 +155,36 @@ async def test_a_leader_that_refuses_for_good(
     assert len(it.nodes.requests("list_offsets")) == 1
 
 
-async def test_offsets_of_now_are_one_request_a_look(
+async def test_offsets_of_now_are_one_request_each_time(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """Who leads is looked up once, however often the ends are asked for."""
-    it = Asked(nursery, AutoOffsetReset.EARLIEST)
+    """Leaders are fetched once, however often the ends are."""
+    it = Lookup(nursery, AutoOffsetReset.EARLIEST)
     for _ in range(3):
         assert await it.starts.list_offsets([T2, T0], LATEST) == {T0: 5, T2: 25}
     assert len(it.nodes.requests("list_offsets")) == 3
     assert len(it.nodes.requests("metadata")) == 1
 
 
-async def test_offsets_of_now_leave_out_who_does_not_answer(
+async def test_offsets_of_now_leave_out_leaders_that_do_not_answer(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """The others' are there, and a failure on the way is told once for all of its partitions."""
-    it = Asked(nursery, AutoOffsetReset.EARLIEST)
-    tells = metadata({1: "a:1", 2: "b:1"}, {"t": [1, 2, 2]})
-    it.node.answers["metadata"] = tells
-    away = it.nodes.add("b:1", metadata=tells, list_offsets=lambda _: None)
+    """The others' are there, and a transport failure is reported once for all of its partitions."""
+    it = Lookup(nursery, AutoOffsetReset.EARLIEST)
+    answer = metadata({1: "a:1", 2: "b:1"}, {"t": [1, 2, 2]})
+    it.node.answers["metadata"] = answer
+    away = it.nodes.add("b:1", metadata=answer, list_offsets=lambda _: None)
     assert await it.starts.list_offsets([T0, T1, T2], LATEST) == {T0: 5}
     assert it.reports == [Request.LIST_OFFSETS]
     away.answers["list_offsets"] = offsets_of
     assert await it.starts.list_offsets([T0, T1, T2], LATEST) == {T0: 5, T1: 15, T2: 25}
 
 
-async def test_offsets_of_now_are_none_where_nobody_answers(
+async def test_offsets_of_now_are_none_where_no_leader_answers(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """It is told, and the caller looks again later."""
-    it = Asked(nursery, AutoOffsetReset.EARLIEST)
+    """It is reported, and the caller tries again later."""
+    it = Lookup(nursery, AutoOffsetReset.EARLIEST)
     it.node.up = False
     assert await it.starts.list_offsets([T0, T1], LATEST) == {}
     assert it.reports == [Request.LIST_OFFSETS]
@@ -193,8 +193,8 @@ async def test_offsets_of_now_are_none_where_nobody_answers(
 async def test_offsets_of_now_are_refused_for_good(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """No later look would be answered."""
-    it = Asked(nursery, AutoOffsetReset.EARLIEST)
+    """A later attempt would be refused too."""
+    it = Lookup(nursery, AutoOffsetReset.EARLIEST)
 
     def refuse(request: RequestFrame) -> dict[str, Any]:
         offsets = offsets_of(request)

@@ -207,9 +207,9 @@ def test_commits_only_raise_it(offsets: list[int]) -> None:
 
 
 class FloorsMachine(RuleBasedStateMachine):
-    """Commits asked for, moved past and acknowledged in any order, beside a plain account."""
+    """Commits called, moved past and acknowledged in any order, beside a plain account."""
 
-    asked = Bundle("asked")
+    called = Bundle("called")
 
     @initialize(start=st.integers(0, 20))
     def begin(self, start: int) -> None:
@@ -218,8 +218,8 @@ class FloorsMachine(RuleBasedStateMachine):
         self.floor = start
         self.moves = 0
 
-    @rule(target=asked, offset=st.integers(0, 20))
-    def ask(self, offset: int) -> tuple[int, int]:
+    @rule(target=called, offset=st.integers(0, 20))
+    def call(self, offset: int) -> tuple[int, int]:
         """A caller commits: refused exactly where it is behind."""
         behind = offset < self.floor
         try:
@@ -238,7 +238,7 @@ class FloorsMachine(RuleBasedStateMachine):
         self.floor = offset
         self.moves += 1
 
-    @rule(commit=asked)
+    @rule(commit=called)
     def acknowledge(self, commit: tuple[int, int]) -> None:
         """An answer raises the floor unless a move came after the question."""
         offset, moves = commit

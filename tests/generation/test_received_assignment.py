@@ -34,7 +34,7 @@ def test_an_impossible_number_is_left_out(number: int) -> None:
 
 
 def test_a_topic_that_is_not_subscribed_is_left_out() -> None:
-    """A leader does not decide what this program reads; what nobody could read is not foreign."""
+    """A leader does not decide what this program reads; what cannot be read is not foreign."""
     secret = TopicPartition("secret", 0)
     admitted = check_entries([secret, T0, TopicPartition("secret", -1), secret], TOPICS)
     assert admitted.partitions == (T0,)

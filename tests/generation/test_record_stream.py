@@ -143,8 +143,8 @@ async def test_a_fetch_error_is_the_handler_s(autojump_clock: MockClock) -> None
     assert await offsets(stream, 1) == [0]
 
 
-async def test_a_position_that_is_not_there_is_decided_anew(autojump_clock: MockClock) -> None:
-    """By who knows the rule; then reading goes on, without opening again."""
+async def test_a_position_that_is_not_there_is_reset(autojump_clock: MockClock) -> None:
+    """By the reset policy; then reading goes on, without opening again."""
     error = OffsetOutOfRangeError("gone", P0, 7)
     around = Around(FakeSource(error=error))
     assert await offsets(around.stream(), 1) == [0]
@@ -288,7 +288,7 @@ async def test_two_tasks_on_one_stream_are_told(
 
 
 async def test_how_long_a_batch_is_held(autojump_clock: MockClock, nursery: trio.Nursery) -> None:
-    """From its hand-over until the next one is asked for."""
+    """From its hand-over until the program takes the next one."""
     around = Around(FakeSource(end=1))
     stream = around.stream()
     assert stream.held_for == 0

@@ -1,4 +1,4 @@
-"""A round: what it tells, what it watches, and its lease, beside the embedded broker."""
+"""GenerationRunner beside the embedded broker: its events, what it watches, and its lease."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ def jumping_group(here: World, clock: Jumping, **settings: object) -> ConsumerGr
     return ConsumerGroup(here.config(**settings), runtime=runtime, on_event=here.events.append)
 
 
-async def test_a_generation_is_told_in_order(autojump_clock: MockClock) -> None:
+async def test_the_events_of_a_generation_are_in_order(autojump_clock: MockClock) -> None:
     """From the Join to the end, each once, all about the same generation."""
     async with world(2) as here:
         async with here.group() as group:
             generation = await group.next()
         kinds = (Joined, Assigned, GenerationStarted, GenerationDraining, GenerationEnded)
-        told = [event for event in here.events if isinstance(event, kinds)]
-        assert [type(event) for event in told] == list(kinds)
-        for event in told:
+        events = [event for event in here.events if isinstance(event, kinds)]
+        assert [type(event) for event in events] == list(kinds)
+        for event in events:
             assert (event.member_id, event.generation_id, event.epoch) == (
                 generation.member_id,
                 generation.generation_id,
                 generation.epoch,
             )
-        assert "topic-0 from 0, topic-1 from 0 (2 added, 0 kept, 0 removed)" in str(told[1])
+        assert "topic-0 from 0, topic-1 from 0 (2 added, 0 kept, 0 removed)" in str(events[1])
 
 
 async def test_an_assignment_knows_the_one_before(autojump_clock: MockClock) -> None:
@@ -78,7 +78,7 @@ async def test_a_drain_ends_before_the_rebalance_does(autojump_clock: MockClock)
         began = trio.current_time()
         first.start_soon(trio.lowlevel.checkpoint)
         await first.wait_ended()
-        (draining,) = here.told(GenerationDraining)
+        (draining,) = here.events_of(GenerationDraining)
         assert draining.deadline <= 12 - DRAIN_MARGIN
         assert draining.deadline >= 12 - DRAIN_MARGIN - 1.01
         assert trio.current_time() - began == pytest.approx(draining.deadline)
@@ -102,7 +102,7 @@ async def test_reading_waits_for_the_lease(autojump_clock: MockClock) -> None:
             assert trio.current_time() - began >= 3
             assert generation.lease > 0
             assert generation.end is None
-        assert [type(event) for event in here.told(LoopBlocked)] == [LoopBlocked]
+        assert [type(event) for event in here.events_of(LoopBlocked)] == [LoopBlocked]
 
 
 async def test_a_lease_that_cannot_be_confirmed_ends_the_reading(
@@ -134,8 +134,8 @@ async def test_a_generation_that_ends_on_the_way_is_not_handed_over(
         here.broker.inject("heartbeat", 27)
         generation = await group.next()
         assert generation.epoch == 2
-    assert [event.epoch for event in here.told(GenerationStarted)] == [2]
-    ended = here.told(GenerationEnded)
+    assert [event.epoch for event in here.events_of(GenerationStarted)] == [2]
+    ended = here.events_of(GenerationEnded)
     assert [event.end.cause for event in ended] == [Cause.REBALANCE, Cause.CLOSED]
 
 
@@ -143,7 +143,7 @@ async def test_a_generation_that_ends_on_the_way_is_not_handed_over(
 async def test_a_generation_is_handed_over_only_within_its_lease(
     autojump_clock: MockClock, error: int | None, epoch: int
 ) -> None:
-    """A process that stood still between Sync and hand-over asks first whether it still owns it."""
+    """A process that was suspended between SyncGroup and hand-over waits for a heartbeat first."""
     async with world() as here:
         clock = Jumping()
         here.broker.slow(5.0, "offset_fetch", times=1)
@@ -160,17 +160,17 @@ async def test_a_generation_is_handed_over_only_within_its_lease(
             generation = await group.next()
             assert generation.lease > 0
             assert trio.current_time() >= 4 + 3  # not at 5, when the offsets were there
-        assert [event.epoch for event in here.told(Assigned)] == [epoch]
-        assert [event.epoch for event in here.told(GenerationStarted)] == [epoch]
+        assert [event.epoch for event in here.events_of(Assigned)] == [epoch]
+        assert [event.epoch for event in here.events_of(GenerationStarted)] == [epoch]
 
 
-async def test_closed_by_who_hears_of_it_it_is_not_handed_over(autojump_clock: MockClock) -> None:
+async def test_closed_by_an_event_handler_it_is_not_handed_over(autojump_clock: MockClock) -> None:
     """A handler of events may close the group at any event, also just before the hand-over."""
     async with world() as here:
-        told: list[Event] = []
+        events: list[Event] = []
 
         def hear(event: Event) -> None:
-            told.append(event)
+            events.append(event)
             if isinstance(event, Assigned):
                 group.shutdown("seen enough")
 
@@ -178,8 +178,8 @@ async def test_closed_by_who_hears_of_it_it_is_not_handed_over(autojump_clock: M
         async with group:
             with pytest.raises(GroupClosedError, match="seen enough"):
                 await group.next()
-        assert not any(isinstance(event, GenerationStarted) for event in told)
-        assert len(here.asked("leave_group")) == 1
+        assert not any(isinstance(event, GenerationStarted) for event in events)
+        assert len(here.requests_for("leave_group")) == 1
 
 
 async def test_heartbeats_begin_with_the_join_s_answer(autojump_clock: MockClock) -> None:
@@ -188,7 +188,7 @@ async def test_heartbeats_begin_with_the_join_s_answer(autojump_clock: MockClock
         here.broker.slow(5.0, "offset_fetch", times=1)
         async with here.group() as group:
             await group.next()
-        apis = [api for api, _ in here.asked("join_group", "heartbeat", "offset_fetch")]
+        apis = [api for api, _ in here.requests_for("join_group", "heartbeat", "offset_fetch")]
         assert apis[:3] == ["join_group", "join_group", "heartbeat"]
         beats = [at for at, api, _ in here.requests if api == "heartbeat"]
         assert max(after - before for before, after in pairwise(beats)) <= 1.001
@@ -198,13 +198,13 @@ async def test_a_clock_of_its_own_measures_only_the_lease(autojump_clock: MockCl
     """Trio's clock is the same as a clock that never jumps."""
     clock = Jumping()
     assert clock.now() == TrioClock().now()
-    told: list[Event] = []
+    events: list[Event] = []
     async with world() as here, jumping_group(here, clock) as group:
         generation = await group.next()
         await trio.sleep(5)
         assert generation.lease == pytest.approx(30, abs=1.01)
-        told = here.told(LoopBlocked)
-    assert told == []
+        events = here.events_of(LoopBlocked)
+    assert events == []
 
 
 @pytest.mark.parametrize("long", [True, False])

@@ -1,4 +1,4 @@
-"""A generation's own passing, told from the program's failures."""
+"""Stale errors of a generation are told apart from failures of the program."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ OTHER = End(Cause.MEMBERSHIP_LOST, "evicted")
     [
         StaleGenerationError("refused", END),
         CommitUnknownError("unanswered, then refused", END),
-        LeaseExpiredError("nobody confirmed it"),
+        LeaseExpiredError("not confirmed"),
         ExceptionGroup("both", [StaleGenerationError("refused", END), LeaseExpiredError("over")]),
     ],
     ids=repr,
 )
-def test_a_passing_leaves_nothing(error: Exception) -> None:
+def test_a_stale_error_leaves_nothing(error: Exception) -> None:
     """What says that this very generation is over is no failure."""
     assert without_stale_errors(error, END) is None
 
@@ -37,7 +37,7 @@ def test_a_passing_leaves_nothing(error: Exception) -> None:
     ids=repr,
 )
 def test_everything_else_stays(error: Exception) -> None:
-    """A failure of the program's, and the passing of another generation."""
+    """A failure of the program's, and the stale error of another generation."""
     assert without_stale_errors(error, END) is error
     mixed = ExceptionGroup("mixed", [error, StaleGenerationError("refused", END)])
     rest = without_stale_errors(mixed, END)

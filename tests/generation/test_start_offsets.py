@@ -20,7 +20,7 @@ from kgroup.types import Assignment, TopicPartition
 from kgroup.types import AutoOffsetReset as Rule
 from tests.generation.bench import P0, P1, P2, at
 from tests.generation.test_lifecycle import LOSS
-from tests.generation.test_position_lookup import Asked
+from tests.generation.test_position_lookup import Lookup
 from tests.nodes import SILENCE
 
 LATEST, EARLIEST, ERROR = Rule.LATEST, Rule.EARLIEST, Rule.ERROR
@@ -30,9 +30,9 @@ class Starting:
     """Starts of t-0 and t-1, of whose leader every partition n ends at 10 * n + 5."""
 
     def __init__(self, nursery: trio.Nursery, rule: Rule, *, commit_latest: bool = True) -> None:
-        self.asked = Asked(nursery, rule, commit_initial_position=commit_latest)
-        self.bench = self.asked.bench
-        self.starts = self.asked.starts
+        self.lookup = Lookup(nursery, rule, commit_initial_position=commit_latest)
+        self.bench = self.lookup.bench
+        self.starts = self.lookup.starts
         self.life = self.bench.lifecycle
 
     async def before(self) -> dict[TopicPartition, int]:
@@ -49,7 +49,7 @@ class Starting:
         await self.starts.locate(partitions, error)
 
     @property
-    def told(self) -> list[Event]:
+    def events(self) -> list[Event]:
         """The events but for those of commits."""
         return [
             event
@@ -59,14 +59,14 @@ class Starting:
 
     @property
     def seeks(self) -> list[tuple[TopicPartition, int]]:
-        """What the source was told to seek after the hand-over."""
+        """Where the source had to seek after the hand-over."""
         return [entry[2:] for entry in self.bench.source.log if entry[0] == "seek"]
 
     def resets(self) -> list[tuple[TopicPartition, int, bool]]:
-        """What was told."""
+        """The resets that were reported."""
         return [
             (event.partition, event.offset, event.skipped)
-            for event in self.told
+            for event in self.events
             if isinstance(event, OffsetReset)
         ]
 
@@ -75,19 +75,19 @@ class Starting:
 async def test_what_is_committed_needs_no_rule(
     nursery: trio.Nursery, autojump_clock: MockClock, rule: Rule
 ) -> None:
-    """Nothing is told, committed or left to find."""
+    """Nothing is reported, committed or left to find."""
     it = Starting(nursery, rule)
-    it.asked.coordinator.stable = {P0: 3, P1: 4}
+    it.lookup.coordinator.stable = {P0: 3, P1: 4}
     assert await it.before() == {P0: 3, P1: 4}
     await it.locate(P0, P1)
-    assert (it.told, it.seeks, it.bench.coordinator.commits) == ([], [], [])
+    assert (it.events, it.seeks, it.bench.coordinator.commits) == ([], [], [])
 
 
 @pytest.mark.parametrize("commit_latest", [True, False])
 async def test_the_end_of_the_log_is_committed_at_once(
     nursery: trio.Nursery, autojump_clock: MockClock, *, commit_latest: bool
 ) -> None:
-    """So that a restart before the first record skips nothing; unless told otherwise."""
+    """So that a restart before the first record skips nothing; unless a setting forbids it."""
     it = Starting(nursery, LATEST, commit_latest=commit_latest)
     assert await it.before() == {P0: 5, P1: 15}
     assert it.bench.coordinator.commits == ([at(p0=5, p1=15)] if commit_latest else [])
@@ -114,7 +114,7 @@ async def test_the_beginning_is_not_committed(
 async def test_a_commit_of_the_end_that_fails_harms_nothing(
     nursery: trio.Nursery, autojump_clock: MockClock, failure: Any
 ) -> None:
-    """The committer tells of it; the program's first commit makes up for it."""
+    """The committer reports it; the program's first commit makes up for it."""
     it = Starting(nursery, LATEST)
     it.bench.coordinator.replies = [failure] * 500
     assert await it.before() == {P0: 5, P1: 15}
@@ -125,12 +125,12 @@ async def test_a_leader_that_is_silent_is_found_when_it_is_read(
 ) -> None:
     """The hand-over waits a moment only; then the floor is set and the source is sent there."""
     it = Starting(nursery, LATEST)
-    answers = it.asked.node.answers["list_offsets"]
-    it.asked.node.answers["list_offsets"] = SILENCE
+    answers = it.lookup.node.answers["list_offsets"]
+    it.lookup.node.answers["list_offsets"] = SILENCE
     began = trio.current_time()
     assert await it.before() == {}
     assert trio.current_time() - began == pytest.approx(2)
-    it.asked.node.answers["list_offsets"] = answers
+    it.lookup.node.answers["list_offsets"] = answers
     await it.locate(P0)
     await it.locate(P0)
     assert it.seeks == [(P0, 5)]
@@ -146,7 +146,7 @@ async def test_without_a_rule_it_fails_where_it_is_read(
 ) -> None:
     """The hand-over does not: partitions with an offset can be worked on."""
     it = Starting(nursery, ERROR)
-    it.asked.coordinator.stable = {P0: 3}
+    it.lookup.coordinator.stable = {P0: 3}
     assert await it.before() == {P0: 3}
     await it.locate(P0)
     for _ in range(2):
@@ -158,7 +158,7 @@ async def test_without_a_rule_it_fails_where_it_is_read(
 @pytest.mark.parametrize(
     ("rule", "offset", "commits"), [(EARLIEST, 10, []), (LATEST, 15, [at(p1=15)])]
 )
-async def test_a_position_that_is_gone_is_told_as_such(
+async def test_a_position_that_is_gone_is_reported_as_skipped(
     nursery: trio.Nursery,
     autojump_clock: MockClock,
     rule: Rule,
@@ -167,7 +167,7 @@ async def test_a_position_that_is_gone_is_told_as_such(
 ) -> None:
     """The floor follows the rule, also back; records were skipped, which is a warning."""
     it = Starting(nursery, rule)
-    it.asked.coordinator.stable = {P0: 3, P1: 999}
+    it.lookup.coordinator.stable = {P0: 3, P1: 999}
     await it.before()
     it.bench.positions.move(P1, 999)
     await it.locate(P1, error=OffsetOutOfRangeError("gone", P1, 999))
@@ -181,9 +181,9 @@ async def test_a_position_that_is_gone_is_told_as_such(
 async def test_the_end_ends_the_look_up_of_a_position(
     nursery: trio.Nursery, autojump_clock: MockClock, error: OffsetOutOfRangeError | None
 ) -> None:
-    """The error names the end; no floor is moved, and a look-up after the end is not begun."""
+    """The error names the end; no floor is moved, and no look-up begins after the end."""
     it = Starting(nursery, LATEST)
-    it.asked.node.answers["list_offsets"] = SILENCE
+    it.lookup.node.answers["list_offsets"] = SILENCE
     await it.before()
     began = trio.current_time()
 
@@ -197,5 +197,5 @@ async def test_the_end_ends_the_look_up_of_a_position(
             await it.locate(P0, error=error)
         assert caught.value.end == LOSS
         assert trio.current_time() == began + 3
-    assert (it.told, it.seeks, it.bench.coordinator.commits) == ([], [], [])
+    assert (it.events, it.seeks, it.bench.coordinator.commits) == ([], [], [])
     assert it.bench.positions.moves([P0]) == {P0: 0}

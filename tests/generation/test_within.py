@@ -75,7 +75,7 @@ async def test_the_end_waits_for_what_stops_slowly(autojump_clock: MockClock) ->
 
 
 async def refused(generation: object, fn: object) -> None:
-    """Run it, and be told that the generation has ended."""
+    """Run it, and expect the error that the generation has ended."""
     with pytest.raises(StaleGenerationError, match="cancelled by its end"):
         await generation.run(fn)  # type: ignore[attr-defined]
 

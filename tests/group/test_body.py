@@ -1,4 +1,4 @@
-"""A body that fails in a nursery of its own, or asks on while the group is failing."""
+"""A body that fails in a nursery of its own, or calls next() while the group is failing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def test_a_nursery_of_the_body_that_fails_drains_first(autojump_clock: Moc
                     nursery.start_soon(fail)
         assert [str(error) for error in caught.value.exceptions] == ["of a task"]
         assert committed == [2]
-        assert len(here.told(GenerationDraining)) == 1
+        assert len(here.events_of(GenerationDraining)) == 1
 
 
 async def test_a_nursery_of_the_body_that_is_cancelled_from_outside_does_not_drain(
@@ -59,8 +59,8 @@ async def test_a_nursery_of_the_body_that_is_cancelled_from_outside_does_not_dra
                     nursery.start_soon(cleanup_fails)
                     await trio.sleep_forever()
         assert caught.value.subgroup(ValueError) is not None
-        assert here.told(GenerationDraining) == []
-        assert len(here.asked("leave_group")) == 1
+        assert here.events_of(GenerationDraining) == []
+        assert len(here.requests_for("leave_group")) == 1
 
 
 async def test_asking_on_while_it_fails_and_closes(autojump_clock: MockClock) -> None:

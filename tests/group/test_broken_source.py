@@ -49,10 +49,10 @@ async def test_the_next_generation_reads_on(autojump_clock: MockClock) -> None:
             for stream in (first.records(P1), begun):
                 with pytest.raises(FetchError, match="as scripted; the next generation"):
                     await anext(stream)
-            assert here.told(SourceFault) == []
+            assert here.events_of(SourceFault) == []
             await here.broker.add_partitions("topic", 3)
             second = await group.next()
             assert values((await anext(second.records(P0))).messages) == [1, 2]
-        (fault,) = here.told(SourceFault)
+        (fault,) = here.events_of(SourceFault)
         assert "another one takes its place" in str(fault)
     assert len(made) == 1

@@ -30,10 +30,10 @@ async def test_records_that_were_never_handed_out_cannot_be_skipped(
             producer: Any = SimpleNamespace(send_offsets_to_transaction=pytest.fail)
             with pytest.raises(OffsetBeyondReadError):
                 await generation.commit_in_transaction(producer, {P0: 4})
-            assert here.asked("offset_commit") == []
+            assert here.requests_for("offset_commit") == []
             await generation.commit({P0: batch.next_offset})
         assert await here.committed() == {P0: 3}
-        assert here.told(CommitRefused) == []
+        assert here.events_of(CommitRefused) == []
 
 
 async def test_a_program_may_mean_it(autojump_clock: MockClock) -> None:
@@ -54,7 +54,7 @@ async def test_a_program_may_mean_it(autojump_clock: MockClock) -> None:
 
 
 async def test_two_streams_and_one_that_was_never_opened(autojump_clock: MockClock) -> None:
-    """Each partition has a ceiling of its own; one that nobody reads has its start position."""
+    """Each partition has a ceiling of its own; one that is not read has its start position."""
     async with world(2) as here:
         await here.append(4)
         await here.append(4, 1)

@@ -1,4 +1,4 @@
-"""Cooperative members: what changes owners is first nobody's, and its owner joins again at once."""
+"""Cooperative members: a partition that moves is first given up, and its owner joins again."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ class Program:
 
 def claims(here: World) -> list[tuple[set[int], int]]:
     """What each Join with a member id claimed: partitions and their generation."""
-    told = []
-    for _, join in here.asked("join_group"):
+    events = []
+    for _, join in here.requests_for("join_group"):
         if join.member_id:
             subscription = decode_subscription(join.protocols[0].metadata)
             owned = {one.partition for one in subscription.owned}
-            told.append((owned, subscription.generation_id))
-    return told
+            events.append((owned, subscription.generation_id))
+    return events
 
 
 async def test_what_changes_owners_is_given_up_first(autojump_clock: MockClock) -> None:
-    """Two steps: nobody has what moves, then the newcomer; the other partitions stay."""
+    """Two steps: no member has what moves, then the newcomer has it; the other partitions stay."""
     async with world(4) as here, trio.open_nursery() as nursery:
         one, other = Program(here, **COOPERATIVE), Program(here, **COOPERATIVE)
         await nursery.start(one.run)
@@ -70,13 +70,13 @@ async def test_what_changes_owners_is_given_up_first(autojump_clock: MockClock) 
         assert one.generations[-1].assignment.kept == one.generations[-1].assignment._owned
         # The step in which it gave up is no generation of its program.
         assert len(one.generations) == 2
-        assert [event.reason for event in here.told(Joining)].count(
+        assert [event.reason for event in here.events_of(Joining)].count(
             "rebalance: gave up topic-2, topic-3"
         ) == 1
         given_up = next(i for i, (owned, _) in enumerate(claims(here)) if len(owned) == 2)
         assert claims(here)[given_up - 1][0] in ({0, 1, 2, 3}, set())
-        # What waits for its owner is not told of as forgotten.
-        assert not here.told(PartitionsUnassigned)
+        # A partition that waits for its owner is not reported as unassigned.
+        assert not here.events_of(PartitionsUnassigned)
         one.group.shutdown()
         other.group.shutdown()
 
@@ -97,7 +97,7 @@ async def test_what_was_lost_is_not_claimed(autojump_clock: MockClock) -> None:
 
 
 async def test_one_eager_assignor_makes_a_member_eager(autojump_clock: MockClock) -> None:
-    """On the way from range to cooperative-sticky nobody claims anything (KIP-429)."""
+    """On the way from range to cooperative-sticky no member claims anything (KIP-429)."""
     async with world(2) as here, trio.open_nursery() as nursery:
         both = {"assignors": ["cooperative-sticky", "range"]}
         one, other = Program(here, **both), Program(here, assignors=["range"])
@@ -135,7 +135,7 @@ class Listening:
     """An assignor of a program's own that has all that one can have."""
 
     name: str = "listening"
-    told: list[tuple[Sequence[TopicPartition], int]] = attrs.field(factory=list)
+    events: list[tuple[Sequence[TopicPartition], int]] = attrs.field(factory=list)
     seen: list[bytes | None] = attrs.field(factory=list)
 
     def assign(self, topics: Any, members: Any) -> Any:
@@ -149,7 +149,7 @@ class Listening:
 
     def on_assignment(self, partitions: Sequence[TopicPartition], generation_id: int) -> None:
         """Note it."""
-        self.told.append((partitions, generation_id))
+        self.events.append((partitions, generation_id))
 
 
 async def test_a_custom_assignor_sends_and_hears(autojump_clock: MockClock) -> None:
@@ -159,13 +159,13 @@ async def test_a_custom_assignor_sends_and_hears(autojump_clock: MockClock) -> N
         async with here.group(assignors=[assignor]) as group:
             generation = await group.next()
             assert assignor.seen == [b"-1 in -1"]
-            assert assignor.told == [(generation.assignment.partitions, 1)]
+            assert assignor.events == [(generation.assignment.partitions, 1)]
             generation.start_soon(trio.lowlevel.checkpoint)
             await generation.wait_ended()
             await group.next()
             assert assignor.seen == [b"2 in 1"]
-            assert [given for _, given in assignor.told] == [1, 2]
-        assert len(here.told(Assigned)) == 2
+            assert [given for _, given in assignor.events] == [1, 2]
+        assert len(here.events_of(Assigned)) == 2
 
 
 async def test_what_an_assignor_may_not_be(autojump_clock: MockClock) -> None:

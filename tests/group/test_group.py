@@ -35,7 +35,7 @@ async def test_a_generation_reads_commits_and_leaves(autojump_clock: MockClock) 
                 await generation.commit({partition: batch.next_offset})
         assert seen == {0: [0, 1, 2, 3, 4], 1: [0, 1, 2]}
         assert await here.committed() == {P0: 5, P1: 3}
-        assert [api for api, _ in here.asked("leave_group")] == ["leave_group"]
+        assert [api for api, _ in here.requests_for("leave_group")] == ["leave_group"]
         assert generation.end is not None
         assert generation.end.cause is Cause.CLOSED
 
@@ -59,7 +59,7 @@ async def test_a_group_is_iterated_until_it_is_closed(autojump_clock: MockClock)
 
 
 async def test_next_never_yields_a_dead_generation(autojump_clock: MockClock) -> None:
-    """A generation that ends before next() asks for it is never handed out."""
+    """A generation that ends before next() takes it is never handed out."""
     async with world() as here, trio.open_nursery() as nursery:
         async with here.group() as first:
             with trio.move_on_after(0):
@@ -69,8 +69,8 @@ async def test_next_never_yields_a_dead_generation(autojump_clock: MockClock) ->
             await trio.sleep(10)
             generation = await first.next()
             assert generation.state is State.RUNNING
-            started = here.told(GenerationStarted)
-            ended = here.told(GenerationEnded)
+            started = here.events_of(GenerationStarted)
+            ended = here.events_of(GenerationEnded)
             assert generation.epoch not in {event.epoch for event in ended if not event.epoch}
             assert started[-1].generation_id == generation.generation_id
         nursery.cancel_scope.cancel()
@@ -99,11 +99,11 @@ async def test_no_join_before_all_tasks_ended_and_next_waits(autojump_clock: Moc
 
         async with here.group() as group:
             generation = await group.next()
-            joins = len(here.asked("join_group"))
+            joins = len(here.requests_for("join_group"))
             generation.start_soon(returns)
             generation.start_soon(slow, generation)
             await trio.sleep(10)  # the body's own work
-            assert len(here.asked("join_group")) == joins
+            assert len(here.requests_for("join_group")) == joins
             body_done = here.now
             again = await group.next()
             assert again.epoch > generation.epoch
@@ -173,7 +173,7 @@ async def test_a_task_that_raises_drains_leaves_and_surfaces(autojump_clock: Moc
         assert isinstance(caught.value.exceptions[0], ValueError)
         assert finished == [True]
         assert await here.committed() == {P0: 7}
-        assert len(here.asked("leave_group")) == 1
+        assert len(here.requests_for("leave_group")) == 1
 
 
 async def test_an_exception_of_the_body_comes_out_bare(autojump_clock: MockClock) -> None:
@@ -183,7 +183,7 @@ async def test_an_exception_of_the_body_comes_out_bare(autojump_clock: MockClock
             async with here.group() as group:
                 await group.next()
                 raise KeyError("body")
-        assert len(here.asked("leave_group")) == 1
+        assert len(here.requests_for("leave_group")) == 1
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
@@ -204,7 +204,7 @@ async def test_what_ends_the_program_in_the_body_drains_first(
                 generation.start_soon(slow, generation)
                 raise error
         assert await here.committed() == {P0: 7}
-        assert len(here.asked("leave_group")) == 1
+        assert len(here.requests_for("leave_group")) == 1
 
 
 @pytest.mark.parametrize("presses", [1, 2])
@@ -237,7 +237,7 @@ def test_ctrl_c_while_it_waits_in_next(presses: int) -> None:
             finally:
                 ended[0] -= began
                 with trio.CancelScope(shield=True):
-                    left.append((await here.committed(), len(here.asked("leave_group"))))
+                    left.append((await here.committed(), len(here.requests_for("leave_group"))))
 
     with pytest.raises(BaseExceptionGroup) as caught:
         trio.run(
@@ -301,7 +301,9 @@ async def test_close_during_a_parked_join(autojump_clock: MockClock) -> None:
                 generation = await blocker.next()
                 started.set()
                 await generation.ending.wait()
-                await trio.sleep_forever()  # its body never asks again: the join waits for it
+                await (
+                    trio.sleep_forever()
+                )  # its body never calls next() again: the join waits for it
 
         ready = trio.Event()
         nursery.start_soon(stays_away, ready)
@@ -310,9 +312,9 @@ async def test_close_during_a_parked_join(autojump_clock: MockClock) -> None:
             nursery.start_soon(closes, group, 3.0)
             with pytest.raises(GroupClosedError):
                 await group.next()
-            asked = here.now
-        assert here.now - asked < group.config.close_timeout
-        assert len(here.asked("leave_group")) == 1
+            called = here.now
+        assert here.now - called < group.config.close_timeout
+        assert len(here.requests_for("leave_group")) == 1
         nursery.cancel_scope.cancel()
 
 
@@ -325,7 +327,7 @@ async def closes(group: ConsumerGroup, after: float) -> None:
 async def test_cancellation_from_outside_does_not_drain_and_leaves(
     autojump_clock: MockClock,
 ) -> None:
-    """A cancelled program drops its work at once, and the coordinator is told."""
+    """A cancelled program drops its work at once, and the member leaves the group."""
     async with world() as here:
         finished = []
 
@@ -340,7 +342,7 @@ async def test_cancellation_from_outside_does_not_drain_and_leaves(
                 async for generation in group:
                     generation.start_soon(slow)
         assert finished == [5.0]
-        assert len(here.asked("leave_group")) == 1
+        assert len(here.requests_for("leave_group")) == 1
 
 
 async def test_a_drain_within_its_deadline_commits(autojump_clock: MockClock) -> None:
@@ -395,7 +397,7 @@ async def test_a_drain_past_its_deadline_is_cut(autojump_clock: MockClock) -> No
             assert here.now - began < 6
         assert [error.end for error in late] == [first.end]
         assert await here.committed() == {}
-        ended = [event for event in here.told(GenerationEnded) if event.cut_short]
+        ended = [event for event in here.events_of(GenerationEnded) if event.cut_short]
         assert len(ended) == 1
         nursery.cancel_scope.cancel()
 
@@ -419,6 +421,6 @@ async def test_a_first_start_is_no_warning_and_a_lost_position_is_one(
                 batch = await anext(generation.records(P0))
                 assert values(batch.messages) == [0, 1, 2]
                 await generation.commit({P0: committed}, beyond_read=True)
-            levels.append([severity(event) for event in here.told(OffsetReset)])
+            levels.append([severity(event) for event in here.events_of(OffsetReset)])
             here.events.clear()
         assert levels == [[logging.INFO], [logging.WARNING]]

@@ -29,7 +29,7 @@ async def lead_and_go(here: World, **settings: object) -> int:
 
 def described(here: World) -> int:
     """How many DescribeGroups were sent."""
-    return len(here.asked("describe_groups"))
+    return len(here.requests_for("describe_groups"))
 
 
 async def test_partitions_added_while_the_leader_was_away_are_read(
@@ -46,7 +46,7 @@ async def test_partitions_added_while_the_leader_was_away_are_read(
             assert after.generation_id == before + 1
             assert here.now - began < 1
             assert described(here) == 1
-    (misfit, _) = here.told(GenerationEnded)[-2:]
+    (misfit, _) = here.events_of(GenerationEnded)[-2:]
     assert misfit.end.cause is Cause.PARTITIONS_CHANGED
     assert misfit.end.detail == "topic topic has 3 partitions, 2 assigned"
 
@@ -79,7 +79,7 @@ async def test_in_every_version_of_the_request(
         await here.broker.add_partitions("topic", 3)
         async with here.group(**ONE) as group:
             assert len((await group.next()).assignment) == 3
-        sent = here.asked("describe_groups")
+        sent = here.requests_for("describe_groups")
         assert [request.__version__ for _, request in sent] == [version] * 2
 
 
@@ -103,7 +103,7 @@ async def test_a_broker_that_describes_no_groups(
 async def test_a_returning_leader_watches(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, highest: int
 ) -> None:
-    """Also where the broker is too old to tell it that it leads, which it finds out."""
+    """Also where the broker is too old to say that it leads, which it finds out."""
     monkeypatch.setitem(APIS, "join_group", attrs.evolve(APIS["join_group"], highest=highest))
     async with world(2) as here:
         before = await lead_and_go(here)
@@ -181,7 +181,7 @@ async def test_where_it_cannot_be_found_out_the_group_rebalances_once(
             await trio.sleep(3)
         before = await lead_and_go(here)
         here.broker.inject("describe_groups", code, times=1000)
-        joins = len(here.told(Joined))
+        joins = len(here.events_of(Joined))
         if not leads:
             await here.broker.create_topic("new", 1)
         topics = ["topic"] if leads else ["topic", "new"]
@@ -191,7 +191,9 @@ async def test_where_it_cannot_be_found_out_the_group_rebalances_once(
             await trio.sleep(60)
             assert after.end is None
         assert described(here) == 1
-        mine = [event for event in here.told(Joined)[joins:] if event.member_id.startswith("one")]
+        mine = [
+            event for event in here.events_of(Joined)[joins:] if event.member_id.startswith("one")
+        ]
         assert len(mine) == 2
         nursery.cancel_scope.cancel()
 
@@ -250,7 +252,7 @@ async def test_a_follower_that_drops_a_topic_gives_its_partitions_to_others(
             assert after.assignment.topics() == ("topic",)
             (others,) = [
                 event.assignment
-                for event in here.told(Assigned)
+                for event in here.events_of(Assigned)
                 if (event.generation_id, event.member_id == after.member_id)
                 == (after.generation_id, False)
             ]
@@ -259,7 +261,7 @@ async def test_a_follower_that_drops_a_topic_gives_its_partitions_to_others(
 
 
 async def test_a_leave_that_fails_is_tried_again(autojump_clock: MockClock) -> None:
-    """The follower takes its place again, waits, looks again, and leaves again."""
+    """The follower takes its place again, waits, compares again, and leaves again."""
     async with world(2) as here, trio.open_nursery() as nursery:
         nursery.start_soon(stay, here)
         await trio.sleep(3)
@@ -271,8 +273,8 @@ async def test_a_leave_that_fails_is_tried_again(autojump_clock: MockClock) -> N
             after = await group.next()
             assert "new" in after.assignment.topics()
             assert after.generation_id == before.generation_id + 1
-        assert len(here.asked("leave_group")) == 3
-        assert len(here.told(BackingOff)) == 2
+        assert len(here.requests_for("leave_group")) == 3
+        assert len(here.events_of(BackingOff)) == 2
         nursery.cancel_scope.cancel()
 
 

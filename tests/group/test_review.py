@@ -154,7 +154,7 @@ async def test_closing_during_a_leave_leaves_all_the_same(autojump_clock: MockCl
             here.broker.slow(2.0, api="leave_group", times=1)
             with trio.move_on_after(1.5):
                 await group.next()
-            assert len(here.asked("leave_group")) == 1
+            assert len(here.requests_for("leave_group")) == 1
         (left,) = await here.broker.groups()
         assert not left.members
 
@@ -207,7 +207,7 @@ async def test_a_cancellation_from_outside_ends_the_generation_at_once(
                 await trio.sleep_forever()
         assert causes == [Cause.CANCELLED]
         assert started == [False]
-        assert len(here.asked("offset_commit")) == 1
+        assert len(here.requests_for("offset_commit")) == 1
 
 
 async def test_next_behind_a_shield_is_told_when_a_task_raised(autojump_clock: MockClock) -> None:

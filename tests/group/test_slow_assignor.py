@@ -51,8 +51,8 @@ async def test_heartbeats_go_on_while_the_leader_computes(autojump_clock: MockCl
             generation = await group.next()
             assert set(generation.assignment) == {P0, P1}
             assert generation.generation_id == 1
-        assert len(here.asked("join_group")) == 2  # the first got its id
-        assert len(here.asked("heartbeat")) >= 25
+        assert len(here.requests_for("join_group")) == 2  # the first got its id
+        assert len(here.requests_for("heartbeat")) >= 25
 
 
 async def test_one_that_never_ends_costs_the_leader_its_place(autojump_clock: MockClock) -> None:
@@ -71,14 +71,14 @@ async def test_one_that_never_ends_costs_the_leader_its_place(autojump_clock: Mo
                 nursery.start_soon(be_the_other)
                 await group.next()
         # The other's Join was a rebalance, with which it began again.
-        assert here.told(AssignmentGivenUp)[-1].seconds == pytest.approx(9.0)
+        assert here.events_of(AssignmentGivenUp)[-1].seconds == pytest.approx(9.0)
         assert trio.current_time() - began < 25
-        assert not [event for event in here.told(Left) if not event.notified]
+        assert not [event for event in here.events_of(Left) if not event.notified]
 
 
 @attrs.define
 class Blocking:
-    """An assignor that blocks its thread until it is told to go on."""
+    """An assignor that blocks its thread until it is released."""
 
     name: str = "blocking"
     calls: list[str] = attrs.field(factory=list)
@@ -99,15 +99,15 @@ async def test_a_thread_that_blocks_stops_nothing() -> None:
         two.go_on.set()
         beating, given_up = trio.Event(), trio.Event()
 
-        def look(_: Any) -> bool:
-            if len(here.asked("heartbeat")) >= 5:
+        def match(_: Any) -> bool:
+            if len(here.requests_for("heartbeat")) >= 5:
                 beating.set()
             # Both are members of the next generation, though the thread still blocks.
-            if here.told(AssignmentGivenUp) and len(here.told(Joined)) >= 3:
+            if here.events_of(AssignmentGivenUp) and len(here.events_of(Joined)) >= 3:
                 given_up.set()
             return False
 
-        here.broker.slow(0.0, match=look)
+        here.broker.slow(0.0, match=match)
         async with computing(here, WorkerThread, assignors=[one], **quick) as group:
             arrived = trio.Event()
 

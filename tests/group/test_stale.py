@@ -1,4 +1,4 @@
-"""What a generation's own passing does to its tasks: it ends them quietly, whoever saw it first."""
+"""A stale generation ends its tasks quietly, whichever task notices first."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def evict(here: World, member_id: str) -> None:
 
 
 async def evict_by(config: GroupConfig, member_id: str, runtime: Runtime | None = None) -> None:
-    """Remove a member from a group, over TCP unless told otherwise."""
+    """Remove a member from a group, over TCP by default."""
     runtime = runtime or default_runtime()
     cluster = Cluster(config, runtime.open_stream, runtime.random)
     coordinator = GroupCoordinator(cluster, config)
@@ -59,5 +59,5 @@ async def test_a_heartbeat_and_a_commit_find_out_at_once(
         assert first.end.cause is Cause.MEMBERSHIP_LOST
         assert [error.end for error in refused] == [first.end]
         assert refused[0].end is first.end
-        assert [event.stale for event in here.told(CommitRefused)] == [True]
+        assert [event.stale for event in here.events_of(CommitRefused)] == [True]
         assert second.member_id != first.member_id

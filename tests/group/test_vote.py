@@ -53,7 +53,7 @@ async def generations(here: World, *offers: list[Any]) -> list[Generation]:
 async def test_the_group_s_choice_is_used(
     autojump_clock: MockClock, offers: list[list[Any]], chosen: str
 ) -> None:
-    """Every member of the generation follows it, whoever leads."""
+    """Every member of the generation follows it, whichever leads."""
     async with world(6) as here:
         taken = await generations(here, *offers)
         assert {generation.assignor for generation in taken} == {chosen}
@@ -75,5 +75,5 @@ async def test_a_leader_that_is_asked_for_another_one_says_so(
         with pytest.raises(UsageError, match="'consistent', which this member did not offer"):
             async with here.group() as group:
                 await group.next()
-        assert [event.notified for event in here.told(Left)] == [True]
-        assert not here.asked("sync_group")
+        assert [event.notified for event in here.events_of(Left)] == [True]
+        assert not here.requests_for("sync_group")

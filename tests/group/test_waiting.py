@@ -1,4 +1,4 @@
-"""`Generation.wait_ended` in the loop's body: it asks for nothing, so nothing waits for it."""
+"""`Generation.wait_ended` in the loop's body: it is no work, so the drain does not wait for it."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ async def test_a_body_that_waits_for_the_end_does_not_hold_the_drain(
         end = await generation.wait_ended()
         assert end.cause is Cause.TASK_RETURNED
         assert here.now - began < 2
-        joins = len(here.asked("join_group"))
+        joins = len(here.requests_for("join_group"))
         await trio.sleep(30)
-        assert len(here.asked("join_group")) == joins
+        assert len(here.requests_for("join_group")) == joins
         assert (await group.next()).epoch == generation.epoch + 1
 
 

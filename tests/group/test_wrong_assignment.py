@@ -31,6 +31,6 @@ async def test_it_is_refused_before_sync(autojump_clock: MockClock) -> None:
         with pytest.raises(InvalidAssignmentError, match="assignor 'beyond' .*topic-2") as refusal:
             async with here.group(assignors=[Beyond()]) as group:
                 await group.next()
-        assert not here.asked("sync_group")
-        ((_, left),) = here.asked("leave_group")
+        assert not here.requests_for("sync_group")
+        ((_, left),) = here.requests_for("leave_group")
         assert f"member '{left.members[0].member_id}' gets topic-2" in str(refusal.value)

@@ -48,11 +48,11 @@ class World:
             on_event=self.events.append,
         )
 
-    def told(self, kind: type[Event]) -> list[Any]:
+    def events_of(self, kind: type[Event]) -> list[Any]:
         """The events of one kind."""
         return [event for event in self.events if isinstance(event, kind)]
 
-    def asked(self, *apis: str, since: float = 0.0) -> list[tuple[str, Any]]:
+    def requests_for(self, *apis: str, since: float = 0.0) -> list[tuple[str, Any]]:
         """The requests of these APIs, in their order."""
         return [(api, it) for at, api, it in self.requests if api in apis and at >= since]
 

@@ -161,7 +161,7 @@ async def test_a_leader_that_assigns_the_impossible_hurts_nothing(
             generation = await group.next()
             assert list(generation.assignment) == [P0]
             assert len((await anext(generation.records())).messages) == 3
-        (refused,) = here.told(AssignmentRefused)
+        (refused,) = here.events_of(AssignmentRefused)
         assert {"''-0", "'my topic'-0", "'secret'-0"} <= refused.entries.keys()
         assert "'topic'-0" not in refused.entries
         nursery.cancel_scope.cancel()
@@ -179,11 +179,11 @@ async def test_what_another_member_subscribes_to_ends_no_leader(
             nursery.start_soon(Peer(here, ["topic", *names], []).run)
             while True:
                 generation = await group.next()
-                if here.told(TopicsRefused):
+                if here.events_of(TopicsRefused):
                     break
                 await generation.ending.wait()
             assert generation.state.name in ("RUNNING", "DRAINING")
-        refused = here.told(TopicsRefused)[-1]
+        refused = here.events_of(TopicsRefused)[-1]
         assert sorted(refused.topics) == sorted(["my topic", "", "a" * 600])
         nursery.cancel_scope.cancel()
 

@@ -33,7 +33,7 @@ def committed_on_the_wire(here: World) -> list[dict[int, int]]:
     """What each OffsetCommit carried, by partition number."""
     return [
         {part.partition_index: part.committed_offset for part in request.topics[0].partitions}
-        for _, request in here.asked(OFFSETS)
+        for _, request in here.requests_for(OFFSETS)
     ]
 
 
@@ -118,9 +118,9 @@ async def test_commits_that_wait_go_out_together(autojump_clock: MockClock) -> N
                         partial(generation.commit, {partition: offset}, beyond_read=True)
                     )
                 await trio.testing.wait_all_tasks_blocked()
-        assert len(here.asked(OFFSETS)) == 2
+        assert len(here.requests_for(OFFSETS)) == 2
         assert await here.committed() == dict.fromkeys(partitions, 10)
-        assert len(here.told(Committed)) == 2
+        assert len(here.events_of(Committed)) == 2
 
 
 async def test_each_caller_of_a_shared_request_has_its_own_answer(
@@ -206,7 +206,7 @@ async def test_what_is_no_offset_is_refused(autojump_clock: MockClock, bad: Any)
         with pytest.raises(NotOwnedError, match="topic-1 is not of this generation"):
             await generation.commit({P0: 1, P1: 1}, beyond_read=True)
         await generation.commit({})
-        assert here.asked(OFFSETS) == []
+        assert here.requests_for(OFFSETS) == []
 
 
 async def test_an_answer_that_never_comes_is_unknown(autojump_clock: MockClock) -> None:
@@ -274,7 +274,7 @@ async def test_a_refused_generation_is_told_to_all_its_callers(
         await commit(3)
         assert len(stale) == 3
         assert {error.end for error in stale} == {generation.end}
-        assert len(here.asked(OFFSETS)) == 1
+        assert len(here.requests_for(OFFSETS)) == 1
         again = await group.next()
         assert again.epoch == generation.epoch + 1
         await again.commit({P0: 1}, beyond_read=True)
@@ -289,10 +289,10 @@ async def test_a_stale_commit_of_an_old_generation_leaves_the_new_one_alone(
         old = await group.next()
         old.start_soon(trio.sleep, 1)
         new = await group.next()
-        sent = len(here.asked(OFFSETS))
+        sent = len(here.requests_for(OFFSETS))
         with pytest.raises(StaleGenerationError, match="has ended"):
             await old.commit({P0: 1}, beyond_read=True)
-        assert len(here.asked(OFFSETS)) == sent
+        assert len(here.requests_for(OFFSETS)) == sent
         assert new.state is State.RUNNING
 
 
@@ -324,7 +324,7 @@ async def test_nothing_is_sent_past_the_lease(
             second = await group.next()
             assert second.state is State.RUNNING
         assert outcomes == []  # the task was cancelled when the lease was over
-        assert here.asked(OFFSETS) == []
+        assert here.requests_for(OFFSETS) == []
 
 
 async def test_an_unstable_offset_is_waited_for(autojump_clock: MockClock) -> None:
@@ -336,8 +336,8 @@ async def test_an_unstable_offset_is_waited_for(autojump_clock: MockClock) -> No
             generation = await group.next()
             assert 1.2 <= here.now <= 1.8  # 0.1 + 0.2 + 0.4 + 0.8, with jitter
             assert generation.positions == {P0: 0}
-        assert len(here.asked("offset_fetch")) == 5
-        assert all(request.require_stable for _, request in here.asked("offset_fetch"))
+        assert len(here.requests_for("offset_fetch")) == 5
+        assert all(request.require_stable for _, request in here.requests_for("offset_fetch"))
 
 
 async def test_a_moved_coordinator_costs_a_commit_nothing(autojump_clock: MockClock) -> None:

@@ -84,7 +84,7 @@ async def test_a_follower_s_return_changes_nothing_in_a_stable_group(
             follower = await group.next()
             await trio.sleep(10)
             assert not follower.leader
-            joins = len(here.asked("join_group"))
+            joins = len(here.requests_for("join_group"))
             follower.start_soon(returns)
             again = await group.next()
             assert again.epoch == follower.epoch + 1
@@ -93,7 +93,7 @@ async def test_a_follower_s_return_changes_nothing_in_a_stable_group(
             assert again.assignment.kept == frozenset(follower.assignment)
             await trio.sleep(10)
             assert again.state is State.RUNNING
-            assert len(here.asked("join_group")) == joins + 1
+            assert len(here.requests_for("join_group")) == joins + 1
         leave.set()
 
 
@@ -114,7 +114,7 @@ async def test_next_of_a_closed_group(autojump_clock: MockClock) -> None:
         for _ in range(2):
             with pytest.raises(GroupClosedError):
                 await group.next()
-        assert here.asked("join_group", "leave_group") == []
+        assert here.requests_for("join_group", "leave_group") == []
 
 
 async def test_an_assignor_that_raises_is_told_and_left_for(autojump_clock: MockClock) -> None:
@@ -131,7 +131,7 @@ async def test_an_assignor_that_raises_is_told_and_left_for(autojump_clock: Mock
         with pytest.raises(LookupError, match="no plan"):
             async with here.group(assignors=[Mine()]) as group:
                 await group.next()
-        assert len(here.asked("leave_group")) == 1
+        assert len(here.requests_for("leave_group")) == 1
 
 
 #: From which request on a member has an id to leave with.

@@ -84,7 +84,7 @@ async def test_away_for_more_than_the_lease_loses_the_generation(
             second = await group.next()
             assert second.epoch > first.epoch
             assert second.state is State.RUNNING
-        assert [event.end.cause for event in here.told(GenerationEnded)] == [
+        assert [event.end.cause for event in here.events_of(GenerationEnded)] == [
             Cause.COORDINATOR_LOST,
             Cause.CLOSED,
         ]
@@ -244,7 +244,7 @@ async def test_closing_in_each_phase_before_the_hand_over(
                 await trio.sleep(1)
                 began = here.now
                 if phase == "find_coordinator":
-                    assert here.asked("join_group") == []
+                    assert here.requests_for("join_group") == []
                 await group.aclose()
                 assert here.now - began <= group.config.close_timeout + 0.01
 
@@ -394,9 +394,9 @@ async def test_a_process_that_stood_still_asks_once_and_goes_on(
             await trio.sleep(5)
             clock.extra = 20.0
             assert generation.lease == 0
-            heartbeats = len(here.asked("heartbeat"))
+            heartbeats = len(here.requests_for("heartbeat"))
             await generation.commit({P0: 1}, beyond_read=True)
-            assert len(here.asked("heartbeat")) == heartbeats + 1
+            assert len(here.requests_for("heartbeat")) == heartbeats + 1
             apis = [api for _, api, _ in here.requests if api in ("heartbeat", "offset_commit")]
             assert apis[-2:] == ["heartbeat", "offset_commit"]
             assert generation.lease > 9

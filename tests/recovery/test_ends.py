@@ -42,9 +42,9 @@ async def test_a_drain_ends_before_the_rebalance_goes_on_without_it(
             nursery.start_soon(rebalances, here)
             second = await group.next()
             assert second.member_id == first.member_id
-            (drain,) = here.told(GenerationDraining)
+            (drain,) = here.events_of(GenerationDraining)
             assert 5.9 <= drain.deadline <= 7.0
-            (ended, *_) = here.told(GenerationEnded)
+            (ended, *_) = here.events_of(GenerationEnded)
             assert ended.cut_short
         nursery.cancel_scope.cancel()
 
@@ -184,7 +184,7 @@ async def test_an_explicit_retention_travels_in_v4(autojump_clock: MockClock) ->
     async with world() as here, here.group(offset_retention=3600.0) as group:
         generation = await group.next()
         await generation.commit({P0: 1}, beyond_read=True)
-        ((_, request),) = here.asked("offset_commit")
+        ((_, request),) = here.requests_for("offset_commit")
         assert request.__version__ == 4
         assert request.retention_time.total_seconds() == 3600
     assert await here.committed() == {P0: 1}

@@ -43,7 +43,7 @@ async def test_committed_offsets_come_first(autojump_clock: MockClock) -> None:
                 generation = await group.next()
                 assert generation.positions == {P0: 2}
                 assert await first_of(generation) == 2
-        assert len(here.told(OffsetReset)) == 1  # the first member's
+        assert len(here.events_of(OffsetReset)) == 1  # the first member's
 
 
 async def test_earliest_skips_nothing(autojump_clock: MockClock) -> None:
@@ -78,7 +78,7 @@ async def test_latest_without_the_initial_commit(autojump_clock: MockClock) -> N
         await here.append(5)
         async with here.group(auto_offset_reset="latest", commit_initial_position=False) as group:
             assert (await group.next()).positions == {P0: 5}
-        assert here.asked("offset_commit") == []
+        assert here.requests_for("offset_commit") == []
 
 
 async def test_a_refused_initial_commit_harms_nothing(autojump_clock: MockClock) -> None:
@@ -108,7 +108,7 @@ async def test_latest_reads_added_partitions_from_their_beginning(
             assert second.positions == {P0: 5, P1: 0, P2: 0}
             batch = await anext(second.records(P1))
             assert values(batch.messages) == [0, 1, 2, 3]
-        reasons = {event.partition: event.reason for event in here.told(OffsetReset)}
+        reasons = {event.partition: event.reason for event in here.events_of(OffsetReset)}
         assert "added later" in reasons[P1]
         assert "latest" in reasons[P0]
 
@@ -156,7 +156,7 @@ async def test_an_offset_out_of_range(
                 assert values(batch.messages)[0] == value
                 await generation.commit({P0: batch.next_offset})
                 assert await here.committed() == {P0: 3}
-        assert "not in the log" in here.told(OffsetReset)[-1].reason
+        assert "not in the log" in here.events_of(OffsetReset)[-1].reason
 
 
 async def test_a_leader_that_is_away_holds_nothing_up(autojump_clock: MockClock) -> None:
@@ -217,7 +217,7 @@ async def test_a_rebalance_while_offsets_are_unstable_is_joined_at_once(
             assert generation.epoch == 2
             assert generation.state is State.RUNNING
             assert len(generation.assignment) == 1
-        mine = list(here.told(GenerationStarted))
+        mine = list(here.events_of(GenerationStarted))
         assert generation.member_id in {event.member_id for event in mine}
         assert (generation.member_id, 1) not in {(event.member_id, event.epoch) for event in mine}
         nursery.cancel_scope.cancel()
@@ -243,7 +243,7 @@ async def test_a_pattern_that_cannot_be_resolved(
             else:
                 with pytest.raises(error):
                     await group.next()
-                assert here.asked("join_group", "leave_group") == []
+                assert here.requests_for("join_group", "leave_group") == []
 
 
 async def a_task_that_returns() -> None:
@@ -266,7 +266,7 @@ async def test_a_look_up_of_a_first_position_ends_with_the_generation(
             began = here.now
             await generation.wait_ended()
             assert here.now == began
-            assert here.told(OffsetReset) == here.asked("offset_commit") == []
+            assert here.events_of(OffsetReset) == here.requests_for("offset_commit") == []
             away.cancel()
             assert (await group.next()).positions == {P0: 3}
         assert await here.committed() == {P0: 3}
@@ -289,7 +289,7 @@ async def test_a_look_up_of_a_lost_position_ends_with_the_generation(
             began = here.now
             await generation.wait_ended()
             assert here.now == began
-            assert here.told(OffsetReset)[1:] == []  # the one is the first member's
+            assert here.events_of(OffsetReset)[1:] == []  # the one is the first member's
             away.cancel()
             assert await first_of(await group.next()) == 0
         assert await here.committed() == {P0: 100}
@@ -310,4 +310,4 @@ async def test_the_end_does_not_break_the_commit_of_a_position(autojump_clock: M
             generation.start_soon(a_task_that_returns)
             await generation.wait_ended()
             assert await here.committed() == {P0: 3}
-            assert len(here.asked("offset_commit")) == 1
+            assert len(here.requests_for("offset_commit")) == 1

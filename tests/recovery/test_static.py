@@ -27,9 +27,9 @@ async def test_closing_leaves_a_static_member_in_place(autojump_clock: MockClock
     async with world() as here:
         async with here.group(group_instance_id="one") as group:
             await group.next()
-        assert here.asked("leave_group") == []
+        assert here.requests_for("leave_group") == []
         assert await members_of(here) == ["one"]
-        (left,) = here.told(Left)
+        (left,) = here.events_of(Left)
         assert not left.notified
         assert "static" in str(left)
         await trio.sleep(31)
@@ -179,7 +179,7 @@ async def test_a_static_member_that_fails_does_not_leave_either(
             async with here.group(group_instance_id="one") as group:
                 async for generation in group:
                     generation.start_soon(raises)
-        assert here.asked("leave_group") == []
+        assert here.requests_for("leave_group") == []
         assert await members_of(here) == ["one"]
 
 
@@ -195,11 +195,11 @@ async def test_joins_and_leaves_say_why(autojump_clock: MockClock) -> None:
             first.start_soon(one_task)
             await group.next()
             await group.aclose("the operator asked")
-        joins = [request.reason for _, request in here.asked("join_group")]
+        joins = [request.reason for _, request in here.requests_for("join_group")]
         assert joins[0] == "the program called next() for the first time"
         assert joins[-1].startswith("task returned: ")
         assert "one_task returned" in joins[-1]
-        (leave,) = [request for _, request in here.asked("leave_group")]
+        (leave,) = [request for _, request in here.requests_for("leave_group")]
         assert leave.members[0].reason == "the operator asked"
 
 
@@ -209,7 +209,7 @@ async def test_a_reason_is_cut_to_what_the_broker_takes(autojump_clock: MockCloc
         async with here.group() as group:
             await group.next()
             await group.aclose("why " * 200)
-        (leave,) = [request for _, request in here.asked("leave_group")]
+        (leave,) = [request for _, request in here.requests_for("leave_group")]
         assert len(leave.members[0].reason) == 255
 
 
@@ -225,6 +225,6 @@ async def test_a_task_s_exception_is_the_reason_of_the_leave(autojump_clock: Moc
             async with here.group() as group:
                 async for generation in group:
                     generation.start_soon(raises, group)
-        (leave,) = [request for _, request in here.asked("leave_group")]
+        (leave,) = [request for _, request in here.requests_for("leave_group")]
         assert "ValueError" in leave.members[0].reason
         assert "broken" not in leave.members[0].reason

@@ -70,7 +70,7 @@ async def test_a_topic_that_is_created_later(autojump_clock: MockClock) -> None:
     async with world() as here, here.group(topics=["topic", "later"]) as group:
         first = await group.next()
         assert list(first.assignment) == [P0]
-        assert [event.topics for event in here.told(TopicsMissing)] == [("later",)]
+        assert [event.topics for event in here.events_of(TopicsMissing)] == [("later",)]
         await trio.sleep(20)
         assert first.state is State.RUNNING
         await here.broker.create_topic("later", 1)
@@ -86,7 +86,7 @@ async def test_a_group_without_any_topic_waits_for_one(autojump_clock: MockClock
         assert list(first.assignment) == []
         await trio.sleep(30)
         assert first.state is State.RUNNING
-        assert all(not it.allow_auto_topic_creation for _, it in here.asked("metadata"))
+        assert all(not it.allow_auto_topic_creation for _, it in here.requests_for("metadata"))
         await here.broker.create_topic("topic", 1)
         _, second = await ended(group, first)
         assert list(second.assignment) == [P0]
@@ -124,7 +124,7 @@ async def test_a_look_that_is_refused_for_good_ends_nothing(autojump_clock: Mock
         here.broker.inject("metadata", ErrorCode.TOPIC_AUTHORIZATION_FAILED, times=2)
         await trio.sleep(30)
         assert first.state is State.RUNNING
-        told = [event.next_action for event in here.told(RequestFailed)]
+        told = [event.next_action for event in here.events_of(RequestFailed)]
         assert told == ["send the request again within the same generation, after a backoff"] * 2
         await here.broker.add_partitions("topic", 2)
         end, _ = await ended(group, first)
@@ -142,7 +142,7 @@ async def test_a_look_that_is_refused_as_a_whole_is_no_empty_list(
         here.broker.inject("metadata", ErrorCode.REBOOTSTRAP_REQUIRED, times=6)
         await trio.sleep(30)
         assert first.state is State.RUNNING
-        assert len(here.told(RequestFailed)) == 6
+        assert len(here.events_of(RequestFailed)) == 6
 
 
 async def test_a_topic_that_is_deleted_and_created_again(autojump_clock: MockClock) -> None:
@@ -185,7 +185,7 @@ async def test_only_the_leader_watches_and_for_the_whole_group(
             await trio.sleep(22)
             asked = [
                 set(map(str, (topic.name for topic in it.topics)))
-                for _, it in here.asked("metadata", since=since + 0.01)
+                for _, it in here.requests_for("metadata", since=since + 0.01)
             ]
             assert len(asked) == 4  # the leader's, every 5 s
             assert all(topics == {"topic", "other"} for topics in asked)
@@ -202,11 +202,11 @@ async def test_nobody_watches_where_it_is_switched_off(autojump_clock: MockClock
     """Without watch_partition_changes no metadata is asked for while a generation runs."""
     async with world() as here, here.group(watch_partition_changes=False) as group:
         first = await group.next()
-        asked = len(here.asked("metadata"))
+        asked = len(here.requests_for("metadata"))
         await here.broker.add_partitions("topic", 2)
         await trio.sleep(30)
         assert first.state is State.RUNNING
-        assert len(here.asked("metadata")) == asked
+        assert len(here.requests_for("metadata")) == asked
 
 
 async def test_a_pattern_takes_what_it_matches(autojump_clock: MockClock) -> None:
@@ -286,7 +286,7 @@ async def test_partitions_that_nobody_reads_are_told_of(autojump_clock: MockCloc
         generation = await group.next()
         generation.records(P1)
         await trio.sleep(60)
-        assert [event.partitions for event in here.told(PartitionsNotRead)] == [(P0, P2)]
+        assert [event.partitions for event in here.events_of(PartitionsNotRead)] == [(P0, P2)]
 
 
 async def test_all_partitions_that_are_read_are_not_told_of(autojump_clock: MockClock) -> None:
@@ -295,7 +295,7 @@ async def test_all_partitions_that_are_read_are_not_told_of(autojump_clock: Mock
         generation = await group.next()
         generation.records()
         await trio.sleep(60)
-        assert here.told(PartitionsNotRead) == []
+        assert here.events_of(PartitionsNotRead) == []
 
 
 async def stuck_after(here: World, held: float) -> list[Cause]:
@@ -313,7 +313,7 @@ async def stuck_after(here: World, held: float) -> list[Cause]:
         generation.start_soon(handle, generation)
         with trio.move_on_after(30):
             await generation.ending.wait()
-    return [event.end.cause for event in here.told(GenerationEnded)]
+    return [event.end.cause for event in here.events_of(GenerationEnded)]
 
 
 async def test_a_stuck_handler_gives_its_partitions_up(autojump_clock: MockClock) -> None:

@@ -50,7 +50,7 @@ async def test_new_records_are_one_batch_and_nothing_new_is_none(
             batch = await anext(loop)
             assert ranges_of(batch.ranges) == [(1, 4, 5)]
             assert batch.number == 2
-            assert not here.told(PartitionsNotRead)
+            assert not here.events_of(PartitionsNotRead)
 
 
 async def test_one_look_is_one_request(autojump_clock: MockClock) -> None:
@@ -62,7 +62,7 @@ async def test_one_look_is_one_request(autojump_clock: MockClock) -> None:
         since = here.now
         with trio.move_on_after(10):
             await anext(loop)
-        asked = [api for api, _ in here.asked("list_offsets", "metadata", since=since)]
+        asked = [api for api, _ in here.requests_for("list_offsets", "metadata", since=since)]
         assert "metadata" not in asked
         # Twenty looks at the ends, and one each ten seconds at the logs' beginnings.
         assert 20 <= len(asked) <= 23
@@ -124,7 +124,7 @@ async def test_a_failed_run_is_not_passed_over(autojump_clock: MockClock) -> Non
 
             with pytest.raises(LookupError, match="the sink is away"):
                 await batch.run(fail)
-            assert here.told(BatchFailed)[0].reason == "LookupError: the sink is away"
+            assert here.events_of(BatchFailed)[0].reason == "LookupError: the sink is away"
             with pytest.raises(UsageError, match=r"run it again, or call batch.skip\(\)"):
                 await batch.commit()
             with pytest.raises(
@@ -251,8 +251,10 @@ async def test_a_run_past_the_drain_is_cancelled(autojump_clock: MockClock, in_b
                     await generation.wait_ended()
             assert engine.running == 0
             assert engine.stopped == [pytest.approx(began + 1 + 5 + 3, abs=0.5)]
-            assert [event.reason for event in here.told(BatchCancelled)] == [str(generation.end)]
-            assert not here.told(BatchFailed)
+            assert [event.reason for event in here.events_of(BatchCancelled)] == [
+                str(generation.end)
+            ]
+            assert not here.events_of(BatchFailed)
         assert await here.committed() == {}
 
 
@@ -354,7 +356,7 @@ async def test_progress_is_told(autojump_clock: MockClock) -> None:
             await batch.run(ranges_of)
             await batch.commit()
             assert len(loop._engine.forgotten) == 1  # type: ignore[attr-defined]
-        (done,) = here.told(BatchDone)
+        (done,) = here.events_of(BatchDone)
         assert (done.batch_id, done.rows, done.lag) == (batch.id, 4, 6)
         assert done.running == pytest.approx(2.0)
 

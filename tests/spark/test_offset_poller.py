@@ -39,7 +39,7 @@ async def test_retention_passes_a_position_while_it_is_read(autojump_clock: Mock
             await batch.run(len)
             await batch.commit()
             assert await here.committed() == {P0: 10}
-            (told,) = [event for event in here.told(OffsetReset) if event.skipped]
+            (told,) = [event for event in here.events_of(OffsetReset) if event.skipped]
             assert (told.partition, told.offset) == (P0, 8)
 
 
@@ -54,7 +54,7 @@ async def test_a_position_past_the_end(autojump_clock: MockClock) -> None:
             batch = await anext(loop)
             assert BEYOND_END_TIMEOUT <= trio.current_time() - began <= BEYOND_END_TIMEOUT + 1
             assert [(part.start, part.end) for part in batch.ranges] == [(0, 10)]
-            assert here.told(OffsetReset)[-1].skipped
+            assert here.events_of(OffsetReset)[-1].skipped
 
 
 async def test_a_position_past_the_end_where_the_program_decides(
@@ -85,9 +85,9 @@ async def test_a_leader_that_does_not_answer(autojump_clock: MockClock) -> None:
             since = here.now
             with trio.move_on_after(60):
                 await anext(loop)
-            asked = here.asked("list_offsets", since=since)
+            asked = here.requests_for("list_offsets", since=since)
             assert 60 / MAX_PAUSE <= len(asked) <= 60
-            assert here.told(RequestFailed)
+            assert here.events_of(RequestFailed)
             fault.cancel()
             batch = await anext(loop)
             assert [(part.start, part.end) for part in batch.ranges] == [(10, 11)]
