@@ -1,7 +1,18 @@
-"""One OffsetCommit with its repetitions, until every partition in it has its outcome.
+"""One OffsetCommit with its retries, until every partition in it has an outcome.
 
-Says what came of it for any part of the offsets. What may be sent, and when, is decided in
-``commits``.
+The coordinator answers for each partition, and the error policy says what each code means. So a
+partition has one of these outcomes:
+
+- *committed*: the floor is raised, and the lease is extended;
+- *refused*: the code concerns this partition only, and is in `CommitFailedError`;
+- *stale*: the coordinator refused the generation, or it has ended. One such code decides for every
+  partition that is still open, and ends the generation;
+- *unknown*: a request was sent and never answered. It may have been applied, whatever a later
+  attempt was answered, so the caller gets `CommitUnknownError` unless a later attempt succeeds.
+
+Partitions with a code that passes (the coordinator is loading, or has moved) stay open and are sent
+again, alone. ``commits`` decides what is sent, and when; callers of several commits may share one
+request, and `outcome` says for each of them what came of its offsets.
 """
 
 from __future__ import annotations
@@ -36,10 +47,20 @@ _APPLIED: Final = 0
 
 @final
 class CommitRequest:
-    """One commit on its way.
+    """One OffsetCommit that is being sent.
 
-    INVARIANT: a partition is open until its outcome is known, and `run` only stops with open
-    ones where a failure concerns them all, or where the scope around it is cancelled.
+    INVARIANT: a partition is open until its outcome is known. `run` stops with open partitions only
+    if a failure concerns all of them, or if the scope around it is cancelled.
+
+    Args:
+        member: the member's standing parts.
+        lifecycle: the generation's.
+        positions: the generation's; what is committed raises the floors.
+        offsets: for each partition what is committed.
+        moves: how often each floor had been moved when its caller committed.
+
+    Attributes:
+        unanswered: whether the coordinator may yet receive a request that got no answer.
     """
 
     def __init__(
@@ -59,19 +80,14 @@ class CommitRequest:
         self._refused: dict[TopicPartition, BrokerError] = {}
         self._retried: dict[TopicPartition, BrokerError] = {}
         self._failure: Exception | None = None
-        self._unanswered = False
-
-    @property
-    def unanswered(self) -> bool:
-        """Whether the coordinator may yet receive a request of this commit that got no answer."""
-        return self._unanswered
+        self.unanswered = False
 
     async def run(self) -> None:
         """Send until nothing is open, or nothing can be done for what is."""
         backoff = self._member.new_backoff()
         failures = 0
         while self._open and self._failure is None:
-            reaction = await self._once()
+            reaction = await self._send_once()
             if reaction is None:
                 continue
             failures += 1
@@ -88,11 +104,11 @@ class CommitRequest:
             self._give_up(generation_ended_error(self._membership, end), stale=True)
 
     def outcome(self, offsets: CommitOffsets) -> Exception | None:
-        """What came of one caller's offsets: the error to raise, or None where all are in."""
+        """The error for one caller's offsets, or None if all of them were committed."""
         left = {name: offsets[name] for name in offsets if name in self._open}
         if left and self._failure is not None:
             return self._failure
-        if left and self._unanswered:
+        if left and self.unanswered:
             self._emit_refused(left, "no answer came; the outcome is unknown")
             return unknown_error(self._membership, left)
         refused = {
@@ -108,8 +124,8 @@ class CommitRequest:
             f"{self._membership}: these were not committed, all others were: {reasons}", refused
         )
 
-    async def _once(self) -> Reaction | None:
-        """Send what is open; the reaction that follows where something stays open."""
+    async def _send_once(self) -> Reaction | None:
+        """Send what is open; return what the error policy says if something stays open."""
         sent_at = self._member.clock.now()
         sent = False
 
@@ -120,10 +136,10 @@ class CommitRequest:
         try:
             codes = await self._member.coordinator.commit(self._membership, self._open, sending)
         except trio.Cancelled:
-            self._unanswered |= sent
+            self.unanswered |= sent
             raise
         except (BrokerError, TransportError) as error:
-            self._unanswered |= sent
+            self.unanswered |= sent
             return self._failed(error)
         except (KgroupError, ValueError) as error:
             self._give_up(error)
@@ -145,7 +161,7 @@ class CommitRequest:
     def _give_up(self, error: Exception, *, stale: bool = False) -> None:
         """Send no more; what was sent before and never answered stays unknown."""
         self._failure = error
-        if self._unanswered:
+        if self.unanswered:
             end = error.end if isinstance(error, StaleGenerationError) else None
             self._failure = unknown_error(self._membership, self._open, end)
             self._failure.__cause__ = error
@@ -159,7 +175,7 @@ class CommitRequest:
             return None
         if reaction.action is Action.RETRY:
             return reaction
-        if self._unanswered:
+        if self.unanswered:
             self._give_up(error)
             return None
         for name in self._open:
@@ -197,7 +213,7 @@ class CommitRequest:
         # An earlier attempt that was never answered may have been applied before.
         self._failure = (
             unknown_error(self._membership, self._open, end)
-            if self._unanswered
+            if self.unanswered
             else stale_error(self._membership, end, f"the coordinator refused it ({error.name})")
         )
 

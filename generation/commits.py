@@ -72,7 +72,16 @@ class _Entry:
 
 @final
 class Committer:
-    """Sends the commits of one generation."""
+    """Sends the commits of one generation.
+
+    A lock gives callers their turn, in the order of their calls. The caller that has the turn
+    sends the offsets of all that wait, so that a caller often finds its outcome there when its turn
+    comes.
+
+    Attributes:
+        unanswered: whether the coordinator may yet receive a commit of this generation that got no
+            answer. Then the member must not go on under the same generation id; see ``Member``.
+    """
 
     def __init__(self, member: MemberContext, lifecycle: Lifecycle, positions: Positions) -> None:
         self._member = member
@@ -82,7 +91,6 @@ class Committer:
         self._waiting: list[_Entry] = []
         self._turn = trio.StrictFIFOLock()
         self.unanswered = False
-        """Whether the coordinator may yet receive a commit of this generation."""
 
     async def commit(self, offsets: CommitOffsets) -> None:
         """Send these offsets, which were checked, and wait for their outcome."""
