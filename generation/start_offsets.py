@@ -269,7 +269,7 @@ class StartOffsets:
                 sorted(partitions),
                 timestamp,
                 isolation_level=isolation_level,
-                remembered=True,
+                use_cached=True,
             )
         except TransportError as error:
             report(Request.LIST_OFFSETS, error, decide(Request.LIST_OFFSETS, error))

@@ -18,7 +18,7 @@ from typing import Final, final
 import attrs
 import trio
 
-from kgroup.client.backoff import Allowance
+from kgroup.client.backoff import RateLimit
 from kgroup.client.cluster import Cluster
 from kgroup.client.coordinator import GroupCoordinator
 from kgroup.client.error_policy import Action, MemberId, Request, decide, row_of
@@ -85,7 +85,7 @@ class Member:
         self._failures = 0
         self._waits = self._context.new_backoff()
         self._short_lives = self._context.new_backoff()
-        self._joins = Allowance(JOINS_AT_ONCE, JOINS_PER_SECOND)
+        self._joins = RateLimit(JOINS_AT_ONCE, JOINS_PER_SECOND)
         self._reason = _FIRST
         self._doubtful = False
         """Whether an assignment did not fit and the leave that requests another one failed."""

@@ -1,4 +1,4 @@
-"""Waits between attempts: doubling, with jitter, capped."""
+"""Waits between attempts: an exponential backoff with jitter, and a rate limit."""
 
 from __future__ import annotations
 
@@ -7,24 +7,21 @@ from typing import Final, final
 from kgroup.interfaces import Random
 
 _JITTER: Final = 0.2
-"""A wait is stretched or shrunk by up to this part, so that members do not come in step."""
+"""The most by which jitter changes a wait, as a fraction, so that members do not retry together."""
 
 
 @final
-class Allowance:
-    """How often something may be done: a number of times at once, then so many times a second.
-
-    Pure; who waits is up to the caller.
-    """
+class RateLimit:
+    """Allows a burst of events, and then so many per second. The caller does the waiting."""
 
     def __init__(self, at_once: int, per_second: float) -> None:
         self._slack = (at_once - 1) / per_second
         self._between = 1 / per_second
         self._due = 0.0
-        """When the next one would be due, had all been done in time."""
+        """When the next event is due at the steady rate, without the burst."""
 
     def wait(self, now: float) -> float:
-        """Seconds to wait before the next one, which is counted; 0 as long as there is slack.
+        """The seconds to wait before the next event, which is counted; 0 while the burst lasts.
 
         Source: the generic cell rate algorithm.
         """
@@ -35,7 +32,7 @@ class Allowance:
 
 @final
 class Backoff:
-    """The next wait of a series. Pure; who waits is up to the caller."""
+    """An exponential backoff with jitter. The caller does the waiting."""
 
     def __init__(self, first: float, most: float, random: Random) -> None:
         self._first = first
@@ -45,16 +42,16 @@ class Backoff:
 
     @property
     def attempts(self) -> int:
-        """Waits given since the last `reset`."""
+        """The number of waits since the last `reset`."""
         return self._attempts
 
     def reset(self) -> None:
-        """Begin anew: something succeeded."""
+        """Start again with the first wait, after a success."""
         self._attempts = 0
 
     def next(self) -> float:
-        """Seconds to wait before the next attempt; never more than the most."""
-        # Doubling stops counting long before a float overflows.
+        """The seconds to wait before the next attempt; never more than the longest wait."""
+        # The exponent is limited, because a float would overflow.
         wait = self._first * 2.0 ** min(self._attempts, 60)
         self._attempts += 1
         jitter = 1 + _JITTER * (2 * self._random.random() - 1)

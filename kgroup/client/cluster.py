@@ -1,11 +1,11 @@
-"""The cluster as a member sees it: which brokers there are, which topics, and where they begin.
+"""The cluster as a member uses it: its brokers, its topics, its partition leaders and offsets.
 
-Questions that any broker can answer go to one that is known, and to the next if it does not
-answer; one that did not answer last time is asked last. Questions about a partition go to its
-leader. Nothing here retries beyond that: what to do about an error is the recovery table's to
-say. Topic auto-creation is off in every request.
+A request that any broker can answer is sent to a known broker, and to the next one if there is no
+response; brokers that did not respond last time are tried last. A request about a partition is sent
+to its leader. There are no other retries: the error policy decides about errors. No request lets
+the broker create topics.
 
-Left to others: the coordinator's requests (``kgroup.client.coordinator``) and every decision.
+The coordinator's requests are in ``kgroup.client.coordinator``.
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ from kgroup.wire.codec import milliseconds
 from kgroup.worker_thread import compute_inline
 
 EARLIEST: Final = -2
-"""The timestamp by which ListOffsets means the first offset."""
+"""The timestamp with which ListOffsets returns the first offset."""
 LATEST: Final = -1
-"""The timestamp by which ListOffsets means the end of what may be read."""
+"""The timestamp with which ListOffsets returns the end of the readable log."""
 PATIENCE: Final = 3
-"""Times ``request_timeout`` for a question that any broker can answer, however many are asked."""
+"""A request that any broker can answer fails after this many times ``request_timeout``, however
+many brokers were tried."""
 _NOT_A_REPLICA: Final = -1
 _ISOLATION: Final = {IsolationLevel.READ_UNCOMMITTED: 0, IsolationLevel.READ_COMMITTED: 1}
 _GROUP: Final = 0
@@ -52,15 +53,15 @@ T = TypeVar("T")
 @final
 @attrs.frozen(kw_only=True)
 class Metadata:
-    """What a broker told about topics.
+    """A Metadata response.
 
     Attributes:
-        topics: those that exist.
-        leaders: for each partition that has one the node id of its leader.
-        missing: those asked for that do not exist, or whose partitions are not known yet.
-        internal: those of ``topics`` that are Kafka's own.
-        refused: those of other members' that this one may not read, or that no topic is called,
-            and what the broker says of each.
+        topics: the topics that exist.
+        leaders: for each partition that has a leader, the leader's node id.
+        missing: the requested topics that do not exist, or whose partitions are not all known yet.
+        internal: the names of Kafka's internal topics.
+        refused: topics of other members that this member may not read, or whose names are invalid,
+            with the name of the broker's error.
     """
 
     topics: Mapping[str, TopicInfo]
@@ -72,7 +73,7 @@ class Metadata:
 
 @final
 class Cluster:
-    """Brokers of one cluster and lazily opened connections to them. Close it when done."""
+    """The brokers of one cluster, with connections that open on first use; to be closed."""
 
     def __init__(
         self,
@@ -86,14 +87,14 @@ class Cluster:
         self._open_stream = open_stream
         self._random = random
         self._brokers: dict[int, BrokerAddress] = {}
-        self._links: dict[tuple[str, int], BrokerConnection] = {}
+        self._connections: dict[tuple[str, int], BrokerConnection] = {}
         self._bootstrap = [split_address(server) for server in config.bootstrap_servers]
         self._leaders = PartitionLeaders()
-        self._silent: set[tuple[str, int]] = set()
-        """Addresses that did not answer when they were last asked."""
+        self._unresponsive: set[tuple[str, int]] = set()
+        """The addresses that did not respond to their last request."""
 
-    def link(self, host: str, port: int) -> BrokerConnection:
-        """A connection of its own to an address; the caller closes it."""
+    def new_connection(self, host: str, port: int) -> BrokerConnection:
+        """Make a new connection to an address, which the caller has to close."""
         return BrokerConnection(
             self._open_stream,
             host,
@@ -105,17 +106,17 @@ class Cluster:
     async def metadata(
         self, topics: Collection[str] | None, foreign: Collection[str] = ()
     ) -> Metadata:
-        """Ask some broker for topics; None means all.
+        """Request the metadata of topics from any broker.
 
         Args:
-            topics: which ones.
-            foreign: those of them that only other members ask for. An error that concerns one of
-                these is noted in the result and raises nothing.
+            topics: the topics; None means all.
+            foreign: the topics to which only other members subscribe. An error of one of these is
+                in the result's ``refused`` and is not raised.
 
         Raises:
-            TransportError: no broker answered.
-            BrokerError: the request, or a topic in it, was answered with an error that is not
-                merely "not there yet".
+            TransportError: no broker responded.
+            BrokerError: the response, or a topic in it, has an error that the error policy does
+                not ignore; it ignores those of a topic that does not exist yet.
 
         Cancellation: nothing changes.
         """
@@ -126,29 +127,29 @@ class Cluster:
             "include_cluster_authorized_operations": False,
             "include_topic_authorized_operations": False,
         }
-        asked_for = None if topics is None else frozenset(topics)
-        answer = await self.ask_any(
+        requested = None if topics is None else frozenset(topics)
+        answer = await self.request_from_any(
             "metadata",
             lambda version: _metadata_fields(fields, version),
-            partial(_checked_metadata, wanted=asked_for),
+            partial(_checked_metadata, wanted=requested),
         )
-        self._check(int(getattr(answer, "error_code", 0)))
-        gone = self._learn_brokers(answer)
-        told = self._read_topics(answer, asked_for or frozenset(), frozenset(foreign))
-        self._leaders.learn(told.topics.keys() | told.missing, told.leaders)
-        await _close(gone)
-        return told
+        self._check_error(int(getattr(answer, "error_code", 0)))
+        unused = self._replace_brokers(answer)
+        metadata = self._read_topics(answer, requested or frozenset(), frozenset(foreign))
+        self._leaders.replace(metadata.topics.keys() | metadata.missing, metadata.leaders)
+        await _close(unused)
+        return metadata
 
     async def find_coordinator(self, group_id: str) -> BrokerAddress:
-        """Ask some broker which one coordinates the group.
+        """Request the group's coordinator from any broker.
 
         Raises:
-            TransportError: no broker answered.
-            BrokerError: the answer is an error.
+            TransportError: no broker responded.
+            BrokerError: the response is an error.
 
         Source: KIP-699 for the form with several keys.
         """
-        return await self.ask_any(
+        return await self.request_from_any(
             "find_coordinator",
             partial(_coordinator_fields, group_id),
             partial(responses.coordinator, group_id),
@@ -160,34 +161,34 @@ class Cluster:
         timestamp: int,
         *,
         isolation_level: IsolationLevel | None = None,
-        remembered: bool = False,
+        use_cached: bool = False,
     ) -> Mapping[TopicPartition, int | BrokerError | TransportError]:
-        """The offset at a timestamp, or `EARLIEST`, or `LATEST`, from each partition's leader.
+        """Request offsets, at a timestamp, `EARLIEST` or `LATEST`, from the partitions' leaders.
 
-        One request for each leader, all at the same time. A partition without a known leader is
-        answered with LEADER_NOT_AVAILABLE or UNKNOWN_TOPIC_OR_PARTITION, those of a leader that
-        did not answer with what went wrong on the way.
+        All leaders get their requests at the same time. The result of a partition without a known
+        leader is LEADER_NOT_AVAILABLE or UNKNOWN_TOPIC_OR_PARTITION, that of a leader that did not
+        respond is the TransportError.
 
         Args:
-            partitions: which ones.
+            partitions: the partitions.
             timestamp: milliseconds, or `EARLIEST`, or `LATEST`.
-            isolation_level: whether `LATEST` is the last stable offset; the group's by default.
-            remembered: ask the leaders that the last Metadata answer named, for who asks often.
-                PartitionLeaders are looked up where none is remembered, and again after one did not
-                answer, or in a way that says who leads has changed (the table's ``find``).
+            isolation_level: whether `LATEST` is the last stable offset; by default the group's.
+            use_cached: send to the leaders of the last Metadata response, for frequent callers.
+                Leaders that are not known, or whose last response says that the leader has changed
+                (``Reaction.find``), are looked up first.
 
         Raises:
-            TransportError: while looking for the leaders no broker answered.
-            BrokerError | UnsupportedVersionError: a leader does not let this client in, or
-                shares no version with it; the other leaders have been waited for.
+            TransportError: no broker responded to the Metadata request for the leaders.
+            BrokerError | UnsupportedVersionError: a leader refused the connection, or has no
+                version in common with kgroup; the other leaders have responded by then.
 
-        Cancellation: requests that were sent break their connections; nothing else.
+        Cancellation: requests that were sent break their connections; nothing else changes.
         """
         if not partitions:
             await trio.lowlevel.checkpoint()
             return {}
         missing: Collection[str] = ()
-        lacking = {name for name in partitions if not (remembered and self._leader(name))}
+        lacking = {name for name in partitions if not (use_cached and self._leader(name))}
         if lacking:
             missing = (await self.metadata({name.topic for name in lacking})).missing
         offsets: dict[TopicPartition, int | BrokerError | TransportError] = {}
@@ -205,37 +206,38 @@ class Cluster:
                 )
                 offsets[wanted] = broker_error(Request.LIST_OFFSETS, code, str(wanted))
         level = self._config.isolation_level if isolation_level is None else isolation_level
-        told = await request_all(
+        results = await request_all(
             [
-                partial(self._ask_leader, leader, theirs, timestamp, level)
+                partial(self._request_offsets, leader, theirs, timestamp, level)
                 for leader, theirs in by_leader.items()
             ]
         )
-        for theirs, answer in zip(by_leader.values(), told, strict=True):
+        for theirs, result in zip(by_leader.values(), results, strict=True):
             offsets.update(
-                dict.fromkeys(theirs, answer) if isinstance(answer, TransportError) else answer
+                dict.fromkeys(theirs, result) if isinstance(result, TransportError) else result
             )
-        self._leaders.heed(Request.LIST_OFFSETS, offsets)
+        self._leaders.forget_failed(Request.LIST_OFFSETS, offsets)
         return offsets
 
-    async def ask_any(
+    async def request_from_any(
         self,
         api: str,
         fields: Callable[[int], Mapping[str, Any]],
         read: Callable[[Any], T],
     ) -> T:
-        """Ask one broker after the other until one answers, or `PATIENCE` has passed for all.
+        """Send a request to one broker after the other, until one responds or time is up.
 
         Args:
             api: kio's name of the request.
-            fields: its fields by version.
-            read: as in `BrokerConnection.ask_for`; a broker whose answer it finds wrong has not
-                answered.
+            fields: returns the fields for a version.
+            read: as for `BrokerConnection.request_value`; if it finds a response invalid, the
+                next broker is tried.
 
         Raises:
-            TransportError: none did; it is the last one's.
-            UnsupportedVersionError: none did, and the last one shares no version.
-            BrokerError: what `read` raises.
+            TransportError: no broker responded; it is the error of the last one.
+            UnsupportedVersionError: no broker responded, and the last one has no version in
+                common with kgroup.
+            BrokerError: `read` raised it.
         """
         longest = self._config.request_timeout
         deadline = trio.current_time() + PATIENCE * longest
@@ -245,14 +247,14 @@ class Cluster:
             if isinstance(failure, RequestTimeoutError) and left <= 0:
                 break
             try:
-                answer = await self._link(host, port).request_value(
+                answer = await self._connection(host, port).request_value(
                     read, api, fields, timeout=min(longest, max(left, 0.0))
                 )
             except (TransportError, UnsupportedVersionError) as error:
                 failure = error
-                self._silent.add((host, port))
+                self._unresponsive.add((host, port))
             else:
-                self._silent.discard((host, port))
+                self._unresponsive.discard((host, port))
                 return answer
         assert failure is not None  # there is at least one bootstrap address
         raise failure
@@ -260,12 +262,12 @@ class Cluster:
     async def aclose(self) -> None:
         """Close every connection.
 
-        Cancellation: they are closed nevertheless.
+        Cancellation: the connections are closed all the same.
         """
-        links, self._links = list(self._links.values()), {}
-        await _close(links)
+        connections, self._connections = list(self._connections.values()), {}
+        await _close(connections)
 
-    async def _ask_leader(
+    async def _request_offsets(
         self,
         leader: BrokerAddress,
         partitions: Collection[TopicPartition],
@@ -285,7 +287,7 @@ class Cluster:
                 for topic, numbers in by_topic(partitions).items()
             ],
         }
-        found = await self._link(leader.host, leader.port).request_value(
+        found = await self._connection(leader.host, leader.port).request_value(
             partial(responses.listed_offsets, wanted=partitions, may_lack=timestamp >= 0),
             "list_offsets",
             lambda version: _list_offsets_fields(fields, version, self._config.request_timeout),
@@ -342,8 +344,8 @@ class Cluster:
             refused=refused,
         )
 
-    def _check(self, code: int) -> None:
-        """Raise what the answer as a whole says: without this it would name no topic."""
+    def _check_error(self, code: int) -> None:
+        """Raise the error of the whole response, which then lists no topics."""
         if not code:
             return
         reaction = reaction_for(Request.METADATA, code)
@@ -352,53 +354,52 @@ class Cluster:
         if reaction.action is not Action.IGNORE:
             raise broker_error(Request.METADATA, code)
 
-    def _learn_brokers(self, answer: Any) -> list[BrokerConnection]:
-        """Replace the known brokers; returns the links to addresses that no broker has now."""
+    def _replace_brokers(self, answer: Any) -> list[BrokerConnection]:
+        """Replace the known brokers; return the connections to addresses that none has now."""
         brokers = {
             int(item.node_id): BrokerAddress(
                 int(item.node_id), item.host, int(item.port), item.rack
             )
             for item in answer.brokers
         }
-        # A broker that is starting may tell of none; those known before are better than nothing.
+        # A starting broker may list no brokers; then the known ones are better than none.
         if not brokers:
             return []
         self._brokers = brokers
         known = {*self._bootstrap, *((item.host, item.port) for item in brokers.values())}
-        self._silent &= known
-        return [self._links.pop(address) for address in self._links.keys() - known]
+        self._unresponsive &= known
+        return [self._connections.pop(address) for address in self._connections.keys() - known]
 
     def _leader(self, partition: TopicPartition) -> BrokerAddress | None:
-        """The leader, if one is known, and where it is."""
+        """The leader's address, if both the leader and its address are known."""
         node = self._leaders.of(partition)
         return None if node is None else self._brokers.get(node)
 
     def _addresses(self) -> list[tuple[str, int]]:
-        """Known brokers in random order, those with an open connection first.
+        """The addresses to try: the known brokers in random order, those with a connection first.
 
-        A bootstrap server is the second, because all that a broker said of the others may be
-        wrong; the other ones follow. At the end come those that did not answer last time: one
-        that cannot be reached costs a whole ``request_timeout`` each time that it is asked.
+        A bootstrap server is the second, because a broker's list of the others may be wrong; the
+        remaining ones follow. Brokers that did not respond last time come last, because one that
+        cannot be reached costs a whole ``request_timeout``.
         """
         known = [(broker.host, broker.port) for broker in self._brokers.values()]
-        order = sorted(known, key=lambda address: (address not in self._links, self._chance()))
+        order = sorted(
+            known, key=lambda address: (address not in self._connections, self._random.random())
+        )
         rest = [address for address in self._bootstrap if address not in known]
         mixed = [*order[:1], *rest[:1], *order[1:], *rest[1:]]
-        return sorted(mixed, key=lambda address: address in self._silent)
+        return sorted(mixed, key=lambda address: address in self._unresponsive)
 
-    def _chance(self) -> float:
-        return self._random.random()
-
-    def _link(self, host: str, port: int) -> BrokerConnection:
-        if (host, port) not in self._links:
-            self._links[host, port] = self.link(host, port)
-        return self._links[host, port]
+    def _connection(self, host: str, port: int) -> BrokerConnection:
+        if (host, port) not in self._connections:
+            self._connections[host, port] = self.new_connection(host, port)
+        return self._connections[host, port]
 
 
-async def _close(links: Iterable[BrokerConnection]) -> None:
+async def _close(connections: Iterable[BrokerConnection]) -> None:
     with trio.CancelScope(shield=True, deadline=trio.current_time() + 1.0):
-        for link in links:
-            await link.aclose()
+        for connection in connections:
+            await connection.aclose()
     await trio.lowlevel.checkpoint()
 
 

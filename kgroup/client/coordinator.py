@@ -1,13 +1,13 @@
-"""The group's coordinator as a member sees it: one method a request, on two connections.
+"""The group's coordinator as a member uses it: one method for each request, on two connections.
 
-Membership (Join, Heartbeat) and offsets have a connection each, because a broker answers the
-requests of one connection in their order: a slow commit must not delay a heartbeat. Sync, which
-the coordinator holds back until the leader's, goes with the offsets, so that heartbeats pass it
-by. A leave has a connection of its own. After a failure the connection is made anew by
-``BrokerConnection``.
+A broker answers the requests of one connection in order, so a slow commit would delay a heartbeat
+behind it. Therefore JoinGroup and Heartbeat have one connection, and the offsets have another.
+SyncGroup uses that of the offsets, because the coordinator holds its response back until the
+leader's SyncGroup, and heartbeats must go on meanwhile. LeaveGroup has a connection of its own.
+``BrokerConnection`` replaces a connection after a failure.
 
-Nothing here retries or decides; every error in an answer is raised as the recovery table names
-it. Durations become int32 milliseconds here and nowhere above.
+This module neither retries nor decides: an error in a response is raised as the class that the
+error policy names. Durations become int32 milliseconds here, and in no layer above.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ from kgroup.worker_thread import compute_inline
 
 PROTOCOL_TYPE: Final = "consumer"
 JOIN_GRACE: Final = 5.0
-"""Seconds beyond the rebalance time-out for which a parked Join or Sync is waited for."""
+"""Seconds after the rebalance timeout for which a JoinGroup or SyncGroup response is awaited."""
 UNREADABLE: Final = -1
-"""The version of a subscription that could not be read."""
+"""The version of a subscription that cannot be decoded."""
 LONG_ASSIGNMENT: Final = 64 * 1024
-"""Bytes from which an assignment is read in a thread: the event loop reads less in 10 ms."""
+"""Assignments from this many bytes on are decoded in a thread; less takes at most 10 ms."""
 _LONGEST_REASON: Final = 255
 _LAST_WITH_RETENTION: Final = 4
 _FIRST_WITH_OPERATIONS: Final = 3
-"""The first DescribeGroups that can be asked for authorised operations (KIP-430)."""
+"""The first DescribeGroups version that has ``include_authorized_operations`` (KIP-430)."""
 _STABLE: Final = "Stable"
 _FIRST_WITH_EPOCH: Final = 6
 
@@ -72,7 +72,7 @@ T = TypeVar("T")
 
 @final
 class GroupCoordinator:
-    """Talks to one group's coordinator; see the `Coordinator` protocol for each method."""
+    """Sends requests to one group's coordinator; see the `Coordinator` protocol for each method."""
 
     def __init__(
         self, cluster: Cluster, config: GroupConfig, compute: Compute = compute_inline
@@ -88,28 +88,29 @@ class GroupCoordinator:
 
     @property
     def broker(self) -> BrokerAddress | None:
-        """The coordinator, if it is known."""
+        """The coordinator's broker, if it is known."""
         return self._broker
 
     async def find(self) -> None:
         """See `Coordinator.find`."""
         found = await self._cluster.find_coordinator(self._config.group_id)
         if found != self._broker:
-            # INVARIANT: no checkpoint between the look and the change: two tasks may find at once.
+            # INVARIANT: no checkpoint between this check and the change, since two tasks may be in
+            # `find` at the same time.
             old = self._membership, self._offsets
-            self._membership = self._cluster.link(found.host, found.port)
-            self._offsets = self._cluster.link(found.host, found.port)
+            self._membership = self._cluster.new_connection(found.host, found.port)
+            self._offsets = self._cluster.new_connection(found.host, found.port)
             self._broker = found
             await _close(old)
 
     async def aclose(self) -> None:
         """Close both connections.
 
-        Cancellation: they are closed nevertheless.
+        Cancellation: they are closed all the same.
         """
-        links, self._membership, self._offsets = (self._membership, self._offsets), None, None
+        connections, self._membership, self._offsets = (self._membership, self._offsets), None, None
         self._broker = None
-        await _close(links)
+        await _close(connections)
 
     async def join(
         self, member_id: str, topics: Collection[str], reason: str, claim: Claim | None = None
@@ -128,27 +129,27 @@ class GroupCoordinator:
                 for assignor in self._assignors.values()
             ],
         }
-        answer = await self._ask(
+        answer = await self._request(
             self._membership,
             self._read_join,
             "join_group",
             lambda version: {**fields, "reason": _sendable(reason)} if version >= 8 else fields,
             timeout=config.rebalance_timeout + JOIN_GRACE,
         )
-        given = str(answer.member_id)
-        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED and given:
-            raise MemberIdRequiredError(given, str(config.group_id))
+        assigned_id = str(answer.member_id)
+        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED and assigned_id:
+            raise MemberIdRequiredError(assigned_id, str(config.group_id))
         if answer.error_code:
-            raise broker_error(Request.JOIN, int(answer.error_code), self._who(member_id))
-        leads = bool(answer.leader == answer.member_id or answer.members)
+            raise broker_error(Request.JOIN, int(answer.error_code), self._named(member_id))
+        is_leader = bool(answer.leader == answer.member_id or answer.members)
         members: tuple[MemberSubscription, ...] = ()
         if answer.members:
-            members = await self._beside(partial(self._read_members, answer.members), "read")
+            members = await self._in_thread(partial(self._read_members, answer.members), "read")
         return JoinResult(
-            member_id=given,
+            member_id=assigned_id,
             generation_id=int(answer.generation_id),
             assignor=str(answer.protocol_name),
-            leader=leads,
+            leader=is_leader,
             skip_assignment=bool(getattr(answer, "skip_assignment", False)),
             members=members,
             leader_id=str(answer.leader),
@@ -160,14 +161,14 @@ class GroupCoordinator:
         """See `Coordinator.sync`."""
         encoded: list[Mapping[str, Any]] = []
         if assignments:
-            encoded = await self._beside(partial(_encoded, assignments), "encode")
+            encoded = await self._in_thread(partial(_encoded, assignments), "encode")
         fields = {
             **self._identity(membership),
             "protocol_type": PROTOCOL_TYPE,
             "protocol_name": membership.assignor,
             "assignments": encoded,
         }
-        answer, mine = await self._ask(
+        answer, mine = await self._request(
             self._offsets,
             _read_sync,
             "sync_group",
@@ -176,7 +177,7 @@ class GroupCoordinator:
                 if version >= 5
                 else {k: v for k, v in fields.items() if not k.startswith("protocol_")}
             ),
-            # The leader's own is not held back.
+            # The coordinator answers the leader at once, and the others after the leader.
             timeout=self._config.request_timeout
             if membership.leader
             else self._config.rebalance_timeout + JOIN_GRACE,
@@ -191,13 +192,13 @@ class GroupCoordinator:
         group_id = self._config.group_id
 
         def fields(version: int) -> Mapping[str, Any]:
-            asked: dict[str, Any] = {"groups": [group_id]}
+            wanted: dict[str, Any] = {"groups": [group_id]}
             if version >= _FIRST_WITH_OPERATIONS:
-                asked["include_authorized_operations"] = False
-            return asked
+                wanted["include_authorized_operations"] = False
+            return wanted
 
         try:
-            group = await self._ask(
+            group = await self._request(
                 self._offsets,
                 partial(responses.described, group_id),
                 "describe_groups",
@@ -207,13 +208,13 @@ class GroupCoordinator:
         except UnsupportedVersionError as error:
             code = ErrorCode.UNSUPPORTED_VERSION
             raise broker_error(Request.DESCRIBE, code, f"group {group_id!r}", str(error)) from error
-        return await self._beside(partial(self._read_group, group), "read")
+        return await self._in_thread(partial(self._read_group, group), "read")
 
     async def heartbeat(self, membership: Membership) -> float:
         """See `Coordinator.heartbeat`."""
-        answer = await self._ask(
+        answer = await self._request(
             self._membership,
-            _as_it_is,
+            _unchanged,
             "heartbeat",
             self._identity(membership),
             timeout=self._config.request_timeout,
@@ -227,7 +228,7 @@ class GroupCoordinator:
         if self._broker is None:
             await self.find()
         assert self._broker is not None
-        link = self._cluster.link(self._broker.host, self._broker.port)
+        connection = self._cluster.new_connection(self._broker.host, self._broker.port)
 
         def fields(version: int) -> Mapping[str, Any]:
             if version < 3:
@@ -238,17 +239,19 @@ class GroupCoordinator:
             return {"group_id": self._config.group_id, "members": [member]}
 
         try:
-            answer = await link.request("leave_group", fields, timeout=self._config.request_timeout)
+            answer = await connection.request(
+                "leave_group", fields, timeout=self._config.request_timeout
+            )
         finally:
             with trio.CancelScope(shield=True, deadline=trio.current_time() + 1.0):
-                await link.aclose()
+                await connection.aclose()
         codes = [
             answer.error_code,
             *(member.error_code for member in getattr(answer, "members", ())),
         ]
         for code in codes:
             if code:
-                raise broker_error(Request.LEAVE, int(code), self._who(member_id))
+                raise broker_error(Request.LEAVE, int(code), self._named(member_id))
 
     async def commit(
         self,
@@ -277,7 +280,7 @@ class GroupCoordinator:
             ]
             return kept
 
-        return await self._ask(
+        return await self._request(
             self._offsets,
             partial(responses.commit_codes, wanted=offsets.keys()),
             "offset_commit",
@@ -303,7 +306,7 @@ class GroupCoordinator:
                 return {"groups": groups, "require_stable": True}
             return {"group_id": group_id, "topics": topics, "require_stable": True}
 
-        return await self._ask(
+        return await self._request(
             self._offsets,
             partial(
                 responses.committed_offsets,
@@ -316,24 +319,24 @@ class GroupCoordinator:
             timeout=self._config.request_timeout,
         )
 
-    async def _ask(
+    async def _request(
         self,
-        link: BrokerConnection | None,
+        connection: BrokerConnection | None,
         read: Callable[[Any], T],
         api: str,
         fields: Any,
         *,
-        timeout: float,  # noqa: ASYNC109 # told from the caller's own cancellation
+        timeout: float,  # noqa: ASYNC109 # its error is another than the caller's cancellation
         max_version: int | None = None,
         on_sent: Callable[[], None] | None = None,
         long: Callable[[Any], bool] | None = None,
     ) -> T:
-        if link is None:
+        if connection is None:
             await trio.lowlevel.checkpoint()
             raise ConnectionLostError(
                 f"the coordinator of group {self._config.group_id!r} is not known"
             )
-        return await link.request_value(
+        return await connection.request_value(
             read,
             api,
             fields,
@@ -343,8 +346,8 @@ class GroupCoordinator:
             long=long,
         )
 
-    async def _beside(self, work: Callable[[], T], what: str) -> T:
-        """A leader reads and writes what every member has: megabytes, in a large group."""
+    async def _in_thread(self, work: Callable[[], T], what: str) -> T:
+        """Work in a thread: in a large group, a leader decodes and encodes megabytes."""
         return await self._compute(work, f"kgroup-{what} {self._config.group_id}")
 
     def _identity(self, membership: Membership) -> dict[str, Any]:
@@ -358,8 +361,8 @@ class GroupCoordinator:
     def _subscription(
         self, assignor: Assignor, topics: Collection[str], claim: Claim | None
     ) -> bytes:
-        # INVARIANT: the same topics and claim give the same bytes. A follower that joins a stable
-        # group again with other bytes would start a rebalance.
+        # INVARIANT: the same topics and claim give the same bytes, because a follower that joins a
+        # stable group with other bytes would start a rebalance.
         rack = self._config.rack_id
         owns = self._cooperates and claim is not None and not claim.lost
         return encode_subscription(
@@ -376,7 +379,7 @@ class GroupCoordinator:
         return DescribeResult(
             stable=group.group_state == _STABLE,
             members=tuple(
-                self._read_one(
+                self._subscription_of(
                     member.member_metadata,
                     str(member.member_id),
                     getattr(member, "group_instance_id", None),
@@ -384,7 +387,7 @@ class GroupCoordinator:
                 for member in members
             ),
             assignments={
-                str(member.member_id): _readable(member.member_assignment) for member in members
+                str(member.member_id): _decoded(member.member_assignment) for member in members
             },
         )
 
@@ -399,35 +402,37 @@ class GroupCoordinator:
 
     def _read_member(self, member: Any) -> MemberSubscription:
         instance = getattr(member, "group_instance_id", None)
-        return self._read_one(member.metadata, member.member_id, instance)
+        return self._subscription_of(member.metadata, member.member_id, instance)
 
-    def _read_one(self, data: bytes, member_id: str, instance: str | None) -> MemberSubscription:
+    def _subscription_of(
+        self, data: bytes, member_id: str, instance: str | None
+    ) -> MemberSubscription:
         try:
             return decode_subscription(data, member_id=member_id, group_instance_id=instance)
         except ProtocolError:
-            # One member's broken bytes must not stop the others: it takes part with no topics.
+            # A member's invalid bytes must not stop the others: that member gets no topics.
             return MemberSubscription(
                 member_id=member_id, group_instance_id=instance, version=UNREADABLE
             )
 
-    def _who(self, member_id: str) -> str:
+    def _named(self, member_id: str) -> str:
         return f"member {member_id!r} of group {self._config.group_id!r}"
 
 
-async def _close(links: Iterable[BrokerConnection | None]) -> None:
+async def _close(connections: Iterable[BrokerConnection | None]) -> None:
     with trio.CancelScope(shield=True, deadline=trio.current_time() + 1.0):
-        for link in links:
-            if link is not None:
-                await link.aclose()
+        for connection in connections:
+            if connection is not None:
+                await connection.aclose()
     await trio.lowlevel.checkpoint()
 
 
 def _sendable(reason: str) -> str:
-    """A reason as UTF-8 can carry it, and as long as Kafka keeps it."""
+    """A reason that UTF-8 can encode, no longer than Kafka stores."""
     return reason[:_LONGEST_REASON].encode(errors="replace").decode()
 
 
-def _as_it_is(answer: Any) -> Any:
+def _unchanged(answer: Any) -> Any:
     return answer
 
 
@@ -447,8 +452,8 @@ def _encoded(assignments: MemberAssignments) -> list[Mapping[str, Any]]:
     ]
 
 
-def _readable(assignment: bytes) -> tuple[TopicPartition, ...]:
-    """The partitions of an assignment; none where the bytes are not one."""
+def _decoded(assignment: bytes) -> tuple[TopicPartition, ...]:
+    """The partitions of an assignment; none if the bytes cannot be decoded."""
     try:
         return tuple(decode_assignment(bytes(assignment)))
     except ProtocolError:
@@ -456,7 +461,7 @@ def _readable(assignment: bytes) -> tuple[TopicPartition, ...]:
 
 
 def _retention(seconds: float | None) -> timedelta:
-    """What v2 to v4 carry; -1 leaves it to the broker (KIP-211)."""
+    """The retention of v2 to v4; with -1 the broker decides (KIP-211)."""
     if seconds is None:
         return timedelta(milliseconds=-1)
     return milliseconds(seconds, "offset_retention")

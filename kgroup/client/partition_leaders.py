@@ -1,7 +1,8 @@
-"""Who leads which partition, as last told; and asking several leaders at the same time.
+"""The cache of partition leaders, and requests to several leaders at the same time.
 
-A memory only: it is right until a leader moves, which its answer (or its silence) tells. Whoever
-asks a remembered leader says what came of it, and what is forgotten is looked up again.
+A cached leader may be wrong: a leader moves, and its error code, or the missing response, shows it.
+Therefore `PartitionLeaders.forget_failed` gets the results of requests to cached leaders, and the
+leaders that it forgets are looked up again.
 """
 
 from __future__ import annotations
@@ -25,55 +26,57 @@ class PartitionLeaders:
     def __init__(self) -> None:
         self._nodes: dict[TopicPartition, int] = {}
 
-    def learn(self, topics: Collection[str], leaders: Mapping[TopicPartition, int]) -> None:
-        """Know all that was told of topics, and no more what was known of them before."""
+    def replace(self, topics: Collection[str], leaders: Mapping[TopicPartition, int]) -> None:
+        """Replace the cached leaders of these topics."""
         others = {name: node for name, node in self._nodes.items() if name.topic not in topics}
         self._nodes = {**others, **leaders}
 
     def of(self, partition: TopicPartition) -> int | None:
-        """The node id, or None where none is known."""
+        """The leader's node id, or None if it is not known."""
         return self._nodes.get(partition)
 
-    def heed(
-        self, request: Request, answers: Mapping[TopicPartition, object | KgroupError]
+    def forget_failed(
+        self, request: Request, results: Mapping[TopicPartition, object | KgroupError]
     ) -> None:
-        """Forget the leaders of partitions whose answer says to look for them again.
+        """Forget the leaders of partitions whose result, by the error policy, asks for a lookup.
 
-        One that did not answer is forgotten for all of its partitions, asked for or not.
+        A broker that did not respond is forgotten as the leader of all its partitions.
         """
-        for name, answer in answers.items():
-            if not isinstance(answer, BrokerError | TransportError):
+        for name, result in results.items():
+            if not isinstance(result, BrokerError | TransportError):
                 continue
-            if not decide(request, answer).find:
+            if not decide(request, result).find:
                 continue
             node = self._nodes.pop(name, None)
-            if isinstance(answer, TransportError):
+            if isinstance(result, TransportError):
                 self._nodes = {own: led for own, led in self._nodes.items() if led != node}
 
 
-async def request_all(asks: Sequence[Callable[[], Awaitable[T]]]) -> Sequence[T | TransportError]:
-    """The answers of all, asked at the same time; what failed on the way is the answer.
+async def request_all(
+    requests: Sequence[Callable[[], Awaitable[T]]],
+) -> Sequence[T | TransportError]:
+    """Send all requests at the same time; the result of one that fails may be a TransportError.
 
     Raises:
-        KgroupError: another failure, the first in the order of `asks`, after all have ended.
+        KgroupError: another error; the first in the order of `requests`, after all have ended.
 
-    Cancellation: as theirs.
+    Cancellation: that of the requests.
     """
-    answers: dict[int, T | KgroupError] = {}
+    results: dict[int, T | KgroupError] = {}
 
-    async def ask(number: int) -> None:
+    async def send(number: int) -> None:
         try:
-            answers[number] = await asks[number]()
+            results[number] = await requests[number]()
         except KgroupError as error:
-            answers[number] = error
+            results[number] = error
 
     async with trio.open_nursery() as nursery:
-        for number in range(len(asks)):
-            nursery.start_soon(ask, number)
-    told: list[T | TransportError] = []
-    for number in range(len(asks)):
-        answer = answers[number]
-        if isinstance(answer, KgroupError) and not isinstance(answer, TransportError):
-            raise answer
-        told.append(answer)
-    return told
+        for number in range(len(requests)):
+            nursery.start_soon(send, number)
+    in_order: list[T | TransportError] = []
+    for number in range(len(requests)):
+        result = results[number]
+        if isinstance(result, KgroupError) and not isinstance(result, TransportError):
+            raise result
+        in_order.append(result)
+    return in_order

@@ -1,13 +1,12 @@
-"""What brokers answer, as values of kgroup: each answer is checked here, where it becomes ours.
+"""Checks of brokers' responses, and their conversion to kgroup's values.
 
-The bytes have been read, and every field has its type; this module checks whether the values can be
-true. A broker is other people's software, and an impossible answer of it must not surface as an
-``IndexError`` in the layers above. INVARIANT: a function here returns a value that everything above
-can rely on, or raises `InvalidResponseError` in words, or the `BrokerError` that the answer says.
+The codec has decoded the bytes, so every field has its type; this module checks that the values are
+possible. Without it, an impossible response would surface as an ``IndexError`` in the layers above.
+INVARIANT: a function here returns a value on which the layers above can rely, or raises an
+`InvalidResponseError` that says what is wrong, or the `BrokerError` of the response's error code.
 
-Left to others: what to do about it (the recovery table), and what other members said, whose bytes
-are inside some answers (``kgroup.wire.consumer_protocol``,
-``kgroup.generation.received_assignment``).
+The error policy decides what follows. Bytes of other members inside responses are checked by
+``kgroup.wire.consumer_protocol`` and ``kgroup.generation.received_assignment``.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ _SHOWN: Final = 5
 
 
 def coordinator(group_id: str, answer: Any) -> BrokerAddress:
-    """The coordinator that FindCoordinator names.
+    """The coordinator in a FindCoordinator response.
 
     Raises:
-        InvalidResponseError: it names none, or one that cannot be connected to.
+        InvalidResponseError: it names no coordinator, or one with an impossible address.
         BrokerError: it is an error.
 
     Source: KIP-699 for the form with several keys.
@@ -59,11 +58,11 @@ def coordinator(group_id: str, answer: Any) -> BrokerAddress:
 
 
 def check_join(answer: Any, assignors: Collection[str], protocol_type: str) -> None:
-    """Refuse a JoinGroup answer that has no error and yet cannot make this client a member.
+    """Check a JoinGroup response that has no error code.
 
     Raises:
-        InvalidResponseError: it names no member, no generation, an assignor that was not
-            offered, or makes a leader of a member that it does not list once.
+        InvalidResponseError: it has no member id, an impossible generation id, an assignor that was
+            not offered, or a leader that its list of members does not have exactly once.
     """
     if not answer.member_id:
         raise InvalidResponseError("gives an empty member id")
@@ -75,8 +74,8 @@ def check_join(answer: Any, assignors: Collection[str], protocol_type: str) -> N
         )
     if getattr(answer, "protocol_type", None) not in (None, protocol_type):
         raise InvalidResponseError(f"has the protocol type {answer.protocol_type!r:.80}")
-    leads = answer.leader == answer.member_id and not getattr(answer, "skip_assignment", False)
-    if not leads and not answer.members:
+    is_leader = answer.leader == answer.member_id and not getattr(answer, "skip_assignment", False)
+    if not is_leader and not answer.members:
         return
     listed = [member.member_id for member in answer.members]
     if answer.member_id not in listed:
@@ -86,10 +85,10 @@ def check_join(answer: Any, assignors: Collection[str], protocol_type: str) -> N
 
 
 def group_of(group_id: str, answer: Any) -> Any:
-    """The one group of a DescribeGroups answer, whatever its error code.
+    """The group of a DescribeGroups response, which may have an error code.
 
     Raises:
-        InvalidResponseError: it is about other groups.
+        InvalidResponseError: the response does not have exactly this group.
     """
     groups = [group for group in answer.groups if group.group_id == group_id]
     if len(groups) != 1:
@@ -98,11 +97,12 @@ def group_of(group_id: str, answer: Any) -> Any:
 
 
 def described(group_id: str, answer: Any) -> Any:
-    """The group of a DescribeGroups answer.
+    """The group of a DescribeGroups response.
 
     Raises:
-        InvalidResponseError: it is about other groups, or lists a member twice.
-        BrokerError: it is an error.
+        InvalidResponseError: the response does not have exactly this group, or lists a member
+            twice.
+        BrokerError: the group has an error code.
     """
     group = group_of(group_id, answer)
     if group.error_code:
@@ -114,7 +114,7 @@ def described(group_id: str, answer: Any) -> Any:
 
 
 def commit_codes(answer: Any, wanted: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-    """For each partition of an OffsetCommit its error code, 0 where it was applied.
+    """The error code of each partition in an OffsetCommit response; 0 if it was committed.
 
     Raises:
         InvalidResponseError: it is about other partitions than the request.
@@ -163,7 +163,7 @@ def listed_offsets(
     """For each partition of a ListOffsets its error code and its offset.
 
     Args:
-        answer: kio's.
+        answer: the entity that kio decoded.
         wanted: the partitions that were asked for.
         may_lack: whether -1 (there is none) is an offset, as it is for a moment in time.
 
@@ -192,7 +192,7 @@ def check_metadata(answer: Any, wanted: Collection[str] | None) -> None:
     reason, costs the others nothing.
 
     Args:
-        answer: kio's.
+        answer: the entity that kio decoded.
         wanted: the topics that were asked for, None for all.
 
     Raises:
@@ -233,10 +233,10 @@ def _check_names(answered: list[TopicPartition], wanted: Collection[TopicPartiti
     """Every partition that was asked for once, and no other."""
     if len(answered) == len(wanted) and set(answered) == set(wanted):
         return
-    told, asked = set(answered), set(wanted)
-    if missing := sorted(asked - told):
+    answered_set, wanted_set = set(answered), set(wanted)
+    if missing := sorted(wanted_set - answered_set):
         raise InvalidResponseError(f"leaves out {_listed(missing)}")
-    if foreign := sorted(told - asked):
+    if foreign := sorted(answered_set - wanted_set):
         raise InvalidResponseError(f"names {_listed(foreign)}, which the request did not")
     raise InvalidResponseError("names a partition twice")
 

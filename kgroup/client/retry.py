@@ -1,4 +1,4 @@
-"""Sends a request until the recovery table says something else than to send it again."""
+"""Sends a request again for as long as the error policy says RETRY."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from kgroup.errors import BrokerError, TransportError
 
 T = TypeVar("T")
 Report = Callable[[Request, "BrokerError | TransportError", Reaction], None]
-"""Is told of each failure and of what follows."""
+"""A function that is called for each failure, with the reaction to it."""
 
 
 async def find_coordinator(
     find: Callable[[], Awaitable[None]], backoff: Backoff, report: Report
 ) -> None:
-    """Look for the coordinator until it is found.
+    """Look up the coordinator until it is found.
 
     Raises:
-        FatalGroupError: the answer says that it never will be.
+        FatalGroupError: the error policy says that a retry cannot help.
 
     Cancellation: nothing changes.
     """
@@ -45,20 +45,25 @@ async def until_answered(
     backoff: Backoff,
     report: Report,
 ) -> T:
-    """Send a request again as long as the table says RETRY; whoever calls bounds the time.
+    """Send a request until it succeeds, or the error policy does not say RETRY.
+
+    It has no deadline of its own.
 
     Args:
-        request: the table's row.
-        send: sends it once.
-        find: looks for the coordinator where the table says so; None where `send` looks for
-            whom it asks by itself.
+        request: the request, for the error policy.
+        send: sends the request once.
+        find: looks up the coordinator if the error policy says so; None if `send` itself finds the
+            broker.
         backoff: the waits between attempts.
-        report: is told of each failure.
+        report: called for each failure.
+
+    Returns:
+        what `send` returns.
 
     Raises:
-        BrokerError | TransportError: a failure for which the table says something else.
+        BrokerError | TransportError: a failure for which the error policy does not say RETRY.
 
-    Cancellation: as `send`'s own.
+    Cancellation: that of `send`.
     """
     failures = 0
     while True:
@@ -77,5 +82,5 @@ async def until_answered(
 
 
 def must_wait(reaction: Reaction, failures: int) -> bool:
-    """Whether a reaction asks for a wait, at this many failures in a row."""
+    """Whether a reaction says to wait after so many failures in a row."""
     return reaction.wait is Wait.YES or (reaction.wait is Wait.IF_REPEATED and failures > 1)

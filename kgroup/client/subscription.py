@@ -1,4 +1,4 @@
-"""Which topics a member subscribes to: names as they are, patterns by what they match now."""
+"""The topics to which a member subscribes: its names, and those that its patterns match now."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kgroup.client.cluster import Cluster
 
 @final
 class Subscription:
-    """The topics of a configuration, resolved against the cluster where it has patterns."""
+    """The names and patterns of a configuration, and the cluster whose topics they match."""
 
     def __init__(self, topics: tuple[str | re.Pattern[str], ...], cluster: Cluster) -> None:
         self._names = frozenset(topic for topic in topics if isinstance(topic, str))
@@ -21,15 +21,15 @@ class Subscription:
 
     @property
     def has_patterns(self) -> bool:
-        """Whether what it matches can change."""
+        """Whether it has patterns, so that the topics can change."""
         return bool(self._patterns)
 
     async def resolve(self) -> frozenset[str]:
-        """The topics subscribed to now, in no order.
+        """The topics to which the member subscribes now.
 
         Raises:
-            TransportError: no broker answered.
-            BrokerError: a broker refuses to tell.
+            TransportError: no broker responded.
+            BrokerError: a broker refused the Metadata request.
         """
         if not self._patterns:
             await trio.lowlevel.checkpoint()

@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kgroup.client.backoff import Allowance, Backoff
+from kgroup.client.backoff import Backoff, RateLimit
 
 _JITTER = 0.2
 
@@ -59,7 +59,7 @@ def test_a_broker_that_is_away_for_ever_overflows_nothing() -> None:
 
 def test_an_allowance_is_used_up_and_comes_back() -> None:
     """So many at once, then one in each interval; after a rest as many at once again."""
-    allowance = Allowance(3, 2.0)
+    allowance = RateLimit(3, 2.0)
     assert [allowance.wait(100.0) for _ in range(5)] == [0.0, 0.0, 0.0, 0.5, 1.0]
     assert allowance.wait(101.0) == 0.5
     assert [allowance.wait(200.0) for _ in range(4)] == [0.0, 0.0, 0.0, 0.5]

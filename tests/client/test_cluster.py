@@ -390,7 +390,7 @@ async def test_remembered_leaders_are_asked_once_each_and_nobody_else(
     cluster = nodes.cluster()
     names = [TopicPartition("t", number) for number in range(100)]
     for _ in range(3):
-        answers = await cluster.list_offsets(names, LATEST, remembered=True)
+        answers = await cluster.list_offsets(names, LATEST, use_cached=True)
         assert answers == {name: 10 * name.partition + 5 for name in names}
     assert sorted(nodes.whom("list_offsets")) == ["a:1"] * 3 + ["b:1"] * 3
     assert len(nodes.requests("metadata")) == 1
@@ -410,9 +410,9 @@ async def test_only_topics_whose_leaders_are_unknown_are_asked_about(
     await cluster.metadata({"t"})
     node.answers["metadata"] = metadata(ALONE, {"v": 3})
     nodes.asked.clear()
-    await cluster.list_offsets({T0}, LATEST, remembered=True)
+    await cluster.list_offsets({T0}, LATEST, use_cached=True)
     assert not nodes.requests("metadata")
-    await cluster.list_offsets({T0, TopicPartition("v", 0)}, LATEST, remembered=True)
+    await cluster.list_offsets({T0, TopicPartition("v", 0)}, LATEST, use_cached=True)
     (request,) = nodes.requests("metadata")
     assert [topic.name for topic in request.topics] == ["v"]
 
@@ -437,13 +437,13 @@ async def test_a_leader_that_moved_is_looked_up_for_the_next_question(
     nodes.add("a:1", metadata=tells, list_offsets=old)
     nodes.add("b:1", metadata=tells, list_offsets=offsets_of)
     cluster = nodes.cluster()
-    await cluster.list_offsets({T0, T1}, LATEST, remembered=True)
+    await cluster.list_offsets({T0, T1}, LATEST, use_cached=True)
     moved = True
-    answers = await cluster.list_offsets({T0, T1}, LATEST, remembered=True)
+    answers = await cluster.list_offsets({T0, T1}, LATEST, use_cached=True)
     assert isinstance(answers[T0], BrokerError)
     assert answers[T1] == 15
     assert len(nodes.requests("metadata")) == 1
-    assert await cluster.list_offsets({T0, T1}, LATEST, remembered=True) == {T0: 5, T1: 15}
+    assert await cluster.list_offsets({T0, T1}, LATEST, use_cached=True) == {T0: 5, T1: 15}
     assert len(nodes.requests("metadata")) == 2
     assert nodes.whom("list_offsets").count("b:1") == 1
 
@@ -458,15 +458,15 @@ async def test_a_leader_that_is_away_keeps_no_other_from_answering(
     away = nodes.add("b:1", metadata=tells, list_offsets=lambda _: None)
     cluster = nodes.cluster()
     await cluster.metadata({"t"})
-    answers = await cluster.list_offsets({T0, T1, T2}, LATEST, remembered=True)
+    answers = await cluster.list_offsets({T0, T1, T2}, LATEST, use_cached=True)
     assert answers[T0] == 5
     assert isinstance(answers[T1], ConnectionLostError)
     assert answers[T2] is answers[T1]
     away.answers["list_offsets"] = offsets_of
     asked = len(nodes.requests("metadata"))
-    assert await cluster.list_offsets({T0}, LATEST, remembered=True) == {T0: 5}
+    assert await cluster.list_offsets({T0}, LATEST, use_cached=True) == {T0: 5}
     assert len(nodes.requests("metadata")) == asked
-    answers = await cluster.list_offsets({T0, T1, T2}, LATEST, remembered=True)
+    answers = await cluster.list_offsets({T0, T1, T2}, LATEST, use_cached=True)
     assert answers == {T0: 5, T1: 15, T2: 25}
     assert len(nodes.requests("metadata")) == asked + 1
 

@@ -521,7 +521,7 @@ async def test_a_coordinator_that_stayed_keeps_its_connections(
 
         for name in ("a:1", "b:9"):
             nodes.add(name, find_coordinator=moved)
-        here._cluster._links.clear()
+        here._cluster._connections.clear()
         await here.find()
         await here.heartbeat(MEMBERSHIP)
         assert nodes.whom("heartbeat") == ["b:9", "c:9"]

@@ -20,7 +20,7 @@ T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u",
 def known() -> PartitionLeaders:
     """Two leaders; the first has partitions of both topics."""
     leaders = PartitionLeaders()
-    leaders.learn({"t", "u"}, {T0: 1, T1: 2, U0: 1})
+    leaders.replace({"t", "u"}, {T0: 1, T1: 2, U0: 1})
     return leaders
 
 
@@ -32,9 +32,9 @@ def of(leaders: PartitionLeaders) -> list[int | None]:
 def test_what_is_told_of_a_topic_replaces_what_was_known() -> None:
     """A partition that has lost its leader has none; other topics are as they were."""
     leaders = known()
-    leaders.learn({"t"}, {T1: 3})
+    leaders.replace({"t"}, {T1: 3})
     assert of(leaders) == [None, 3, 1]
-    leaders.learn({"t"}, {})
+    leaders.replace({"t"}, {})
     assert of(leaders) == [None, None, 1]
 
 
@@ -45,7 +45,7 @@ def test_the_table_says_which_errors_make_a_leader_forgotten(code: ErrorCode) ->
     """And only of the very partition: the leader leads the others."""
     leaders = known()
     error = broker_error(Request.LIST_OFFSETS, code, "t-0")
-    leaders.heed(Request.LIST_OFFSETS, {T0: error, T1: 5, U0: 7})
+    leaders.forget_failed(Request.LIST_OFFSETS, {T0: error, T1: 5, U0: 7})
     assert of(leaders) == [None if REACTIONS[Request.LIST_OFFSETS][code].find else 1, 2, 1]
 
 
@@ -61,14 +61,14 @@ def test_the_table_says_which_errors_make_a_leader_forgotten(code: ErrorCode) ->
 def test_a_leader_that_has_moved_is_looked_for(code: ErrorCode) -> None:
     """Whatever else the table may say of these."""
     leaders = known()
-    leaders.heed(Request.LIST_OFFSETS, {T0: broker_error(Request.LIST_OFFSETS, code)})
+    leaders.forget_failed(Request.LIST_OFFSETS, {T0: broker_error(Request.LIST_OFFSETS, code)})
     assert leaders.of(T0) is None
 
 
 def test_a_leader_that_does_not_answer_is_forgotten_for_all_it_led() -> None:
     """Also for partitions that it was not asked for."""
     leaders = known()
-    leaders.heed(Request.LIST_OFFSETS, {T0: ConnectionLostError("gone"), T1: 5})
+    leaders.forget_failed(Request.LIST_OFFSETS, {T0: ConnectionLostError("gone"), T1: 5})
     assert of(leaders) == [None, 2, None]
 
 
@@ -84,8 +84,10 @@ async def test_all_are_asked_at_the_same_time(autojump_clock: MockClock) -> None
     """The slowest is waited for, once; a way that failed is an answer among the others."""
     lost = ConnectionLostError("gone")
     before = trio.current_time()
-    told = await request_all([partial(later, 3, 1), partial(later, 1, lost), partial(later, 2, 3)])
-    assert told == [1, lost, 3]
+    results = await request_all(
+        [partial(later, 3, 1), partial(later, 1, lost), partial(later, 2, 3)]
+    )
+    assert results == [1, lost, 3]
     assert trio.current_time() - before == pytest.approx(3)
     assert await request_all([]) == []
 

@@ -64,7 +64,7 @@ async def ends_of(
     try:
         first = await cluster.list_offsets([name], EARLIEST)
         assert first == {name: 0}
-        ends = await cluster.list_offsets([name], LATEST, isolation_level=level, remembered=True)
+        ends = await cluster.list_offsets([name], LATEST, isolation_level=level, use_cached=True)
         return {name: end for name, end in ends.items() if isinstance(end, int)}
     finally:
         await cluster.aclose()

@@ -65,7 +65,7 @@ async def fetch_group(bootstrap_servers: str, group_id: str, runtime: Runtime) -
 
 async def _describe(cluster: Cluster, config: GroupConfig) -> Any:
     found = await cluster.find_coordinator(config.group_id)
-    link = cluster.link(found.host, found.port)
+    link = cluster.new_connection(found.host, found.port)
 
     def fields(version: int) -> Mapping[str, Any]:
         asked: dict[str, Any] = {"groups": [config.group_id]}
