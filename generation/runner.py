@@ -345,7 +345,7 @@ class GenerationRunner:
                 backoff=member.new_backoff,
             ),
             report=member.emitter.failed,
-            blocked=lambda seconds: member.emitter.emit(LoopBlocked, seconds=seconds),
+            on_blocked=lambda seconds: member.emitter.emit(LoopBlocked, seconds=seconds),
         )
         end = await heartbeats.until_rebalance()
         if end.can_commit:

@@ -1,8 +1,8 @@
-"""The heartbeat loop: keeps the membership, and is how a member learns that it is over.
+"""The heartbeat loop: it keeps the membership alive, and learns when the membership ends.
 
-Members of a classic group hear of a rebalance only in a heartbeat's answer. A few heartbeats come
-quicker after the beginning, because rebalances come in bursts. A coordinator that is away ends
-nothing until the lease is over.
+A member of a classic group learns of a rebalance only from the response to a heartbeat. The first
+heartbeats of a generation follow each other quickly, because rebalances come in bursts. While the
+coordinator is unavailable, the generation goes on until its lease expires.
 
 Source: Kafka's ``AbstractCoordinator.HeartbeatThread``; KIP-62, KIP-124 (throttling).
 """
@@ -24,28 +24,28 @@ from kgroup.errors import BrokerError, TransportError
 from kgroup.interfaces import Clock, Coordinator
 from kgroup.types import Cause, End, Membership
 
-QUICK: Final = 0.25
-"""Seconds to the second heartbeat of a generation; the wait doubles from there."""
-MOST_QUICK: Final = 5
-"""How many heartbeats come quicker than the interval, at most."""
-THROTTLED_PART: Final = 1 / 3
-"""The longest wait that a broker can ask for, as a part of the session: past the session time-out
-it would have evicted the member that it told to wait."""
+FIRST_INTERVAL: Final = 0.25
+"""Seconds between the first two heartbeats of a generation; the interval then doubles."""
+MAX_QUICK: Final = 5
+"""The most heartbeats that follow each other faster than the interval."""
+MAX_THROTTLE_PART: Final = 1 / 3
+"""The longest throttle time that is obeyed, as a part of the session timeout: after a longer one,
+the coordinator would remove the very member that it throttled."""
 _BLOCKED_PART: Final = 1 / 3
-_WOKEN_LATE: Final = 1.0
+_SUSPENDED: Final = 1.0
 
 
 @final
 @attrs.frozen(kw_only=True)
 class Pace:
-    """How heartbeats are timed; all in seconds.
+    """How heartbeats are timed, in seconds.
 
     Attributes:
-        interval: between two of them.
-        session_timeout: after which a silent member is evicted.
-        request_timeout: after which the coordinator gives up waiting for an answer.
-        clock: measures whether the event loop stood still.
-        backoff: makes the waits between failed ones.
+        interval: the time between two heartbeats.
+        session_timeout: the coordinator removes a member without heartbeats after this time.
+        request_timeout: how long kgroup waits for the response to a heartbeat.
+        clock: measures whether the event loop was blocked.
+        backoff: makes the waits between failed heartbeats.
     """
 
     interval: float
@@ -55,11 +55,11 @@ class Pace:
     backoff: Callable[[], Backoff]
 
 
-def quick_waits(interval: float) -> Iterator[float]:
-    """The waits before each heartbeat of a generation: none, a few quick ones, the interval."""
+def heartbeat_waits(interval: float) -> Iterator[float]:
+    """The waits before each heartbeat of a generation: 0, a few short ones, then the interval."""
     yield 0.0
-    wait = QUICK
-    for _ in range(MOST_QUICK):
+    wait = FIRST_INTERVAL
+    for _ in range(MAX_QUICK):
         if wait >= interval:
             break
         yield wait
@@ -80,84 +80,90 @@ class Heartbeats:
         pace: Pace,
         *,
         report: Report,
-        blocked: Callable[[float], None],
+        on_blocked: Callable[[float], None],
     ) -> None:
         self._coordinator = coordinator
         self._membership = membership
         self._lease = lease
         self._pace = pace
         self._report = report
-        self._blocked = blocked
-        self._waits = quick_waits(pace.interval)
-        self._late = False
+        self._on_blocked = on_blocked
+        self._waits = heartbeat_waits(pace.interval)
+        self._was_suspended = False
 
     async def until_rebalance(self) -> End:
-        """Go on until a rebalance, a loss of membership or the end of the lease; returns it.
+        """Send heartbeats until a rebalance, the loss of the membership, or the end of the lease.
 
-        Cancellation: the membership connection may be broken; nothing else.
+        Returns:
+            the end of the generation.
+
+        Cancellation: the connection to the coordinator may be broken; nothing else changes.
         """
         return await self._run(rebalance_ends=True)
 
     async def until_lost(self) -> End:
-        """Go on through a rebalance, while work drains, until membership is lost."""
+        """Send heartbeats during the drain: a rebalance does not end them, the other causes do."""
         return await self._run(rebalance_ends=False)
 
     async def _run(self, *, rebalance_ends: bool) -> End:
         while True:
             await self._sleep(next(self._waits))
-            end = await self._beat_until_answered(rebalance_ends=rebalance_ends)
+            end = await self._heartbeat_with_retries(rebalance_ends=rebalance_ends)
             if end is not None:
                 return end
 
     async def _sleep(self, seconds: float) -> None:
-        """Wait, and notice when the event loop or the whole process stood still."""
+        """Wait, and detect that the event loop was blocked or the process suspended."""
         before = self._pace.clock.now()
         await trio.sleep(seconds)
         late = self._pace.clock.now() - before - seconds
-        self._late = late > _WOKEN_LATE or self._lease.left <= 0
+        self._was_suspended = late > _SUSPENDED or self._lease.left <= 0
         if late > self._pace.session_timeout * _BLOCKED_PART:
-            self._blocked(late)
+            self._on_blocked(late)
 
-    async def _beat_until_answered(self, *, rebalance_ends: bool) -> End | None:
-        """One heartbeat with its repetitions; the end that it brought, if any."""
+    async def _heartbeat_with_retries(self, *, rebalance_ends: bool) -> End | None:
+        """Send one heartbeat, with retries; return the end of the generation if it brings one."""
         backoff = self._pace.backoff()
         failures = 0
         while True:
             sent_at = self._pace.clock.now()
             try:
-                throttled = await self._beat()
+                throttle_time = await self._send()
             except (BrokerError, TransportError) as error:
                 reaction = decide(Request.HEARTBEAT, error)
                 if reaction.action is Action.DRAIN:
-                    # Kafka renews the session also where it answers so.
+                    # The coordinator renews the session even if it responds with this error.
                     self._lease.extend(sent_at)
                     return End(Cause.REBALANCE) if rebalance_ends else None
                 self._report(Request.HEARTBEAT, error, reaction)
                 if reaction.action is not Action.RETRY:
                     return End(reaction.cause or Cause.MEMBERSHIP_LOST, str(error), error)
-                if self._lease.left <= 0 and not self._late:
+                if self._lease.left <= 0 and not self._was_suspended:
                     return _coordinator_lost(error)
-                self._late = False
+                self._was_suspended = False
                 failures += 1
                 if (end := await self._recover(reaction, failures, backoff)) is not None:
                     return end
             else:
-                if throttled is None:
+                if throttle_time is None:
                     return _coordinator_lost(None)
                 self._lease.confirm(sent_at)
-                if throttled > 0:
-                    # INVARIANT: with the wait for the next one it is less than the session.
-                    await trio.sleep(min(throttled, self._pace.session_timeout * THROTTLED_PART))
+                if throttle_time > 0:
+                    # INVARIANT: this wait and the next interval together are less than the session.
+                    await trio.sleep(
+                        min(throttle_time, self._pace.session_timeout * MAX_THROTTLE_PART)
+                    )
                 return None
 
-    async def _beat(self) -> float | None:
-        """Send one; the throttle time of the answer, or None if the lease ended meanwhile.
+    async def _send(self) -> float | None:
+        """Send one request; return its throttle time, or None if the lease expires meanwhile.
 
-        A process that was frozen wakes with its lease over: it asks once before it gives up.
+        After a suspension, the lease has expired. Then one heartbeat is sent all the same: if the
+        coordinator still knows the member, the generation goes on.
         """
         left = self._lease.left
         if left <= 0:
-            if not self._late:
+            if not self._was_suspended:
                 await trio.lowlevel.checkpoint()
                 return None
             return await self._coordinator.heartbeat(self._membership)
@@ -168,7 +174,7 @@ class Heartbeats:
         return None
 
     async def _recover(self, reaction: Reaction, failures: int, backoff: Backoff) -> End | None:
-        """Wait and look for the coordinator, as the reaction says, within the lease."""
+        """Wait and look up the coordinator, as the reaction says, within the lease."""
         with trio.move_on_after(max(0.0, self._lease.left)):
             if must_wait(reaction, failures):
                 await trio.sleep(min(backoff.next(), self._pace.interval))
@@ -183,7 +189,7 @@ class Heartbeats:
 def _coordinator_lost(error: BrokerError | TransportError | None) -> End:
     return End(
         Cause.COORDINATOR_LOST,
-        "the coordinator did not confirm membership until the lease was over"
+        "the coordinator did not confirm the membership before the lease expired"
         + (f" ({error})" if error else ""),
         error,
     )

@@ -1,8 +1,8 @@
-"""The partition watcher: ends the leader's generation when its topics change.
+"""The partition watcher: it ends the leader's generation when the group's topics change.
 
-It is baselined on the metadata that the assignment was computed from, so that no change between
-the two is missed. Only the leader watches, for the topics of the whole group: a follower's
-rejoin changes nothing in a stable group.
+It compares with the metadata from which the assignment was computed, so that it misses no change
+since then. Only the leader watches, for the topics of the whole group: if a follower of a stable
+group joins again, the group does not rebalance.
 
 Source: Kafka's ``ConsumerCoordinator`` (``isLeader`` and its ``assignmentSnapshot``).
 """
@@ -18,19 +18,19 @@ from kgroup.client.retry import Report
 from kgroup.errors import BrokerError, TransportError
 from kgroup.types import Cause, End, TopicInfo
 
-Look = Callable[[], Awaitable[Mapping[str, TopicInfo]]]
-"""Asks for the watched topics; those that do not exist are left out."""
+Poll = Callable[[], Awaitable[Mapping[str, TopicInfo]]]
+"""Requests the metadata of the watched topics; the result lacks topics that do not exist."""
 
 
 def changes(before: Mapping[str, TopicInfo], now: Mapping[str, TopicInfo]) -> list[str]:
-    """What is different, in words, by topic; nothing for other leaders or replicas."""
+    """The differences, as one text for each topic; other leaders or replicas are none."""
     words = []
     for name in sorted(before.keys() | now.keys()):
         old, new = before.get(name), now.get(name)
         if old is None and new is not None:
             words.append(f"topic {name} appeared with {new.partitions} partitions")
         elif new is None:
-            words.append(f"topic {name} is gone")
+            words.append(f"topic {name} was deleted")
         elif (
             old is not None
             and old.topic_id != new.topic_id
@@ -47,7 +47,7 @@ def changes(before: Mapping[str, TopicInfo], now: Mapping[str, TopicInfo]) -> li
 
 
 def has_grown(before: Mapping[str, TopicInfo], now: Mapping[str, TopicInfo]) -> bool:
-    """Whether there is more than before, so that one look is enough to believe it."""
+    """Whether topics or partitions were added; one poll is enough to believe that."""
     return any(
         name not in before or topic.partitions > before[name].partitions
         for name, topic in now.items()
@@ -55,18 +55,21 @@ def has_grown(before: Mapping[str, TopicInfo], now: Mapping[str, TopicInfo]) -> 
 
 
 async def partition_watcher(
-    look: Look, baseline: Mapping[str, TopicInfo], interval: float, report: Report
+    poll: Poll, baseline: Mapping[str, TopicInfo], interval: float, report: Report
 ) -> End:
-    """Look again and again, until the topics differ from the baseline.
+    """Poll the metadata until it differs from the baseline.
 
-    A broker that has just started may not know all topics yet: what is gone must be gone twice
-    in a row. A look that fails is reported, and made again an interval later.
+    A topic counts as deleted only after two consecutive polls miss it: a broker that has just
+    started may lack metadata. A failed poll is reported, and repeated after the interval.
 
     Args:
-        look: asks for the topics.
-        baseline: what the assignment was computed from.
-        interval: seconds between two looks.
-        report: is told of failures.
+        poll: requests the metadata.
+        baseline: the metadata from which the assignment was computed.
+        interval: the seconds between two polls.
+        report: called for each failure.
+
+    Returns:
+        the end of the generation.
 
     Cancellation: at any time.
     """
@@ -74,7 +77,7 @@ async def partition_watcher(
     while True:
         await trio.sleep(interval)
         try:
-            now = await look()
+            now = await poll()
         except (BrokerError, TransportError) as error:
             report(Request.METADATA, error, POLL_AGAIN)
             continue

@@ -1,4 +1,4 @@
-"""The processing watcher: ends a generation whose handler is stuck in one batch."""
+"""The processing watcher: it ends a generation if a handler holds one batch for too long."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from kgroup.types import Cause, End
 
 
 async def processing_watcher(held: Callable[[], Iterable[float]], limit: float) -> End:
-    """Wait until some batch has been held for longer than the limit.
+    """Wait until a handler has held a batch for longer than the limit.
 
     Args:
-        held: for each open stream the seconds for which its handler has had the last batch.
-        limit: seconds.
+        held: returns, for each open stream, for how many seconds its handler has had its batch.
+        limit: the longest allowed time, in seconds.
+
+    Returns:
+        the end of the generation.
 
     Cancellation: at any time.
 
@@ -25,7 +28,7 @@ async def processing_watcher(held: Callable[[], Iterable[float]], limit: float) 
         if longest > limit:
             return End(
                 Cause.PROCESSING_STUCK,
-                f"a batch has been held for {longest:.1f} s, longer than max_processing_time"
+                f"a handler has held a batch for {longest:.1f} s, longer than max_processing_time"
                 f" ({limit:g} s)",
             )
         await trio.sleep(max(limit - longest, limit / 10))

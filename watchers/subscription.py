@@ -1,6 +1,7 @@
-"""The subscription watcher: ends a generation when a pattern matches other topics than before.
+"""The subscription watcher: it ends a generation when a pattern matches other topics than before.
 
-It runs on every member that subscribes by pattern: each joins with the topics that it knows.
+It runs on every member that subscribes by pattern, because each member sends the matching topics
+when it joins.
 """
 
 from __future__ import annotations
@@ -21,13 +22,16 @@ async def subscription_watcher(
     interval: float,
     report: Report,
 ) -> End:
-    """Resolve the patterns again and again, until they match other topics than the baseline.
+    """Resolve the patterns until they match other topics than the baseline.
 
     Args:
-        resolve: the topics that are subscribed to now.
-        baseline: those that the member joined with.
-        interval: seconds between two looks.
-        report: is told of failures; a look that fails is made again an interval later.
+        resolve: returns the topics to which the member subscribes now.
+        baseline: the topics with which the member joined.
+        interval: the seconds between two polls.
+        report: called for each failure; a failed poll is repeated after the interval.
+
+    Returns:
+        the end of the generation.
 
     Cancellation: at any time.
     """
@@ -39,15 +43,21 @@ async def subscription_watcher(
         except (BrokerError, TransportError) as error:
             report(Request.METADATA, error, POLL_AGAIN)
             continue
-        # What is gone must be gone twice in a row: a starting broker may not know all topics.
+        # A topic counts as deleted only after two consecutive polls miss it: a broker that has
+        # just started may lack metadata.
         if now != baseline and (now - baseline or now == suspected):
-            return End(Cause.SUBSCRIPTION_CHANGED, _words(baseline, now))
+            return End(Cause.SUBSCRIPTION_CHANGED, _changes(baseline, now))
         suspected = now
 
 
-def _words(before: frozenset[str], now: frozenset[str]) -> str:
+def _changes(before: frozenset[str], now: frozenset[str]) -> str:
     added = ", ".join(sorted(now - before))
     gone = ", ".join(sorted(before - now))
     return "; ".join(
-        words for words in (added and f"matches now {added}", gone and f"no more {gone}") if words
+        text
+        for text in (
+            added and f"the patterns now match {added}",
+            gone and f"the patterns no longer match {gone}",
+        )
+        if text
     )

@@ -288,7 +288,7 @@ class Cluster:
             ],
         }
         found = await self._connection(leader.host, leader.port).request_value(
-            partial(responses.listed_offsets, wanted=partitions, may_lack=timestamp >= 0),
+            partial(responses.listed_offsets, wanted=partitions, may_be_missing=timestamp >= 0),
             "list_offsets",
             lambda version: _list_offsets_fields(fields, version, self._config.request_timeout),
             timeout=self._config.request_timeout,

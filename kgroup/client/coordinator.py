@@ -312,7 +312,7 @@ class GroupCoordinator:
                 responses.committed_offsets,
                 group_id=group_id,
                 wanted=frozenset(partitions),
-                who=str(membership),
+                subject=str(membership),
             ),
             "offset_fetch",
             fields,

@@ -117,7 +117,7 @@ def commit_codes(answer: Any, wanted: Collection[TopicPartition]) -> dict[TopicP
     """The error code of each partition in an OffsetCommit response; 0 if it was committed.
 
     Raises:
-        InvalidResponseError: it is about other partitions than the request.
+        InvalidResponseError: its partitions are not those of the request.
     """
     codes = [
         (TopicPartition(topic.name, item.partition_index), int(item.error_code))
@@ -129,13 +129,14 @@ def commit_codes(answer: Any, wanted: Collection[TopicPartition]) -> dict[TopicP
 
 
 def committed_offsets(
-    answer: Any, group_id: str, wanted: Collection[TopicPartition], who: str
+    answer: Any, group_id: str, wanted: Collection[TopicPartition], subject: str
 ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-    """For each partition of an OffsetFetch what is committed, None where nothing is.
+    """The committed offset of each partition in an OffsetFetch response; None if there is none.
 
     Raises:
-        InvalidResponseError: it is about other partitions or groups, or an offset can be none.
-        BrokerError: it is an error, of the group or of a partition.
+        InvalidResponseError: its groups or partitions are not those of the request, or an offset is
+            impossible.
+        BrokerError: the group or a partition has an error code.
     """
     group = answer
     if hasattr(answer, "groups"):
@@ -144,7 +145,7 @@ def committed_offsets(
             raise InvalidResponseError(f"is about {named}, not about group {group_id!r}")
         group = answer.groups[0]
     if group.error_code:
-        raise broker_error(Request.FETCH_OFFSETS, int(group.error_code), who)
+        raise broker_error(Request.FETCH_OFFSETS, int(group.error_code), subject)
     items = [
         (TopicPartition(topic.name, item.partition_index), item)
         for topic in group.topics
@@ -153,22 +154,24 @@ def committed_offsets(
     _check_names([name for name, _ in items], wanted)
     for name, item in items:
         if item.error_code:
-            raise broker_error(Request.FETCH_OFFSETS, int(item.error_code), f"{name} of {who}")
+            raise broker_error(Request.FETCH_OFFSETS, int(item.error_code), f"{name} of {subject}")
     return {name: _position(name, item) for name, item in items}
 
 
 def listed_offsets(
-    answer: Any, wanted: Collection[TopicPartition], *, may_lack: bool
+    answer: Any, wanted: Collection[TopicPartition], *, may_be_missing: bool
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """For each partition of a ListOffsets its error code and its offset.
+    """The error code and the offset of each partition in a ListOffsets response.
 
     Args:
         answer: the entity that kio decoded.
-        wanted: the partitions that were asked for.
-        may_lack: whether -1 (there is none) is an offset, as it is for a moment in time.
+        wanted: the partitions of the request.
+        may_be_missing: whether an offset may be -1, which means that the log has no record of that
+            timestamp or later.
 
     Raises:
-        InvalidResponseError: it is about other partitions, or an offset can be none.
+        InvalidResponseError: its partitions are not those of the request, or an offset is
+            impossible.
     """
     found = {}
     items = [
@@ -177,7 +180,7 @@ def listed_offsets(
         for item in topic.partitions
     ]
     _check_names([name for name, _ in items], wanted)
-    least = _NO_OFFSET if may_lack else 0
+    least = _NO_OFFSET if may_be_missing else 0
     for name, item in items:
         if not item.error_code and item.offset < least:
             raise InvalidResponseError(f"gives {name} the offset {item.offset}")
@@ -186,18 +189,18 @@ def listed_offsets(
 
 
 def check_metadata(answer: Any, wanted: Collection[str] | None) -> None:
-    """Refuse a Metadata answer that no cluster gives.
+    """Check a Metadata response.
 
-    A broker's host and port are not looked at: one that cannot be connected to, for whatever
-    reason, costs the others nothing.
+    The hosts and ports of brokers are not checked, because a broker with an impossible address does
+    not affect the others.
 
     Args:
         answer: the entity that kio decoded.
-        wanted: the topics that were asked for, None for all.
+        wanted: the topics of the request, or None for all.
 
     Raises:
-        InvalidResponseError: it is about other topics, names one twice or not by a topic's name, or
-            numbers brokers or partitions as none are.
+        InvalidResponseError: it has other topics than the request, the same topic twice, an invalid
+            topic name, or impossible numbers of brokers or partitions.
     """
     if any(broker.node_id < 0 for broker in answer.brokers):
         raise InvalidResponseError("names a broker with a negative node id")
@@ -207,14 +210,16 @@ def check_metadata(answer: Any, wanted: Collection[str] | None) -> None:
             raise InvalidResponseError(f"names topic {topic.name!r:.80} twice, or not at all")
         seen.add(topic.name)
         if wanted is not None and topic.name not in wanted:
-            raise InvalidResponseError(f"names topic {topic.name!r:.80}, which was not asked for")
+            raise InvalidResponseError(
+                f"names topic {topic.name!r:.80}, which the request did not name"
+            )
         if topic.error_code:
             continue
         if fault := topic_fault(topic.name):
             raise InvalidResponseError(f"names a topic {topic.name!r:.80}, which {fault}")
         numbers = [part.partition_index for part in topic.partitions]
         if len(set(numbers)) != len(numbers) or min(numbers, default=0) < 0:
-            raise InvalidResponseError(f"numbers the partitions of {topic.name!r} as none are")
+            raise InvalidResponseError(f"has impossible partition numbers for topic {topic.name!r}")
 
 
 def _position(name: TopicPartition, item: Any) -> OffsetAndMetadata | None:
@@ -230,7 +235,7 @@ def _position(name: TopicPartition, item: Any) -> OffsetAndMetadata | None:
 
 
 def _check_names(answered: list[TopicPartition], wanted: Collection[TopicPartition]) -> None:
-    """Every partition that was asked for once, and no other."""
+    """Check that a response has every requested partition once, and no other."""
     if len(answered) == len(wanted) and set(answered) == set(wanted):
         return
     answered_set, wanted_set = set(answered), set(wanted)

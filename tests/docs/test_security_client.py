@@ -11,7 +11,7 @@ from kgroup.client.cluster import PATIENCE
 from kgroup.client.coordinator import JOIN_GRACE
 from kgroup.generation.leader_assignment import MANY_TOPICS
 from kgroup.member import JOINS_AT_ONCE, JOINS_PER_SECOND
-from kgroup.watchers.heartbeat import THROTTLED_PART
+from kgroup.watchers.heartbeat import MAX_THROTTLE_PART
 from kgroup.wire.connection import LARGE_RESPONSE
 from kgroup.wire.consumer_protocol import MAX_ASSIGNMENT_BYTES
 from kgroup.wire.versions import MAX_RESPONSE_BYTES, kafka_name
@@ -54,4 +54,4 @@ def test_a_limit_is_that_of_the_code(words: str) -> None:
 
 def test_throttling_lasts_a_third_of_the_session_at_most() -> None:
     """The page says it in words."""
-    assert pytest.approx(1 / 3) == THROTTLED_PART
+    assert pytest.approx(1 / 3) == MAX_THROTTLE_PART

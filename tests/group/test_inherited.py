@@ -155,7 +155,7 @@ async def test_a_topic_that_is_gone_and_one_that_shrank(autojump_clock: MockCloc
             assert len(kept.assignment) == 4
             assert list((await group.next()).assignment) == [P0, P1]
             assert kept.end is not None
-            assert kept.end.detail == "topic other is gone"
+            assert kept.end.detail == "topic other was deleted"
         await here.broker.delete_topic("topic")
         await here.broker.create_topic("topic", 1)
         async with here.group(**ONE) as group:

@@ -102,7 +102,7 @@ async def test_a_topic_that_is_deleted(autojump_clock: MockClock) -> None:
         since = here.now
         end, second = await ended(group, first)
         assert 5 <= here.now - since <= 10
-        assert "topic other is gone" in str(end)
+        assert "topic other was deleted" in str(end)
         assert list(second.assignment) == [P0]
 
 
@@ -220,7 +220,7 @@ async def test_a_pattern_takes_what_it_matches(autojump_clock: MockClock) -> Non
             await here.broker.create_topic("orders-us", 1)
             end, second = await ended(group, first)
             assert end.cause is Cause.SUBSCRIPTION_CHANGED
-            assert "matches now orders-us" in str(end)
+            assert "the patterns now match orders-us" in str(end)
             assert second.assignment.topics() == ("orders-eu", "orders-us")
             await here.broker.delete_topic("orders-eu")
             end, third = await ended(group, second)

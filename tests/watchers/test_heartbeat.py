@@ -14,7 +14,7 @@ from kgroup.clocks import TrioClock
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import BrokerError, ConnectionLostError, TransportError
 from kgroup.types import Cause
-from kgroup.watchers.heartbeat import Heartbeats, Pace, quick_waits
+from kgroup.watchers.heartbeat import Heartbeats, Pace, heartbeat_waits
 from tests.generation.bench import MEMBERSHIP, FakeCoordinator, backoff
 
 LOST = ConnectionLostError("gone", sent=True)
@@ -57,7 +57,7 @@ class Beating:
             self.lease,
             Pace(interval=interval, session_timeout=30.0, clock=clock, backoff=backoff),
             report=self.report,
-            blocked=self.blocked.append,
+            on_blocked=self.blocked.append,
         )
 
     def report(
@@ -80,7 +80,7 @@ class Beating:
 )
 def test_the_first_ones_come_quicker(interval: float, waits: list[float]) -> None:
     """At once, after a quarter of a second, doubling, five at most, never over the interval."""
-    assert list(islice(quick_waits(interval), len(waits))) == waits
+    assert list(islice(heartbeat_waits(interval), len(waits))) == waits
 
 
 async def test_it_beats_at_its_pace_until_a_rebalance(autojump_clock: MockClock) -> None:
@@ -203,7 +203,7 @@ async def test_away_until_the_lease_is_over(autojump_clock: MockClock, silent: b
     end = await it.beats.until_rebalance()
     assert end.cause is Cause.COORDINATOR_LOST
     assert trio.current_time() - began == pytest.approx(30)
-    assert "until the lease was over" in end.detail
+    assert "before the lease expired" in end.detail
 
 
 async def test_a_loop_that_stood_still_is_named(autojump_clock: MockClock) -> None:
@@ -260,4 +260,4 @@ async def test_a_process_that_stands_still_while_it_asks(autojump_clock: MockClo
     it.coordinator.beats = [stand_still]
     end = await it.beats.until_rebalance()
     assert (end.cause, end.error) == (Cause.COORDINATOR_LOST, LOST)
-    assert end.detail.endswith("until the lease was over (gone)")
+    assert end.detail.endswith("before the lease expired (gone)")

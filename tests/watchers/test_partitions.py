@@ -31,7 +31,7 @@ def topic(partitions: int, topic_id: UUID | None = None, name: str = "t") -> dic
         (topic(1), topic(3), ["topic t has 3 partitions, not 1"], True),
         (topic(3), topic(1), ["topic t has 1 partitions, not 3"], False),
         ({}, topic(2), ["topic t appeared with 2 partitions"], True),
-        (topic(2), {}, ["topic t is gone"], False),
+        (topic(2), {}, ["topic t was deleted"], False),
         (topic(2, OLD), topic(2, NEW), ["topic t was deleted and created again"], False),
         (topic(2, OLD), topic(2, None), [], False),
         (topic(2, None), topic(2, NEW), [], False),
@@ -40,7 +40,7 @@ def topic(partitions: int, topic_id: UUID | None = None, name: str = "t") -> dic
             {**topic(2, name="a"), **topic(5, name="z")},
             [
                 "topic a has 2 partitions, not 1",
-                "topic t is gone",
+                "topic t was deleted",
                 "topic z appeared with 5 partitions",
             ],
             True,
@@ -103,7 +103,7 @@ async def test_what_is_gone_must_be_gone_twice_in_a_row(autojump_clock: MockCloc
     both = {**topic(1), **topic(1, name="a")}
     looks = Looks(topic(1), both, topic(1), topic(1, name="a"), topic(1), topic(1))
     end = await partition_watcher(looks.look, both, 5.0, looks.report)
-    assert str(end) == "partitions changed: topic a is gone"
+    assert str(end) == "partitions changed: topic a was deleted"
     assert looks.made == 6
 
 
@@ -112,6 +112,6 @@ async def test_a_failed_look_is_told_and_made_again(autojump_clock: MockClock) -
     lost = ConnectionLostError("gone")
     looks = Looks(lost, {}, lost, {})
     end = await partition_watcher(looks.look, topic(1), 5.0, looks.report)
-    assert end.detail == "topic t is gone"
+    assert end.detail == "topic t was deleted"
     assert looks.made == 4
     assert [reaction.action for reaction in looks.reports] == [Action.RETRY, Action.RETRY]

@@ -17,13 +17,13 @@ GONE = ConnectionLostError("gone")
 @pytest.mark.parametrize(
     ("looks", "made", "words"),
     [
-        (["ab", "abc"], 2, "matches now c"),
-        (["a", "a"], 2, "no more b"),
+        (["ab", "abc"], 2, "the patterns now match c"),
+        (["a", "a"], 2, "the patterns no longer match b"),
         # What is gone must be gone twice in a row.
-        (["a", "ab", "a", "b", "b"], 5, "no more a"),
-        (["ac"], 1, "matches now c; no more b"),
-        (["", ""], 2, "no more a, b"),
-        ([GONE, "a", GONE, "a"], 4, "no more b"),
+        (["a", "ab", "a", "b", "b"], 5, "the patterns no longer match a"),
+        (["ac"], 1, "the patterns now match c; the patterns no longer match b"),
+        (["", ""], 2, "the patterns no longer match a, b"),
+        ([GONE, "a", GONE, "a"], 4, "the patterns no longer match b"),
     ],
 )
 async def test_what_ends_it(
