@@ -1,9 +1,9 @@
-"""What the archive of Spark's classes saves: a session and a few small jobs, with it and without.
+"""How much time the archive of Spark's classes saves for a session and a few small jobs.
 
     python benchmarks/archive.py [ROUNDS]
 
-The variants take turns, each in a process of its own; a figure is the median with the lowest and
-the highest. CPU is that of the JVMs and of the Python workers.
+The variants, with and without the archive, take turns, each in a separate process. A figure is the
+median with the lowest and the highest. CPU is that of the JVMs and of the Python workers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ print(started - began, ended - started, used.ru_utime + used.ru_stime)
 
 
 def once(cache: str | None) -> list[float]:
-    """Seconds until the session is there, of the jobs, and of CPU."""
+    """Return the seconds of the session's start, of the jobs, and of CPU."""
     environment = {**os.environ, **({"XDG_CACHE_HOME": cache} if cache else {})}
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM], env=environment, check=True, capture_output=True, text=True
@@ -40,7 +40,7 @@ def once(cache: str | None) -> list[float]:
 
 
 def main() -> None:
-    """Measure."""
+    """Measure both variants and print the figures."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     print(f"{make_archive()}: {make_archive().stat().st_size / 2**20:.0f} MiB")
     found: dict[str, list[list[float]]] = {"without": [], "with": []}
@@ -48,15 +48,15 @@ def main() -> None:
         for number in range(1 + rounds):
             for name, cache in ("without", nothing), ("with", None):
                 took = once(cache)
-                if number:  # the first one warms the machine's page cache
+                if number:  # the first round only fills the page cache
                     found[name].append(took)
     for name, all_took in found.items():
         columns = zip(("start", "jobs", "CPU"), zip(*all_took, strict=True), strict=True)
-        told = (
+        figures = (
             f"{what} {statistics.median(x):.1f} ({min(x):.1f} to {max(x):.1f}) s"
             for what, x in columns
         )
-        print(f"{name:8} {', '.join(told)}")
+        print(f"{name:8} {', '.join(figures)}")
 
 
 if __name__ == "__main__":

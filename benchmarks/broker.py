@@ -1,18 +1,17 @@
-"""How fast the embedded broker is: records through it, beside a real Kafka, and how soon it is up.
+"""Compares the embedded broker's speed with a real Kafka's, and measures how quickly it starts.
 
     python benchmarks/broker.py [--megabytes N] [--rounds N] [--partitions N] [--starts N]
                                 [--no-kafka]
 
-confluent-kafka produces records of 1 KB over loopback and then consumes them, each a process of
-its own, the broker another one. Rounds take turns between the embedded broker and the real Kafka
-(one node, started from pip packages; left out with ``--no-kafka``). A rate is that of the wall
-clock between the first and the last record; CPU is that of the broker's process alone, and what
-it could do at most with a core of its own is what follows from it.
+confluent-kafka produces records of 1 KB over loopback and then consumes them. Producer, consumer
+and broker are separate processes. Rounds alternate between the embedded broker and the real Kafka
+(one node, started from pip packages; left out with ``--no-kafka``). A rate is measured by the wall
+clock between the first and the last record. CPU is that of the broker's process alone; the maximum
+rate with a core of its own follows from it.
 
-``serve()`` is timed from the call to the context's body, in a process that has imported all it
-needs; the start of ``kgroup broker`` is timed from the command to its ready line, imports
-included. Medians are printed with their spread, the lowest and the highest; on a machine that
-does other things at the time, look at the spread first.
+``serve()`` is timed from the call to the body of the context, in a process that has imported all
+modules. ``kgroup broker`` is timed from the command to its ready line, imports included. Medians
+are printed with the lowest and the highest; on a busy machine, look at the spread first.
 """
 
 from __future__ import annotations
@@ -49,11 +48,11 @@ _COMMAND: Final = (sys.executable, "-c", "from kgroup.cli import main; main()", 
 
 
 def produce(servers: str, topic: str, records: int, partitions: int) -> dict[str, float]:
-    """Write so many records, spread evenly."""
+    """Produce records, spread evenly over the partitions."""
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": servers, "linger.ms": 20, "batch.size": 1_000_000}
     )
-    producer.list_topics(topic)  # connected before the clock runs
+    producer.list_topics(topic)  # connect before the clock starts
     value = os.urandom(RECORD)
     wall, cpu = time.perf_counter(), time.process_time()
     for number in range(records):
@@ -72,7 +71,7 @@ def produce(servers: str, topic: str, records: int, partitions: int) -> dict[str
 
 
 def consume(servers: str, topic: str, records: int, partitions: int) -> dict[str, float]:
-    """Read so many records."""
+    """Consume records."""
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": servers,
@@ -106,7 +105,7 @@ CLIENTS: Final[dict[str, Callable[[str, str, int, int], dict[str, float]]]] = {
 
 
 def serve_until_told() -> None:
-    """The embedded broker as a process: tells its address, and its CPU seconds when asked."""
+    """Run the embedded broker; print its address, and its CPU seconds on request."""
 
     async def run() -> None:
         async with serve() as broker:
@@ -122,7 +121,7 @@ def serve_until_told() -> None:
 
 
 def time_starts(starts: int) -> None:
-    """How long ``serve()`` takes until its body runs, so many times."""
+    """Measure several times how long ``serve()`` takes until its body runs."""
     print(json.dumps([trio.run(_time_a_start) for _ in range(starts)]))
 
 
@@ -134,7 +133,7 @@ async def _time_a_start() -> tuple[float, float]:
 
 @final
 class Running:
-    """A broker to measure: its address, and its CPU seconds where they are told."""
+    """A broker to measure: its address, and its CPU seconds if they are known."""
 
     def __init__(self, servers: str, process: subprocess.Popen[str] | None = None) -> None:
         self.servers = servers
@@ -153,7 +152,7 @@ class Running:
 
 @contextmanager
 def embedded() -> Iterator[Running]:
-    """A new embedded broker; what it holds is gone afterwards."""
+    """A new embedded broker, without records of earlier rounds."""
     with subprocess.Popen(
         [sys.executable, _THIS, "--serve"],
         stdin=subprocess.PIPE,
@@ -168,7 +167,7 @@ def embedded() -> Iterator[Running]:
 
 
 def measure(running: Running, arguments: argparse.Namespace) -> dict[str, dict[str, float]]:
-    """One round on one broker."""
+    """Measure one round on one broker."""
     topic = f"broker-{uuid4().hex[:8]}"
     create_topic(running.servers, topic, arguments.partitions)
     results: dict[str, dict[str, float]] = {}
@@ -249,7 +248,7 @@ def report_starts(starts: int) -> None:
 
 
 def report(arguments: argparse.Namespace) -> None:
-    """Measure all and print it."""
+    """Measure everything and print it."""
     print(
         f"Python {platform.python_version()}, trio {trio.__version__},"
         f" confluent-kafka {confluent_kafka.__version__},"
@@ -274,7 +273,7 @@ def report(arguments: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Parse, and do one part or all."""
+    """Parse the arguments, and run one part or all."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--megabytes", type=int, default=300)
     parser.add_argument("--rounds", type=int, default=5)

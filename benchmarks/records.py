@@ -1,14 +1,14 @@
-"""What kgroup's record source costs over confluent-kafka's own consume loop.
+"""Measures the cost of kgroup's record source compared with confluent-kafka's consume loop.
 
     python benchmarks/records.py [--records N] [--rounds N] [--partitions N]
                                  [--bootstrap-servers HOST:PORT]
 
-Starts a real Kafka (or takes the one given), writes records of 100 B and of 1 KB, and reads them
-in turns: a loop over ``Consumer.poll`` and ``consume``, the fastest that confluent-kafka has, and
-``LibrdkafkaSource``. Every reader is a process of its own, both kinds take turns within a round,
-and librdkafka's settings are the same. CPU is that of the whole process, librdkafka's threads
-included, from the first record on. Medians are printed with their spread, the lowest and the
-highest round; on a machine that does other things at the time, look at the spread first.
+Starts a real Kafka (or uses the given one), produces records of 100 B and of 1 KB, and reads them
+in two ways: by a loop over ``Consumer.poll`` and ``consume``, the fastest that confluent-kafka has,
+and by ``LibrdkafkaSource``. Each reader is a separate process, both kinds take turns within a
+round, and librdkafka's settings are the same. CPU is that of the whole process from the first
+record on, librdkafka's threads included. Medians are printed with the lowest and the highest round;
+on a busy machine, look at the spread first.
 """
 
 from __future__ import annotations
@@ -43,28 +43,28 @@ BATCH: Final = 5000
 
 
 class Meter:
-    """Measures from the first record on."""
+    """Measures time and CPU from the first record on."""
 
     def __init__(self, wanted: int) -> None:
         self.wanted = wanted
         self.got = 0
 
     def count(self, records: int) -> bool:
-        """Count, and say whether there are more to come."""
+        """Count records; return whether more are expected."""
         if not self.got:
             self.wall, self.cpu, self.early = time.perf_counter(), time.process_time(), records
         self.got += records
         return self.got < self.wanted
 
     def result(self) -> dict[str, float]:
-        """Records a second, and nanoseconds of CPU a record."""
+        """Records per second, and nanoseconds of CPU per record."""
         records = self.got - self.early
         wall, cpu = time.perf_counter() - self.wall, time.process_time() - self.cpu
         return {"rate": records / wall, "cpu": cpu / records * 1e9}
 
 
 def read_raw(config: GroupConfig, topic: str, partitions: int, meter: Meter) -> None:
-    """confluent-kafka's loop."""
+    """Read by confluent-kafka's loop."""
     consumer = confluent_kafka.Consumer(consumer_settings(config))
     consumer.assign(
         [confluent_kafka.TopicPartition(topic, number, 0) for number in range(partitions)]
@@ -81,7 +81,7 @@ def read_raw(config: GroupConfig, topic: str, partitions: int, meter: Meter) -> 
 
 
 def read_source(config: GroupConfig, topic: str, partitions: int, meter: Meter) -> None:
-    """kgroup's source, read by one task."""
+    """Read by kgroup's source, in one task."""
 
     async def read() -> None:
         all_of_them = [TopicPartition(topic, number) for number in range(partitions)]
@@ -101,7 +101,7 @@ READERS: Final[dict[str, Callable[[GroupConfig, str, int, Meter], None]]] = {
 
 
 def read(arguments: argparse.Namespace) -> None:
-    """One reader, in a process of its own: prints its result as JSON."""
+    """Run one reader in this process, and print its result as JSON."""
     config = GroupConfig(
         group_id=f"benchmark-{uuid4().hex}",
         bootstrap_servers=arguments.bootstrap_servers,
@@ -113,7 +113,7 @@ def read(arguments: argparse.Namespace) -> None:
 
 
 def fill(servers: str, size: int, records: int, partitions: int) -> str:
-    """A topic with so many records of this size, spread evenly; its name."""
+    """Create a topic with records of this size, spread evenly; return its name."""
     topic = f"records-{size}-{uuid4().hex[:8]}"
     create_topic(servers, topic, partitions)
     producer = confluent_kafka.Producer({"bootstrap.servers": servers, "linger.ms": 50})
@@ -132,7 +132,7 @@ def fill(servers: str, size: int, records: int, partitions: int) -> str:
 
 
 def measure(servers: str, topic: str, arguments: argparse.Namespace) -> dict[str, list[Any]]:
-    """All rounds of one topic, the readers in turns."""
+    """Measure all rounds of one topic; the readers take turns."""
     results: dict[str, list[Any]] = {name: [] for name in READERS}
     command = [sys.executable, str(Path(__file__).resolve()), "--bootstrap-servers", servers]
     command += ["--topic", topic, "--partitions", str(arguments.partitions)]
@@ -153,7 +153,7 @@ def spread(values: list[float], form: str) -> str:
 
 
 def report(size: int, results: dict[str, list[Any]]) -> None:
-    """Print one size."""
+    """Print the figures of one record size."""
     print(f"\n{size} B")
     for name, rounds in results.items():
         rates = spread([result["rate"] / 1e6 for result in rounds], ".2f")
@@ -168,7 +168,7 @@ def report(size: int, results: dict[str, list[Any]]) -> None:
 
 
 def main() -> None:
-    """Parse, start a broker, measure, report."""
+    """Parse the arguments, start a broker, measure, and report."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=7)

@@ -99,19 +99,19 @@ public final class JavaSide {
         return String.format(
             Locale.ROOT,
             "{%s\"given\": [%d, %d, %d], \"bytes\": %d}",
-            lap.told, total, least, most, bytes);
+            lap.timings, total, least, most, bytes);
     }
 
     /** Times one part after the other. */
     private static final class Lap {
-        private final StringBuilder told = new StringBuilder();
+        private final StringBuilder timings = new StringBuilder();
         private long wall = System.nanoTime();
         private long cpu = THREADS.getCurrentThreadCpuTime();
 
         private void end(String part) {
             long wallNow = System.nanoTime();
             long cpuNow = THREADS.getCurrentThreadCpuTime();
-            told.append(
+            timings.append(
                 String.format(
                     Locale.ROOT,
                     "\"%s\": {\"wall\": %.6f, \"cpu\": %.6f}, ",

@@ -1,8 +1,8 @@
-"""The groups that are divided, and the files in which both sides find them.
+"""The groups of the benchmark, and the files from which both sides read them.
 
-A file holds what a leader has when it begins: the topics and their partition counts, and each
-member's subscription as bytes, as JoinGroup's answer brings it. All numbers are big-endian, all
-names as Java's ``DataOutput.writeUTF`` writes them.
+A file contains a leader's input: the topics with their partition counts, and each member's
+subscription as bytes, as in the JoinGroup response. Numbers are big-endian, and names are written
+as by Java's ``DataOutput.writeUTF``.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from kgroup.wire.consumer_protocol import decode_subscription, encode_subscripti
 STICKY: Final = ("sticky", "cooperative-sticky")
 ALL: Final = ("range", "roundrobin", *STICKY)
 GENERATION: Final = 1
-"""The generation in which a group was, before a member left it."""
+"""The group's generation before a member left it."""
 
 Choose = Callable[[int, int, Sequence[str]], Iterable[str]]
-"""The topics of a member: from its number, the number of members, and all topics."""
+"""Chooses a member's topics from its number, the number of members, and all topics."""
 
 
 def everything(member: int, members: int, topics: Sequence[str]) -> Iterable[str]:
-    """All of them."""
+    """Subscribe to all topics."""
     del member, members
     return topics
 
 
 def blocks(member: int, members: int, topics: Sequence[str]) -> Iterable[str]:
-    """The first half of the topics for the first half of the members, the others for the others."""
+    """Subscribe each half of the members to one half of the topics."""
     half = len(topics) // 2
     return topics[:half] if member < members // 2 else topics[half:]
 
 
 def random_half(member: int, members: int, topics: Sequence[str]) -> Iterable[str]:
-    """A half of its own, the same in every run."""
+    """Subscribe each member to a random half, the same in every run."""
     return random.Random(members + member).sample(topics, len(topics) // 2)
 
 
@@ -51,11 +51,11 @@ class Group:
     """A group and its topics.
 
     Attributes:
-        members: how many there are.
-        topics: how many.
-        partitions: of each topic.
-        choose: what each member subscribes to.
-        name: what it is called in the table.
+        members: the number of members.
+        topics: the number of topics.
+        partitions: the number of partitions of each topic.
+        choose: chooses the topics of each member.
+        name: its name in the table.
     """
 
     members: int
@@ -69,7 +69,7 @@ class Group:
         return {f"topic-{number:05}": self.partitions for number in range(self.topics)}
 
     def subscriptions(self) -> dict[str, tuple[str, ...]]:
-        """Topics by member; the ids are as long as brokers make them."""
+        """Topics by member; member ids have the usual length."""
         topics = list(self.counts())
         return {
             f"consumer-{number:05}-5f0c3b1e-7d0a-4c55-9a53-2f8f6f0d0a11": tuple(
@@ -86,8 +86,8 @@ class Case:
 
     Attributes:
         group: the group before.
-        assignor: by its name.
-        leaving: whether the group was divided already and its middle member is gone.
+        assignor: the assignor's name.
+        leaving: whether the group had an assignment, and its middle member has left.
     """
 
     group: Group
@@ -96,12 +96,12 @@ class Case:
 
     @property
     def name(self) -> str:
-        """For the table."""
+        """The name in the table."""
         how = "one leaves" if self.leaving else "from scratch"
         return f"{self.group.name}, {self.assignor}, {how}"
 
     def write(self, path: Path) -> None:
-        """Write what the leader has."""
+        """Write the leader's input."""
         counts = self.group.counts()
         members = self.group.subscriptions()
         claims: dict[str, Claim | None] = dict.fromkeys(members)
@@ -129,7 +129,7 @@ class Case:
 
     def _subscription(self, topics: tuple[str, ...], claim: Claim | None) -> bytes:
         assignor = BUILTIN[self.assignor]
-        # Only a cooperative member owns anything when it joins.
+        # Only a cooperative member still owns partitions when it joins.
         keeps = claim is not None and getattr(assignor, "cooperative", False)
         owned: Sequence[TopicPartition] = claim.owned if claim is not None and keeps else ()
         return encode_subscription(
@@ -143,11 +143,11 @@ class Case:
 @final
 @attrs.frozen
 class Joined:
-    """What a file holds.
+    """The contents of a file.
 
     Attributes:
-        topics: what the cluster has.
-        members: ids, and subscriptions as bytes.
+        topics: the topics of the cluster.
+        members: member ids, and subscriptions as bytes.
     """
 
     topics: dict[str, TopicInfo]
@@ -155,7 +155,7 @@ class Joined:
 
     @classmethod
     def read(cls, path: Path) -> Joined:
-        """Read what `Case.write` wrote."""
+        """Read a file of `Case.write`."""
         with path.open("rb") as file:
 
             def number(form: str = ">i") -> int:
@@ -174,12 +174,12 @@ class Joined:
 
 
 def known(counts: Mapping[str, int]) -> dict[str, TopicInfo]:
-    """Topics as the cluster's metadata tells of them."""
+    """The topics as the cluster's metadata describes them."""
     return {name: TopicInfo(name=name, partitions=count) for name, count in counts.items()}
 
 
 def cases(groups: Iterable[Group]) -> list[Case]:
-    """All rows: from scratch with every assignor, and one leaving with those that remember."""
+    """All rows: every assignor from scratch, and the sticky ones after a member has left."""
     return [
         Case(group=group, assignor=assignor, leaving=leaving)
         for group in groups

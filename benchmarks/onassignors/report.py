@@ -1,4 +1,4 @@
-"""The table, and which goals were missed."""
+"""Prints the table and the goals that were missed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.onassignors.cases import Case, Group, random_half
 from benchmarks.onassignors.sides import Answer
 
 MATTERS: Final = 0.050
-"""Seconds that Java needs for a case from which on it counts who is slower."""
+"""A case counts for the comparison if Java needs at least this many seconds for it."""
 SLOWER: Final = 2.0
 FASTER: Final = 10.0
 LONGEST: Final = 3.0
@@ -24,7 +24,7 @@ PARTS: Final = ("decode", "assign", "check", "encode")
 @final
 @attrs.frozen
 class Row:
-    """What was measured of one case: kgroup's runs and Java's, taken in turns."""
+    """The figures of one case: kgroup's and Java's runs, taken in turns."""
 
     case: Case
     ours: list[Answer]
@@ -32,11 +32,11 @@ class Row:
     peak: int | None
 
     def seconds(self, answers: Sequence[Answer], part: str, clock: str) -> list[float]:
-        """How long a part took, run by run."""
+        """The seconds of a part, run by run."""
         return [answer[part][clock] for answer in answers if part in answer]
 
     def ratio(self, part: str, clock: str) -> float | None:
-        """Median by median: below 1 kgroup is faster; None without Java."""
+        """The ratio of the medians; below 1 kgroup is faster. None without Java."""
         if not self.theirs:
             return None
         ours, theirs = (
@@ -46,7 +46,7 @@ class Row:
         return ours / theirs
 
     def missed(self, clock: str) -> list[str]:
-        """The goals that it does not reach."""
+        """The goals that the row misses."""
         missed = []
         for part in ("assign", "encode"):
             ratio = self.ratio(part, clock)
@@ -66,14 +66,14 @@ class Row:
         return missed
 
     def unlike(self) -> str | None:
-        """How the two answers differ in what every right answer has; None where they do not."""
+        """The difference of the two results in what every correct result shares, or None."""
         if not self.theirs or self.ours[0]["given"] == self.theirs[0]["given"]:
             return None
         return f"given in all, least, most: {self.ours[0]['given']}, Java {self.theirs[0]['given']}"
 
 
 def heading(clock: str) -> str:
-    """The titles of the table."""
+    """The heading of the table."""
     return (
         f"Milliseconds ({clock}): median (lowest-highest); ratio: kgroup / Java\n"
         f"{'':47}{'assign':^42} {'encode':^42} {'decode':^13}\n"

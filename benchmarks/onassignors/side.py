@@ -1,10 +1,10 @@
-"""kgroup's assignors, timed: a process that does what JavaSide.java does, by the same protocol.
+"""Times kgroup's assignors, in a process with the same protocol as JavaSide.java.
 
-Each line of standard input asks for so many runs of one assignor on one case ("assignor runs
-path"); the answer is one line of JSON, an object for every run: the wall clock's seconds and the
-thread's CPU seconds of each part, what was given (in all, least and most of one member), and how
-many bytes it comes to. Parts: decoding the subscriptions, assigning, looking at the answer
-(kgroup alone does), encoding it. Garbage is collected before each run, not meanwhile.
+Each line of standard input requests runs of one assignor on one case ("assignor runs path"). The
+response is one line of JSON with an object for every run: the wall clock's and the thread's CPU
+seconds of each part, the number of assigned partitions (in all, and the least and most of one
+member), and the size in bytes. The parts are decoding the subscriptions, assigning, checking the
+result (only in kgroup) and encoding it. Garbage is collected before each run, not during it.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from kgroup.assignors.validation import check_assignments
 from kgroup.wire.consumer_protocol import encode_assignment
 
 KIB: Final = 1 if sys.platform == "darwin" else 1024
-"""Bytes of what getrusage counts memory in."""
+"""Bytes in the unit of getrusage's memory."""
 
 
 @final
 class Lap:
-    """Times one part after the other."""
+    """Times the parts, one after the other."""
 
     def __init__(self) -> None:
-        self.told: dict[str, dict[str, float]] = {}
+        self.seconds: dict[str, dict[str, float]] = {}
         self._wall, self._cpu = time.perf_counter(), time.thread_time()
 
     def end(self, part: str) -> None:
-        """A part is done, the next one begins."""
+        """End a part; the next one begins."""
         wall, cpu = time.perf_counter(), time.thread_time()
-        self.told[part] = {"wall": wall - self._wall, "cpu": cpu - self._cpu}
+        self.seconds[part] = {"wall": wall - self._wall, "cpu": cpu - self._cpu}
         self._wall, self._cpu = time.perf_counter(), time.thread_time()
 
 
 def run(joined: Joined, name: str) -> dict[str, Any]:
-    """Do all parts once."""
+    """Run all parts once."""
     assignor = BUILTIN[name]
     gc.collect()
     lap = Lap()
@@ -55,11 +55,11 @@ def run(joined: Joined, name: str) -> dict[str, Any]:
     size = sum(len(encode_assignment(share)) for share in checked.assignments.values())
     lap.end("encode")
     counts = list(map(len, checked.assignments.values()))
-    return {**lap.told, "given": [sum(counts), min(counts), max(counts)], "bytes": size}
+    return {**lap.seconds, "given": [sum(counts), min(counts), max(counts)], "bytes": size}
 
 
 def main() -> None:
-    """Answer until standard input ends."""
+    """Answer requests until standard input ends."""
     for line in sys.stdin:
         name, runs, path = line.rstrip("\n").split(" ", 2)
         joined = Joined.read(Path(path))

@@ -1,4 +1,4 @@
-"""Both sides as processes that are asked in turn, and the compiler that makes Java's."""
+"""Runs both sides as processes, and compiles the Java side."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ import attrs
 from kgroup.testing.java import QUICK, jars, java_command, kafka_class_path
 
 ECJ: Final = "org.eclipse.jdt:ecj:3.45.0"
-"""Eclipse's compiler: the Java runtime from pip has none."""
+"""Eclipse's compiler, because the Java runtime from pip has none."""
 LANGUAGE: Final = "17"
 HEAP: Final = "4g"
 _SOURCE: Final = Path(__file__).resolve().parent / "JavaSide.java"
 
 Answer = dict[str, Any]
-"""What one run tells; see side.py."""
+"""The figures of one run; see side.py."""
 
 
 @final
 @attrs.frozen
 class Side:
-    """A running side."""
+    """A side as a running process."""
 
     name: str
     process: subprocess.Popen[str]
 
     def ask(self, assignor: str, path: Path, runs: int = 1) -> list[Answer]:
-        """Have an assignor run so many times on a case.
+        """Request runs of an assignor on a case.
 
         Raises:
             RuntimeError: the process has ended.
@@ -52,7 +52,7 @@ class Side:
         return answers
 
     def warm_up(self, assignor: str, path: Path, seconds: float) -> int:
-        """Have it run until it has worked for so long; how often it did."""
+        """Request runs for this many seconds; return how many there were."""
         runs, worked = 0, 0.0
         while worked < seconds:
             (answer,) = self.ask(assignor, path)
@@ -63,7 +63,7 @@ class Side:
 
 @contextmanager
 def started(name: str, command: Sequence[str]) -> Iterator[Side]:
-    """Run a side; its standard input is closed at the end, at which it ends."""
+    """Run a side; it ends when its standard input is closed."""
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -74,14 +74,14 @@ def started(name: str, command: Sequence[str]) -> Iterator[Side]:
 
 
 def python_command() -> list[str]:
-    """What runs kgroup's side."""
+    """The command of kgroup's side."""
     root = str(_SOURCE.parents[2])
     program = "from benchmarks.onassignors.side import main; main()"
     return [sys.executable, "-c", f"import sys; sys.path.append({root!r}); {program}"]
 
 
 def java_side_command(classes: Path) -> list[str]:
-    """Compile Java's side into a folder; what runs it, with the JIT that a consumer has.
+    """Compile the Java side into a folder; return its command, with a consumer's JIT.
 
     Raises:
         KafkaUnavailableError: there is no Java, or no jars.
@@ -89,7 +89,7 @@ def java_side_command(classes: Path) -> list[str]:
     """
     (ecj,) = jars([ECJ], "Eclipse's compiler")
     kafka = kafka_class_path()
-    # Not --release: for that the runtime lacks the descriptions of older ones.
+    # Not --release, because the runtime lacks the descriptions of older releases.
     compile_it = ["-jar", str(ecj), "-source", LANGUAGE, "-target", LANGUAGE, "-nowarn"]
     compile_it += ["-cp", kafka, "-d", str(classes), str(_SOURCE)]
     subprocess.run([*java_command(options=QUICK), *compile_it], check=True, stdout=sys.stderr)

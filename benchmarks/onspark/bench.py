@@ -1,4 +1,4 @@
-"""What the cells share: the Kafka and the Spark they run on, filled topics, spreads and ratios."""
+"""The parts that all cells share: a Kafka, a Spark session, filled topics, spreads and ratios."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ they ask for anything else; kgroup's readers wait as long as this says."""
 @final
 @attrs.frozen(kw_only=True)
 class Bench:
-    """Where the cells run.
+    """The environment of the cells.
 
     Attributes:
-        servers: Kafka's.
+        servers: Kafka's bootstrap servers.
         spark: a session in this process.
-        folder: for what sinks write; removed in the end.
-        rounds: how often each variant is measured; None for what the cell finds right.
-        quick: whether it is only to be seen to run.
-        scale: how many of the records that ``rows`` finds right are read.
-        real: whether Kafka is Apache's.
+        folder: where sinks write; removed at the end.
+        rounds: how often each variant is measured; None for the default of the cell.
+        quick: whether the cell only has to run, without useful figures.
+        scale: a factor for the number of records in ``rows``.
+        real: whether the broker is Apache Kafka.
     """
 
     servers: str
@@ -55,11 +55,11 @@ class Bench:
     real: bool
 
     def times(self, full: int, quick: int = 2) -> int:
-        """How many rounds."""
+        """The number of rounds."""
         return self.rounds or (quick if self.quick else full)
 
     def config(self, topic: str, group_id: str | None = None, **settings: Any) -> GroupConfig:
-        """Of a member of a new group."""
+        """The settings of a member of a new group."""
         return GroupConfig(
             bootstrap_servers=self.servers,
             group_id=group_id or f"benchmark-{uuid4().hex[:12]}",
@@ -68,25 +68,25 @@ class Bench:
         )
 
     def topic(self, partitions: int = PARTITIONS) -> str:
-        """A new empty topic."""
+        """Create an empty topic."""
         name = f"benchmark-{uuid4().hex[:12]}"
         create_topic(self.servers, name, partitions)
         return name
 
     def place(self) -> str:
-        """A new folder, not yet there."""
+        """The path of a folder that does not exist yet."""
         return str(self.folder / uuid4().hex)
 
     @contextmanager
     def generation(
         self, config: GroupConfig, on_event: Callable[[Event], None] | None = None
     ) -> Iterator[Generation]:
-        """The first generation of a member, which then leaves."""
+        """Join, give the first generation, then leave."""
         with ConsumerGroup(config, on_event=on_event) as group:
             yield next(group)
 
     def stream(self, topic: str, **options: object) -> DataFrame:
-        """Spark's own source of a topic, from its beginning."""
+        """A stream by Spark's own source, from the beginning of a topic."""
         reader = self.spark.readStream.format("kafka").options(**self.source(topic))
         return reader.options(**{name: str(value) for name, value in options.items()}).load()
 
@@ -102,7 +102,7 @@ class Bench:
 
 @final
 class Feed:
-    """Produces few records at a time, each round of them acknowledged."""
+    """Produces a few records at a time, and waits until they are acknowledged."""
 
     def __init__(self, servers: str, topic: str, size: int = 100) -> None:
         self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 0})
@@ -111,7 +111,7 @@ class Feed:
         self._producer.list_topics(topic)
 
     def send(self, records: int, partitions: int = PARTITIONS) -> None:
-        """Spread over the partitions."""
+        """Produce records, spread over the partitions."""
         for number in range(records):
             self._producer.produce(self._topic, self._value, partition=number % partitions)
         if left := self._producer.flush(PATIENCE):
@@ -119,7 +119,7 @@ class Feed:
 
     @contextmanager
     def steady(self, records: int, every: float) -> Iterator[None]:
-        """So many records every so many seconds, until the block is left."""
+        """Produce records at an interval until the block is left."""
         over = threading.Event()
 
         def feed() -> None:
@@ -136,7 +136,7 @@ class Feed:
 
 
 def fill(servers: str, topic: str, records: int, size: int) -> None:
-    """Records with a key and a value that is never the same, spread evenly over 12 partitions."""
+    """Produce records with distinct keys and values, spread evenly over 12 partitions."""
     producer = Producer(
         {
             "bootstrap.servers": servers,
@@ -167,20 +167,20 @@ def fill(servers: str, topic: str, records: int, size: int) -> None:
 
 @final
 class Marks:
-    """Things that happen in other threads, with their times; can be waited for."""
+    """Records the times of events in other threads, and waits for them."""
 
     def __init__(self) -> None:
         self._marks: list[tuple[float, Mapping[str, Any]]] = []
         self._changed = threading.Condition()
 
     def add(self, **what: Any) -> None:
-        """It has just happened."""
+        """Record that an event has just happened."""
         with self._changed:
             self._marks.append((time.perf_counter(), what))
             self._changed.notify_all()
 
     def wait(self, wanted: Callable[[Mapping[str, Any]], bool]) -> tuple[float, Mapping[str, Any]]:
-        """The first that is wanted, when it is there."""
+        """Wait for the first matching event."""
 
         def found() -> tuple[float, Mapping[str, Any]] | None:
             return next((mark for mark in self._marks if wanted(mark[1])), None)
@@ -192,12 +192,12 @@ class Marks:
         return mark
 
     def total(self, name: str) -> int:
-        """The sum of a figure over all marks."""
+        """The sum of a figure over all events."""
         with self._changed:
             return sum(what.get(name, 0) for _, what in self._marks)
 
     def wait_total(self, name: str, least: int) -> float:
-        """When the sum of a figure had come so far."""
+        """Wait until the sum of a figure has reached a value; return that time."""
         deadline = time.monotonic() + PATIENCE
         with self._changed:
             while True:
@@ -211,7 +211,7 @@ class Marks:
 
 
 def cpu_seconds() -> float:
-    """Of this process and of those it has started: Python, the JVM, workers; no broker."""
+    """CPU seconds of this process and its children: Python, the JVM and workers, not the broker."""
     processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
     total = 0.0
     for process in processes:
@@ -231,20 +231,20 @@ def spread(values: Sequence[float], form: str = ".2f") -> str:
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> str:
-    """Round by round."""
+    """The ratio of two figures, round by round."""
     return spread([mine / other for mine, other in zip(ours, theirs, strict=True)])
 
 
 def load() -> str:
-    """The load average of the last minute, and the cores."""
+    """The load average of the last minute, and the number of cores."""
     return f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
 
 
 def title(text: str) -> None:
-    """Begin a cell's output."""
+    """Print the title of a cell."""
     print(f"\n== {text}; {load()}", flush=True)
 
 
 def line(text: str) -> None:
-    """One line of it."""
+    """Print one line of a cell."""
     print(f"  {text}", flush=True)

@@ -1,4 +1,4 @@
-"""The membership is lost while a batch runs: how long until none of its tasks runs."""
+"""Measures how long tasks of a batch continue after the membership is lost."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TIMES: Final = 40
 
 
 def asleep(found: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-    """Python code of the user's that looks at nothing."""
+    """Sleep in Python code that does not notice the cancellation."""
     for batch in found:
         time.sleep(600)
         yield batch
@@ -51,14 +51,14 @@ KINDS: Final[dict[str, tuple[str, Callable[[DataFrame], None]]]] = {
 
 
 def running(spark: SparkSession) -> int:
-    """How many tasks Spark says are running."""
+    """The number of running tasks, as Spark reports it."""
     tracker = spark.sparkContext.statusTracker()
     infos = map(tracker.getStageInfo, tracker.getActiveStageIds())
     return sum(info.numActiveTasks for info in infos if info is not None)
 
 
 def evict(config: GroupConfig, member_id: str) -> float:
-    """Remove a member from its group, as an administrator does; when that was answered."""
+    """Remove a member from its group as an administrator does; return the time of the answer."""
 
     async def leave() -> None:
         runtime = default_runtime()
@@ -75,7 +75,7 @@ def evict(config: GroupConfig, member_id: str) -> float:
 def one(
     bench: Bench, topic: str, backend: str, fn: Callable[[DataFrame], None]
 ) -> tuple[float, float, int]:
-    """Seconds from the eviction and from the notice of it, and tasks that run even then."""
+    """Seconds from the eviction and from its discovery, and the tasks that still run then."""
     noticed: list[float] = []
     evicted: list[float] = []
     config = bench.config(topic)
@@ -104,7 +104,7 @@ def one(
 
 
 def measure(bench: Bench) -> None:
-    """The cell."""
+    """Run the cell."""
     title("cancel: an administrator removes the member; until run() raises and no task runs")
     topic = bench.topic()
     fill(bench.servers, topic, RECORDS, 100)

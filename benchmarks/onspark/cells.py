@@ -1,4 +1,4 @@
-"""Runs the cells that are asked for, one after the other, on one Kafka and one Spark session."""
+"""Runs the requested cells one after the other, on one Kafka and one Spark session."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SETTINGS: Final = {
 
 
 def run(about: str) -> None:
-    """Parse, start what is needed, measure."""
+    """Parse the arguments, start Kafka and Spark, and measure."""
     parser = argparse.ArgumentParser(description=about.splitlines()[0])
     parser.add_argument("cells", nargs="*", metavar="CELL", help=", ".join(CELLS))
     parser.add_argument("--quick", action="store_true", help="few records, two rounds")

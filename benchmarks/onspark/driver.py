@@ -1,4 +1,4 @@
-"""A driver as a process, which kills itself and all its processes at one step, or finishes.
+"""A driver process that kills itself and its children at a given step, or finishes.
 
 python -m benchmarks.onspark.driver KIND SERVERS TOPIC FOLDER STEP RECORDS
 """
@@ -33,12 +33,12 @@ SESSION_TIMEOUT: Final = 6.0
 
 
 def kill() -> None:
-    """As a machine that loses power, but for the operating system."""
+    """Kill all processes at once, as a machine does that loses power."""
     os.killpg(0, signal.SIGKILL)
 
 
 def end_with_parent() -> None:
-    """Its end of the pipe is closed when it is gone, however it went."""
+    """End when the parent has ended: its end of the pipe is then closed."""
     while os.read(0, 1):
         pass
     kill()
@@ -46,13 +46,13 @@ def end_with_parent() -> None:
 
 @final
 class Fate:
-    """Ends the process at its step of the second batch."""
+    """Kills the process at its step of the second batch."""
 
     def __init__(self, step: str) -> None:
         self._step = step
 
     def at(self, step: str, batch: int) -> None:
-        """The batch, counted from 1, has come so far."""
+        """Report that a batch, counted from 1, has reached a step."""
         if step != self._step or batch != 2:
             return
         if step == IN_SINK:
@@ -62,14 +62,14 @@ class Fate:
 
 
 def write(df: DataFrame, place: str, mode: str = "append") -> None:
-    """The sink."""
+    """Write a batch to the sink."""
     df.select("partition", "offset", "value").write.mode(mode).parquet(place)
 
 
 def stream(
     spark: SparkSession, servers: str, topic: str, place: str, fate: Fate, size: int
 ) -> None:
-    """Spark's own way."""
+    """Run Spark's own source."""
     started = 0
 
     def each(df: DataFrame, _: int) -> None:
@@ -106,7 +106,7 @@ def kgroup(
     *,
     replace: bool = False,
 ) -> None:
-    """The batch loop, until nothing is left."""
+    """Run kgroup's batch loop until all records are read."""
     over = threading.Event()
 
     def look(event: Event) -> None:
@@ -136,7 +136,7 @@ def kgroup(
 
 
 def main(kind: str, servers: str, topic: str, place: str, step: str, records: str) -> None:
-    """Run it."""
+    """Run the driver."""
     threading.Thread(target=end_with_parent, daemon=True).start()
     fate, size = Fate(step), int(records) // BATCHES
     with session(jars=kafka_jars() if kind == "stream" else ()) as spark:

@@ -1,6 +1,6 @@
-"""What it costs to wait while nothing is new: CPU, requests to Kafka, Spark jobs.
+"""Measures the cost of waiting for records: CPU, requests to Kafka, Spark jobs.
 
-On a Kafka of its own that logs its requests; the embedded broker has no such log.
+It uses a separate Kafka that logs its requests; the embedded broker has no such log.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ VARIANTS: Final[dict[str, Running]] = {
 
 
 def jobs(bench: Bench) -> int:
-    """How many jobs this Spark has had."""
+    """The number of jobs that this Spark has run."""
     java: Any = bench.spark.sparkContext._jsc  # noqa: SLF001 # the tracker forgets old ones
     return int(java.sc().dagScheduler().nextJobId())
 
 
 def measure(bench: Bench) -> None:
-    """The cell."""
+    """Run the cell."""
     seconds = 3.0 if bench.quick else 10.0
     title(f"idle: {seconds:g} s of waiting, 12 partitions without a new record")
     with RealKafka(java_options=[LOGGED]) as kafka:

@@ -1,8 +1,9 @@
-"""Drivers that are killed: what is twice in the sink, and what is missing.
+"""Kills drivers, and counts the records that are twice in the sink and those that are missing.
 
-A driver is a process with a JVM of its own. Each of three is killed, with all its processes, at
-one step of its second batch, and the next one takes over; a fourth finishes. The sink is Parquet
-in append mode; for kgroup there is also the example that keeps offsets in PostgreSQL.
+A driver is a process with its own JVM. Three drivers are killed, one after the other, with all
+their processes, each at another step of its second batch; the next driver takes over, and a fourth
+finishes. The sink is Parquet in append mode. For kgroup, the example that stores offsets in
+PostgreSQL is measured too.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ TIMEOUT: Final = 240.0
 
 
 def drive(bench: Bench, kind: str, topic: str, place: str, step: str) -> None:
-    """Run a driver until it ends, as it should."""
+    """Run a driver until it ends in the expected way."""
     log = bench.folder / f"driver-{kind}.log"
     command = [sys.executable, "-m", "benchmarks.onspark.driver"]
     command += [kind, bench.servers, topic, place, step, str(RECORDS)]
@@ -48,7 +49,7 @@ def drive(bench: Bench, kind: str, topic: str, place: str, step: str) -> None:
 
 
 def rows_in(place: str) -> list[tuple[int, int]]:
-    """Partition and offset of all rows that a reader of the sink sees."""
+    """The partition and offset of all rows that a reader of the sink gets."""
     if not Path(place).exists():
         return []
     table = pyarrow.dataset.dataset(place, format="parquet").to_table(["partition", "offset"])
@@ -58,7 +59,7 @@ def rows_in(place: str) -> list[tuple[int, int]]:
 
 
 def measure(bench: Bench) -> None:
-    """The cell."""
+    """Run the cell."""
     title(f"kill: {RECORDS} records, kill -9 at a step of each driver's second batch")
     steps = STEPS[1:2] if bench.quick else STEPS
     for kind, about in KINDS.items():

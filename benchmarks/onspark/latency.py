@@ -1,4 +1,4 @@
-"""How long a small batch takes: from producing 100 records until the sink's function returned."""
+"""Measures a small batch, from producing 100 records until the sink's function has returned."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ WARM: Final = 3
 
 
 def sink(marks: Marks, df: DataFrame, _: object) -> None:
-    """Bring the values to the driver."""
+    """Collect the values in the driver."""
     marks.add(rows=len(df.select("value").collect()))
 
 
 @contextmanager
 def kgroup_running(bench: Bench, topic: str, marks: Marks, **settings: Any) -> Iterator[None]:
-    """``foreach_batch`` as a driver has it."""
+    """Run ``foreach_batch`` as a driver does."""
     with ConsumerGroup(bench.config(topic)) as group:
 
         def drive() -> None:
@@ -48,7 +48,7 @@ def kgroup_running(bench: Bench, topic: str, marks: Marks, **settings: Any) -> I
 def spark_running(
     bench: Bench, topic: str, marks: Marks, options: Mapping[str, str] = NONE
 ) -> Iterator[None]:
-    """``readStream`` and ``foreachBatch`` with the default trigger."""
+    """Run ``readStream`` and ``foreachBatch`` with the default trigger."""
     checkpoint = bench.place()
     query = (
         bench.stream(topic, **options)
@@ -74,7 +74,7 @@ VARIANTS: Final[dict[str, Running]] = {
 
 
 def block(bench: Bench, running: Running, topic: str, partitions: int, rounds: int) -> list[float]:
-    """Start it, let it become warm, measure some rounds, end it."""
+    """Start a variant, let it warm up, measure some rounds, and end it."""
     marks, found = Marks(), []
     feed = Feed(bench.servers, topic)
     feed.send(RECORDS, partitions)
@@ -93,7 +93,7 @@ def block(bench: Bench, running: Running, topic: str, partitions: int, rounds: i
 
 
 def measure(bench: Bench) -> None:
-    """The cell: blocks of five rounds take turns."""
+    """Run the cell; the variants take turns in blocks of five rounds."""
     for partitions in (12, 1):
         title(f"latency: {RECORDS} records of 100 B in {partitions} partitions")
         seconds: dict[str, list[float]] = {name: [] for name in VARIANTS}

@@ -1,7 +1,7 @@
-"""A second driver comes and goes: how long until each has its first batch of the new generation.
+"""Measures a rebalance: a second driver joins and leaves; the time until the next first batches.
 
-Both drivers use the one Spark session of this process; starting a second Spark would be what is
-measured otherwise.
+Both drivers use the Spark session of this process. Otherwise the start of a second Spark would
+dominate the figures.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RECORDS: Final = 24
 
 @final
 class Driver:
-    """A member whose batches are marked."""
+    """A member that records the times of its batches."""
 
     def __init__(self, bench: Bench, config: GroupConfig, marks: Marks, name: str) -> None:
         self._bench, self._marks, self._name = bench, marks, name
@@ -35,7 +35,7 @@ class Driver:
         self._thread = threading.Thread(target=self._drive, name=name)
 
     def start(self) -> None:
-        """Join."""
+        """Join the group."""
         self._thread.start()
 
     def leave(self) -> None:
@@ -43,7 +43,7 @@ class Driver:
         self._group.shutdown()
 
     def end(self) -> None:
-        """Be gone."""
+        """Leave, and wait until the member has left."""
         self._group.shutdown()
         self._thread.join()
 
@@ -61,7 +61,7 @@ class Driver:
 
 @contextmanager
 def driving(*arguments: Any) -> Iterator[Driver]:
-    """A driver that has ended afterwards."""
+    """Run a driver within a block."""
     driver = Driver(*arguments)
     driver.start()
     try:
@@ -75,7 +75,7 @@ def _is(who: str, generation: int, what: Mapping[str, Any]) -> bool:
 
 
 def measure(bench: Bench) -> None:
-    """The cell."""
+    """Run the cell."""
     title("rebalance: a second driver joins, and leaves; 12 partitions, a batch all the time")
     found: dict[str, list[float]] = {
         "join: first batch of the one that came": [],

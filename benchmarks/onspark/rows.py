@@ -1,4 +1,4 @@
-"""Rows a second: one batch of a whole topic, and a loop of micro-batches over it."""
+"""Measures rows per second: one batch of a whole topic, and a loop of micro-batches over it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Variant = Callable[[Bench, str, int, Sink], float]
 
 
 def kgroup_once(bench: Bench, topic: str, records: int, sink: Sink, **settings: Any) -> float:
-    """Seconds of one batch of everything, with its planning and its commit."""
+    """Seconds of one batch of all records, with planning and commit."""
     with bench.generation(bench.config(topic)) as generation:
         began = time.perf_counter()
         batch = next(batches(generation, bench.spark, **settings))
@@ -56,7 +56,7 @@ def spark_once(
     columns: Iterable[str] = ("*",),
     options: Mapping[str, str] = NONE,
 ) -> float:
-    """Seconds of Spark's own batch read of the same."""
+    """Seconds of Spark's own batch read of the same records."""
     began = time.perf_counter()
     reader = bench.spark.read.format("kafka").options(**bench.source(topic), **options)
     reader = reader.option("endingOffsets", _ends(topic, records))
@@ -85,7 +85,7 @@ def spark_loop(
     columns: Iterable[str] = ("*",),
     options: Mapping[str, str] = NONE,
 ) -> float:
-    """The same with ``readStream``, ``foreachBatch`` and the trigger ``availableNow``."""
+    """The same by ``readStream``, ``foreachBatch`` and the trigger ``availableNow``."""
     ends: list[float] = []
 
     def write(df: DataFrame, _: int) -> None:
@@ -137,12 +137,12 @@ def _ends(topic: str, records: int) -> str:
 
 
 def noop(df: DataFrame) -> None:
-    """Every row is made, and none is kept."""
+    """Compute every row and store none."""
     df.write.format("noop").mode("overwrite").save()
 
 
 def measure(bench: Bench) -> None:
-    """The cell."""
+    """Run the cell."""
     for size, wanted in (QUICK if bench.quick else RECORDS).items():
         records = int(wanted * bench.scale) // (PARTITIONS * BATCHES) * PARTITIONS * BATCHES
         topic = bench.topic()
@@ -166,7 +166,7 @@ def turns(
     sink: Sink,
     variants: dict[str, tuple[Variant, str | None]],
 ) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
-    """Seconds, and those of CPU, round by round; one round before, which does not count."""
+    """Seconds and CPU seconds of each round, after one round that does not count."""
     seconds: dict[str, list[float]] = {name: [] for name in variants}
     cpu: dict[str, list[float]] = {name: [] for name in variants}
     for number in range(1 + bench.times(5, 1)):
@@ -185,7 +185,7 @@ def report(
     cpu: dict[str, list[float]],
     variants: dict[str, tuple[Variant, str | None]],
 ) -> None:
-    """A line for each variant; CPU is that of driver, JVM and workers, starts and ends included."""
+    """Print a line for each variant; CPU includes the start and end of driver, JVM and workers."""
     for name, (_, other) in variants.items():
         rates = [records / one / 1000 for one in seconds[name]]
         held = ""

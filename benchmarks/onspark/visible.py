@@ -1,4 +1,4 @@
-"""How long after the sink's success a tool sees the committed offset."""
+"""Measures the time from the sink's success until a tool sees the committed offset."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ RECORDS: Final = 100
 
 
 def committed(admin: AdminClient, group: str) -> int:
-    """The sum of a group's committed offsets, as any tool gets it."""
+    """The sum of a group's committed offsets, read as any tool reads them."""
     asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
     found = asked[group].result(PATIENCE)
     return sum(max(0, at.offset) for at in found.topic_partitions or ())
 
 
 def groups(admin: AdminClient) -> set[str]:
-    """All consumer groups that there are."""
+    """All consumer groups of the cluster."""
     return {group.group_id for group in admin.list_consumer_groups().result(PATIENCE).valid or ()}
 
 
 def measure(bench: Bench) -> None:
-    """The cell: the tool asks again and again, so a figure has up to two of its questions in it."""
+    """Run the cell. The tool polls, so a figure includes up to two of its requests."""
     title("visible: from the return of the sink's function to the offset in a tool's answer")
     admin = AdminClient({"bootstrap.servers": bench.servers})
     before = groups(admin)
@@ -58,6 +58,6 @@ def measure(bench: Bench) -> None:
     with spark_running(bench, topic, marks):
         marks.wait_total("rows", RECORDS)
         time.sleep(2)
-        told = groups(admin) - before
-        line(f"readStream: never; groups that it has made: {sorted(told) or 'none'}")
+        created = groups(admin) - before
+        line(f"readStream: never; groups that it has made: {sorted(created) or 'none'}")
     line(f"({len(seen)} rounds; {load()} at the end)")
