@@ -87,17 +87,17 @@ class BrokerAdmin(ABC):
             )
 
     async def add_partitions(self, name: str, partitions: int) -> None:
-        """Let a topic have this many partitions in all.
+        """Give a topic more partitions, so that it has this many in all.
 
         Raises:
-            UsageError: there is no such topic, or it has as many already.
+            UsageError: there is no such topic, or it has as many partitions already.
         """
         await trio.lowlevel.checkpoint()
         with as_usage_errors():
             self.cluster.topics.grow(name, partitions)
 
     async def delete_topic(self, name: str) -> None:
-        """Delete a topic, and what groups have committed of it.
+        """Delete a topic, and the offsets that groups have committed for it.
 
         Raises:
             UsageError: there is no such topic.
@@ -110,7 +110,7 @@ class BrokerAdmin(ABC):
             self.cluster.delete_topic(topic)
 
     async def append(self, topic: str, partition: int, records: Sequence[bytes | NewRecord]) -> int:
-        """Write records as one batch, without a producer; the offset of the first.
+        """Write records as one batch, without a producer, and return the offset of the first.
 
         Args:
             topic: an existing topic.
@@ -132,7 +132,7 @@ class BrokerAdmin(ABC):
     # Groups.
 
     async def committed(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What a group has committed, coordinated or not; empty for an unknown group."""
+        """The offsets that a group has committed; empty for an unknown group."""
         await trio.lowlevel.checkpoint()
         return {
             partition: OffsetAndMetadata(one.offset, one.leader_epoch, one.metadata)
@@ -142,7 +142,7 @@ class BrokerAdmin(ABC):
     async def groups(self) -> tuple[DescribedGroup, ...]:
         """Every group with its state and members, by group id.
 
-        A group without a coordinator is not among them, and of a broker that is loading none is.
+        Groups that have no coordinator, or whose coordinator is loading, are left out.
         """
         await trio.lowlevel.checkpoint()
         described: list[DescribedGroup] = []
@@ -150,8 +150,8 @@ class BrokerAdmin(ABC):
             listed = await node.groups.handle(requests.ListGroups(), responses.GroupsListed)
             names = tuple(sorted(group.group_id for group in listed.groups))
             wanted = requests.DescribeGroups(version=6, group_ids=names)
-            told = await node.groups.handle(wanted, responses.GroupsDescribed)
-            described += [group for group in told.groups if not group.error]
+            response = await node.groups.handle(wanted, responses.GroupsDescribed)
+            described += [group for group in response.groups if not group.error]
         return tuple(sorted(described, key=lambda group: group.group_id))
 
     async def restart_coordinator(self, *, away: float = 0.0, loading: float = 0.0) -> None:
@@ -174,7 +174,7 @@ class BrokerAdmin(ABC):
 
 @contextmanager
 def as_usage_errors() -> Iterator[None]:
-    """Turn a refusal into the caller's mistake."""
+    """Turn an error that a client would get into a ``UsageError`` of the caller."""
     try:
         yield
     except RequestError as error:

@@ -151,7 +151,7 @@ class BrokerSettings:
         max_connections: the most connections of a broker (``max.connections``).
         max_connections_per_ip: the most connections from one address (``max.connections.per.ip``).
         max_transactional_ids: the most transactional ids (``kgroup.max.transactional.ids``).
-        transaction_max_timeout: the longest transaction time-out that a producer may ask for
+        transaction_max_timeout: the longest transaction time-out that a producer may request
             (``transaction.max.timeout.ms``).
         groups: the group coordinator's settings.
         properties: the properties that were given, by Kafka's name; for DescribeConfigs.

@@ -35,7 +35,7 @@ from kgroup.records.memory import StoredRecord
 @final
 @attrs.frozen
 class StoredBatch:
-    """A batch at its place."""
+    """A batch in a log: its header, its last offset there, and its bytes."""
 
     header: BatchHeader
     last_offset: int
@@ -45,7 +45,7 @@ class StoredBatch:
 @final
 @attrs.frozen
 class AbortedTransaction:
-    """A transaction whose records read_committed consumers skip; both offsets are included."""
+    """An aborted transaction, which read_committed skips, from its first to its last offset."""
 
     producer_id: int
     first_offset: int
@@ -55,7 +55,7 @@ class AbortedTransaction:
 @final
 @attrs.frozen
 class ActiveProducer:
-    """A producer that a partition knows; ``transaction_start`` is -1 outside of a transaction."""
+    """A producer that has written here; ``transaction_start`` is -1 outside of a transaction."""
 
     producer_id: int
     epoch: int
@@ -66,7 +66,7 @@ class ActiveProducer:
 @final
 @attrs.frozen
 class AppendResult:
-    """Where a batch went; ``timestamp`` is the broker's time if the log stamps, else -1."""
+    """The result of an append; ``timestamp`` is the broker's time if the log sets it, else -1."""
 
     base_offset: int
     timestamp: int
@@ -76,7 +76,7 @@ class AppendResult:
 @final
 @attrs.frozen(kw_only=True)
 class Slice:
-    """What a read gives: whole batches, and where the log stood."""
+    """The result of a read: whole batches, and the offsets of the log at that time."""
 
     data: Sequence[bytes]
     size: int
@@ -89,12 +89,12 @@ class Slice:
 @final
 @attrs.frozen
 class LogSettings:
-    """How one topic's logs behave.
+    """The settings of one topic's logs.
 
     Attributes:
-        max_message_bytes: the largest batch that is taken.
+        max_message_bytes: the largest batch that is accepted.
         append_time: whether records get the broker's time.
-        retention_bytes: the size past which the oldest batches go, or None.
+        retention_bytes: the size past which the oldest batches are deleted, or None.
     """
 
     max_message_bytes: int = 1_048_588
@@ -107,7 +107,7 @@ class PartitionLog:
     """One partition's records. Not for use by threads.
 
     Attributes:
-        epochs: the leader epochs that it has had.
+        epochs: its leader epochs.
     """
 
     def __init__(self, settings: LogSettings) -> None:
@@ -156,12 +156,13 @@ class PartitionLog:
 
         Args:
             data: one record batch.
-            header: what ``batches.check`` made of it.
+            header: its header, from ``batches.check``.
             now: milliseconds since 1970.
 
         Raises:
-            RequestError: MESSAGE_TOO_LARGE, see ``ProducerState.duplicate``, and INVALID_TXN_STATE
-                for a batch that is in no transaction while its producer has one open here.
+            RequestError: MESSAGE_TOO_LARGE; the errors of ``ProducerState.duplicate``;
+                INVALID_TXN_STATE for a batch without a transaction while its producer has one open
+                here.
         """
         self.check_size(len(data))
         if header.producer_id >= 0 and header.base_sequence >= 0:

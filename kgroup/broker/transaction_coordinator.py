@@ -115,7 +115,7 @@ class Transactions:
         """A coordinator.
 
         Args:
-            max_timeout: seconds; the longest time-out that a producer may ask for.
+            max_timeout: seconds; the longest time-out that a producer may request.
             max_ids: the most transactional ids.
             finish: makes outcomes visible.
             transaction_log: the state of all transactions, shared by all brokers of a cluster.

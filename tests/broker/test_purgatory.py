@@ -12,7 +12,7 @@ from kgroup.broker.groups import requests, responses
 from kgroup.broker.groups.coordinator import GroupCoordinatorService
 from kgroup.broker.groups.coordinator_settings import CoordinatorSettings
 from kgroup.broker.purgatory import Alarm, GroupPurgatory
-from tests.broker.watching import Onlooker
+from tests.broker.recording_observer import RecordingObserver
 
 
 def purgatory() -> GroupPurgatory:
@@ -142,8 +142,8 @@ async def test_who_watches_sees_requests_and_what_they_are_answered(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     """An answer is seen with the request that gave rise to it, be it another's or its own."""
-    waiting, onlooker = purgatory(), Onlooker()
-    waiting.observer = onlooker
+    waiting, observer = purgatory(), RecordingObserver()
+    waiting.observer = observer
     refused = await waiting.handle(join(version=4), responses.JoinCompleted)
     again = join(member_id=refused.member_id)
     async with trio.open_nursery() as nursery:
@@ -152,25 +152,25 @@ async def test_who_watches_sees_requests_and_what_they_are_answered(
         leaver = requests.LeavingMember(member_id=refused.member_id, group_instance_id=None)
         leave = requests.LeaveGroup(group_id="g", version=3, members=(leaver,))
         await waiting.handle(leave, responses.LeaveCompleted)
-    first, parked, left = onlooker.asked_for
-    assert [request for request, _, _ in onlooker.asked_for] == [join(version=4), again, leave]
+    first, parked, left = observer.requests
+    assert [request for request, _, _ in observer.requests] == [join(version=4), again, leave]
     assert [(one.ticket, one.response) for one in first[2]] == [(first[1], refused)]
     assert list(parked[2]) == []
     assert {one.ticket for one in left[2]} == {parked[1], left[1]}
-    assert onlooker.expiries == []
+    assert observer.expiries == []
 
 
 async def test_who_watches_sees_what_timers_answer(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     """The Join that waited for the initial delay is answered by it, and by nothing else."""
-    waiting, onlooker = purgatory(), Onlooker()
-    waiting.observer = onlooker
+    waiting, observer = purgatory(), RecordingObserver()
+    waiting.observer = observer
     async with trio.open_nursery() as nursery:
         nursery.start_soon(waiting.alarm.run)
         answer = await waiting.handle(join(), responses.JoinCompleted)
         nursery.cancel_scope.cancel()
-    ((_, ticket, at_once),) = onlooker.asked_for
+    ((_, ticket, at_once),) = observer.requests
     assert list(at_once) == []
-    ((told,),) = onlooker.expiries
+    ((told,),) = observer.expiries
     assert (told.ticket, told.response) == (ticket, answer)

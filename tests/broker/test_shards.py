@@ -16,8 +16,8 @@ from kgroup.broker.groups.coordinator_settings import CoordinatorSettings
 from kgroup.broker.replicas import NO_LEADER
 from kgroup.broker.shards import HandOver
 from kgroup.types import TopicPartition
+from tests.broker.recording_observer import RecordingObserver
 from tests.broker.test_purgatory import join
-from tests.broker.watching import Onlooker
 
 TP = TopicPartition("t", 0)
 
@@ -142,9 +142,9 @@ async def test_who_watches_sees_shards_go_and_come(
     cluster: ClusterState, autojump_clock: trio.testing.MockClock, answer: bool
 ) -> None:
     """At the broker that loses or gains them, and who is told so: nobody by one that was killed."""
-    onlookers = {node_id: Onlooker() for node_id in cluster.brokers}
-    for node_id, onlooker in onlookers.items():
-        cluster.brokers[node_id].groups.observer = onlooker
+    observers = {node_id: RecordingObserver() for node_id in cluster.brokers}
+    for node_id, observer in observers.items():
+        cluster.brokers[node_id].groups.observer = observer
     led = {
         node_id: [
             n for n, replicas in enumerate(cluster.shards.replicas) if replicas.leader == node_id
@@ -153,14 +153,14 @@ async def test_who_watches_sees_shards_go_and_come(
     }
     node = cluster.coordinator_of("g")
     assert node is not None
-    here, there = onlookers.pop(node.node_id), next(iter(onlookers.values()))
+    here, there = observers.pop(node.node_id), next(iter(observers.values()))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(node.groups.handle_parkable, join(), responses.JoinCompleted)
         await trio.testing.wait_all_tasks_blocked()
         cluster.shards.load(cluster.broker_stopped(node.node_id, answer=answer))
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
-    ((_, ticket, _),) = here.asked_for
+    ((_, ticket, _),) = here.requests
     ((gone, told),) = here.lost
     assert sorted(gone) == led[node.node_id]
     assert [one.ticket for one in told] == ([ticket] if answer else [])
@@ -177,7 +177,7 @@ async def test_who_watches_sees_a_shard_move(
     cluster: ClusterState, autojump_clock: trio.testing.MockClock
 ) -> None:
     """One broker gives it up, the other has it once it is loaded."""
-    one, two = Onlooker(), Onlooker()
+    one, two = RecordingObserver(), RecordingObserver()
     cluster.brokers[1].groups.observer, cluster.brokers[2].groups.observer = one, two
     shard = next(n for n, replicas in enumerate(cluster.shards.replicas) if replicas.leader == 1)
     hand_over = cluster.shards.move(

@@ -28,7 +28,7 @@ class CoordinatorSettings:
 
     Attributes:
         initial_rebalance_delay: how long an empty group's first join waits for more members.
-        min_session_timeout: the shortest session time-out that a member may ask for.
+        min_session_timeout: the shortest session time-out that a member may request.
         max_session_timeout: the longest.
         group_max_size: the most members of a group.
         max_groups: the most groups of a coordinator.
@@ -36,7 +36,7 @@ class CoordinatorSettings:
         offset_metadata_max_bytes: the longest metadata of an offset, in UTF-16 units as Kafka
             counts it.
         offsets_retention: how long an unused offset is kept.
-        offsets_retention_check_interval: how often unused offsets are looked for.
+        offsets_retention_check_interval: how often the coordinator searches for unused offsets.
         offsets_topic_partitions: how many shards the groups are spread over.
     """
 

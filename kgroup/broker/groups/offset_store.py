@@ -46,7 +46,7 @@ class OffsetStore:
     def pending_of(self, group_id: str) -> Collection[TopicPartition]:
         """The partitions for which open transactions have offsets.
 
-        Callers ask once for a request, not once for each partition: transactions can be many.
+        Callers use it once for a request, not once for each partition: transactions can be many.
         """
         return {
             partition for groups in self._pending.values() for partition in groups.get(group_id, ())

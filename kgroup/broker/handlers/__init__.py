@@ -1,6 +1,6 @@
 """One function for each API of Kafka that the embedded broker serves, by subject.
 
-A handler takes a ``Call`` and gives the answer as a mapping of kio's field names that holds for
-every version (``kgroup.broker.response_versions`` fits it). It reads a field that not all versions
-of a request have with ``getattr`` and that field's meaning when absent.
+A handler takes a ``RequestContext`` and returns a mapping of kio's field names that serves every
+version of the response (``kgroup.broker.response_versions`` fits it). It reads a field that not all
+versions of a request have with ``getattr``, whose default is the meaning of its absence.
 """

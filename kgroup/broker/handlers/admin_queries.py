@@ -1,7 +1,7 @@
-"""What admin tools look at beside groups and topics: log dirs, producers, transactions, moves.
+"""Queries of admin tools besides groups and topics: log dirs, producers, transactions, moves.
 
-Where Kafka keeps something that this broker has none of (quotas, SCRAM users, partitions on the
-move), the answer is Kafka's for a cluster that has none either.
+Where this broker has nothing of a kind (quotas, SCRAM users, reassignments), it answers as a Kafka
+cluster without any.
 
 Source: Kafka's ``KafkaApis``, ``ReplicaManager.describeLogDirs``,
 ``TransactionCoordinator.handleListTransactions``, KIP-664 (producers and transactions).
@@ -26,9 +26,9 @@ from kgroup.broker.transaction_coordinator import Transaction, TransactionState
 from kgroup.error_codes import ErrorCode
 
 NO_TIME: Final = dt.datetime.fromtimestamp(0, dt.UTC)
-"""When a transaction began that there is not, as Kafka tells it."""
+"""The start time of a transaction that does not exist, as in Kafka."""
 LOG_DIR: Final = "memory"
-"""What stands for the folder of a broker that has none."""
+"""The log dir of a broker that keeps its logs in memory."""
 _UNKNOWN_SIZE: Final = -1
 _CHARACTERS_OF_A_STEP: Final = 10
 _NO_FILTER: Final = -1
@@ -41,11 +41,11 @@ _STATES: Final = frozenset(
         "Dead",
     }
 )
-"""Kafka's names; a transaction here is never in those states that wait for markers."""
+"""Kafka's names; a transaction here is never in a state that waits for markers."""
 
 
 async def describe_log_dirs(context: RequestContext) -> ResponseFields:
-    """Answer DescribeLogDirs: one folder that is none, with what this broker has replicas of."""
+    """Answer DescribeLogDirs: one log dir, with the partitions that this broker has replicas of."""
     requested = context.request.topics
     wanted = (
         None if requested is None else {topic.topic: set(topic.partitions) for topic in requested}
@@ -129,7 +129,7 @@ async def _producers(context: RequestContext, name: str, number: int) -> dict[st
 
 
 async def list_transactions(context: RequestContext) -> ResponseFields:
-    """Answer ListTransactions: those that this broker coordinates."""
+    """Answer ListTransactions with those that this broker coordinates."""
     states = tuple(context.request.state_filters)
     pattern = Pattern(getattr(context.request, "transactional_id_pattern", None) or ".*")
     found: list[Transaction] = []
@@ -163,13 +163,13 @@ def _matching(context: RequestContext) -> Iterator[Transaction]:
         if (
             (not states or one.state.value in states)
             and (not producers or one.producer_id in producers)
-            and (longer_than < 0 or _lasts(one) * 1000 > longer_than)
+            and (longer_than < 0 or _duration(one) * 1000 > longer_than)
         ):
             yield one
 
 
-def _lasts(transaction: Transaction) -> float:
-    """How many seconds ago it began; -1 if none is under way."""
+def _duration(transaction: Transaction) -> float:
+    """How many seconds ago the transaction began; -1 if it is not ongoing."""
     if transaction.state is not TransactionState.ONGOING:
         return -1.0
     return trio.current_time() - (transaction.deadline - transaction.timeout)
@@ -208,34 +208,34 @@ async def _transaction(context: RequestContext, transactional_id: str) -> dict[s
         "transactional_id": transactional_id,
         "transaction_state": one.state.value,
         "transaction_timeout": dt.timedelta(seconds=one.timeout),
-        "transaction_start_time": _began(context, one),
+        "transaction_start_time": _start_time(context, one),
         "producer_id": one.producer_id,
         "producer_epoch": one.epoch,
         "topics": [{"topic": topic, "partitions": found} for topic, found in topics.items()],
     }
 
 
-def _began(context: RequestContext, transaction: Transaction) -> dt.datetime | None:
-    lasts = _lasts(transaction)
-    if lasts < 0:
+def _start_time(context: RequestContext, transaction: Transaction) -> dt.datetime | None:
+    duration = _duration(transaction)
+    if duration < 0:
         return None
-    return dt.datetime.fromtimestamp(context.cluster.now_ms() / 1000 - lasts, dt.UTC)
+    return dt.datetime.fromtimestamp(context.cluster.now_ms() / 1000 - duration, dt.UTC)
 
 
 async def list_partition_reassignments(context: RequestContext) -> ResponseFields:
-    """Answer ListPartitionReassignments: partitions move at once here, and none is under way."""
+    """Answer ListPartitionReassignments with none: here a partition moves at once."""
     del context
     return {"error_code": ErrorCode.NONE, "error_message": None, "topics": ()}
 
 
 async def describe_client_quotas(context: RequestContext) -> ResponseFields:
-    """Answer DescribeClientQuotas: there are none."""
+    """Answer DescribeClientQuotas with none."""
     del context
     return {"error_code": ErrorCode.NONE, "error_message": None, "entries": ()}
 
 
 async def describe_user_scram_credentials(context: RequestContext) -> ResponseFields:
-    """Answer DescribeUserScramCredentials: there are no users."""
+    """Answer DescribeUserScramCredentials with an error for each user: there are none."""
     return {
         "error_code": ErrorCode.NONE,
         "error_message": None,

@@ -1,9 +1,7 @@
 """DescribeConfigs, ListConfigResources, AlterConfigs, IncrementalAlterConfigs.
 
-A topic's configs can be looked at and changed, a broker's looked at.
-
-A broker's own settings cannot be changed while it runs; Kafka, too, has such ones, and says so in
-the same words.
+A topic's configs can be described and changed, a broker's only described. Kafka, too, has broker
+settings that cannot be changed while it runs; this broker answers with Kafka's message.
 
 Source: Kafka's ``ConfigAdminManager``, ``ConfigurationControlManager``, ``ConfigHelper``, KIP-339
 (incremental), KIP-226 (synonyms).
@@ -33,18 +31,18 @@ _GROUP: Final = 32
 """Resource types."""
 _KINDS: Final = (TOPIC, BROKER, _LOGGER, _METRICS, _GROUP)
 _LISTED_BEFORE_KINDS: Final = (_METRICS,)
-"""What version 0 of ListConfigResources is about, which has no field for it."""
+"""The resource types that version 0 of ListConfigResources lists: it cannot name any."""
 _FROM_TOPIC: Final = 1
 _FROM_BROKER: Final = 4
 _FROM_DEFAULT: Final = 5
-"""Where a config's value comes from, as DescribeConfigs tells it."""
+"""The sources of a config's value in DescribeConfigs."""
 _BOOLEAN: Final = 1
 _STRING: Final = 2
 _INT: Final = 3
 _LONG: Final = 5
 _DOUBLE: Final = 6
 _LIST: Final = 7
-"""The types of values that DescribeConfigs tells."""
+"""The types of values in DescribeConfigs."""
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 """The operations of IncrementalAlterConfigs."""
 
@@ -78,7 +76,7 @@ _LONGS: Final = frozenset(
 @final
 @attrs.frozen
 class Config:
-    """A config's value, where it comes from, and the other sources that it could come from."""
+    """A config's value, its source, and all its possible sources in their order."""
 
     value: str
     source: int
@@ -86,7 +84,7 @@ class Config:
 
 
 def config_type(name: str, default: str) -> int:
-    """The type of a config as Kafka tells it."""
+    """The type of a config, as Kafka reports it."""
     if name in _LISTS:
         return _LIST
     if name in _LONGS:
@@ -98,7 +96,7 @@ def config_type(name: str, default: str) -> int:
     return _DOUBLE if default.replace(".", "", 1).isdigit() else _STRING
 
 
-# Looking.
+# Queries.
 
 
 async def describe_configs(context: RequestContext) -> ResponseFields:
@@ -182,7 +180,7 @@ def _no_configs(resource_type: int) -> RequestError:
 
 
 def topic_configs(context: RequestContext, own: Mapping[str, str]) -> dict[str, Config]:
-    """Every config of a topic that has set these itself."""
+    """Every config of a topic that has set some itself."""
     given = context.cluster.settings.properties
     configs: dict[str, Config] = {}
     for name, default in sorted(context.cluster.topics.config_defaults().items()):
@@ -222,7 +220,7 @@ def _broker_config(name: str, default: str, given: str | None) -> Config:
 
 
 async def list_config_resources(context: RequestContext) -> ResponseFields:
-    """Answer ListConfigResources: topics and brokers have configs; without a kind, all of them."""
+    """Answer ListConfigResources: topics and brokers have configs; without a type, both."""
     kinds = tuple(getattr(context.request, "resource_types", _LISTED_BEFORE_KINDS)) or _KINDS
     if not set(kinds) <= set(_KINDS):
         return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "config_resources": ()}
@@ -242,18 +240,18 @@ async def list_config_resources(context: RequestContext) -> ResponseFields:
     }
 
 
-# Changing.
+# Changes.
 
 
 async def alter_configs(context: RequestContext) -> ResponseFields:
-    """Answer AlterConfigs: what is named is set, and everything else is the default again."""
+    """Answer AlterConfigs: set the configs of the request, and reset all others to defaults."""
     return await _alter(
         context, lambda before, requested: {one.name: one.value for one in requested.configs}
     )
 
 
 async def incremental_alter_configs(context: RequestContext) -> ResponseFields:
-    """Answer IncrementalAlterConfigs: what is named is changed."""
+    """Answer IncrementalAlterConfigs: change the configs of the request only."""
     return await _alter(context, _changed)
 
 

@@ -1,4 +1,4 @@
-"""Fetch: whole batches out of the logs, at once or when enough has come.
+"""Fetch: whole batches from the logs, at once or when there are enough bytes.
 
 Fetch sessions are declined, as Kafka declines them when its cache is full: every answer has
 session id 0, and so every request names all its partitions.
@@ -27,14 +27,14 @@ from kgroup.error_codes import ErrorCode
 _IDS_FROM: Final = 13
 _NO_SESSION: Final = 0
 _SESSION_ENDS: Final = -1
-"""The epoch in which a client says that it closes its session: it may have ended before."""
+"""The session epoch of a client that closes its session."""
 _READ_COMMITTED: Final = 1
 
 
 @final
 @attrs.frozen
 class _Wanted:
-    """A partition of the request: its log and where that is, or why not."""
+    """A partition of the request: its log and replicas, or the error."""
 
     topic: Any
     partition: Any
@@ -45,7 +45,7 @@ class _Wanted:
 
 
 async def fetch(context: RequestContext) -> ResponseFields:
-    """Answer Fetch when ``min_bytes`` are there, after ``max_wait``, or at once on an error."""
+    """Answer Fetch when there are ``min_bytes``, after ``max_wait``, or at once on an error."""
     request = context.request
     session = getattr(request, "session_id", _NO_SESSION)
     if session != _NO_SESSION and request.session_epoch != _SESSION_ENDS:
@@ -53,8 +53,8 @@ async def fetch(context: RequestContext) -> ResponseFields:
     wanted = [one async for one in context.work.each(_wanted(context))]
     await _wait_for_bytes(context, wanted)
     topics = await _read(context, wanted)
-    told = node_endpoints(context, (part for topic in topics for part in topic["partitions"]))
-    return {"error_code": ErrorCode.NONE, "session_id": 0, "responses": topics, **told}
+    endpoints = node_endpoints(context, (part for topic in topics for part in topic["partitions"]))
+    return {"error_code": ErrorCode.NONE, "session_id": 0, "responses": topics, **endpoints}
 
 
 def _wanted(context: RequestContext) -> Iterator[_Wanted]:
@@ -96,7 +96,8 @@ async def _wait_for_bytes(context: RequestContext, wanted: Sequence[_Wanted]) ->
     with trio.move_on_after(max(0.0, seconds(context.request.max_wait))):
         enough = False
         while not enough:
-            # Watched before it is counted: with many partitions, others run in between.
+            # The logs are watched before the bytes are counted: with many partitions, other tasks
+            # run while they are counted, and may append records.
             changed = trio.Event()
             for log in logs:
                 log.watch(changed)
@@ -137,7 +138,7 @@ def _is_faulty(context: RequestContext, entry: _Wanted) -> bool:
 
 
 def _is_current(context: RequestContext, entry: _Wanted) -> bool:
-    """Whether the log is still that of the topic asked for; it may be deleted while we wait."""
+    """Whether the log still belongs to the topic; it can be deleted during the wait."""
     topics = context.cluster.topics
     if context.version >= _IDS_FROM:
         return topics.by_id(entry.topic.topic_id) is not None
@@ -147,7 +148,7 @@ def _is_current(context: RequestContext, entry: _Wanted) -> bool:
 
 
 def _has_coordinator(context: RequestContext, entry: _Wanted) -> bool:
-    """Whether this broker leads the partition as it did; that, too, can change while we wait."""
+    """Whether this broker still leads the partition in the same epoch; this, too, can change."""
     replicas = entry.replicas
     return replicas is not None and (replicas.leader, replicas.epoch) == (
         context.node.node_id,
@@ -221,7 +222,7 @@ def _read_partition(
 
 
 def no_records(number: int, code: ErrorCode) -> dict[str, Any]:
-    """What Fetch tells of a partition that cannot be read."""
+    """The response for a partition that cannot be read."""
     return {
         "partition_index": number,
         "error_code": code,

@@ -1,4 +1,4 @@
-"""Small things that several handlers need: nesting by topic, milliseconds."""
+"""Conversions that several handlers share: nesting by topic, durations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Item = TypeVar("Item", bound=OfTopic)
 def by_topic(
     items: Iterable[Item], show: Callable[[Item], dict[str, Any]], inner: str = "partitions"
 ) -> list[dict[str, Any]]:
-    """Nest items under their topics, both in the order in which they come."""
+    """Nest items under their topics, both in their original order."""
     topics: dict[str, list[dict[str, Any]]] = {}
     for item in items:
         topics.setdefault(item.topic, []).append(show(item))

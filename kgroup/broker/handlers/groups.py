@@ -1,6 +1,6 @@
-"""The calls of the group protocol: what came over the wire as the coordinator's values, and back.
+"""The group protocol: translates requests into the coordinator's values, and its responses back.
 
-Nothing is decided here. The coordinator answers, at once or when its answer is due.
+Nothing is decided here. The coordinator responds, at once or later.
 
 Source: Kafka's message definitions; the rules are in ``kgroup.broker.groups``.
 """
@@ -22,18 +22,18 @@ _REBALANCE_TIMEOUT_FROM: Final = 1
 _LEAVES_IN_BATCHES_FROM: Final = 3
 _FETCHES_IN_BATCHES_FROM: Final = 8
 _BROKERS_OWN: Final = -0.001
-"""The retention time (-1 ms) that leaves it to the broker."""
+"""The retention time (-1 ms) that means the broker's own."""
 _NO_EPOCH: Final = -1
 _ALLOWED: Final = sum(1 << operation for operation in (3, 6, 8, 10, 11))
-"""What everybody may do to a group, as Kafka's ``AclOperation`` numbers it: read, delete,
-describe, describe its configuration, alter that."""
+"""The operations that every client may perform on a group, as bits by the numbers of Kafka's
+``AclOperation``: read, delete, describe, describe and alter its configuration."""
 _LONGEST_NAME: Final = 2**15 - 1 - 37
-"""Bytes of a client or instance id: with a dash and a UUID behind it, it still fits a text."""
+"""The most bytes of a client or instance id: with a dash and a UUID it must fit in a text."""
 _NOT_REQUESTED: Final = -(1 << 31)
 
 
 async def join_group(context: RequestContext) -> ResponseFields | NoResponse:
-    """Answer JoinGroup; it waits until the group is complete."""
+    """Answer JoinGroup, once the join of the group has completed."""
     request = context.request
     _check_names(context)
     await context.work.spend(len(request.protocols))
@@ -67,7 +67,7 @@ async def join_group(context: RequestContext) -> ResponseFields | NoResponse:
         "error_code": answer.error,
         "generation_id": answer.generation_id,
         "protocol_type": answer.protocol_type,
-        # No name is null where the version knows null (``JoinGroupResponse``), else empty.
+        # Without a name, Kafka sends null if the version has null, else an empty text.
         "protocol_name": answer.protocol_name or None,
         "leader": answer.leader,
         "skip_assignment": answer.skip_assignment,
@@ -84,16 +84,17 @@ async def join_group(context: RequestContext) -> ResponseFields | NoResponse:
 
 
 def _check_names(context: RequestContext) -> None:
-    """Refuse names of which no member id can be made: it is one of them and a UUID, and a text."""
+    """Refuse names that are too long for a member id, which is one of them and a UUID."""
     for name in (context.client_id, getattr(context.request, "group_instance_id", None) or ""):
         if len(name.encode()) > _LONGEST_NAME:
             raise RequestError(
-                ErrorCode.INVALID_REQUEST, f"a client or instance id of {len(name)} characters"
+                ErrorCode.INVALID_REQUEST,
+                f"a client or instance id of {len(name)} characters is too long",
             )
 
 
 async def sync_group(context: RequestContext) -> ResponseFields | NoResponse:
-    """Answer SyncGroup; it waits for the leader's."""
+    """Answer SyncGroup, once the leader has synced."""
     request = context.request
     await context.work.spend(len(request.assignments))
     context.work.release()
@@ -139,7 +140,7 @@ async def heartbeat(context: RequestContext) -> ResponseFields:
 
 
 async def leave_group(context: RequestContext) -> ResponseFields:
-    """Answer LeaveGroup, of one member or of several."""
+    """Answer LeaveGroup, for one member or for several."""
     request = context.request
     batched = context.version >= _LEAVES_IN_BATCHES_FROM
     await context.work.spend(len(request.members) if batched else 1)
@@ -209,7 +210,7 @@ def offsets_of(request: Any) -> tuple[requests.OffsetToCommit, ...]:
 
 
 def results(partitions: tuple[responses.PartitionResult, ...]) -> list[dict[str, Any]]:
-    """What became of each partition, by topic."""
+    """The result of each partition, by topic."""
     return by_topic(
         partitions,
         lambda result: {"partition_index": result.partition, "error_code": result.error},
@@ -217,7 +218,7 @@ def results(partitions: tuple[responses.PartitionResult, ...]) -> list[dict[str,
 
 
 async def offset_fetch(context: RequestContext) -> ResponseFields:
-    """Answer OffsetFetch, of one group or of several."""
+    """Answer OffsetFetch, for one group or for several."""
     request = context.request
     batched = context.version >= _FETCHES_IN_BATCHES_FROM
     groups = request.groups if batched else (request,)
@@ -296,7 +297,7 @@ async def describe_groups(context: RequestContext) -> ResponseFields:
         )
         described += answer.groups
         await context.work.include(sum(_cost(group) for group in answer.groups))
-    told = getattr(context.request, "include_authorized_operations", False)
+    wanted = getattr(context.request, "include_authorized_operations", False)
     return {
         "groups": [
             {
@@ -317,7 +318,7 @@ async def describe_groups(context: RequestContext) -> ResponseFields:
                     }
                     for member in group.members
                 ],
-                "authorized_operations": _ALLOWED if told and not group.error else _NOT_REQUESTED,
+                "authorized_operations": _ALLOWED if wanted and not group.error else _NOT_REQUESTED,
             }
             for group in described
         ]
@@ -325,7 +326,7 @@ async def describe_groups(context: RequestContext) -> ResponseFields:
 
 
 def _cost(group: responses.DescribedGroup) -> int:
-    """Items that a described group stands for: its members, and what they have sent along."""
+    """The items that a described group counts for: its members, and the bytes that they sent."""
     carried = sum(
         len(one.member_id) + len(one.client_id) + len(one.metadata) + len(one.assignment)
         for one in group.members

@@ -1,4 +1,4 @@
-"""ElectLeaders: the preferred replica leads again, or any that can where nobody does.
+"""ElectLeaders: the preferred replica leads again, or any replica that can if none leads.
 
 Source: Kafka's ``ReplicationControlManager.electLeaders``, KIP-460.
 """
@@ -20,7 +20,7 @@ _UNCLEAN: Final = 1
 
 
 async def elect_leaders(context: RequestContext) -> ResponseFields:
-    """Answer ElectLeaders; asked for all partitions, it tells of those where there was need."""
+    """Answer ElectLeaders; for all partitions, it lists only those that needed an election."""
     request = context.request
     if getattr(request, "election_type", _PREFERRED) not in (_PREFERRED, _UNCLEAN):
         return {"error_code": ErrorCode.INVALID_REQUEST, "replica_election_results": ()}
@@ -65,7 +65,7 @@ def _elect(context: RequestContext, partition: TopicPartition) -> tuple[ErrorCod
         return error.code, error.message
     unclean = getattr(context.request, "election_type", _PREFERRED) == _UNCLEAN
     if replicas.leader == replicas.node_ids[0] or (unclean and replicas.leader != NO_LEADER):
-        return ErrorCode.ELECTION_NOT_NEEDED, "the partition has the leader that it should have"
+        return ErrorCode.ELECTION_NOT_NEEDED, "the partition has the right leader already"
     if unclean:
         return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "no replica of the partition is up"
     if not context.cluster.live_brokers.elect_preferred(replicas):

@@ -1,4 +1,4 @@
-"""Metadata, DescribeCluster, FindCoordinator: who is there, and who has what.
+"""Metadata, DescribeCluster, FindCoordinator: brokers, topics, leaders and coordinators.
 
 Source: Kafka's ``KafkaApis.handleTopicMetadataRequest``, ``handleFindCoordinatorRequest``,
 KIP-516 (topic ids), KIP-699 (several coordinators in one request), KIP-700.
@@ -20,9 +20,9 @@ from kgroup.error_codes import ErrorCode
 from kgroup.types import topic_fault
 
 _ALL_BY_EMPTY_LIST: Final = 0
-"""In this version an empty list asks for all topics; later null does."""
+"""In this version an empty list means all topics; later null does."""
 _ALWAYS_CREATES_UP_TO: Final = 3
-"""Up to this version a Metadata request cannot say that it wants no topic created."""
+"""Up to this version a Metadata request cannot say that no topic may be created."""
 _BROKERS: Final = 1
 """Endpoint type of brokers; 2 is controllers (KIP-919)."""
 _BATCHED_FROM: Final = 4
@@ -30,12 +30,12 @@ _PORTLESS: Final = {"node_id": -1, "host": "", "port": -1}
 
 
 async def metadata(context: RequestContext) -> ResponseFields:
-    """Answer Metadata, creating topics where asked and allowed."""
+    """Answer Metadata; creates topics if the request wants it and the settings allow it."""
     cluster, request = context.cluster, context.request
     if request.topics is None or (not request.topics and context.version == _ALL_BY_EMPTY_LIST):
         topics = [await _topic(context, topic) async for topic in context.work.each(cluster.topics)]
     else:
-        # Named twice, a topic is answered once, as by Kafka.
+        # A topic that is named twice is answered once, as in Kafka.
         requested = {(one.name, getattr(one, "topic_id", None)): one for one in request.topics}
         topics = [
             await _requested(context, one) async for one in context.work.each(requested.values())
@@ -77,9 +77,9 @@ async def describe_cluster(context: RequestContext) -> ResponseFields:
 
 
 async def describe_topic_partitions(context: RequestContext) -> ResponseFields:
-    """Answer DescribeTopicPartitions: by name, no more partitions than asked for, and where next.
+    """Answer DescribeTopicPartitions: as many partitions as the limit allows, and the next cursor.
 
-    Without names it goes through all topics, and from a cursor's topic on only.
+    Topics are in the order of their names, from the cursor's topic on; without names, all topics.
     """
     request = context.request
     names = sorted({topic.name for topic in request.topics})
@@ -89,7 +89,9 @@ async def describe_topic_partitions(context: RequestContext) -> ResponseFields:
     if request.cursor is not None:
         first, start = request.cursor.topic_name, request.cursor.partition_index
         if start < 0:
-            raise RequestError(ErrorCode.INVALID_REQUEST, f"the cursor is at partition {start}")
+            raise RequestError(
+                ErrorCode.INVALID_REQUEST, f"the cursor is at partition {start}, which cannot be"
+            )
     most = context.cluster.settings.describe_max_partitions
     left = max(1, min(request.response_partition_limit, most))
     topics: list[dict[str, Any]] = []
@@ -114,7 +116,7 @@ async def _topic_by_name(context: RequestContext, name: str) -> dict[str, Any]:
     if topic is None:
         return _no_topic(name, None, _why_absent(name))
     shown = await _topic(context, topic)
-    # Null would be allowed by the schema; Java's admin client fails on it.
+    # The schema allows null, but Java's admin client fails on it.
     none_eligible = {"eligible_leader_replicas": (), "last_known_elr": ()}
     return {**shown, "partitions": [{**one, **none_eligible} for one in shown["partitions"]]}
 
@@ -154,8 +156,8 @@ def _coordinator(context: RequestContext, key_type: int, key: str) -> dict[str, 
     }
 
 
-#: Who coordinates what a key of this type names: a group, a transactional id. A share group,
-#: type 2, has no coordinator here.
+#: Type of key -> what finds its coordinator: of a group, of a transactional id. A share group, type
+#: 2, has no coordinator here.
 _FINDERS: Final[Mapping[int, Callable[[ClusterState, str], Node | None]]] = {
     0: ClusterState.coordinator_of,
     1: ClusterState.transaction_coordinator_of,

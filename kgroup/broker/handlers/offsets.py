@@ -1,4 +1,4 @@
-"""ListOffsets, OffsetForLeaderEpoch, DeleteRecords: questions about the ends of a log.
+"""ListOffsets, OffsetForLeaderEpoch, DeleteRecords: requests about the ends of a log.
 
 Source: Kafka's ``ReplicaManager.fetchOffset``, ``UnifiedLog.fetchOffsetByTimestamp``,
 KIP-79, KIP-320, KIP-734 (the offset of the greatest timestamp), KIP-1005 and KIP-1023 (tiers).
@@ -20,7 +20,7 @@ _READ_COMMITTED: Final = 1
 _NONE: Final = -1
 
 _Special = Callable[[PartitionLog, int], tuple[int, int] | None]
-"""Takes a log and up to where it can be seen, gives (offset, timestamp) or None."""
+"""Takes a log and the offset up to which it is visible; returns (offset, timestamp) or None."""
 
 
 def _latest(log: PartitionLog, limit: int) -> tuple[int, int]:
@@ -38,11 +38,10 @@ def _nothing(log: PartitionLog, limit: int) -> None:
 
 
 _NEWEST: Final = -3
-"""The timestamp that asks for the record with the greatest one."""
-#: What ListOffsets asks for by a negative timestamp -> the first version that may ask so, and
-#: (offset, timestamp) of it, where it is known without a search. There is no tiered storage: the
-#: earliest that is local (-4) is the earliest, none is the latest that is elsewhere (-5), or the
-#: earliest that is yet to go (-6).
+"""The timestamp that means the record with the greatest timestamp."""
+#: A negative timestamp in ListOffsets -> the first version that may send it, and what finds its
+#: (offset, timestamp) if no search is needed. There is no tiered storage: the earliest local offset
+#: (-4) is the earliest, and there is no latest tiered (-5) and no earliest pending upload (-6).
 _SPECIAL: Final[dict[int, tuple[int, _Special]]] = {
     -1: (1, _latest),
     -2: (1, _earliest),
@@ -95,7 +94,9 @@ async def _find(
     never: tuple[int, _Special] = (context.version + 1, _nothing)
     since, special = (0, _nothing) if timestamp >= 0 else _SPECIAL.get(timestamp, never)
     if context.version < since:
-        raise RequestError(ErrorCode.UNSUPPORTED_VERSION, f"no offset is known by {timestamp}")
+        raise RequestError(
+            ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} has no meaning in this version"
+        )
     if timestamp >= 0:
         found = await log.offset_for_time(timestamp, context.work)
     elif timestamp == _NEWEST:
@@ -108,7 +109,7 @@ async def _find(
 
 
 async def offset_for_leader_epoch(context: RequestContext) -> ResponseFields:
-    """Answer OffsetForLeaderEpoch: up to where a log is what a client read in an epoch."""
+    """Answer OffsetForLeaderEpoch: the offset at which the records of a leader epoch end."""
     return {
         "topics": [
             {

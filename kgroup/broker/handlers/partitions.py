@@ -1,9 +1,9 @@
-"""The log of a partition for the broker that leads it: the checks that such requests share.
+"""The log of a partition that the broker leads: checks that several requests share.
 
-Only leaders answer: reading from followers (KIP-392) is not offered.
+Only leaders serve a partition: reading from followers (KIP-392) is not offered.
 
 Source: Kafka's ``ReplicaManager.getPartitionOrError``, ``Partition.getLocalLog``, KIP-320,
-KIP-951 (who leads is told with the refusal).
+KIP-951 (the error names the leader).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from kgroup.broker.request_error import RequestError
 from kgroup.error_codes import ErrorCode
 
 NO_EPOCH: Final = -1
-"""What a client that knows no leader epoch sends."""
+"""Sent by clients that know no leader epoch."""
 
 
 @final
 class WrongLeaderError(RequestError):
-    """Another broker leads, or this one does since; ``replicas`` says which, and in which epoch."""
+    """This broker does not lead, or not in the client's epoch; ``replicas`` has the leader."""
 
     def __init__(self, code: ErrorCode, message: str, replicas: PartitionReplicas) -> None:
         super().__init__(code, message)
@@ -31,14 +31,14 @@ class WrongLeaderError(RequestError):
 
 
 def check_leader(node_id: int, replicas: PartitionReplicas, epoch: int = NO_EPOCH) -> None:
-    """Whether this broker leads, in the leader epoch that the client knows of, if any.
+    """Check that this broker leads, in the leader epoch that the client knows, if any.
 
     Raises:
         RequestError: FENCED_LEADER_EPOCH for an epoch that is over, UNKNOWN_LEADER_EPOCH for one
             that has not begun, NOT_LEADER_OR_FOLLOWER.
     """
     if epoch not in (NO_EPOCH, replicas.epoch) and node_id in replicas.node_ids:
-        message = f"leader epoch {epoch}; it is {replicas.epoch}"
+        message = f"the request has leader epoch {epoch}, but it is {replicas.epoch}"
         if epoch > replicas.epoch:
             raise RequestError(ErrorCode.UNKNOWN_LEADER_EPOCH, message)
         raise WrongLeaderError(ErrorCode.FENCED_LEADER_EPOCH, message, replicas)
@@ -50,12 +50,12 @@ def check_leader(node_id: int, replicas: PartitionReplicas, epoch: int = NO_EPOC
         )
 
 
-#: API -> the first version whose refusals tell who leads (KIP-951).
+#: API -> the first version whose errors name the leader (KIP-951).
 _CURRENT_LEADER_FROM: Final[Mapping[str, int]] = {"produce": 10, "fetch": 16}
 
 
 def current_leader(context: RequestContext, error: RequestError) -> dict[str, Any]:
-    """What the answer for a partition says of its leader: something only if that is the fault."""
+    """The fields about a partition's leader in its response: only if the leader is the error."""
     if (
         not isinstance(error, WrongLeaderError)
         or context.version < _CURRENT_LEADER_FROM[context.api]
@@ -68,11 +68,13 @@ def current_leader(context: RequestContext, error: RequestError) -> dict[str, An
 def node_endpoints(
     context: RequestContext, partitions: Iterable[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Where the leaders are that the answers for these partitions tell of."""
-    told = [part["current_leader"]["leader_id"] for part in partitions if "current_leader" in part]
+    """The field with the addresses of the leaders that these partitions' responses name."""
+    node_ids = [
+        part["current_leader"]["leader_id"] for part in partitions if "current_leader" in part
+    ]
     addresses = [
         context.cluster.brokers[node_id].address
-        for node_id in dict.fromkeys(told)
+        for node_id in dict.fromkeys(node_ids)
         if node_id != NO_LEADER
     ]
     if not addresses:

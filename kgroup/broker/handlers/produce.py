@@ -1,4 +1,4 @@
-"""Produce: record batches come in as bytes and stay bytes.
+"""Produce: record batches arrive as bytes and stay bytes.
 
 Source: Kafka's ``KafkaApis.handleProduceRequest``, ``ReplicaManager.appendRecords``.
 """
@@ -22,7 +22,7 @@ _ACKS: Final = (-1, 0, 1)
 
 
 async def produce(context: RequestContext) -> ResponseFields | None:
-    """Answer Produce; with acks=0 there is no answer, and an error closes the connection."""
+    """Answer Produce; with acks=0 there is no response, and an error closes the connection."""
     request = context.request
     topics = [
         {
@@ -40,7 +40,7 @@ async def produce(context: RequestContext) -> ResponseFields | None:
     if request.acks != NO_ACKS:
         return {"responses": topics, **node_endpoints(context, failed)}
     if failed:
-        # The producer asked for no answer: this is the only way to be heard.
+        # The producer wants no response, so closing the connection is the only way to report it.
         raise ConnectionAbortedError(f"produce with acks=0: {failed[0]['error_message']}")
     return None
 
@@ -57,7 +57,7 @@ async def _append(
         most = cluster.settings.max_decompressed_bytes
         async for _ in context.work.each(check_records(data, header, most)):
             pass
-        log = leader_log(context, name, number)  # others ran meanwhile: it may have moved or gone
+        log = leader_log(context, name, number)  # other tasks ran meanwhile: it may have moved
         if header.is_transactional:
             context.node.transactions.check_partition(
                 context.request.transactional_id,

@@ -1,4 +1,4 @@
-"""CreateTopics, DeleteTopics, CreatePartitions: what admin clients ask for.
+"""CreateTopics, DeleteTopics, CreatePartitions.
 
 Source: Kafka's ``ReplicationControlManager``.
 """
@@ -19,11 +19,11 @@ from kgroup.error_codes import ErrorCode
 
 _STEPS_OF_A_DELETION: Final = 50
 _BY_ID_FROM: Final = 6
-"""DeleteTopics names topics by id or name from this version on."""
+"""The first version of DeleteTopics that names topics by id or name."""
 
 
 async def create_topics(context: RequestContext) -> ResponseFields:
-    """Answer CreateTopics; each topic is judged for itself."""
+    """Answer CreateTopics; each topic succeeds or fails by itself."""
     times = Counter(requested.name for requested in context.request.topics)
     once = {requested.name: requested for requested in context.request.topics}
     _refuse_excess(context, once.values())
@@ -44,7 +44,7 @@ def _refuse_excess(context: RequestContext, topics: Iterable[Any]) -> None:
     if total > MOST_PARTITIONS:
         raise RequestError(
             ErrorCode.POLICY_VIOLATION,
-            f"{total} partitions in one request; it may ask for {MOST_PARTITIONS} at most",
+            f"{total} partitions in one request are too many; {MOST_PARTITIONS} are allowed",
         )
 
 
@@ -93,17 +93,18 @@ async def _create(context: RequestContext, requested: Any, times: int) -> dict[s
 
 
 def _assignments(requested: Any) -> list[tuple[int, ...]]:
-    """The replicas of each partition, where they are chosen by hand."""
+    """The replicas of each partition, if the request chooses them."""
     if not requested.assignments:
         return []
     if (requested.num_partitions, requested.replication_factor) != (UNSET, UNSET):
         raise RequestError(
-            ErrorCode.INVALID_REQUEST, "both an assignment and a number of partitions"
+            ErrorCode.INVALID_REQUEST,
+            "there are both an assignment and a number of partitions or replicas",
         )
     chosen = {one.partition_index: tuple(one.broker_ids) for one in requested.assignments}
     if sorted(chosen) != list(range(len(requested.assignments))):
         raise RequestError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions must be named once, from 0 on"
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "each partition must be named once, from 0 on"
         )
     return [chosen[number] for number in range(len(chosen))]
 
@@ -132,9 +133,7 @@ async def _delete(context: RequestContext, name: str | None, topic_id: Any) -> d
         if topic is None:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
         context.cluster.delete_topic(topic)
-        await context.work.spend(
-            _STEPS_OF_A_DELETION
-        )  # every group and transaction is looked through
+        await context.work.spend(_STEPS_OF_A_DELETION)  # every group and transaction is searched
     except RequestError as error:
         return {
             "name": name,
@@ -146,7 +145,7 @@ async def _delete(context: RequestContext, name: str | None, topic_id: Any) -> d
 
 
 async def create_partitions(context: RequestContext) -> ResponseFields:
-    """Answer CreatePartitions; each topic is judged for itself."""
+    """Answer CreatePartitions; each topic succeeds or fails by itself."""
     times = Counter(requested.name for requested in context.request.topics)
     once = {requested.name: requested for requested in context.request.topics}
     return {
@@ -159,7 +158,7 @@ async def create_partitions(context: RequestContext) -> ResponseFields:
 
 async def _grow(context: RequestContext, requested: Any, times: int) -> dict[str, Any]:
     have = context.cluster.topics.partitions(requested.name) or 0
-    # Each partition is given a place, also where the request is only judged.
+    # Each partition gets replicas, even if the request is only validated.
     await context.work.spend(max(0, min(requested.count, MOST_PARTITIONS) - have))
     try:
         if times > 1:

@@ -1,6 +1,8 @@
 """InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit, EndTxn.
 
-Source: Kafka's ``KafkaApis``; what is decided is ``kgroup.broker.transaction_coordinator``'.
+``kgroup.broker.transaction_coordinator`` decides; here requests and responses are translated.
+
+Source: Kafka's ``KafkaApis``.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ from kgroup.broker.response_versions import ResponseFields
 from kgroup.error_codes import ErrorCode
 from kgroup.types import TopicPartition
 
-#: The first version of each request whose clients know PRODUCER_FENCED; before it they are
-#: told INVALID_PRODUCER_EPOCH (KIP-588).
+#: The first version of each request whose clients know PRODUCER_FENCED; older ones are answered
+#: INVALID_PRODUCER_EPOCH (KIP-588).
 _KNOWS_FENCED_FROM: Final = {
     "init_producer_id": 4,
     "add_partitions_to_txn": 2,
@@ -38,7 +40,7 @@ def _code(context: RequestContext, error: RequestError) -> ErrorCode:
 
 
 def _outcome(context: RequestContext, act: Callable[[], float | None]) -> ErrorCode:
-    """What comes of an act that gives the time at which its transaction is aborted, or None."""
+    """The error code of an act, which returns the time at which its transaction expires or None."""
     try:
         deadline = act()
     except RequestError as error:
@@ -127,7 +129,7 @@ async def add_offsets_to_txn(context: RequestContext) -> ResponseFields:
 
 
 async def end_txn(context: RequestContext) -> ResponseFields:
-    """Answer EndTxn; when it is answered, the outcome can be seen."""
+    """Answer EndTxn; the outcome is visible before the response."""
     request = context.request
     code = _outcome(
         context,
@@ -142,7 +144,7 @@ async def end_txn(context: RequestContext) -> ResponseFields:
 
 
 async def txn_offset_commit(context: RequestContext) -> ResponseFields:
-    """Answer TxnOffsetCommit: the transaction is judged here, the member by the coordinator."""
+    """Answer TxnOffsetCommit: checks the transaction; the group coordinator checks the member."""
     request = context.request
     offsets = offsets_of(request)
     await context.work.spend(len(offsets))
@@ -159,7 +161,7 @@ async def txn_offset_commit(context: RequestContext) -> ResponseFields:
                 is_open=coordinator.has_transaction(request.producer_id, shard),
             )
         except RequestError as error:
-            return {"topics": _all_refused(request, verification_code(context, error))}
+            return {"topics": _all_failed(request, verification_code(context, error))}
     answer = await context.node.groups.handle(
         requests.TxnOffsetCommit(
             group_id=request.group_id,
@@ -175,7 +177,7 @@ async def txn_offset_commit(context: RequestContext) -> ResponseFields:
     return {"topics": results(answer.partitions)}
 
 
-def _all_refused(request: Any, code: ErrorCode) -> list[dict[str, Any]]:
+def _all_failed(request: Any, code: ErrorCode) -> list[dict[str, Any]]:
     return [
         {
             "name": topic.name,

@@ -1,9 +1,9 @@
-"""What Kafka offers and then refuses, as a cluster does that is set up like this one.
+"""Requests that are offered and then refused, as by a Kafka cluster with the same configuration.
 
-No authorizer: the calls about ACLs are answered SECURITY_DISABLED. ``group.version`` 0: the calls
-of the new group protocol (KIP-848) are answered UNSUPPORTED_VERSION. They are offered all the
-same, as by Kafka: a client that is told nothing of them (librdkafka) would look for another
-coordinator for ever, one that is refused says why.
+Without an authorizer, requests about ACLs are answered SECURITY_DISABLED. With ``group.version`` 0,
+requests of the new group protocol (KIP-848) are answered UNSUPPORTED_VERSION. ApiVersions lists
+them all the same, as in Kafka: without them librdkafka looks for another coordinator forever, with
+them it reports the error.
 
 Source: Kafka's ``AclApis``, ``KafkaApis.handleConsumerGroupHeartbeat``.
 """
@@ -19,19 +19,19 @@ from kgroup.error_codes import ErrorCode
 
 _NO_AUTHORIZER: Final = "No Authorizer is configured on the broker"
 _EACH: Final = {"create_acls": "results", "delete_acls": "filter_results"}
-"""Where the answers are that have one entry for each thing asked."""
+"""The field of a response that has one entry for each item of the request."""
 
 
 async def without_authorizer(context: RequestContext) -> ResponseFields:
-    """Refuse a call about ACLs, in Kafka's words: librdkafka takes no text for no error."""
+    """Refuse a request about ACLs with Kafka's text: to librdkafka, no text means success."""
     refused = ERROR_RESPONSES[context.api](context.request, ErrorCode.SECURITY_DISABLED)
-    told = {"error_message": _NO_AUTHORIZER}
+    message = {"error_message": _NO_AUTHORIZER}
     entries = _EACH.get(context.api)
     if entries is None:
-        return {**refused, **told}
-    return {entries: [{**one, **told} for one in refused[entries]]}
+        return {**refused, **message}
+    return {entries: [{**one, **message} for one in refused[entries]]}
 
 
 async def without_new_groups(context: RequestContext) -> ResponseFields:
-    """Refuse a call of the new group protocol."""
+    """Refuse a request of the new group protocol."""
     return ERROR_RESPONSES[context.api](context.request, ErrorCode.UNSUPPORTED_VERSION)

@@ -1,4 +1,4 @@
-"""ApiVersions: what this broker offers.
+"""ApiVersions: the APIs and versions that this broker offers.
 
 Source: KIP-35, KIP-511; Kafka's ``ApiVersionsRequest``.
 """
@@ -21,7 +21,7 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 def api_versions(
     context: RequestContext, offered: Iterable[tuple[str, int, int]]
 ) -> ResponseFields:
-    """Answer ApiVersions from (kio's name, lowest, highest) of what is offered."""
+    """Answer ApiVersions; ``offered`` has kio's name, lowest and highest version of each API."""
     if context.version >= _NAMES_SOFTWARE_FROM and not (
         _SOFTWARE.fullmatch(context.request.client_software_name)
         and _SOFTWARE.fullmatch(context.request.client_software_version)
@@ -31,9 +31,9 @@ def api_versions(
 
 
 def fallback(lowest: int, highest: int) -> ResponseFields:
-    """The answer, in version 0, to an ApiVersions of a version that is not offered.
+    """The response, in version 0, to an ApiVersions of a version that is not offered.
 
-    It tells only which versions of ApiVersions are, for the client to ask again.
+    It lists only the versions of ApiVersions that are, so that the client can try again.
     """
     keys = _keys([("api_versions", lowest, highest)])
     return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "api_keys": keys}

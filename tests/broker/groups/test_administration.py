@@ -86,7 +86,7 @@ def test_list_filters(states: tuple[str, ...], types: tuple[str, ...], expected:
     leaver = bench.client("m2", group_id="empty")
     bench.form(leaver)
     leaver.leave()
-    bench.client("nobody", group_id="simple").commit()
+    bench.client("tool", group_id="simple").commit()
     groups = bench.request(ListGroups(states=states, types=types), GroupsListed).groups
     assert {group.group_id for group in groups} == expected
     simple = ListedGroup(group_id="simple", protocol_type="", state="Empty", type="classic")
@@ -98,9 +98,9 @@ def test_only_empty_groups_are_deleted() -> None:
     bench = Bench()
     m1 = bench.client("m1", group_id="live")
     bench.form(m1)
-    nobody = bench.client("nobody", group_id="empty")
-    nobody.commit()
-    nobody.commit_in_transaction("t1-1")
+    tool = bench.client("tool", group_id="empty")
+    tool.commit()
+    tool.commit_in_transaction("t1-1")
     pending = bench.client("m2", group_id="empty")
     pending.enlist()
     request = DeleteGroups(group_ids=("absent", "live", "empty", "empty", ""))
@@ -112,7 +112,7 @@ def test_only_empty_groups_are_deleted() -> None:
     )
     assert bench.state("empty") is DEAD
     bench.coordinator.complete_transaction(7, committed=True)
-    nobody.commit("t2-0")
+    tool.commit("t2-0")
     assert bench.fetch(group_id="empty") == {"t2-0": 1}
     assert pending.join_now().error is ErrorCode.UNKNOWN_MEMBER_ID
     bench.sleep(100)

@@ -44,7 +44,7 @@ def test_commit_matrix(state: str) -> None:
         m1.join()
     assert bench.state().value == state
     good = ErrorCode.REBALANCE_IN_PROGRESS if bench.state() is COMPLETING else NONE
-    anonymous = bench.client("nobody")
+    anonymous = bench.client("tool")
     cases = [
         (m1, good, NONE),
         (m2, good, NONE),
@@ -73,7 +73,7 @@ def test_commits_in_an_empty_group() -> None:
     m1.leave()
     assert bench.state() is EMPTY
     assert m1.commit() is UNKNOWN
-    for client in (m1, m1.like(instance="i9"), bench.client("nobody")):
+    for client in (m1, m1.like(instance="i9"), bench.client("tool")):
         assert client.like(generation=-1).commit() is NONE
         assert client.like(generation=-1).commit_in_transaction() is NONE
 
@@ -87,7 +87,7 @@ def test_commits_to_an_absent_group(version: int) -> None:
     assert ghost.commit(version=version) is missed
     assert ghost.commit_in_transaction() is ILLEGAL
     assert bench.state() is DEAD
-    assert bench.client("nobody").commit(version=version) is NONE
+    assert bench.client("tool").commit(version=version) is NONE
     assert bench.state() is EMPTY
     assert bench.group().protocol_type is None
 
@@ -115,7 +115,7 @@ def test_unknown_partitions_get_3_whatever_the_rest_gets() -> None:
 def test_commit_of_unknown_partitions_only_makes_no_group() -> None:
     """Nothing that could be committed: the group is not even looked for."""
     bench = Bench()
-    assert bench.client("nobody").commit("nowhere-0") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert bench.client("tool").commit("nowhere-0") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert bench.state() is DEAD
 
 
@@ -248,7 +248,7 @@ def test_offsets_of_subscribed_topics_stay() -> None:
 def test_first_join_protects_everything_until_it_completes() -> None:
     """While a group of consumers has no completed join, nothing of it is deleted."""
     bench = Bench(attrs.evolve(Bench().settings, initial_rebalance_delay=1.0))
-    bench.client("nobody").commit("t2-0")
+    bench.client("tool").commit("t2-0")
     bench.client("m1", instance="i1").join()
     assert deleted(bench, "t2-0").partitions[0].error.value == 86
     bench.sleep(1)
@@ -280,9 +280,9 @@ def test_unreadable_metadata_protects_everything() -> None:
 def test_delete_takes_pending_offsets_too() -> None:
     """A deleted partition's pending offset is not committed by its transaction."""
     bench = Bench()
-    nobody = bench.client("nobody")
-    nobody.commit("t1-0")
-    nobody.commit_in_transaction("t1-0", 9)
+    tool = bench.client("tool")
+    tool.commit("t1-0")
+    tool.commit_in_transaction("t1-0", 9)
     deleted(bench, "t1-0")
     bench.coordinator.complete_transaction(7, committed=True)
     assert bench.fetch("t1-0", stable=True) == {"t1-0": -1}
@@ -292,10 +292,10 @@ def test_deleted_topic_takes_its_offsets() -> None:
     """Offsets of partitions that are gone are forgotten in every group, pending ones too."""
     bench = Bench()
     for group_id in ("g", "h"):
-        client = bench.client("nobody", group_id=group_id)
+        client = bench.client("tool", group_id=group_id)
         client.commit("t1-0")
         client.commit("t2-0")
-    bench.client("nobody").commit_in_transaction("t1-1", 5)
+    bench.client("tool").commit_in_transaction("t1-1", 5)
     bench.coordinator.delete_partitions([tp("t1-0"), tp("t1-1"), tp("t1-2")])
     bench.coordinator.complete_transaction(7, committed=True)
     assert bench.fetch() == bench.fetch(group_id="h") == {"t2-0": 1}

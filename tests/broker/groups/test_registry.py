@@ -146,10 +146,10 @@ def test_crash_forgets_protocols_that_were_not_selected() -> None:
 def test_pending_offsets_survive_a_crash() -> None:
     """An open transaction is completed by the next coordinator, a simple group found again."""
     bench = Bench()
-    nobody = bench.client("nobody")
-    nobody.commit_in_transaction("t1-0", 5)
-    nobody.commit("t1-0", 9)
-    nobody.commit_in_transaction("t1-1", 6)
+    tool = bench.client("tool")
+    tool.commit_in_transaction("t1-0", 5)
+    tool.commit("t1-0", 9)
+    tool.commit_in_transaction("t1-1", 6)
     other = failed_over(bench)
     assert other.state() is EMPTY
     assert other.fetch("t1-1", stable=True) == {"t1-1": "UNSTABLE_OFFSET_COMMIT"}
@@ -161,8 +161,8 @@ def test_crash_finds_groups_whose_offsets_are_gone() -> None:
     """Records of a group make it again, until its deletion is one of them."""
     bench = Bench()
     for name in ("emptied", "aborted", "deleted"):
-        nobody = bench.client("nobody", group_id=name)
-        (nobody.commit_in_transaction if name == "aborted" else nobody.commit)("t1-0")
+        tool = bench.client("tool", group_id=name)
+        (tool.commit_in_transaction if name == "aborted" else tool.commit)("t1-0")
     bench.coordinator.complete_transaction(7, committed=False)
     bench.coordinator.delete_partitions([tp("t1-0")])
     bench.request(DeleteGroups(group_ids=("deleted",)), GroupsDeleted)
@@ -176,11 +176,11 @@ def test_crash_finds_groups_whose_offsets_are_gone() -> None:
 def test_commit_after_a_crash_is_later_than_what_was_pending() -> None:
     """The order of commits goes on where the crashed coordinator left it."""
     bench = Bench()
-    nobody = bench.client("nobody")
+    tool = bench.client("tool")
     for offset in range(5):
-        nobody.commit_in_transaction("t1-0", offset)
+        tool.commit_in_transaction("t1-0", offset)
     other = failed_over(bench)
-    nobody.like(bench=other).commit("t1-0", 20)
+    tool.like(bench=other).commit("t1-0", 20)
     other.coordinator.complete_transaction(7, committed=True)
     assert other.fetch(stable=True) == {"t1-0": 20}
 

@@ -16,10 +16,10 @@ FOREVER = attrs.evolve(SETTINGS, max_session_timeout=3 * WEEK)
 def test_simple_groups_offsets_expire_one_by_one() -> None:
     """Without members ever, an offset's own age counts; with the last the group goes."""
     bench = Bench()
-    nobody = bench.client("nobody")
-    nobody.commit("t1-0")
+    tool = bench.client("tool")
+    tool.commit("t1-0")
     bench.sleep(3600)
-    nobody.commit("t1-1")
+    tool.commit("t1-1")
     bench.sleep(WEEK - 3000)
     assert bench.fetch() == {"t1-1": 1}
     bench.sleep(3600)
@@ -67,9 +67,9 @@ def test_other_groups_with_members_keep_everything() -> None:
 def test_open_transaction_keeps_group_and_offset() -> None:
     """An offset with a pending one does not expire, nor its group, until the transaction ends."""
     bench = Bench()
-    nobody = bench.client("nobody")
-    nobody.commit("t1-0")
-    nobody.commit_in_transaction("t1-0", 2)
+    tool = bench.client("tool")
+    tool.commit("t1-0")
+    tool.commit_in_transaction("t1-0", 2)
     bench.sleep(2 * WEEK)
     assert bench.fetch() == {"t1-0": 1}
     bench.coordinator.complete_transaction(7, committed=False)
@@ -80,7 +80,7 @@ def test_open_transaction_keeps_group_and_offset() -> None:
 def test_group_with_only_a_pending_offset_stays() -> None:
     """A group without offsets is deleted at the next check, but not during a transaction."""
     bench = Bench()
-    bench.client("nobody").commit_in_transaction("t1-0", 2)
+    bench.client("tool").commit_in_transaction("t1-0", 2)
     bench.client("m1", group_id="h", session=1800.0).enlist()
     assert bench.state("h") is EMPTY
     bench.sleep(601)
@@ -91,7 +91,7 @@ def test_group_with_only_a_pending_offset_stays() -> None:
 def test_transaction_whose_offsets_were_deleted_keeps_nothing() -> None:
     """Deleting a pending offset takes it out of its transaction: the group may go."""
     bench = Bench()
-    bench.client("nobody").commit_in_transaction("t1-0", 2)
+    bench.client("tool").commit_in_transaction("t1-0", 2)
     bench.request(OffsetDelete(group_id="g", partitions=(tp("t1-0"),)), OffsetsDeleted)
     assert bench.fetch("t1-0", stable=True) == {"t1-0": -1}
     bench.sleep(601)

@@ -144,9 +144,9 @@ def syncs(bench: Bench) -> None:
 
 def heartbeats_and_commits(bench: Bench) -> None:
     """The signs of life in every state, of members and of others."""
-    nobody = bench.client("nobody")
-    nobody.commit()
-    nobody.commit_in_transaction()
+    tool = bench.client("tool")
+    tool.commit()
+    tool.commit_in_transaction()
     m1, m2 = a_group(bench, synced=False)
     asks: tuple[Callable[[Client], object], ...] = (
         Client.heartbeat,
@@ -156,8 +156,8 @@ def heartbeats_and_commits(bench: Bench) -> None:
     for request in asks:
         for one in (*ghosts(m1), m1):
             request(one)
-    nobody.commit()
-    nobody.commit_in_transaction()
+    tool.commit()
+    tool.commit_in_transaction()
     m1.sync()
     m1.heartbeat()
     m1.commit()
@@ -183,7 +183,7 @@ def leaves(bench: Bench) -> None:
 
 def administration(bench: Bench) -> None:
     """Deletions of offsets and of groups."""
-    bench.client("nobody", group_id="empty").commit()
+    bench.client("tool", group_id="empty").commit()
     bench.form(bench.client("w", group_id="connect", protocol_type="connect"))
     for name in ("empty", "connect"):
         bench.request(OffsetDelete(group_id=name, partitions=(tp("t1-0"),)), OffsetsDeleted)

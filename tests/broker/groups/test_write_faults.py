@@ -89,9 +89,9 @@ def test_errors_are_answered_as_kafka_does(
     bench.form(m1, synced=False)
     bench.coordinator.fail_writes(error)
     assert m1.synced({m1: "x"}).error is of_sync
-    nobody = bench.client("nobody", group_id="simple")
+    tool = bench.client("tool", group_id="simple")
     bench.coordinator.fail_writes(error)
-    assert nobody.commit() is of_commit
+    assert tool.commit() is of_commit
 
 
 def test_failed_write_of_the_assignment_starts_over() -> None:
@@ -257,13 +257,13 @@ def test_commit_without_a_good_offset_writes_nothing() -> None:
 def test_simple_group_that_cannot_be_written_is_not_made() -> None:
     """A first commit that fails leaves no group behind, a later one no scar."""
     bench = Bench()
-    nobody = bench.client("nobody")
+    tool = bench.client("tool")
     bench.coordinator.fail_writes(TOO_FEW, 2)
-    assert nobody.commit() is NOT_AVAILABLE
+    assert tool.commit() is NOT_AVAILABLE
     assert bench.state() is DEAD
-    assert nobody.commit_in_transaction() is NOT_AVAILABLE
+    assert tool.commit_in_transaction() is NOT_AVAILABLE
     assert bench.state() is DEAD
-    assert nobody.commit() is ErrorCode.NONE
+    assert tool.commit() is ErrorCode.NONE
     assert bench.state() is EMPTY
 
 
@@ -283,7 +283,7 @@ def test_old_producers_are_not_told_of_loading() -> None:
 def test_offset_delete_that_cannot_be_written() -> None:
     """The request fails as a whole; one that has nothing to delete writes nothing."""
     bench = Bench()
-    bench.client("nobody").commit()
+    bench.client("tool").commit()
     bench.coordinator.fail_writes(TOO_FEW)
     nothing = OffsetDelete(group_id="g", partitions=(tp("t1-1"),))
     assert bench.request(nothing, OffsetsDeleted).error is ErrorCode.NONE
@@ -299,7 +299,7 @@ def test_groups_of_one_shard_are_deleted_together_or_not() -> None:
     beside = next(f"n{i}" for i in range(1000) if shard_of(f"n{i}", 50) == shard)
     apart = next(f"n{i}" for i in range(1000) if shard_of(f"n{i}", 50) != shard)
     for name in ("g", apart):
-        bench.client("nobody", group_id=name).commit()
+        bench.client("tool", group_id=name).commit()
     bench.coordinator.fail_writes(TOO_FEW)
     request = DeleteGroups(group_ids=("g", beside, apart))
     assert bench.request(request, GroupsDeleted).groups == (
@@ -314,7 +314,7 @@ def test_groups_of_one_shard_are_deleted_together_or_not() -> None:
 def test_what_cannot_be_dropped_stays_until_the_next_check() -> None:
     """A check of retention that cannot write drops nothing; the one after it does."""
     bench = Bench()
-    bench.client("nobody").commit()
+    bench.client("tool").commit()
     bench.sleep(WEEK - 1)
     bench.coordinator.fail_writes(TOO_FEW, 1)
     bench.sleep(600)

@@ -1,4 +1,4 @@
-"""Somebody who looks on as coordinators are asked, come and go, and takes note of it."""
+"""A ``PurgatoryObserver`` that records what it sees."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from kgroup.broker.groups.responses import CoordinatorResponse
 
 
 @final
-class Onlooker:
+class RecordingObserver:
     """A ``PurgatoryObserver``.
 
     Attributes:
-        asked_for: each request with its ticket and the answers that it gave rise to.
-        expiries: what was answered each time that timers were due.
-        lost: the shards given up each time, and who was told so.
+        requests: each request with its ticket and the responses that it caused.
+        expiries: the responses each time that timers were due.
+        lost: the shards unloaded each time, with the responses.
         gained: the shards loaded each time.
     """
 
     def __init__(self) -> None:
-        self.asked_for: list[tuple[Request, Hashable, Sequence[CoordinatorResponse]]] = []
+        self.requests: list[tuple[Request, Hashable, Sequence[CoordinatorResponse]]] = []
         self.expiries: list[Sequence[CoordinatorResponse]] = []
         self.lost: list[tuple[Collection[int], Sequence[CoordinatorResponse]]] = []
         self.gained: list[Collection[int]] = []
 
     def handled(
-        self, request: Request, ticket: Hashable, answers: Sequence[CoordinatorResponse]
+        self, request: Request, ticket: Hashable, responses: Sequence[CoordinatorResponse]
     ) -> None:
         """See ``PurgatoryObserver``."""
-        self.asked_for.append((request, ticket, answers))
+        self.requests.append((request, ticket, responses))
 
-    def expired(self, answers: Sequence[CoordinatorResponse]) -> None:
+    def expired(self, responses: Sequence[CoordinatorResponse]) -> None:
         """See ``PurgatoryObserver``."""
-        self.expiries.append(answers)
+        self.expiries.append(responses)
 
-    def unloaded(self, shards: Collection[int], answers: Sequence[CoordinatorResponse]) -> None:
+    def unloaded(self, shards: Collection[int], responses: Sequence[CoordinatorResponse]) -> None:
         """See ``PurgatoryObserver``."""
-        self.lost.append((shards, answers))
+        self.lost.append((shards, responses))
 
     def loaded(self, shards: Collection[int]) -> None:
         """See ``PurgatoryObserver``."""
