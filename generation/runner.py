@@ -151,7 +151,7 @@ class GenerationRunner:
         """Run until every task has ended.
 
         Args:
-            offer: is called when `generation` is there to be accepted.
+            offer: is called when `generation` is ready to be taken.
 
         Cancellation: all tasks are cancelled without a drain.
         """

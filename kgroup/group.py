@@ -294,9 +294,11 @@ class ConsumerGroup:
             # A cancellation from outside takes the place of no task's exception.
             if not self._errors:
                 raise
-            raise self._group_of([*self._errors, error]) from None
+            raise self._exception_group([*self._errors, error]) from None
         if self._errors:
-            raise self._group_of([*self._errors, *([body_error] if body_error is not None else [])])
+            raise self._exception_group(
+                [*self._errors, *([body_error] if body_error is not None else [])]
+            )
         if body_error is not None:
             raise body_error
         if self._fatal is not None and not self._fatal_raised:
@@ -342,32 +344,25 @@ class ConsumerGroup:
         """The life of a member: one generation after the other, as often as `next()` is called."""
         try:
             while await self._next_is_called():
-                last = await self._one_generation(member)
-                if last is None:
+                with self._until_closing() as scope:
+                    runner = await member.join()
+                    # From here on the generation ends by its own drain and not by this scope.
+                    self._cancelled_by_closing = None
+                    self._life = runner.lifecycle
+                    await member.run(runner, self._offer)
+                self._life = self._ready = None
+                if scope.cancelled_caught:  # the group closed before a generation began
                     continue
-                if last.lifecycle.errors:
-                    self._errors = list(last.lifecycle.errors)
+                if runner.lifecycle.errors:
+                    self._errors = list(runner.lifecycle.errors)
                     return
-                if last.fatal is not None:
-                    self._fatal = last.fatal
+                if runner.fatal is not None:
+                    self._fatal = runner.fatal
                     return
                 with self._until_closing():
-                    await member.recover(last)
+                    await member.recover(runner)
         except KgroupError as error:
             self._fatal = error
-
-    async def _one_generation(self, member: Member) -> GenerationRunner | None:
-        """Join and run one generation; None if the group closed before one began."""
-        ended: GenerationRunner | None = None
-        with self._until_closing():
-            runner = await member.join()
-            # From here on the generation ends by its own drain and not by this scope.
-            self._cancelled_by_closing = None
-            self._life = runner.lifecycle
-            await member.run(runner, self._offer)
-            ended = runner
-        self._life = self._ready = None
-        return ended
 
     @contextmanager
     def _until_closing(self) -> Iterator[trio.CancelScope]:
@@ -430,7 +425,7 @@ class ConsumerGroup:
             )
         return None
 
-    def _group_of(self, errors: list[BaseException]) -> BaseExceptionGroup[BaseException]:
+    def _exception_group(self, errors: list[BaseException]) -> BaseExceptionGroup[BaseException]:
         return BaseExceptionGroup(f"tasks of group {self._config.group_id!r} failed", errors)
 
 

@@ -130,7 +130,7 @@ class Member:
 
         Args:
             runner: what `join` returned.
-            offer: is called when the generation is there to be accepted.
+            offer: is called when the generation is ready to be taken.
 
         Cancellation: tasks of the generation are cancelled without a drain.
         """
