@@ -18,7 +18,7 @@ PORTION: Final = 500
 
 
 def main() -> int:
-    """Play the cases; 1 if any of them ended as none may."""
+    """Play the cases; returns 1 if one of them ended in a way that is not allowed."""
     parser = argparse.ArgumentParser(prog="python -m tests.hostile", description=__doc__)
     for side in SIDES:
         parser.add_argument(f"--{side}", dest="sides", action="append_const", const=side)

@@ -107,7 +107,7 @@ SERVED: Final = tuple(
 
 
 def play(seed: int, numbers: Sequence[int]) -> Iterator[tuple[int, str]]:
-    """Play the cases with these numbers; those that ended as none may, and what happened."""
+    """Play the cases with these numbers; yields those that ended in a way that is not allowed."""
     for start in range(0, len(numbers), PORTION):
         some = numbers[start : start + PORTION]
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -122,7 +122,7 @@ def play(seed: int, numbers: Sequence[int]) -> Iterator[tuple[int, str]]:
 
 @contextmanager
 def _silent_log() -> Iterator[None]:
-    """The broker warns of every connection that it closes; what is a defect is kept besides."""
+    """Silence the broker's warnings about closed connections; internal errors are recorded."""
     log = logging.getLogger("kgroup.broker")
     before = log.disabled
     log.disabled = True
@@ -148,7 +148,7 @@ async def _play_some(seed: int, numbers: Sequence[int]) -> list[tuple[int, str]]
 
 
 async def _settle(broker: EmbeddedBroker) -> None:
-    """Have the topic that requests name, as it was."""
+    """Restore the topic that the requests name."""
     if broker.cluster.topics.get("topic") is None:
         await broker.create_topic("topic", 2)
         await broker.append("topic", 0, [b"a", b"b"])
@@ -181,7 +181,7 @@ async def _case(broker: EmbeddedBroker, random: Random) -> list[str]:
 
 
 async def _exchange(stream: trio.abc.Stream, api: str, version: int, body: bytes) -> str | None:
-    """Send a request and look at what comes; what is wrong with it, or None.
+    """Send a request and check the response; returns what is wrong with it, or None.
 
     Raises:
         EOFError: the broker has closed the connection, which it may.
@@ -205,7 +205,7 @@ async def _exchange(stream: trio.abc.Stream, api: str, version: int, body: bytes
 
 
 def _request(random: Random, topic_id: UUID | None) -> tuple[str, int, bytes, str]:
-    """A request's API, version, bytes, and what is wrong with it in words."""
+    """A request's API, version and bytes, and a description of what is wrong with it."""
     api = random.choice(list(APIS))
     version = random.choice([served for name, served in SERVED if name == api])
     entity = _entity(api, version, topic_id)
@@ -244,7 +244,7 @@ def _changes(api: str, version: int, topic_id: UUID | None) -> list[list[extreme
 
 
 def _mutated(random: Random, body: bytes) -> bytes:
-    """A body with bytes changed, taken away, put in, or copied; its first four stay."""
+    """A body with bytes changed, removed, inserted or copied; its first four stay."""
     data = bytearray(body)
     for _ in range(random.randint(1, 8)):
         at = random.randrange(4, len(data) + 1)
@@ -265,7 +265,7 @@ def _mutated(random: Random, body: bytes) -> bytes:
 
 
 async def serve_honest_client(broker: EmbeddedBroker) -> None:
-    """A client that joins, produces, fetches and commits, as every client may.
+    """Join, produce, fetch and commit, as an honest client does.
 
     Raises:
         AssertionError: it was not served.

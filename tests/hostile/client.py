@@ -1,4 +1,4 @@
-"""Hostile brokers and members against kgroup's client: cases drawn from a seed.
+"""Hostile brokers and members against kgroup's client: cases generated from a seed.
 
 Three kinds, by what is attacked:
 
@@ -48,7 +48,7 @@ from kgroup.wire.consumer_protocol import (
     encode_subscription,
 )
 from kgroup.wire.versions import API_KEYS, SUPPORTED_VERSIONS
-from tests.hostile.extremes import Change, body, draw, message, sample
+from tests.hostile.extremes import Change, body, choose, message, sample
 from tests.hostile.group import play_group
 from tests.hostile.wire import AnsweringStream, negotiated
 
@@ -111,7 +111,7 @@ CALLS: Final[Mapping[str, Call]] = {
 
 
 def play(seed: int, numbers: Iterable[int]) -> Iterator[tuple[int, str]]:
-    """Play cases of a seed; those that ended as none may, and how."""
+    """Play the cases of a seed; yields those that ended in a way that is not allowed."""
     # Each failure that a hostile broker brings about is a log line.
     level = LOGGER.level
     LOGGER.setLevel(logging.CRITICAL)
@@ -139,13 +139,13 @@ def _played(seed: int, numbers: Iterable[int]) -> Iterator[tuple[int, str]]:
 
 
 async def play_call(random: Random) -> tuple[str, str | None]:
-    """One answer at an extreme; the case in words, and what was wrong with how it ended."""
+    """Change one response; returns the case and what was wrong with how it ended."""
     api = random.choice(list(CALLS))
     lowest = SUPPORTED_VERSIONS[api].lowest
     version = random.randint(lowest, SUPPORTED_VERSIONS[api].highest)
     kind: Any = load_response_schema(API_KEYS[api], version)
     known = {**KNOWN, "metadata": ""} if api == "offset_fetch" else KNOWN
-    change = draw(random, sample(kind, known))
+    change = choose(random, sample(kind, known))
     case = f"{api} v{version}, {change}"
     brokers = _Brokers(api, version, change)
     cluster = Cluster(CONFIG, brokers.open, random)
@@ -172,7 +172,7 @@ async def play_call(random: Random) -> tuple[str, str | None]:
 
 
 class _Brokers:
-    """Any address is a broker that answers honestly, but for one kind of request."""
+    """Brokers at any address that answer honestly, except for one kind of request."""
 
     def __init__(self, api: str, version: int, change: Change) -> None:
         self._api = api
@@ -196,12 +196,12 @@ class _Brokers:
         if self.hostile and frame.api == self._api:
             # ApiVersions is asked in a version that nobody has agreed on.
             same = frame.version == self._version
-            change = self._change if same else draw(Random(frame.version), honest)
+            change = self._change if same else choose(Random(frame.version), honest)
         return message(honest, change, correlation_id=frame.correlation_id)
 
 
 def _wrong(api: str, given: Any) -> str | None:
-    """What a call must never return, whatever was answered."""
+    """The values that a call must never return, whatever the response was."""
     may = _RETURNED.get(api)
     return None if may is None or may(given) else f"it returned {given}"
 
@@ -223,7 +223,7 @@ _RETURNED: Final[Mapping[str, Callable[[Any], bool]]] = {
 
 
 def play_member(random: Random) -> tuple[str, str | None]:
-    """Bytes of another member at an extreme, read as its leader and as its follower do."""
+    """Read changed bytes of another member, as a leader and as a follower."""
     what = random.choice(("subscription", "assignment", "user data"))
     version = random.randint(0, 3)
     if what == "user data":
@@ -234,7 +234,7 @@ def play_member(random: Random) -> tuple[str, str | None]:
         kind: Any = load_entity_schema(f"consumer_protocol_{what}", version, EntityType.data)
         known = {"topics": ("topic", "other"), "topic": "topic", "user_data": None}
         honest = sample(kind, known)
-        change = draw(random, honest)
+        change = choose(random, honest)
         theirs = struct.pack(">h", version) + body(honest, change)
         case = f"{what} v{version}, {change}"
     if what == "assignment":

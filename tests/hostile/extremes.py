@@ -75,7 +75,7 @@ _MANY: Final = 300
 @final
 @attrs.frozen
 class Change:
-    """One field that is not as it should be.
+    """One field with a value that is not allowed.
 
     Attributes:
         path: which field; nothing for the whole message.
@@ -92,7 +92,7 @@ class Change:
 
 
 def changes(entity: Any) -> Iterator[Change]:
-    """Every change of an honest entity that is known here, whole-message ones included."""
+    """Every known change of an honest entity, including those of the whole message."""
     yield from _of_fields(entity, ())
     yield Change((), "nothing", b"")
     yield Change((), "its first half", lambda honest: honest[: len(honest) // 2])
@@ -103,8 +103,8 @@ def changes(entity: Any) -> Iterator[Change]:
     yield Change((), "as many zeros", lambda honest: bytes(len(honest)))
 
 
-def draw(random: Random, entity: Any) -> Change:
-    """One change; each field is as likely as another, and so is each of its extremes."""
+def choose(random: Random, entity: Any) -> Change:
+    """A random change; every field is equally likely, and so is each of its extremes."""
     by_path: dict[Path, list[Change]] = {}
     for change in changes(entity):
         by_path.setdefault(change.path, []).append(change)
@@ -279,7 +279,7 @@ def _count(items: int, *, compact: bool) -> bytes:
 
 
 def _length(length: int, size: int, *, compact: bool) -> bytes:
-    """A length or a count as it stands before what it counts; -1 is null."""
+    """The encoded length of a string, or the count of an array; -1 is null."""
     if not compact:
         return length.to_bytes(size, "big", signed=True)
     number = length + 1
@@ -297,7 +297,7 @@ def _is_compact(entity_type: Any, field: dataclasses.Field[Any]) -> bool:
 
 
 def _item_bytes(field: dataclasses.Field[Any], item: Any, *, compact: bool) -> bytes:
-    """An array's item, honestly."""
+    """The honest bytes of an array's item."""
     parts: list[bytes] = []
     entity = field_shape(field).entity
     if entity is not None:
@@ -318,7 +318,7 @@ def _scalar_bytes(kafka_type: str, item: Any, *, compact: bool) -> bytes:
 
 
 def _entity_bytes(entity: Any, path: Path, change: Change | None) -> bytes:
-    """An entity; at the change's path stand its bytes."""
+    """An entity's bytes, with the change at its path."""
     if change is None or change.path[: len(path)] != path:
         parts: list[bytes] = []
         kind: Any = type(entity)

@@ -1,4 +1,4 @@
-"""A whole group beside a broker whose answers are changed on their way, for a while."""
+"""A whole group beside a broker whose responses are changed for a while."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kgroup.testing.memory import config_for, memory_runtime
 from kgroup.types import TopicPartition
 from kgroup.wire.codec import RequestFrame, decode_request, decode_response
 from kgroup.wire.versions import SUPPORTED_VERSIONS
-from tests.hostile.extremes import draw, message
+from tests.hostile.extremes import choose, message
 
 SETTINGS: Final = {"group.initial.rebalance.delay.ms": "0", "auto.create.topics.enable": "false"}
 ATTACKED: Final = sorted(
@@ -41,7 +41,7 @@ BELIEVED: Final = {
 
 @final
 class Wire:
-    """Opens streams to a broker, and changes the answers to one kind of request."""
+    """Opens streams to a broker, and changes the responses to one kind of request."""
 
     def __init__(self, broker: EmbeddedBroker, api: str, random: Random, rate: float) -> None:
         self._broker = broker
@@ -66,7 +66,7 @@ class Wire:
         if not self.hostile or frame.api != self._api or self._random.random() > self._rate:
             return answer
         _, entity = decode_response(frame.api, frame.version, answer)
-        change = draw(self._random, entity)
+        change = choose(self._random, entity)
         self.changes.append(str(change))
         names = [part for part in change.path if isinstance(part, str)]
         self.lied |= bool(names) and (frame.api, names[-1]) in BELIEVED
@@ -112,13 +112,13 @@ class _Line(trio.abc.Stream):
 @final
 @attrs.define
 class Seen:
-    """What the programs of one case have read, and how the first one ended."""
+    """The records that the programs of one case have read, and how the first program ended."""
 
     offsets: set[tuple[TopicPartition, int]] = attrs.field(factory=set)
     raised: BaseException | None = None
     over: trio.Event = attrs.field(factory=trio.Event)
 
-    def note(self, batch: Batch) -> None:
+    def batch_read(self, batch: Batch) -> None:
         """A batch was read; all of them may have been."""
         self.offsets.update((batch.partition, message.offset()) for message in batch.messages)
         if len(self.offsets) == 2 * RECORDS:
@@ -126,7 +126,7 @@ class Seen:
 
 
 async def play_group(random: Random) -> tuple[str, str | None]:
-    """One group, one kind of request; the case in words, and what was wrong with how it ended."""
+    """One group and one kind of request; returns the case and what was wrong with how it ended."""
     api = random.choice(ATTACKED)
     rate = random.choice((0.2, 0.6, 1.0))
     async with in_memory(SETTINGS) as broker:
@@ -159,7 +159,7 @@ async def play_group(random: Random) -> tuple[str, str | None]:
 
 
 async def _again(broker: EmbeddedBroker, wire: Wire, seen: Seen) -> None:
-    """Another member goes on after one that ended for good."""
+    """Start another member after one that ended for good."""
     async with trio.open_nursery() as nursery:
         again = Seen(seen.offsets)
         nursery.start_soon(_read, broker, wire, again, 1)
@@ -169,7 +169,7 @@ async def _again(broker: EmbeddedBroker, wire: Wire, seen: Seen) -> None:
 
 
 async def _read(broker: EmbeddedBroker, wire: Wire, seen: Seen, seed: int) -> None:
-    """A program that reads everything and commits it, until its group is over."""
+    """A program that reads and commits everything until its group ends."""
     runtime = attrs.evolve(memory_runtime(broker, seed=seed), open_stream=wire.open)
     config = config_for(broker, session_timeout=10.0, request_timeout=3.0, rebalance_timeout=10.0)
     try:
@@ -183,7 +183,7 @@ async def _read(broker: EmbeddedBroker, wire: Wire, seen: Seen, seed: int) -> No
 
 async def _handle(generation: Any, seen: Seen) -> None:
     async for batch in generation.records():
-        seen.note(batch)
+        seen.batch_read(batch)
         try:
             await generation.commit({batch.partition: batch.next_offset})
         except FatalGroupError:
@@ -193,7 +193,7 @@ async def _handle(generation: Any, seen: Seen) -> None:
 
 
 def _first(error: BaseException) -> BaseException:
-    """The first exception in a group of them."""
+    """The first exception in an exception group."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

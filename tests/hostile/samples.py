@@ -1,4 +1,4 @@
-"""What a program might give a command as its own assignor or worker, and should not."""
+"""Assignors and workers that a program should not give a command."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Final, NoReturn
 
 
 class Unmade:
-    """Cannot be made."""
+    """A class whose constructor raises."""
 
     def __init__(self) -> None:
         raise RuntimeError("two\nlines")
@@ -28,7 +28,7 @@ class Unnamed:
     """An assignor without a name."""
 
     def assign(self, *_: object) -> dict[str, Any]:
-        """Give nobody anything."""
+        """Assign nothing."""
         return {}
 
 

@@ -1,4 +1,4 @@
-"""The embedded broker under attack: it bounds what a request costs, and serves others meanwhile."""
+"""The embedded broker under attack: a request's cost is bounded, and others are served."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TP: Final = TopicPartition("t", 0)
 
 @pytest.fixture
 async def broker() -> AsyncIterator[EmbeddedBroker]:
-    """A broker with topic t; it has to serve an honest client afterwards, and have no defect."""
+    """A broker with topic t; afterwards it must serve an honest client without internal errors."""
     async with in_memory(hostile.PROPERTIES | {"kgroup.max.partitions": 50_000}) as made:
         await made.create_topic("t", 1)
         await made.create_topic("honest", 1)
@@ -55,7 +55,7 @@ def produce_of(records: bytes) -> dict[str, Any]:
 
 
 def fetch_of(times: int, wait: float) -> dict[str, Any]:
-    """A Fetch that names t-0 so many times, and waits so many seconds for a byte."""
+    """A Fetch that names t-0 ``times`` times and waits up to ``wait`` seconds."""
     part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1}
     return {
         "replica_id": -1,
@@ -77,12 +77,12 @@ async def code_of(broker: EmbeddedBroker, records: bytes) -> int:
 
 @pytest.mark.parametrize("start", range(0, CASES, 2_500))
 def test_any_request_is_answered_or_ends_its_connection_only(start: int) -> None:
-    """Every field of every request at its extremes, and bytes changed at random."""
+    """A hostile request may end its own connection and do nothing else."""
     assert not list(hostile.play(10, range(start, start + 2_500)))
 
 
 def test_every_api_is_among_the_cases() -> None:
-    """What the broker serves is attacked, whatever it learns to serve."""
+    """Every API that the broker serves is attacked."""
     assert {api for api, _ in hostile.SERVED} == set(APIS)
     for api, version in hostile.SERVED:
         assert hostile._entity(api, version, None) is not None
@@ -95,7 +95,7 @@ def test_every_api_is_among_the_cases() -> None:
 async def test_a_batch_cannot_claim_more_records_than_its_bytes_hold(
     broker: EmbeddedBroker, codec: int
 ) -> None:
-    """68 bytes are no 2**31-1 records, however well they are compressed."""
+    """A count of 2**31-1 records in 68 bytes is refused, compressed or not."""
     liar = batches.assemble(
         bytes(7), count=2**31 - 1, base_timestamp=NOW, max_timestamp=NOW, compression=codec
     )
@@ -127,14 +127,14 @@ async def test_a_batch_cannot_claim_more_records_than_its_bytes_hold(
     ],
 )
 async def test_records_are_one_behind_the_other(broker: EmbeddedBroker, records: bytes) -> None:
-    """A record that leads back, beyond, or nowhere is refused before anyone reads it."""
+    """A record whose length leads back, too far, or nowhere is refused."""
     count = max(1, len(records) // 7)
     liar = batches.assemble(records, count=count, base_timestamp=NOW, max_timestamp=NOW)
     assert await code_of(broker, liar) == ErrorCode.INVALID_RECORD
 
 
 def bomb(size: int) -> bytes:
-    """A gzip batch of one record that has so many bytes."""
+    """A gzip batch with one record of so many bytes."""
     packer = zlib.compressobj(9, wbits=31)
     length = bytearray()
     number = (size + 10) << 1
@@ -151,7 +151,7 @@ def bomb(size: int) -> bytes:
 
 
 async def test_what_a_batch_decompresses_to_is_bounded(broker: EmbeddedBroker) -> None:
-    """A gzip batch of 100 kB that stands for 100 MB is refused, and never wholly in memory."""
+    """A gzip batch of 100 kB that decompresses to 100 MB is refused, never wholly in memory."""
     attack = bomb(100 * MEGABYTE)
     assert len(attack) < MEGABYTE
     tracemalloc.start()
@@ -165,7 +165,7 @@ async def test_what_a_batch_decompresses_to_is_bounded(broker: EmbeddedBroker) -
 async def test_records_that_cannot_be_read_are_found_by_time_as_a_whole(
     broker: EmbeddedBroker,
 ) -> None:
-    """A record whose inside is garbage harms neither ListOffsets nor a reader in the process."""
+    """A corrupt record harms neither ListOffsets nor a reader in the process."""
     garbage = batches.assemble(
         b"\x0c" + b"\xff" * 6, count=1, base_timestamp=NOW, max_timestamp=NOW
     )
@@ -191,7 +191,7 @@ async def test_records_that_cannot_be_read_are_found_by_time_as_a_whole(
 async def overtaken(
     broker: EmbeddedBroker, attack: Callable[[Client], Awaitable[Any]], longest: int = 2 * SLICE
 ) -> Any:
-    """Make an attack, and see that another client's requests are answered before it is.
+    """Send an attack, and check that another client's requests are answered before it.
 
     Args:
         broker: is attacked.
@@ -228,7 +228,7 @@ async def overtaken(
 async def test_others_are_served_beside_a_metadata_request_of_many_names(
     broker: EmbeddedBroker,
 ) -> None:
-    """Tens of thousands of topics are looked up, or created, without holding anyone up."""
+    """Other clients are served while tens of thousands of topics are looked up or created."""
     topics = [{"name": f"name-{number}"} for number in range(20_000)]
     answer = await overtaken(
         broker,
@@ -240,7 +240,7 @@ async def test_others_are_served_beside_a_metadata_request_of_many_names(
 
 
 async def test_more_items_than_allowed_end_the_connection(broker: EmbeddedBroker) -> None:
-    """Beyond kgroup.request.max.items a request is not even read."""
+    """A request with more than kgroup.request.max.items items is not read."""
     client = await Client.open(broker)
     await client.send(
         "metadata", 4, topics=[{"name": "a"}] * 20_001, allow_auto_topic_creation=False
@@ -251,7 +251,7 @@ async def test_more_items_than_allowed_end_the_connection(broker: EmbeddedBroker
 async def test_others_are_served_beside_a_fetch_of_many_partitions(
     autojump_clock: trio.testing.MockClock, broker: EmbeddedBroker
 ) -> None:
-    """Each partition of a long Fetch is a step, also while it waits."""
+    """Other clients are served between the partitions of a long Fetch."""
     answer = await overtaken(
         broker,
         lambda client: client.request("fetch", 4, **fetch_of(10_000, 1)),
@@ -273,10 +273,10 @@ async def join(client: Client, protocols: int = 1) -> Any:
     )
 
 
-async def test_no_request_that_waits_has_the_lane(
+async def test_parked_requests_hold_up_no_long_request(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """A Join, a Sync and a Fetch that wait were long before, and hold up no other long request."""
+    """A parked JoinGroup, SyncGroup or Fetch does not hold up other long requests."""
     async with in_memory({"group.initial.rebalance.delay.ms": 3000}) as broker:
         await broker.create_topic("t", 1)
         clients = [await Client.open(broker) for _ in range(2)]
@@ -310,7 +310,7 @@ async def test_no_request_that_waits_has_the_lane(
 
 
 async def test_others_are_served_beside_batches_of_many_records(broker: EmbeddedBroker) -> None:
-    """The lengths of 560,000 records in four batches are read without holding anyone up."""
+    """Other clients are served while 560,000 records in four batches are checked."""
     many = batches.assemble(
         (b"\x0c" + bytes(6)) * 140_000, count=140_000, base_timestamp=NOW, max_timestamp=NOW
     )
@@ -321,14 +321,14 @@ async def test_others_are_served_beside_batches_of_many_records(broker: Embedded
     assert codes == [ErrorCode.NONE] * 4
 
 
-async def test_a_batch_that_is_too_large_is_not_looked_into(broker: EmbeddedBroker) -> None:
-    """Its size is judged first, so that nothing of 14 MB is read to refuse them."""
+async def test_a_batch_that_is_too_large_is_not_read(broker: EmbeddedBroker) -> None:
+    """A batch of 14 MB is refused by its size, before its records are read."""
     large = batches.assemble(bytes(14 * MEGABYTE), count=1, base_timestamp=NOW, max_timestamp=NOW)
     assert await code_of(broker, large) == ErrorCode.MESSAGE_TOO_LARGE
 
 
 async def test_an_answer_has_a_limit_too(broker: EmbeddedBroker) -> None:
-    """A small request that asks for the same thing again and again gets no answer of any size."""
+    """A small request for the same thing many times gets a bounded response."""
     client = await Client.open(broker)
     asked = {"resource_type": 2, "resource_name": "t", "configuration_keys": None}
     answer = await client.request(
@@ -339,7 +339,7 @@ async def test_an_answer_has_a_limit_too(broker: EmbeddedBroker) -> None:
 
 
 async def test_a_topic_named_twice_is_answered_once(broker: EmbeddedBroker) -> None:
-    """As by Kafka; else a few bytes could ask for any number of partitions."""
+    """As in Kafka, a topic named twice is in the response once."""
     client = await Client.open(broker)
     answer = await client.request(
         "metadata", 4, topics=[{"name": "t"}] * 1000, allow_auto_topic_creation=False
@@ -349,7 +349,7 @@ async def test_a_topic_named_twice_is_answered_once(broker: EmbeddedBroker) -> N
 
 
 async def test_partitions_are_limited_in_a_request_and_in_all(broker: EmbeddedBroker) -> None:
-    """269 bytes are not turned into 200,000 logs, nor many requests into more than 50,000."""
+    """269 bytes cannot create 200,000 logs, nor many requests more than 50,000."""
     client = await Client.open(broker)
 
     async def create(*names: str) -> set[int]:
@@ -386,10 +386,10 @@ async def test_partitions_are_limited_in_a_request_and_in_all(broker: EmbeddedBr
     await client.stream.aclose()
 
 
-async def test_others_are_served_beside_partitions_that_are_only_judged(
+async def test_others_are_served_beside_partitions_that_are_only_validated(
     broker: EmbeddedBroker,
 ) -> None:
-    """A few bytes ask for 10,000 partitions of each of many topics, without creating any."""
+    """Other clients are served while 10,000 partitions of each of many topics are validated."""
     names = [f"topic-{number}" for number in range(20)]
     for name in names:
         await broker.create_topic(name, 1)
@@ -409,7 +409,7 @@ async def test_others_are_served_beside_partitions_that_are_only_judged(
 
 
 async def test_a_topic_that_is_to_grow_twice_does_not(broker: EmbeddedBroker) -> None:
-    """As by Kafka; else one name could ask for partitions again and again."""
+    """As in Kafka, a topic named twice in CreatePartitions is refused."""
     client = await Client.open(broker)
     answer = await client.request(
         "create_partitions",
@@ -427,7 +427,7 @@ async def test_a_topic_that_is_to_grow_twice_does_not(broker: EmbeddedBroker) ->
 
 
 async def test_a_number_without_an_end_costs_nothing(broker: EmbeddedBroker) -> None:
-    """A megabyte of 0xFF behind a Produce's header ends its connection at once."""
+    """A varint of a megabyte of 0xFF ends its connection at once."""
     client = await Client.open(broker)
     prefix = struct.pack(">hhi", API_KEYS["produce"], 9, 1)
     await client.send_frame(prefix + b"\xff" * MEGABYTE)
@@ -437,7 +437,7 @@ async def test_a_number_without_an_end_costs_nothing(broker: EmbeddedBroker) -> 
 async def test_a_client_that_sends_nothing_is_disconnected(
     autojump_clock: trio.testing.MockClock, broker: EmbeddedBroker
 ) -> None:
-    """After connections.max.idle.ms, whether it has said nothing, or half of something."""
+    """A silent client is disconnected after connections.max.idle.ms, even within a request."""
     silent, halfway, alive = [await Client.open(broker) for _ in range(3)]
     await halfway.stream.send_all(LENGTH.pack(1000) + b"abc")
     await trio.sleep(500)
@@ -452,7 +452,7 @@ async def test_a_client_that_sends_nothing_is_disconnected(
 async def test_a_request_that_waits_is_not_idle(
     autojump_clock: trio.testing.MockClock, broker: EmbeddedBroker
 ) -> None:
-    """A Fetch may wait for longer than a connection may say nothing."""
+    """A Fetch may wait longer than a connection may be idle."""
     client = await Client.open(broker)
     await client.request("fetch", 4, **fetch_of(1, 2000))
     assert trio.current_time() == 2000
@@ -462,7 +462,7 @@ async def test_a_request_that_waits_is_not_idle(
 async def test_half_requests_give_way_to_whole_ones(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """Beyond queued.max.request.bytes the connection is cut whose bytes stood still longest."""
+    """Beyond queued.max.request.bytes, the connection without progress the longest is closed."""
     async with in_memory({"queued.max.request.bytes": 4 * MEGABYTE}) as broker:
         await broker.create_topic("t", 1)
         stalled = [await Client.open(broker) for _ in range(8)]
@@ -477,7 +477,7 @@ async def test_half_requests_give_way_to_whole_ones(
 
 
 async def test_connections_are_limited(autojump_clock: trio.testing.MockClock) -> None:
-    """Where there are max.connections, the one that has been idle the longest makes room."""
+    """Beyond max.connections the connection that was idle longest is closed."""
     async with in_memory({"max.connections": 3}) as broker:
         clients = []
         for _ in range(4):
@@ -489,7 +489,7 @@ async def test_connections_are_limited(autojump_clock: trio.testing.MockClock) -
 
 
 async def test_connections_that_come_at_once_are_limited_too() -> None:
-    """Each newcomer has another one make room, also before the first of these has ended."""
+    """Each new connection closes another one, even before the first of those has ended."""
     async with in_memory({"max.connections": 3}) as broker:
         for _ in range(3):
             await Client.open(broker)
@@ -504,7 +504,7 @@ async def test_connections_that_come_at_once_are_limited_too() -> None:
 async def test_bytes_of_a_connection_that_is_gone_count_no_more(
     broker: EmbeddedBroker, *, by_broker: bool
 ) -> None:
-    """Half a request goes with its connection, whoever has ended that."""
+    """The bytes of an incomplete request are released with its connection."""
     client = await Client.open(broker)
     await client.stream.send_all(LENGTH.pack(50 * MEGABYTE) + bytes(MEGABYTE))
     await trio.testing.wait_all_tasks_blocked()
@@ -521,7 +521,7 @@ async def test_bytes_of_a_connection_that_is_gone_count_no_more(
 async def test_connections_of_one_address_are_limited(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """The one too many of an address is closed, and those that it has stay."""
+    """The connection beyond an address's limit is closed; its others stay."""
     async with in_memory({"max.connections.per.ip": 2}) as broker:
         clients = [await Client.open(broker) for _ in range(3)]
         assert await clients[2].is_closed()
@@ -535,7 +535,7 @@ async def test_connections_of_one_address_are_limited(
 async def test_a_timer_that_fails_stops_neither_the_broker_nor_other_timers(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is recorded, where a test finds it, and the alarm goes on."""
+    """The error is recorded, and all other timers still run."""
     async with in_memory(hostile.PROPERTIES) as broker:
         (node,) = broker.cluster.brokers.values()
         with monkeypatch.context() as patch:
@@ -549,7 +549,7 @@ async def test_a_timer_that_fails_stops_neither_the_broker_nor_other_timers(
 
 
 async def test_what_a_client_stored_bounds_no_others_answer(broker: EmbeddedBroker) -> None:
-    """A list config grows with every request, and still fits the answer that tells it."""
+    """A list config that grows with every request still fits its response."""
     client = await Client.open(broker)
 
     async def append(value: str) -> int:
@@ -573,14 +573,14 @@ async def test_what_a_client_stored_bounds_no_others_answer(broker: EmbeddedBrok
 
 
 async def test_no_text_is_longer_than_the_oldest_version_can_say(broker: EmbeddedBroker) -> None:
-    """A name of 40 kB in a flexible version would end the connection of whoever lists it in v0."""
+    """A name of 40 kB is refused, because no response in v0 could contain it."""
     client = await Client.open(broker)
     await client.send("find_coordinator", 4, key_type=0, coordinator_keys=["a" * 40_000])
     assert await client.is_closed()
 
 
 async def test_groups_are_limited() -> None:
-    """Neither a Join nor a commit makes one too many, and those that there are go on."""
+    """A name of 40 kB is refused: no response in v0 could contain it."""
     async with in_memory(hostile.PROPERTIES | {"kgroup.max.groups": 1}) as broker:
         await broker.create_topic("t", 1)
         client = await Client.open(broker)
@@ -592,7 +592,7 @@ async def test_groups_are_limited() -> None:
 
 
 async def test_a_message_that_quotes_a_client_stays_readable(broker: EmbeddedBroker) -> None:
-    """The longest group id is told back, and what is said of it is cut to fit."""
+    """An error message shortens the longest group id to fit."""
     client = await Client.open(broker)
     answer = await client.request(
         "describe_groups", 6, groups=["g" * 32_767], include_authorized_operations=False

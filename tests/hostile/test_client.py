@@ -1,4 +1,4 @@
-"""What brokers and members can do to kgroup's client: nothing but what its errors say."""
+"""What brokers and members can do to kgroup's client: cause errors of its own and nothing else."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ SECONDS = 40.0
 
 @pytest.mark.parametrize("portion", range(PORTIONS))
 def test_no_answer_and_no_member_surprises_the_client(portion: int) -> None:
-    """Each field at its extremes: only KgroupErrors, in time, and nothing is lost."""
+    """Any hostile field causes only KgroupErrors, in time, and loses no record."""
     size = CASES // PORTIONS
     assert list(play(SEED, range(portion * size, (portion + 1) * size))) == []
 
 
 def test_every_request_of_the_client_is_attacked() -> None:
-    """A request that is added to the recovery table has a call and a place in the group's cases."""
+    """Every request in the error policy has a call and a place in the group's cases."""
     assert set(APIS.values()) <= CALLS.keys()
     assert set(APIS.values()) - {"describe_groups"} <= set(ATTACKED)
 
 
 def failures() -> list[tuple[Request, int]]:
-    """Every error that the recovery table names for a request, and one that nobody knows."""
+    """Every error that the error policy names for a request, and an unknown one."""
     named = [
         (request, int(code))
         for request, reactions in REACTIONS.items()
@@ -60,14 +60,14 @@ def failures() -> list[tuple[Request, int]]:
 
 
 async def until_over(group: ConsumerGroup) -> None:
-    """A program that reads and commits, and goes on whatever its commits raise."""
+    """A program that reads and commits, and continues whatever its commits raise."""
     async with group:
         async for generation in group:
             generation.start_soon(read, generation)
 
 
 async def read(generation: object) -> None:
-    """A handler."""
+    """A handler that reads."""
     async for batch in generation.records():  # type: ignore[attr-defined]
         try:
             await generation.commit({batch.partition: batch.next_offset})  # type: ignore[attr-defined]
@@ -76,7 +76,7 @@ async def read(generation: object) -> None:
 
 
 async def count(here: World, group: ConsumerGroup) -> float:
-    """Requests a second, of a program that is given so long."""
+    """The requests a second of a program that runs for so long."""
     with trio.move_on_after(SECONDS):
         try:
             await until_over(group)
@@ -89,7 +89,7 @@ async def count(here: World, group: ConsumerGroup) -> float:
 async def test_no_error_for_ever_makes_a_storm(
     autojump_clock: MockClock, request_: Request, code: int
 ) -> None:
-    """Each error of the table, given to each request for ever, costs so many requests a second."""
+    """A request that always fails with the same error is not repeated too often."""
     async with world() as here:
         await here.append(3)
         here.broker.inject(APIS[request_], code, times=1_000_000)
@@ -98,7 +98,7 @@ async def test_no_error_for_ever_makes_a_storm(
 
 @final
 class Peer:
-    """Another member, which says and assigns what a test wants."""
+    """Another member that subscribes and assigns as a test wants."""
 
     def __init__(self, here: World, topics: Sequence[str], given: Sequence[TopicPartition]) -> None:
         self._config = here.config(topics=["topic"])
@@ -109,7 +109,7 @@ class Peer:
         self.in_group = trio.Event()
 
     async def run(self) -> None:
-        """Be a member until the test is over; as a leader give everything to the others."""
+        """Be a member until the test ends; as a leader assign everything to the others."""
         await self._coordinator.find()
         member_id = ""
         while True:
@@ -150,7 +150,7 @@ IMPOSSIBLE = [
 async def test_a_leader_that_assigns_the_impossible_hurts_nothing(
     autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
-    """What cannot be read is left out and named, whatever else it is; the rest is read."""
+    """Partitions that cannot be read are left out and reported; the others are read."""
     async with world() as here:
         await here.append(3)
         given = [*IMPOSSIBLE, P0, P0, TopicPartition("secret", 0)]
@@ -170,7 +170,7 @@ async def test_a_leader_that_assigns_the_impossible_hurts_nothing(
 async def test_what_another_member_subscribes_to_ends_no_leader(
     autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
-    """Names that no topic has are left out and reported; the group is led as before."""
+    """Impossible topic names are left out and reported, and the leader continues."""
     async with world() as here:
         await here.append(3)
         names = ["my topic", "", "a" * 600, *(f"t{number}" for number in range(3000))]
@@ -190,7 +190,7 @@ async def test_what_another_member_subscribes_to_ends_no_leader(
 
 @pytest.mark.parametrize("name", IMPOSSIBLE, ids=lambda name: f"{name.topic!r:.20}")
 async def test_no_impossible_name_reaches_librdkafka(name: TopicPartition) -> None:
-    """The source itself refuses one: some of them end the whole process there."""
+    """The record source refuses a name that would end the process in librdkafka."""
     config = GroupConfig(group_id="g", bootstrap_servers="127.0.0.1:1", topics=["topic"])
     source = LibrdkafkaSource(config, lambda *_: None)
     with pytest.raises(UsageError, match="cannot be read, the topic's name"):
@@ -198,7 +198,7 @@ async def test_no_impossible_name_reaches_librdkafka(name: TopicPartition) -> No
 
 
 async def test_a_handler_of_events_that_raises_ends_nothing(autojump_clock: MockClock) -> None:
-    """At every event, faults of the source included; records are read and committed."""
+    """An event handler that raises at every event stops neither reading nor committing."""
 
     def broken(event: Event) -> None:
         raise RuntimeError(str(event))

@@ -1,4 +1,4 @@
-"""Every option of every command, given every hostile text: a usage error of a line, or accepted.
+"""Every option of every command with every hostile text: accepted, or a usage error of one line.
 
 Options are found by introspection of click's parameters, so that one that is added is tested. No
 command does its work here: what it calls to do it is replaced by a function that ends the program.
@@ -81,14 +81,14 @@ SHELL: Final = (
 
 
 class WorkBeginsError(SystemExit):
-    """The command has accepted its options."""
+    """Raised in place of a command's work, once its options are accepted."""
 
     def __init__(self) -> None:
         super().__init__(DONE)
 
 
 def begin(*_: object, **__: object) -> Any:
-    """Stands for a command's work."""
+    """Replaces a command's work."""
     raise WorkBeginsError
 
 
@@ -114,12 +114,12 @@ def options() -> list[Any]:
 
 
 def invoke(*arguments: str, given: bytes = b"") -> Result:
-    """The command, in this process."""
+    """Run the command in this process."""
     return CliRunner().invoke(main, arguments, input=given)
 
 
 def check(result: Result, text: str = "") -> None:
-    """It worked, or said in a line what is wrong; it did not fall over.
+    """Check that a command succeeded or reported an error in one line.
 
     click's own types show what they were given, in full.
     """
@@ -136,8 +136,8 @@ def check(result: Result, text: str = "") -> None:
 
 
 @pytest.mark.parametrize(("name", "option"), options())
-def test_no_text_makes_a_command_fall_over(name: str, option: click.Parameter) -> None:
-    """Whatever an option is given, the command accepts it or names what is wrong."""
+def test_no_text_crashes_a_command(name: str, option: click.Parameter) -> None:
+    """A command accepts any option's text or names what is wrong with it."""
     beside = BESIDE.get((name, option.name or ""), [])
     if isinstance(option, click.Option) and option.is_flag:
         check(invoke(name, option.opts[0]))
@@ -149,7 +149,7 @@ def test_no_text_makes_a_command_fall_over(name: str, option: click.Parameter) -
 
 @pytest.mark.parametrize(("name", "option"), options())
 def test_every_number_has_bounds_in_the_help(name: str, option: click.Parameter) -> None:
-    """A number is given a bounded type, a path one that refuses what no system call takes."""
+    """Every number has a bounded type, and every path one that refuses impossible paths."""
     kind = option.type
     if isinstance(kind, click.types.IntParamType | click.types.FloatParamType):
         assert isinstance(kind, Whole | Number), f"{name} {option.name} has no bounds"
@@ -200,8 +200,8 @@ DOCUMENTS: Final[dict[str, bytes]] = {
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_no_document_makes_assign_fall_over(tmp_path: Path, document: str) -> None:
-    """A file, standard input and a line are refused for what is wrong with them."""
+def test_no_document_crashes_assign(tmp_path: Path, document: str) -> None:
+    """A hostile file, standard input or line is refused with a reason."""
     text = DOCUMENTS[document]
     file = tmp_path / "group.json"
     file.write_bytes(text)
@@ -216,7 +216,7 @@ def test_no_document_makes_assign_fall_over(tmp_path: Path, document: str) -> No
 
 
 def test_answers_are_json(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every line that is answered can be read by a strict reader, whatever else lines have."""
+    """Every answer is strict JSON, whatever the other lines are."""
     extra = [b"0", b"1e308", b"-0.0", b'"\\ud800"', b"[[]]", b"null", b"9" * 4000, b"1E+2"]
     lines = [b'{"topics":{},"members":[],"assignor":"range","x":' + text + b"}\n" for text in extra]
     result = invoke("assign", "--json", given=b"".join([*lines, b'{"x":1e999}\n', lines[0]]))
@@ -233,7 +233,7 @@ def test_answers_are_json(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_line_without_end_costs_no_more_than_its_limit() -> None:
-    """The rest of a line that is too long is not kept, and the next line is answered."""
+    """The rest of a line that is too long is dropped, and the next line is answered."""
     good = b'{"topics":{},"members":[],"assignor":"range"}\n'
     result = invoke("assign", "--json", given=b" " * (40 * 1024 * 1024) + b"\n" + good)
     assert result.exit_code == 1
@@ -242,7 +242,7 @@ def test_a_line_without_end_costs_no_more_than_its_limit() -> None:
 
 
 def test_standard_input_may_be_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A shell's ``<&-`` leaves a process without one."""
+    """A process without standard input, as after the shell's ``<&-``, reports it."""
     command = COMMANDS["assign"]
     for arguments in (["--json"], ["-"]):
         monkeypatch.setattr(sys, "stdin", None)
@@ -254,7 +254,7 @@ def test_standard_input_may_be_closed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_archive_of_spark_takes_no_arguments(
     monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
-    """``python -m kgroup.testing.spark`` refuses what it would not look at."""
+    """``python -m kgroup.testing.spark`` refuses arguments."""
     assert prepare.callback is not None
     monkeypatch.setitem(prepare.callback.__globals__, "make_archive", begin)
     result = CliRunner().invoke(prepare, arguments)

@@ -1,4 +1,4 @@
-"""Objects that a program gives kgroup: what is wrong with one is said when it is given."""
+"""Objects that a program gives kgroup: what is wrong with one is reported when it is given."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PARTS: Final = ("name", "assign", "user_data", "on_assignment", "cooperative")
 
 
 def assignor(**parts: Any) -> Any:
-    """A good assignor but for these attributes; one that is an exception is raised."""
+    """A correct assignor, except for these attributes; an exception among them is raised."""
 
     def part(value: Any) -> Any:
         def read(_: object) -> Any:
@@ -57,19 +57,19 @@ def refused(make: Callable[[Any], object], value: object) -> str | None:
     return None
 
 
-class Untold(Exception):  # noqa: N818 # what a program raises is called as it likes
-    """Its text raises as well."""
+class RaisingText(Exception):  # noqa: N818 # what a program raises is called as it likes
+    """An exception whose text raises as well."""
 
     def __str__(self) -> str:
         raise RuntimeError("no text")
 
 
 @pytest.mark.parametrize("part", PARTS)
-@pytest.mark.parametrize("error", [RuntimeError("two\nlines"), Untold(), KeyError("k")])
+@pytest.mark.parametrize("error", [RuntimeError("two\nlines"), RaisingText(), KeyError("k")])
 def test_what_a_property_of_an_assignor_raises_is_in_the_refusal(
     part: str, error: Exception
 ) -> None:
-    """The error names the setting, the attribute, and what it raised; nothing escapes bare."""
+    """The ConfigError names the setting, the attribute, and the error that it raised."""
     given = assignor(**{part: error})
     said = f"its '{part}' raised {type(error).__name__}"
     for make in (lambda: config(given), lambda: resolve([given])):
@@ -81,20 +81,20 @@ def test_what_a_property_of_an_assignor_raises_is_in_the_refusal(
 
 @pytest.mark.parametrize("part", PARTS)
 def test_any_other_part_of_an_assignor_is_refused_or_taken(part: str) -> None:
-    """No value in place of a part makes more than a ConfigError."""
+    """No value of an assignor's part causes anything but a ConfigError."""
     fields = [refused(lambda v: config(assignor(**{part: v})), value) for value in VALUES.values()]
     assert "assignors" in fields
     assert set(fields) <= {None, "assignors"}
 
 
 def test_an_assignor_s_class_is_not_an_assignor() -> None:
-    """It has name and assign(), and its assign() would take the topics for self."""
+    """A class is refused: its assign() would take the topics for self."""
     with pytest.raises(ConfigError, match="it is a class, not an instance of it"):
         config(type("Ours", (), {"name": "ours", "assign": lambda *_: {}}))
 
 
 def test_user_data_is_bytes() -> None:
-    """A number would be so many zeros in the Join."""
+    """User data that are not bytes are refused; bytes(5) would be five zeros."""
     for data in (5, 10**12, "text", [1], Raises()):
         given = assignor(user_data=lambda *_, data=data: data)
         with pytest.raises(UsageError, match="it must return bytes or None"):
@@ -102,8 +102,8 @@ def test_user_data_is_bytes() -> None:
 
 
 @pytest.mark.parametrize("part", [field.name for field in attrs.fields(Runtime)])
-def test_a_part_of_the_environment_is_refused_by_name(part: str) -> None:
-    """What cannot be called, or lacks a method, is refused where it is given."""
+def test_a_part_of_the_runtime_is_refused_by_name(part: str) -> None:
+    """A part that cannot be called or lacks a method is refused where it is given."""
     given = attrs.asdict(default_runtime(), recurse=False)
     fields = [refused(lambda v: Runtime(**{**given, part: v}), v) for v in VALUES.values()]
     assert fields.count(part) > len(VALUES) // 2
@@ -121,8 +121,8 @@ def test_a_group_refuses_what_it_cannot_use(group: Any, argument: str) -> None:
             group(**{"config": config("range"), argument: value})
 
 
-def test_every_method_of_a_record_source_is_looked_for() -> None:
-    """The list is the protocol's."""
+def test_every_method_of_a_record_source_is_checked() -> None:
+    """The methods that are checked are those of the protocol."""
     methods = {
         name
         for name, found in vars(RecordSource).items()
@@ -140,7 +140,7 @@ SOURCES: Final[Mapping[str, Any]] = {
 
 @pytest.mark.parametrize("source", SOURCES)
 async def test_a_record_source_that_is_none_is_refused(source: str, autojump_clock: object) -> None:
-    """The group ends before it joins, and the error says what is missing."""
+    """An object without a record source's methods ends the group before it joins."""
     async with in_memory() as broker:
         runtime = attrs.evolve(memory_runtime(broker), record_source=SOURCES[source])
         wrong = pytest.RaisesExc(UsageError, match="the record source .* cannot be used: it")

@@ -1,4 +1,4 @@
-"""The extremes: honest bytes stay honest, every field is reached, and every change shows."""
+"""Hostile changes: each changes one field only, every field is reached, every change shows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kio.index import load_request_schema, load_response_schema
 
 from kgroup.wire.entity_writer import entity_writer
 from kgroup.wire.versions import API_KEYS, SUPPORTED_VERSIONS
-from tests.hostile.extremes import body, changes, draw, sample
+from tests.hostile.extremes import body, changes, choose, sample
 
 NEWEST = [
     *(
@@ -29,7 +29,7 @@ NEWEST = [
 
 
 def honest(entity: Any) -> bytes:
-    """What kgroup's own writer makes of it."""
+    """The bytes of kgroup's own writer."""
     parts: list[bytes] = []
     kind: Any = type(entity)
     entity_writer(kind)(parts, entity)
@@ -40,7 +40,7 @@ def honest(entity: Any) -> bytes:
     "entity_type", NEWEST, ids=lambda kind: f"{kind.__name__}{kind.__version__}"
 )
 def test_a_change_touches_one_field_only(entity_type: Any) -> None:
-    """Without a change the bytes are the writer's; with one, what stands before it is the same."""
+    """The bytes before the change are the writer's."""
     entity = sample(entity_type)
     plain = honest(entity)
     assert body(entity, None) == plain
@@ -61,11 +61,11 @@ def test_every_field_is_reached() -> None:
     assert any("node_endpoints" in change.path for change in changes(fetched))
 
 
-def test_draws_repeat() -> None:
-    """The same seed draws the same changes."""
+def test_choices_repeat() -> None:
+    """The same seed chooses the same changes."""
     entity = sample(load_response_schema(API_KEYS["join_group"], 9))
     first, second = (
-        [str(draw(random, entity)) for _ in range(50)] for random in (Random(3), Random(3))
+        [str(choose(random, entity)) for _ in range(50)] for random in (Random(3), Random(3))
     )
     assert first == second
     assert len(set(first)) > 20

@@ -1,4 +1,4 @@
-"""Every setting of every settings class, given every hostile value: accepted or a ConfigError.
+"""Every setting of every settings class with every hostile value: accepted, or a ConfigError.
 
 Fields are found by introspection: one that is added is tested, and has to have bounds.
 """
@@ -48,7 +48,7 @@ LONGEST_LINE: Final = 1500
 
 
 def check_error(error: ConfigError, name: str) -> None:
-    """One line that names the field and says what is allowed."""
+    """Check that an error has one line that names the field and its bounds."""
     text = str(error)
     assert text.startswith(name), text
     assert " is refused: " in text
@@ -59,7 +59,7 @@ def check_error(error: ConfigError, name: str) -> None:
 
 
 def refused(make: Callable[[dict[str, Any]], object], name: str, value: object) -> bool:
-    """Whether a value is refused, which takes a ConfigError and nothing else."""
+    """Whether a value is refused; anything but a ConfigError fails the test."""
     try:
         make({name: value})
     except ConfigError as error:
@@ -71,7 +71,7 @@ def refused(make: Callable[[dict[str, Any]], object], name: str, value: object) 
 
 @pytest.mark.parametrize(("kind", "name"), FIELDS)
 def test_a_hostile_value_is_refused_by_a_config_error(kind: type[Any], name: str) -> None:
-    """Nothing but a ConfigError comes of any value, and it names field, value and bounds."""
+    """A hostile value causes only a ConfigError that names field, value and bounds."""
 
     def make(given: dict[str, Any]) -> object:
         return kind(**{**CLASSES[kind], **given})
@@ -82,7 +82,7 @@ def test_a_hostile_value_is_refused_by_a_config_error(kind: type[Any], name: str
 
 @pytest.mark.parametrize(("kind", "name"), FIELDS)
 def test_every_field_says_its_bounds(kind: type[Any], name: str) -> None:
-    """Docs and errors have words for what a field may be."""
+    """Every field has a text for its bounds."""
     field = attrs.fields_dict(kind)[name]
     allowed = field.metadata.get("allowed") or getattr(field.validator, "allowed", None)
     assert isinstance(allowed, str), f"{kind.__name__}.{name} has no bounds"
@@ -106,7 +106,7 @@ def numeric() -> Iterator[Any]:
 
 @pytest.mark.parametrize(("kind", "name"), list(numeric()))
 def test_no_number_is_without_bounds(kind: type[Any], name: str) -> None:
-    """NaN, infinities and bools are refused, fractions of counts, and more ms than an int32 has."""
+    """NaN, infinities, bools, fractions of counts, and more ms than an int32 are refused."""
     bound = attrs.fields_dict(kind)[name].validator
     assert isinstance(bound, Bound)
     for value in (float("nan"), float("inf"), -float("inf"), 1e308, -1e308, 2**63, 10**5000, True):
@@ -120,14 +120,14 @@ def test_no_number_is_without_bounds(kind: type[Any], name: str) -> None:
 
 @pytest.mark.parametrize("name", [*PROPERTIES, *GROUP_PROPERTIES])
 def test_a_hostile_property_is_refused_by_a_config_error(name: str) -> None:
-    """Kafka's properties, whose values come as texts or objects, are refused by name."""
+    """Hostile values of Kafka's properties are refused by name."""
     found = [refused(BrokerSettings.from_properties, name, value) for value in VALUES.values()]
     assert any(found)
 
 
 @pytest.mark.parametrize("name", [value for value in VALUES.values() if isinstance(value, str)])
 def test_a_hostile_name_of_a_property_is_refused(name: str) -> None:
-    """What is no property is named, in a line."""
+    """An unknown property is named in one line."""
     with pytest.raises(ConfigError) as caught:
         BrokerSettings.from_properties({name: "1"})
     assert "no such property" in str(caught.value)

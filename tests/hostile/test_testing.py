@@ -1,4 +1,4 @@
-"""What the helpers for tests are given: a wrong argument is refused before anything is started."""
+"""The arguments of helpers for tests: a wrong one is refused before anything starts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FUNCTIONS: Final = [
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_a_wait_has_an_end(function: Any) -> None:
-    """Every helper takes a time-out, and none that is no time."""
+    """Every helper refuses a time-out that is not a time."""
     parameters = inspect.signature(function).parameters
     given = {name: ARGUMENTS[name] for name in parameters if name in ARGUMENTS}
     if function in (admin.committed_offsets, admin.end_offsets):
@@ -52,7 +52,7 @@ def test_a_wait_has_an_end(function: Any) -> None:
 
 @pytest.mark.parametrize("function", [admin.create_topic, admin.add_partitions])
 def test_a_number_of_partitions_has_bounds(function: Any) -> None:
-    """What librdkafka would refuse in its own words, or overflow on, is refused here."""
+    """A number of partitions that librdkafka cannot handle is refused by kgroup."""
     for value in (0, -1, 10_001, 2**31, 10**30, 1.5, True, "1"):
         with pytest.raises(ConfigError, match="whole number from 1 to 10000"):
             function("localhost:1", "t", value)
@@ -60,7 +60,7 @@ def test_a_number_of_partitions_has_bounds(function: Any) -> None:
 
 @pytest.mark.parametrize("argument", ["workers", "cores", "memory"])
 def test_the_size_of_a_spark_cluster_has_bounds(argument: str) -> None:
-    """Nothing is started, and the argument is named."""
+    """A wrong size is refused by name before anything starts."""
     make: Any = SparkCluster
     for value in (*(number for number in NUMBERS if number not in (0, 1)), "", "1", "g", "1 g"):
         with pytest.raises(ConfigError, match=f"{argument}=.* is refused"):
@@ -68,7 +68,7 @@ def test_the_size_of_a_spark_cluster_has_bounds(argument: str) -> None:
 
 
 def test_a_broker_of_apache_kafka_takes_what_can_be_written() -> None:
-    """Settings are lines of a file, the heap a size; a wait for it ends."""
+    """Settings that cannot be written, a heap that is no size, and endless waits are refused."""
     for settings in (5, {"a b": 1}, {"": 1}, {5: 1}, {"a\n": 1}, {"a": "\ud800"}, {"a": 10**5000}):
         with pytest.raises(ConfigError):
             RealKafka(settings)  # type: ignore[arg-type] # that is what is tested
@@ -82,7 +82,7 @@ def test_a_broker_of_apache_kafka_takes_what_can_be_written() -> None:
 
 
 def test_the_size_of_an_embedded_cluster_has_bounds() -> None:
-    """The thread that was to run it has ended, and its refusal is raised here."""
+    """A wrong size raises in the caller, and the thread has ended."""
     for brokers in (0, -1, 101, 2**31, 1.5, math.nan, None, "1"):
         with pytest.raises(ConfigError, match="brokers=.* is refused"):
             EmbeddedKafka(brokers=brokers).__enter__()  # type: ignore[arg-type] # that is tested
@@ -103,7 +103,7 @@ def test_the_size_of_an_embedded_cluster_has_bounds() -> None:
     ],
 )
 def test_a_campaign_of_simulations_has_bounds(arguments: dict[str, Any], named: str) -> None:
-    """Nothing is simulated, and the argument is named."""
+    """A wrong argument is refused by name before anything is simulated."""
     with pytest.raises(ConfigError, match=f"{named}=.* is refused"):
         simulate(Scenario(), **{"seeds": range(1), **arguments})
 
@@ -112,7 +112,7 @@ def test_a_campaign_of_simulations_has_bounds(arguments: dict[str, Any], named: 
     "name", ["brokers", "duration", "records_at_once", "records_every", "work"]
 )
 def test_a_plan_has_bounds(name: str) -> None:
-    """A plan that a program makes itself waits for no time that never comes."""
+    """A plan with a time that never comes is refused."""
     plan, evolve = generate_plan(Scenario(), 1), cast("Any", attrs.evolve)
     pairs = [(value, 1.0) for value in WRONG]
     for value in (*WRONG, *pairs, (2.0, 1.0), 10**400, 1e300):

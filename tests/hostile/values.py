@@ -1,4 +1,4 @@
-"""Values that no setting expects: extreme numbers, odd texts, objects that raise when touched."""
+"""Values that no setting expects: extreme numbers, odd texts, objects that raise when used."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ TEXTS: Final = (
 
 
 class Raises:
-    """An object that raises wherever it is looked at."""
+    """An object all of whose methods raise."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise RuntimeError(f"{name} was read")

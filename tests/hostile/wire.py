@@ -1,4 +1,4 @@
-"""A broker of one function, without tasks: a stream that has its answer when a request is sent."""
+"""A broker made of one function: its stream has the response as soon as a request is sent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Answer = Callable[[RequestFrame], bytes | None]
 
 
 def negotiated(frame: RequestFrame, api: str, version: int) -> bytes:
-    """An honest answer to ApiVersions: all that kgroup's client speaks, of one API this version."""
+    """An honest ApiVersions response that allows one version of one API."""
     ranges = {name: (spoken.lowest, spoken.highest) for name, spoken in SUPPORTED_VERSIONS.items()}
     ranges[api] = (version, version)
     fields = {"error_code": 0, "api_keys": api_keys(ranges)}
@@ -36,7 +36,7 @@ class AnsweringStream(trio.abc.Stream):
         self._ended = False
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Take a whole frame, and have its answer."""
+        """Take a whole request and answer it."""
         await trio.lowlevel.checkpoint()
         if self._ended:
             raise trio.BrokenResourceError
@@ -47,7 +47,7 @@ class AnsweringStream(trio.abc.Stream):
             self._received += len(answer).to_bytes(_LENGTH, "big") + answer
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        """Give what was answered; wait for ever where there is nothing more."""
+        """Return the response; wait for ever if there is none left."""
         await trio.lowlevel.checkpoint()
         if self._received:
             size = len(self._received) if max_bytes is None else max_bytes
@@ -62,6 +62,6 @@ class AnsweringStream(trio.abc.Stream):
         await trio.lowlevel.checkpoint()
 
     async def aclose(self) -> None:
-        """End it."""
+        """Close the stream."""
         self._ended = True
         await trio.lowlevel.checkpoint()

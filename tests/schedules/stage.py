@@ -1,4 +1,4 @@
-"""Random schedules of worker processes under steady input, and the count of what they did.
+"""Random schedules of worker processes under steady load, and the audit of their journals.
 
 The harness counts, from what the workers wrote down before they went on; kgroup is not asked. The
 workers are those of ``kgroup demo``, whose work takes time, so that there is always some in flight.
@@ -50,7 +50,7 @@ Restart = Callable[[], Awaitable[None]]
 @final
 @attrs.frozen(kw_only=True)
 class Account:
-    """What came of one schedule.
+    """The result of one schedule.
 
     Attributes:
         missing: records that were produced and never processed.
@@ -76,7 +76,7 @@ class Account:
 
 @final
 class Run:
-    """One schedule, drawn from a seed."""
+    """One schedule, generated from a seed."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Run:
         self.story: list[str] = []
 
     async def play(self) -> Account:
-        """Play it, wait until everything is done, and count."""
+        """Play a schedule, wait until everything is committed, and audit it."""
         await trio.to_thread.run_sync(self._cluster.create_topic, PARTITIONS)
         await self._feed.spread_over(PARTITIONS)
         for _ in range(WORKERS):
@@ -132,7 +132,7 @@ class Run:
         return count(self._feed.placed, journals, self._killed)
 
     async def _all_committed(self) -> None:
-        """Wait until the group has committed everything, by the coordinator's word.
+        """Wait until the coordinator has committed offsets up to the end of every partition.
 
         Not by the journals': one that was killed has not written down a commit that was accepted
         in its last moment, and nobody commits that again.
@@ -150,7 +150,7 @@ class Run:
             if committed == ends:
                 return
             late = f"after {IN_TIME:g} s {committed} of {ends} is committed"
-            assert trio.current_time() < deadline, self._told(late)
+            assert trio.current_time() < deadline, self._report(late)
             await self._work_for(BEAT)
 
     async def _join(self) -> None:
@@ -192,7 +192,7 @@ class Run:
         worker.child.kill()
 
     async def _meanwhile(self, event: Callable[[], Awaitable[None]]) -> None:
-        """Let something happen while input goes on."""
+        """Run something while the load continues."""
         async with trio.open_nursery() as nursery:
 
             async def happen() -> None:
@@ -206,8 +206,8 @@ class Run:
         over = trio.current_time() + seconds
         await self._until(lambda: trio.current_time() >= over, "time to pass")
 
-    def _told(self, missed: str) -> str:
-        """What was missed, what had happened, and what each worker was at."""
+    def _report(self, missed: str) -> str:
+        """What was missing, what had happened, and what each worker was doing."""
         workers = (
             f"{one.name} ({one.condition.value}) had {sorted(one.owned)} in generation"
             f" {one.generation} and said last: {one.child.last_error_line()}"
@@ -225,14 +225,14 @@ class Run:
             if now >= self._next_beat:
                 self._next_beat = now + BEAT
                 self._feed.send(PORTION)
-            assert now < deadline, self._told(f"waited {IN_TIME:g} s for {what}")
+            assert now < deadline, self._report(f"waited {IN_TIME:g} s for {what}")
             await trio.sleep(LOOK)
 
 
 def count(
     placed: Mapping[Record, int], journals: Mapping[str, Sequence[Entry]], killed: str | None
 ) -> Account:
-    """Count from the journals."""
+    """Audit the journals."""
     tally = _Tally()
     for name, journal in journals.items():
         tally.read(name, journal)
@@ -251,7 +251,7 @@ def count(
 
 @final
 class _Tally:
-    """What journals say, by record."""
+    """The journals' contents by record."""
 
     def __init__(self) -> None:
         self.processed: defaultdict[Record, list[tuple[float, str, int]]] = defaultdict(list)
@@ -263,7 +263,7 @@ class _Tally:
         self._last_epoch: dict[str, int] = {}
 
     def read(self, name: str, journal: Iterable[Entry]) -> None:
-        """Read one worker's."""
+        """Read one worker's journal."""
         for entry in journal:
             match entry:
                 case Started():
@@ -279,7 +279,7 @@ class _Tally:
                     pass
 
     def repeated(self, killed: str | None) -> dict[str, list[Record]]:
-        """Records that were processed again, by what happened to whoever did it before."""
+        """Records that were processed again, by what had happened to their first worker."""
         repeated: dict[str, list[Record]] = {"planned": [], "kill": [], "loss": []}
         for record, several in self.processed.items():
             for _, name, epoch in sorted(several)[:-1]:
@@ -303,7 +303,7 @@ class _Tally:
 
 
 def _late(processed: Mapping[Record, Iterable[tuple[float, str, int]]]) -> list[Record]:
-    """Records whose first processing came after that of a later one of their partition."""
+    """Records that were first processed after a later record of their partition."""
     furthest: dict[int, int] = {}
     late = []
     for _, (partition, offset) in sorted(

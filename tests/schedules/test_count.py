@@ -1,4 +1,4 @@
-"""The count of a schedule finds what it is there for."""
+"""The audit of a schedule finds every kind of fault."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ PLACED = {(0, offset): offset for offset in range(3)}
 
 
 def start(epoch: int, time: float) -> Started:
-    """A worker is handed a generation."""
+    """A worker gets a generation."""
     return Started(time=time, generation=epoch, epoch=epoch, partitions=[0])
 
 
@@ -26,7 +26,7 @@ def committed(following: int, epoch: int, time: float) -> CommitDone:
 
 
 def ended(why: str, epoch: int, time: float) -> Ended:
-    """A generation is over."""
+    """A generation ends."""
     return Ended(time=time, generation=epoch, epoch=epoch, why=why)
 
 
@@ -34,7 +34,7 @@ WHOLE: list[Entry] = [start(1, 0), *(did(offset, 1, offset) for offset in range(
 
 
 def test_a_perfect_run_has_no_faults() -> None:
-    """Every record once and in order: nothing is found."""
+    """A run with every record once and in order has no faults."""
     account = count(PLACED, {"a": WHOLE}, None)
     assert (account.missing, account.strange, account.planned, account.disordered) == (
         [],
@@ -45,14 +45,14 @@ def test_a_perfect_run_has_no_faults() -> None:
 
 
 def test_what_is_missing_or_strange_is_found() -> None:
-    """A record that nobody processed, and one that nobody produced."""
+    """A record that was never processed, and one that was never produced, are found."""
     account = count(PLACED, {"a": [start(1, 0), did(0, 1, 1), did(1, 1, 2), did(9, 1, 3)]}, None)
     assert account.missing == [(0, 2)]
     assert account.strange == [(0, 9)]
 
 
 def test_a_repetition_is_planned_unless_something_befell_the_first() -> None:
-    """Done twice: planned; by a killed worker before its commit: the kill's; lost: the loss's."""
+    """A repetition is attributed to a kill or a lost generation, or else counts as planned."""
     again: list[Entry] = [start(2, 5), did(2, 2, 6)]
     assert count(PLACED, {"a": WHOLE, "b": again}, None).planned == [(0, 2)]
     killed = count(PLACED, {"a": WHOLE, "b": again}, "a")
@@ -65,13 +65,13 @@ def test_a_repetition_is_planned_unless_something_befell_the_first() -> None:
 
 
 def test_what_was_committed_is_not_excused_by_a_kill() -> None:
-    """A record below the killed worker's last accepted commit must not come again."""
+    """A record below the killed worker's last accepted commit must not be processed again."""
     journals = {"a": [*WHOLE, committed(3, 1, 4)], "b": [start(2, 5), did(2, 2, 6)]}
     assert count(PLACED, journals, "a").planned == [(0, 2)]
 
 
 def test_disorder_is_found() -> None:
-    """Within one generation, and by first processings over all workers."""
+    """Disorder is found within a generation, and between first processings of all workers."""
     backwards: list[Entry] = [start(1, 0), did(1, 1, 1), did(0, 1, 2), did(2, 1, 3)]
     assert (0, 0) in count(PLACED, {"a": backwards}, None).disordered
     journals = {"a": [start(1, 0), did(1, 1, 1), did(2, 1, 3)], "b": [start(2, 1), did(0, 2, 2)]}

@@ -1,4 +1,4 @@
-"""Random schedules of processes: nothing is lost, and nothing is done twice that need not be."""
+"""Random schedules of processes: no record is lost, and none is repeated without need."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SETTINGS: Final = {
 async def played(
     seed: int, servers: str, folder: Path, *, session_timeout: float, restart: Restart
 ) -> Account:
-    """Play one schedule, and tell what happened in case the test fails."""
+    """Play one schedule, and report what happened if the test fails."""
     name = unique(f"schedule-{seed}")
     cluster = DemoCluster(servers, topic=name, group_id=name)
     async with children(folder) as workers:
@@ -44,7 +44,7 @@ async def played(
 
 
 def assert_right(account: Account) -> None:
-    """Every record processed, none twice but after the kill, order kept within each partition."""
+    """Check that every record was processed, repeated only after the kill, and in order."""
     assert account.missing == []
     assert account.strange == []
     assert account.planned == []
@@ -54,7 +54,7 @@ def assert_right(account: Account) -> None:
 @pytest.mark.timeout(500)
 @pytest.mark.parametrize("seed", EMBEDDED)
 async def test_a_schedule_on_the_embedded_broker(seed: int, tmp_path: Path) -> None:
-    """Joins, a leave, growth, a coordinator that moves, a SIGKILL: only the kill repeats."""
+    """Joins, a leave, growth and a moving coordinator repeat no record; only the SIGKILL may."""
     chance = random.Random(seed)
     async with serve(settings=SETTINGS) as broker:
         restart = partial(
@@ -71,7 +71,7 @@ async def test_a_schedule_on_the_embedded_broker(seed: int, tmp_path: Path) -> N
 @pytest.mark.timeout(500)
 @pytest.mark.parametrize("seed", REAL)
 async def test_a_schedule_on_a_real_kafka(seed: int, tmp_path: Path) -> None:
-    """The same, with a broker that restarts; only a lease that ran out may repeat besides."""
+    """The same with a broker that restarts; only a lease that ran out may repeat more."""
     kafka = await trio.to_thread.run_sync(_started)
     away = 0.0
 

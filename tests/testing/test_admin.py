@@ -1,4 +1,4 @@
-"""What tests do to a broker: topics, records, offsets."""
+"""The helpers for topics, records and offsets on a broker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kgroup.types import OffsetAndMetadata, TopicPartition
 
 
 def test_records_are_where_the_answer_says(real_kafka: KafkaAddress) -> None:
-    """Each value's partition and offset are told in the order of the values."""
+    """Each value's partition and offset are returned in the order of the values."""
     server = real_kafka.bootstrap_servers
     create_topic(server, "admin-produce", 2)
     first = produce(server, "admin-produce", ["a", "b"], partition=1)
@@ -30,8 +30,8 @@ def test_records_are_where_the_answer_says(real_kafka: KafkaAddress) -> None:
     assert sum(ends.values()) == 5
 
 
-def test_topics_come_grow_and_go(real_kafka: KafkaAddress) -> None:
-    """A call returns when the broker shows its effect, so that the next one can rely on it."""
+def test_topics_are_created_extended_and_deleted(real_kafka: KafkaAddress) -> None:
+    """A call returns when its effect is visible on the broker."""
     server = real_kafka.bootstrap_servers
     create_topic(server, "admin-grow", 1, {"retention.ms": "1000"})
     add_partitions(server, "admin-grow", 3)
@@ -45,8 +45,8 @@ def test_topics_come_grow_and_go(real_kafka: KafkaAddress) -> None:
         create_topic(server, "admin-grow")
 
 
-def test_committed_offsets_are_told(real_kafka: KafkaAddress) -> None:
-    """A committed offset comes with its metadata; a partition without one is None."""
+def test_committed_offsets_are_returned(real_kafka: KafkaAddress) -> None:
+    """A committed offset has its metadata; a partition without one is None."""
     server = real_kafka.bootstrap_servers
     create_topic(server, "admin-commit", 2)
     consumer = Consumer({"bootstrap.servers": server, "group.id": "admin-commit"})
@@ -64,7 +64,7 @@ def test_committed_offsets_are_told(real_kafka: KafkaAddress) -> None:
 
 
 def test_an_unacknowledged_record_is_an_error(real_kafka: KafkaAddress) -> None:
-    """A record for a partition that there is not is refused, not lost."""
+    """A record for a partition that does not exist raises."""
     create_topic(real_kafka.bootstrap_servers, "admin-refused")
     with pytest.raises(KafkaException):
         produce(real_kafka.bootstrap_servers, "admin-refused", ["a"], partition=5, timeout=3)

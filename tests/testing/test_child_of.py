@@ -1,4 +1,4 @@
-"""A command on a tether: it runs as it would alone, and ends with the process that wanted it."""
+"""``child_of`` runs a command as if it were run directly, and ends it with its caller."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def test_streams_and_status_are_handed_on() -> None:
 
 
 def test_a_signal_that_ended_it_is_in_the_status() -> None:
-    """128 and its number, as a shell has it."""
+    """The status is 128 plus the signal's number, as in a shell."""
     program = "import os; os.kill(os.getpid(), 9)"
     ended = child_of.run([sys.executable, "-c", program], stdin="", timeout=PATIENCE)
     assert ended.returncode == 128 + 9
 
 
 def test_one_that_takes_too_long_is_ended(tmp_path: Path) -> None:
-    """Even if it will not be terminated: after the grace it is killed, and the error names it."""
+    """A command that ignores SIGTERM is killed after the grace, and the error names it."""
     told = tmp_path / "pid"
     command = [sys.executable, "-c", SLEEPS.format(STUBBORN), str(told)]
     with pytest.raises(subprocess.TimeoutExpired) as raised:
@@ -54,7 +54,7 @@ def test_one_that_takes_too_long_is_ended(tmp_path: Path) -> None:
 
 
 def test_it_ends_with_a_user_that_was_killed(tmp_path: Path) -> None:
-    """SIGKILL leaves the user no time to end anything; the pipe that it held tells."""
+    """The pipe ends the command even if its caller is killed."""
     told = tmp_path / "pid"
     os.mkfifo(told)
     user = subprocess.Popen([sys.executable, "-c", USES, SLEEPS.format(""), str(told)])

@@ -1,4 +1,4 @@
-"""The embedded Kafka in a thread: for clients that block, in the process that they are in."""
+"""The embedded Kafka in a thread, for clients that block."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ P0 = TopicPartition("orders", 0)
 
 
 def test_a_client_that_blocks(embedded_kafka: EmbeddedKafka) -> None:
-    """A producer and a consumer of the same process use it, and what they did can be looked at."""
+    """A producer and a consumer of the same process can use it."""
     embedded_kafka.create_topic("orders")
     assert embedded_kafka.append("orders", 0, [b"first"]) == 0
     producer = Producer({"bootstrap.servers": embedded_kafka.bootstrap_servers})
@@ -38,7 +38,7 @@ def test_a_client_that_blocks(embedded_kafka: EmbeddedKafka) -> None:
 
 
 def test_several_brokers(own_embedded_kafka: type[EmbeddedKafka]) -> None:
-    """A test that wants several brokers, or settings, starts them, and moves what they lead."""
+    """Several brokers and settings can be chosen, and leaders moved."""
     kafka = own_embedded_kafka(brokers=2, settings={"num.partitions": 3})
     assert len(kafka.bootstrap_servers.split(",")) == 2
     kafka.create_topic("orders")
@@ -49,7 +49,7 @@ def test_several_brokers(own_embedded_kafka: type[EmbeddedKafka]) -> None:
 
 
 def test_its_thread_ends_with_it() -> None:
-    """Leaving the block joins the thread; before and after there is nothing to call."""
+    """Leaving the block joins the thread; before and after, calls are refused."""
     kafka = EmbeddedKafka()
     with pytest.raises(UsageError, match="is not running"):
         kafka.create_topic("orders")
@@ -62,7 +62,7 @@ def test_its_thread_ends_with_it() -> None:
         _ = kafka.bootstrap_servers
 
 
-def test_what_it_refuses_is_raised_where_it_was_asked_for() -> None:
-    """A wrong setting is the caller's error, not one that a thread prints."""
+def test_a_wrong_setting_is_raised_to_the_caller() -> None:
+    """A wrong setting raises in the caller, not in the thread."""
     with pytest.raises(ConfigError, match=r"no\.such\.thing"), EmbeddedKafka({"no.such.thing": 1}):
         pytest.fail("it runs")

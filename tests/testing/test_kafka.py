@@ -1,4 +1,4 @@
-"""A real Kafka: the one that tests share, and one that is stopped, killed and started again."""
+"""A real Kafka: the shared one, and one that is stopped, killed and started again."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Own = Callable[..., RealKafka]
 
 
 def test_records_come_back(real_kafka: KafkaAddress) -> None:
-    """What is produced to the shared broker is read from it."""
+    """Records that are produced to the shared broker can be read."""
     create_topic(real_kafka.bootstrap_servers, "come-back")
     produce(real_kafka.bootstrap_servers, "come-back", ["value"])
     consumer = Consumer(
@@ -45,7 +45,7 @@ def test_records_come_back(real_kafka: KafkaAddress) -> None:
 
 
 def test_tools_run(real_kafka: KafkaAddress) -> None:
-    """Kafka's own tools answer, and an unknown one is refused by name."""
+    """Kafka's own tools work, and an unknown one is refused by name."""
     create_topic(real_kafka.bootstrap_servers, "tools", 3)
     described = real_kafka.run_tool("kafka-topics", "--describe", "--topic", "tools")
     assert "PartitionCount: 3" in described.stdout
@@ -55,7 +55,7 @@ def test_tools_run(real_kafka: KafkaAddress) -> None:
 
 
 def test_ends_and_begins(own_kafka: Own) -> None:
-    """Stop, restart and kill keep address, settings and data; each says what it cannot do."""
+    """Stop, restart and kill keep address, settings and data, and raise if they cannot work."""
     kafka = own_kafka(settings={"group.max.size": 4, "auto.create.topics.enable": True})
     server, folder, pid = kafka.bootstrap_servers, kafka.folder, kafka.pid
     assert repr(kafka) == f"<RealKafka at {server}, pid {pid}>"
@@ -90,7 +90,7 @@ def test_ends_and_begins(own_kafka: Own) -> None:
 
 
 def test_nothing_before_start() -> None:
-    """Before its start a broker has no address, process or log, and costs nothing."""
+    """Before its start a broker has no address, process or log."""
     kafka = RealKafka()
     assert repr(kafka) == "<RealKafka, not running>"
     with pytest.raises(UsageError):
@@ -102,7 +102,7 @@ def test_nothing_before_start() -> None:
 
 
 def test_own_settings_are_refused() -> None:
-    """A setting that RealKafka decides on is refused by name, before anything is started."""
+    """A setting that RealKafka sets itself is refused before anything is started."""
     with pytest.raises(ConfigError, match="node.id=7"):
         RealKafka({"node.id": 7})
 
@@ -168,7 +168,7 @@ if "kafka.Kafka" in sys.argv:
 
 @pytest.fixture
 def fake_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Brokers that cost no Java: they come up at once, and do nothing."""
+    """Brokers without Java, which start at once and do nothing."""
     script = tmp_path / "fake_java.py"
     script.write_text(FAKE_JAVA)
 
@@ -210,7 +210,7 @@ def _until_it_ends_or_serves(port: int) -> Callable[[str, Callable[[str], None]]
 
 @pytest.mark.usefixtures("fake_java")
 def test_ports_run_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where every port is taken the last failure is raised, and nothing is left."""
+    """If every port is taken the last failure is raised, and no file is left."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         monkeypatch.setattr(module, "free_ports", lambda *_: [taken.getsockname()[1]] * 2)
         monkeypatch.setattr(module, "wait_until_serving", _until_it_ends_or_serves(0))
@@ -222,7 +222,7 @@ def test_ports_run_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("fake_java")
 def test_a_broker_that_cannot_start_says_why(tmp_path: Path) -> None:
-    """The end of the log is in the error, and where the log is; the log stays."""
+    """The error has the end of the log and its path; the log is kept."""
     log = tmp_path / "kafka.log"
     kafka = RealKafka({"fake": "is refused"}, log_path=log)
     with pytest.raises(KafkaUnavailableError, match="fake: is refused") as failure:
@@ -233,7 +233,7 @@ def test_a_broker_that_cannot_start_says_why(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("fake_java")
 def test_a_broker_that_is_not_ready_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that does not get ready is ended, and the error tells what was waited for."""
+    """A broker that is not ready in time is ended, and the error has the reason."""
 
     def never(_: str, pause: Callable[[str], None]) -> None:
         while True:
@@ -249,7 +249,7 @@ def test_a_broker_that_is_not_ready_in_time(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.usefixtures("fake_java")
 def test_options_of_java() -> None:
-    """Those for a short life are given by default, and one's own in their place."""
+    """Options for short runs are the default and can be replaced."""
     for broker, wanted in (
         (RealKafka(), QUICK),
         (RealKafka(java_options=["-Done=1"]), ["-Done=1"]),
@@ -261,7 +261,7 @@ def test_options_of_java() -> None:
 
 @pytest.mark.usefixtures("fake_java")
 def test_a_frozen_broker_is_killed() -> None:
-    """A broker that takes no notice of SIGTERM is killed, with a warning, and starts again."""
+    """A broker that ignores SIGTERM is killed, with a warning, and can be started again."""
     with RealKafka() as kafka:
         frozen = psutil.Process(kafka.pid)
         frozen.suspend()
@@ -277,14 +277,14 @@ def test_a_frozen_broker_is_killed() -> None:
 
 @pytest.mark.real_kafka
 def test_storage_that_cannot_be_formatted_says_why(tmp_path: Path) -> None:
-    """A setting that Kafka refuses is in the error, though Kafka logs nothing of it."""
+    """A setting that Kafka refuses is in the error, although Kafka does not log it."""
     kafka = RealKafka({"group.max.size": "many"}, log_path=tmp_path / "kafka.log")
     with pytest.raises(KafkaUnavailableError, match="Invalid value many for configuration"):
         kafka.start()
 
 
 def test_what_failed_once_is_not_tried_again(tmp_path: Path) -> None:
-    """Where the broker could not be started, later users are told why at once."""
+    """After a failed start, later users get the same error at once."""
     tries = 0
 
     def fail(_: Path) -> RealKafka:
@@ -299,5 +299,5 @@ def test_what_failed_once_is_not_tried_again(tmp_path: Path) -> None:
 
 
 def test_no_log_is_no_second_failure(tmp_path: Path) -> None:
-    """Where there is no log, the tail says so."""
+    """Without a log, the tail says so."""
     assert "No such file" in tail(tmp_path / "none", 3)

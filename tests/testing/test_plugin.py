@@ -1,4 +1,4 @@
-"""The pytest plugin, in pytest runs of its own: nothing is skipped in silence."""
+"""The pytest plugin, in pytest runs of its own: no test is skipped silently."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Run = Callable[..., str]
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Run the tests above where Maven Central cannot be reached; gives what pytest printed."""
+    """Run the tests above without access to Maven Central; returns pytest's output."""
     (tmp_path / "test_it.py").write_text(TESTS)
     (tmp_path / "jgo.py").write_text(NO_NETWORK)
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers\n")
@@ -64,7 +64,7 @@ def run(tmp_path: Path) -> Run:
 
 
 def test_without_kafka_tests_fail(run: Run) -> None:
-    """Where Kafka cannot be had every test that needs it fails, with the reason; others run."""
+    """Without Kafka every test that needs it fails with the reason; others run."""
     printed = run()
     assert "2 failed, 1 passed, 2 errors" in printed
     assert "could not be fetched from Maven Central" in printed
@@ -72,13 +72,13 @@ def test_without_kafka_tests_fail(run: Run) -> None:
 
 
 def test_the_option_is_loud(run: Run) -> None:
-    """The explicit option skips what needs Kafka, and the summary says how much that was."""
+    """The option skips the tests that need Kafka, and the summary counts them."""
     printed = run("--without-real-kafka")
     assert "1 passed, 4 skipped" in printed
     assert "4 tests that need a real Kafka did not run: --without-real-kafka was given" in printed
 
 
 def test_collecting_fetches_nothing(run: Run, tmp_path: Path) -> None:
-    """Listing the tests asks nobody for anything."""
+    """Listing the tests downloads nothing."""
     assert "5 tests collected" in run("--collect-only")
     assert not (tmp_path / "cache").exists()

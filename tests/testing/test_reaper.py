@@ -1,4 +1,4 @@
-"""Nothing outlives its users: the guard, and the reaper that waits for it."""
+"""The lock on a folder, and the reaper that waits for it."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def start() -> Iterator[Start]:
         process.communicate()
 
 
-def test_reaps_when_the_last_hold_is_gone(tmp_path: Path, start: Start) -> None:
-    """The first hold to be released changes nothing; the last ends the process and the folder."""
+def test_reaps_when_the_last_lock_is_released(tmp_path: Path, start: Start) -> None:
+    """Only the last release ends the processes and removes the folder."""
     folder = tmp_path / "folder"
     folder.mkdir()
     process = start(folder)
@@ -57,7 +57,7 @@ def test_reaps_when_the_last_hold_is_gone(tmp_path: Path, start: Start) -> None:
 
 
 def test_reaps_after_a_user_that_was_killed(tmp_path: Path, start: Start) -> None:
-    """A hold ends with its process, by SIGKILL too."""
+    """The lock of a killed process is released too."""
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "guard").touch()
@@ -71,7 +71,7 @@ def test_reaps_after_a_user_that_was_killed(tmp_path: Path, start: Start) -> Non
 
 
 def test_a_folder_being_reaped_cannot_be_joined(tmp_path: Path) -> None:
-    """Who comes while the reaper is at work, or after it, has to start anew."""
+    """A folder cannot be locked while its reaper is at work, or after."""
     (tmp_path / "guard").touch()
     reaper = start_lock(tmp_path / "guard")
     assert FolderLock.join(tmp_path) is None
@@ -94,21 +94,21 @@ def start_lock(path: Path) -> subprocess.Popen[str]:
 
 
 def test_a_process_that_will_not_end_is_killed(tmp_path: Path, start: Start) -> None:
-    """Past the grace a process is killed."""
+    """A process that ignores SIGTERM is killed after the grace."""
     process = start(tmp_path, STUBBORN)
     end(processes_of(tmp_path), grace=0.2)
     assert process.wait() == -signal.SIGKILL
 
 
 def test_only_marked_processes_are_found(tmp_path: Path, start: Start) -> None:
-    """A process of another folder is left alone, also one whose name begins alike."""
+    """Processes of other folders are left alone, even if the names share a prefix."""
     mine = start(tmp_path / "a")
     start(tmp_path / "ab")
     assert [process.pid for process in processes_of(tmp_path / "a")] == [mine.pid]
 
 
-def test_a_process_that_nobody_waited_for_has_ended(tmp_path: Path, start: Start) -> None:
-    """A zombie does not run, and neither does one that is gone."""
+def test_a_zombie_has_ended(tmp_path: Path, start: Start) -> None:
+    """A zombie does not count as running, and neither does a process that is gone."""
     process = start(tmp_path)
     seen = psutil.Process(process.pid)
     assert running(seen)

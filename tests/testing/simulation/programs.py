@@ -1,4 +1,4 @@
-"""Programs that other processes can import; they need nothing of pytest."""
+"""Programs that other processes can import; they do not need pytest."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kgroup.testing.simulation import Process, worker
 
 
 async def lossy(process: Process) -> None:
-    """A program that leaves the first record of every batch out."""
+    """A program that skips the first record of every batch."""
     async with ConsumerGroup(process.config()) as group:
         async for generation in group:
             async for batch in generation.records():
@@ -20,7 +20,7 @@ async def lossy(process: Process) -> None:
 
 
 async def deadly(process: Process) -> None:
-    """A program that takes its whole process with it, if that is not the test's own."""
+    """A program that ends its whole process, unless that is the test's own."""
     assert multiprocessing.parent_process() is not None
     os._exit(3)
 

@@ -36,10 +36,10 @@ def a_plan(**changes: Any) -> Plan:
 def an_outcome(
     entries: Sequence[HistoryEntry] = (), violations: Sequence[Violation] = (), **changes: Any
 ) -> Outcome:
-    """What came of `a_plan`."""
+    """An outcome of `a_plan`."""
     return Outcome(plan=a_plan(**changes), history=tuple(entries), violations=tuple(violations))
 
 
 def broken(number: int = 4, at: float = 50.0) -> Violation:
-    """An invariant, broken."""
+    """A violation."""
     return Violation(number=number, at=at, what="something that must not be")

@@ -1,4 +1,4 @@
-"""Many seeds: which are run where, what ends it, what is left behind."""
+"""Campaigns: where seeds run, what ends a campaign, and what is cleaned up."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ CALM = attrs.evolve(SMALL, duration=30.0, faults_per_hour=0.0)
 
 @pytest.fixture(autouse=True)
 def _lean(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other processes import the tests' programs, and no hypothesis, as a user's do not.
+    """Let other processes import the tests' programs, and no hypothesis, as for a user.
 
     The checkout comes last: where an installed kgroup is tested it is theirs as well.
     """
     monkeypatch.setattr(sys, "path", [str(LEAN), *sys.path, str(ROOT)])
 
 
-def test_seeds_that_are_well_give_figures() -> None:
-    """Every seed is run and told of; the figures are the sum of all."""
+def test_seeds_that_pass_give_figures() -> None:
+    """Every seed is run and reported; the figures are the sum of all."""
     seen: list[Progress] = []
     summary = check(CALM, range(3), processes=1, on_progress=seen.append)
     assert [(one.seeds, one.of) for one in seen] == [(1, 3), (2, 3), (3, 3)]
@@ -54,7 +54,7 @@ def test_seeds_that_are_well_give_figures() -> None:
 
 
 def test_the_first_failure_ends_it() -> None:
-    """Without ``keep_going`` no seed is run after one that fails; the failure is shrunk."""
+    """Without ``keep_going`` no seed is started after a failure, which is shrunk."""
     started: set[int] = set()
 
     async def program(process: Process) -> None:
@@ -83,7 +83,7 @@ if __name__ == "__main__":
 
 
 def test_other_processes_end_with_one_that_is_killed(tmp_path: Path) -> None:
-    """In the middle of a simulation that would go on for hours."""
+    """Pool processes end with their parent, even in the middle of a simulation."""
     script = tmp_path / "campaign.py"
     script.write_text(KILLED)
     path = os.pathsep.join(filter(None, sys.path))
@@ -99,7 +99,7 @@ def test_other_processes_end_with_one_that_is_killed(tmp_path: Path) -> None:
 
 
 def test_other_processes_run_seeds() -> None:
-    """Several processes run every seed; a failure is the first seed's, and was seen here."""
+    """Several processes run every seed; the reported failure happened in this process."""
     seen: list[Progress] = []
     with pytest.raises(SimulationError) as raised:
         check(
@@ -118,7 +118,7 @@ def test_other_processes_run_seeds() -> None:
 
 
 def test_an_interruption_ends_all_processes() -> None:
-    """Ctrl-C while others work leaves none of them behind, and is not taken for a failure."""
+    """Ctrl-C ends all pool processes and is not reported as a failure."""
 
     def interrupt(_: Progress) -> None:
         assert multiprocessing.active_children()
@@ -129,15 +129,15 @@ def test_an_interruption_ends_all_processes() -> None:
     assert multiprocessing.active_children() == []
 
 
-def test_a_process_that_dies_is_told_of() -> None:
-    """A process that is gone without a result is an error with its status."""
+def test_a_process_that_dies_is_reported() -> None:
+    """A pool process that ends without a result raises an error with its status."""
     with pytest.raises(UsageError, match=r"'kgroup simulation \d' ended with status 3"):
         check(CALM, range(2), deadly, processes=2)
     assert multiprocessing.active_children() == []
 
 
-def test_what_fails_only_elsewhere_is_told_of() -> None:
-    """A seed that fails in another process and not in this one is no failure of the group."""
+def test_a_failure_only_in_another_process_is_reported() -> None:
+    """A seed that fails only in another process is reported as not deterministic."""
     with pytest.raises(RuntimeError, match="the program depends on more than its seed"):
         check(attrs.evolve(CALM, members=1), range(2), lossy_elsewhere, processes=2)
 
@@ -154,7 +154,7 @@ def module_of_this_process() -> Iterator[ModuleType]:
 def test_a_program_that_others_cannot_import_runs_here(
     module_of_this_process: ModuleType, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Where other processes cannot import the program, this one runs all seeds."""
+    """A program that cannot be imported runs in this process."""
     here: list[str] = []
 
     async def program(process: Process) -> None:
@@ -169,7 +169,7 @@ def test_a_program_that_others_cannot_import_runs_here(
 
 
 def test_a_simulation_that_cannot_be_run_names_its_seed() -> None:
-    """What the simulation itself raises is raised as it is, with the seed in a note."""
+    """An error of the simulation itself is raised unchanged, with the seed in a note."""
     scenario = attrs.evolve(CALM, broker_settings={"no.such.property": 1})
     with pytest.raises(ConfigError) as raised:
         check(scenario, [11], processes=1)
@@ -177,7 +177,7 @@ def test_a_simulation_that_cannot_be_run_names_its_seed() -> None:
 
 
 def test_a_program_that_never_joins_is_no_success() -> None:
-    """Where no group came to a generation nothing was checked, which is an error that says why."""
+    """A campaign without any generation has tested nothing and raises an error."""
 
     async def program(process: Process) -> None:
         raise ValueError("a setting is missing")
@@ -190,7 +190,7 @@ def test_a_program_that_never_joins_is_no_success() -> None:
 
 
 def test_nothing_of_a_simulation_stays() -> None:
-    """Seed after seed in one process no object is left over, and the collector works again."""
+    """A simulation leaves no objects behind, and the garbage collector is on again."""
 
     def objects() -> Counter[str]:
         gc.collect()
@@ -206,7 +206,7 @@ def test_nothing_of_a_simulation_stays() -> None:
 
 
 def test_an_interrupted_simulation_is_interrupted() -> None:
-    """Ctrl-C within a simulation comes out bare, whatever task it met."""
+    """Ctrl-C in a simulation raises a bare KeyboardInterrupt."""
 
     async def program(process: Process) -> None:
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""The table of what a campaign has visited."""
+"""The table of state coverage."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.testing.simulation.samples import SMALL
 
 
 def test_what_was_visited_is_counted_and_what_was_not_is_named() -> None:
-    """A column for each state of the coordinator; a pair that no fault met is named once."""
+    """Visits are counted by states, and the cells without any are named."""
     told = list(lines(((("Crash", "running", "Stable"), 3), (("Stop", "running", "Stable"), 1))))
     assert f": 2 of {len(CELLS)} combinations" in told[0]
     (row,) = [line for line in told if line.startswith("  running ")]
@@ -22,14 +22,14 @@ def test_what_was_visited_is_counted_and_what_was_not_is_named() -> None:
 
 
 def test_a_campaign_that_visited_all_names_nothing() -> None:
-    """Then there is the table and nothing else."""
+    """If all cells were visited there is only the table."""
     told = list(lines(tuple((cell, 1) for cell in CELLS)))
     assert f": {len(CELLS)} of {len(CELLS)} combinations" in told[0]
     assert not any("never visited" in line for line in told)
 
 
-def test_a_simulation_counts_what_its_faults_met() -> None:
-    """Each fault that happened met as many states as there are members it is about."""
+def test_a_simulation_counts_its_cells() -> None:
+    """Each fault counts once for every member that it affects."""
     outcome = simulate(generate_plan(SMALL, 4))
     summary = Summary.of(outcome.history)
     assert sum(number for _, number in summary.visits) >= sum(n for _, n in summary.faults) > 0

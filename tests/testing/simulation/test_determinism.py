@@ -1,4 +1,4 @@
-"""The same seed is the same trace, byte for byte, in whatever process."""
+"""The same seed gives the same trace, byte for byte, in every process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MEMBERS = "4"
 
 
 def begin(hash_seed: str) -> subprocess.Popen[str]:
-    """A process that prints traces; in it hypothesis is not there, as with users."""
+    """Start a process that prints traces, without hypothesis, as for a user."""
     path = os.pathsep.join([str(LEAN), *filter(None, [os.environ.get("PYTHONPATH"), *sys.path])])
     return subprocess.Popen(
         [sys.executable, "-P", str(HERE / "tracing.py"), *SEEDS, MEMBERS],
@@ -33,7 +33,7 @@ def begin(hash_seed: str) -> subprocess.Popen[str]:
 
 
 def first_difference(one: str, other: str) -> str:
-    """The first line in which two traces are not the same, both ways; empty if there is none."""
+    """The first line in which two traces differ, from both; empty if they are equal."""
     seed = ""
     for number, (left, right) in enumerate(
         zip_longest(one.splitlines(), other.splitlines(), fillvalue="(nothing more)"), 1
@@ -46,7 +46,7 @@ def first_difference(one: str, other: str) -> str:
 
 
 def test_hashes_and_addresses_decide_nothing() -> None:
-    """Processes with other hashes, other memory and no hypothesis have the same traces."""
+    """Traces do not depend on hashes, memory addresses or hypothesis."""
     traces: dict[str, str] = {}
     processes = {name: begin(name) for name in HASH_SEEDS}
     for name, process in processes.items():
@@ -60,7 +60,7 @@ def test_hashes_and_addresses_decide_nothing() -> None:
 
 
 def test_a_seed_is_the_same_again_in_one_process() -> None:
-    """What was run before in a process changes nothing, and another seed is another trace."""
+    """Earlier runs in a process change nothing, and another seed gives another trace."""
     plans = [generate_plan(attrs.evolve(SMALL, faults_per_hour=300.0), seed) for seed in (1, 2)]
     one, other = (simulate(plan).trace for plan in plans)
     assert simulate(plans[0]).trace == one
@@ -68,7 +68,7 @@ def test_a_seed_is_the_same_again_in_one_process() -> None:
 
 
 def test_a_difference_is_shown() -> None:
-    """What differs first is named with its seed."""
+    """The first difference is reported with its seed."""
     assert not first_difference("seed 1\na\nb", "seed 1\na\nb")
     found = first_difference("seed 1\na\nb", "seed 1\na\nc")
     assert found == "line 3, in seed 1:\n  b\n  c"

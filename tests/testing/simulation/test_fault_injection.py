@@ -1,4 +1,4 @@
-"""What each fault does, in a small world in which nothing else goes wrong."""
+"""The effect of each fault, in a simulation without other faults."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CALM: Final = attrs.evolve(
 
 
 def run(fault: Fault) -> Outcome:
-    """Let one fault happen."""
+    """Run a simulation with one fault."""
     return simulate(attrs.evolve(CALM, faults=(fault,)))
 
 
@@ -57,7 +57,7 @@ def lives(outcome: Outcome, name: str) -> int:
     return sum(one.process == name for one in of(outcome, history.ProcessStarted, -1, 1e9))
 
 
-def asked(outcome: Outcome, api: str, process: str, after: float, before: float) -> int:
+def requests_of(outcome: Outcome, api: str, process: str, after: float, before: float) -> int:
     """How many requests of a program reached a coordinator."""
     judged = of(outcome, history.RequestHandled, after, before)
     return sum(one.api == api and one.process == process for one in judged)
@@ -69,73 +69,73 @@ def work_of(outcome: Outcome, process: str, after: float, before: float) -> int:
 
 
 def freezes(outcome: Outcome) -> bool:
-    """A frozen member does and says nothing, and goes on in the same life."""
+    """A frozen member does nothing, and continues in the same run."""
     seen = (*of(outcome, history.EventReported, AT, END), *of(outcome, history.HandedOut, AT, END))
     still = [one for one in seen if one.process == "m1"]
-    silent = not asked(outcome, "heartbeat", "m1", AT + 0.1, END)
+    silent = not requests_of(outcome, "heartbeat", "m1", AT + 0.1, END)
     return not still and silent and work_of(outcome, "m1", END, 1e9) > 0 == lives(outcome, "m1") - 1
 
 
 def crashes(outcome: Outcome) -> bool:
-    """A crashed member neither commits nor leaves, and another life begins."""
+    """A crashed member neither commits nor leaves, and is started again."""
     gone = of(outcome, history.ProcessCrashed, 0, 1e9)
-    left = asked(outcome, "leave_group", "m1", AT, END)
-    commits = asked(outcome, "offset_commit", "m1", AT + 0.1, END)
+    left = requests_of(outcome, "leave_group", "m1", AT, END)
+    commits = requests_of(outcome, "offset_commit", "m1", AT + 0.1, END)
     return len(gone) == 1 and not left and not commits and lives(outcome, "m1") == 2
 
 
 def stops(outcome: Outcome) -> bool:
-    """A member that is stopped leaves, ends well, and another life begins."""
+    """A stopped member leaves, ends without an error, and is started again."""
     (ended, *_) = of(outcome, history.ProcessEnded, AT, END)
-    left = asked(outcome, "leave_group", "m1", AT, END)
+    left = requests_of(outcome, "leave_group", "m1", AT, END)
     return ended.error is None and left == 1 and lives(outcome, "m1") == 2
 
 
 def has_a_twin(outcome: Outcome) -> bool:
-    """A program with the same instance id takes the membership up; the first one is fenced."""
+    """A program with the same instance id takes over the membership; the first one is fenced."""
     fenced = [one for one in of(outcome, history.ProcessEnded, AT, 1e9) if one.error is not None]
     return any("Fenced" in one.error for one in fenced) and lives(outcome, "m2-twin") == 1
 
 
 def works_slowly(outcome: Outcome) -> bool:
-    """A slow member processes less while it lasts."""
+    """A slow member processes fewer records during the fault."""
     before, during = work_of(outcome, "m1", AT - LASTS, AT), work_of(outcome, "m1", AT, END)
     return 0 < during < before
 
 
 def is_split_off(outcome: Outcome) -> bool:
-    """Nothing of the member reaches a coordinator until it is over, then it joins again."""
-    silent = not asked(outcome, "heartbeat", "m1", AT + 0.5, END)
+    """No request of the member reaches a coordinator during the fault; then it joins again."""
+    silent = not requests_of(outcome, "heartbeat", "m1", AT + 0.5, END)
     return silent and joined(outcome, "m1", END, 1e9) > 0
 
 
 def reconnects(outcome: Outcome) -> bool:
-    """A cut costs a member nothing but connections: it goes on in its generation."""
-    on = asked(outcome, "heartbeat", "m1", AT, END) > 10
+    """After a cut a member reconnects and stays in its generation."""
+    on = requests_of(outcome, "heartbeat", "m1", AT, END) > 10
     return on and not joined(outcome, "m1", AT, 1e9)
 
 
 def goes_on(outcome: Outcome) -> bool:
-    """Records are processed while it lasts and afterwards."""
+    """Records are processed during and after the fault."""
     return all(work_of(outcome, "m1", *when) for when in ((AT, END), (END, 80.0)))
 
 
 def moves(outcome: Outcome) -> bool:
-    """The group is loaded by another broker, and goes on there."""
+    """Another broker loads the group and coordinates it."""
     (moved, *_) = of(outcome, history.CoordinatorMoved, AT - 0.1, END)
     before = of(outcome, history.GroupChanged, 0, AT)[-1].node_id
     return moved.node_id != before and goes_on(outcome)
 
 
 def grows(outcome: Outcome) -> bool:
-    """New partitions are found and shared."""
+    """New partitions are found and assigned."""
     stable = [one for one in of(outcome, history.GroupChanged, AT, END) if one.assigned]
     given = [name for member in stable[-1].members for name in member.assignment]
     return len(given) == 6 and len(set(given)) == 6
 
 
 def is_created_again(outcome: Outcome) -> bool:
-    """The topic is gone while it lasts; the new one is read from its first record on."""
+    """The topic is missing during the fault; the new one is read from its first record on."""
     gone, again = of(outcome, history.TopicChanged, AT - 0.1, 1e9)
     fresh = [one for one in of(outcome, history.HandedOut, END, 1e9) if one.creation == 2]
     firsts = {one.partition: one.first for one in reversed(fresh)}
@@ -174,7 +174,7 @@ SIGHT: Final[dict[Fault, Callable[[Outcome], bool]]] = {
 
 @pytest.mark.parametrize("fault", SIGHT, ids=lambda one: type(one).__name__)
 def test_a_fault_does_what_it_says(fault: Fault) -> None:
-    """The fault is told of as it begins and ends, its effect can be seen, no invariant breaks."""
+    """A fault is recorded, has its effect, and breaks no invariant."""
     outcome = run(fault)
     about_faults = (history.FaultBegan, history.FaultEnded)
     told = [(type(one), one.fault) for one in outcome.history if isinstance(one, about_faults)]
@@ -183,8 +183,8 @@ def test_a_fault_does_what_it_says(fault: Fault) -> None:
     assert SIGHT[fault](outcome), SIGHT[fault].__doc__
 
 
-def test_a_calm_world_has_one_generation_after_all_have_come() -> None:
-    """Without a fault nothing moves once the group is stable, and nothing is done twice."""
+def test_without_faults_there_is_one_generation() -> None:
+    """Without faults nothing changes once the group is stable, and no record is repeated."""
     outcome = simulate(CALM)
     assert outcome.violations == ()
     assert not of(outcome, history.GroupChanged, 15.0, 79.0)

@@ -1,4 +1,4 @@
-"""A frozen owner takes no step, and misses nothing."""
+"""A frozen owner takes no step, and loses nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kgroup.testing.simulation.freezing import Freezer, current_owner, owned_by
 
 
 async def test_a_frozen_owner_takes_no_step(autojump_clock: MockClock) -> None:
-    """While it is frozen no task of it goes on; afterwards each goes on where it was."""
+    """No task of a frozen owner runs; after the thaw each continues where it was."""
     freezer, steps = Freezer(), list[tuple[float, str]]()
 
     async def ticking(name: str) -> None:
@@ -42,7 +42,7 @@ async def test_a_frozen_owner_takes_no_step(autojump_clock: MockClock) -> None:
 
 
 async def test_what_is_runnable_is_frozen_too(autojump_clock: MockClock) -> None:
-    """A task that was about to go on when its owner froze does so only when it thaws."""
+    """A task that was about to run when its owner was frozen runs only after the thaw."""
     freezer, woken, event = Freezer(), list[str](), trio.Event()
 
     async def waiting() -> None:
@@ -64,7 +64,7 @@ async def test_what_is_runnable_is_frozen_too(autojump_clock: MockClock) -> None
 
 
 async def test_a_cancellation_takes_effect_as_it_thaws(autojump_clock: MockClock) -> None:
-    """Neither its deadlines nor its cancellation move a frozen task."""
+    """Deadlines and cancellations do not wake a frozen task."""
     freezer, ended = Freezer(), list[float]()
 
     async def sleeping() -> None:

@@ -1,4 +1,4 @@
-"""The simulated network: latency, order, holds, cuts, plugs."""
+"""The simulated network: latency, order, holds, stalls, cuts and plugs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROUTE = ("m1", "b1")
 
 
 class _Wire:
-    """A network with one broker that takes every connection."""
+    """A network with one broker that accepts every connection."""
 
     def __init__(self, latency: Latency, call_at: CallAt) -> None:
         self.network = Network(random.Random(1), latency, call_at)
@@ -32,7 +32,7 @@ class _Wire:
 
 @asynccontextmanager
 async def wire(least: float = 0.1, most: float = 0.1) -> AsyncIterator[_Wire]:
-    """A network in operation."""
+    """A network that is running."""
     async with trio.open_nursery() as nursery:
 
         async def call(at: float, fn: Callable[[], None]) -> None:
@@ -44,7 +44,7 @@ async def wire(least: float = 0.1, most: float = 0.1) -> AsyncIterator[_Wire]:
 
 
 async def test_bytes_take_their_time(autojump_clock: MockClock) -> None:
-    """What is sent arrives after the latency, whole and as it was."""
+    """Bytes arrive after the latency, unchanged."""
     async with wire() as made:
         ours, theirs = await made.connect()
         assert made.taken[0][1] == "m1"
@@ -56,7 +56,7 @@ async def test_bytes_take_their_time(autojump_clock: MockClock) -> None:
 
 
 async def test_bytes_keep_their_order(autojump_clock: MockClock) -> None:
-    """Whatever latency each piece draws, none overtakes another."""
+    """Messages of one connection arrive in order, whatever their latencies."""
     async with wire(0.0, 1.0) as made:
         ours, theirs = await made.connect()
         for number in range(50):
@@ -69,7 +69,7 @@ async def test_bytes_keep_their_order(autojump_clock: MockClock) -> None:
 
 
 async def test_a_closed_end_says_so(autojump_clock: MockClock) -> None:
-    """Closing ends the other side's reading, and refuses one's own."""
+    """After closing, the other side reads the end, and the closed side raises."""
     async with wire() as made:
         ours, theirs = await made.connect()
         await ours.aclose()
@@ -82,7 +82,7 @@ async def test_a_closed_end_says_so(autojump_clock: MockClock) -> None:
 
 
 async def test_two_readers_are_refused(autojump_clock: MockClock) -> None:
-    """A connection has one reader at a time, and a cancelled one leaves it to the next."""
+    """A connection has one reader at a time; a cancelled reader makes room for the next."""
     async with wire() as made, trio.open_nursery() as nursery:
         ours, theirs = await made.connect()
         with trio.move_on_after(1):
@@ -95,7 +95,7 @@ async def test_two_readers_are_refused(autojump_clock: MockClock) -> None:
 
 
 async def test_a_held_route_keeps_what_is_under_way(autojump_clock: MockClock) -> None:
-    """Nothing passes a held route, not even a new connection; after the last release all does."""
+    """Nothing passes a held route, not even a new connection, until its last release."""
     async with wire() as made:
         ours, theirs = await made.connect()
         await ours.send_all(b"held")
@@ -119,7 +119,7 @@ async def test_a_held_route_keeps_what_is_under_way(autojump_clock: MockClock) -
 
 
 async def test_a_cut_loses_what_is_under_way(autojump_clock: MockClock) -> None:
-    """Both ends of a cut connection are broken, and a new one can be opened."""
+    """A cut breaks both ends; a new connection can be opened."""
     async with wire() as made:
         ours, theirs = await made.connect()
         await ours.send_all(b"lost")
@@ -136,7 +136,7 @@ async def test_a_cut_loses_what_is_under_way(autojump_clock: MockClock) -> None:
 async def test_what_is_under_way_arrives_after_its_sender_has_closed(
     autojump_clock: MockClock,
 ) -> None:
-    """A connection that is closed while its route is held delivers all that was sent before."""
+    """Bytes sent before a close on a held route are delivered."""
     async with wire() as made, trio.open_nursery() as nursery:
         ours, theirs = await made.connect()
         made.network.hold(ROUTE)
@@ -152,7 +152,7 @@ async def test_what_is_under_way_arrives_after_its_sender_has_closed(
 async def test_a_stalled_connection_stands_still_while_others_go_on(
     autojump_clock: MockClock,
 ) -> None:
-    """About half of a route's connections are stalled, and deliver all once they are resumed."""
+    """About half of a route's connections stall, and deliver everything once they resume."""
     async with wire() as made:
         connections = [await made.connect() for _ in range(40)]
         stalled = made.network.stall(ROUTE)
@@ -176,7 +176,7 @@ async def _release_after(network: Network, seconds: float) -> None:
 
 
 async def test_a_slow_route_takes_longer(autojump_clock: MockClock) -> None:
-    """Slowness adds up to so much to the latency of each piece, until it is taken back."""
+    """A slow route adds up to its delay to every latency, until it is reset."""
     async with wire() as made:
         ours, theirs = await made.connect()
         for slowness, least, most in ((2.0, 0.5, 2.1), (0.0, 0.1, 0.1)):
@@ -191,8 +191,8 @@ async def test_a_slow_route_takes_longer(autojump_clock: MockClock) -> None:
             assert least - 1e-9 <= max(taken) <= most + 1e-9
 
 
-async def test_a_plug_that_is_pulled_out_reaches_nobody(autojump_clock: MockClock) -> None:
-    """Its connections are gone and it opens no other; another plug of the member can."""
+async def test_a_plug_that_is_pulled_out_reaches_no_broker(autojump_clock: MockClock) -> None:
+    """Its connections are reset and it opens no other; another plug of the member can."""
     async with wire() as made:
         ours, _ = await made.connect()
         made.plug.pull_out()
@@ -204,7 +204,7 @@ async def test_a_plug_that_is_pulled_out_reaches_nobody(autojump_clock: MockCloc
         await made.connect()
 
 
-async def test_nobody_is_at_an_unknown_address(autojump_clock: MockClock) -> None:
+async def test_an_unknown_address_is_unreachable(autojump_clock: MockClock) -> None:
     """An address that no broker has cannot be reached."""
     async with wire() as made:
         with pytest.raises(OSError, match="b9:9092"):

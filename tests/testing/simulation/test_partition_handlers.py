@@ -1,4 +1,4 @@
-"""kgroup's own worker with seeks."""
+"""kgroup's own program with handlers that seek."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CRASHES = tuple(Crash(at=at, process="m1", seconds=2.0) for at in (30.0, 60.0, 9
 
 @pytest.mark.parametrize("partition_handler", PARTITION_HANDLERS)
 def test_a_worker_that_seeks_breaks_no_invariant(partition_handler: str) -> None:
-    """It seeks, crashes, and everything is processed in the end."""
+    """Programs that seek and crash break no invariant."""
     outcome = simulate(
         a_plan(partition_handler=partition_handler, faults=CRASHES, records_every=0.5)
     )
@@ -26,7 +26,7 @@ def test_a_worker_that_seeks_breaks_no_invariant(partition_handler: str) -> None
 
 
 def test_a_worker_with_its_own_offsets_does_nothing_twice() -> None:
-    """However it was killed: its store knows more than its commits."""
+    """A program with a store of its own repeats no record after a crash."""
     work = (0.05, 0.2)
     outcome = simulate(
         a_plan(partition_handler=OWN_OFFSETS, faults=CRASHES, records_every=0.5, work=work)
@@ -38,7 +38,7 @@ def test_a_worker_with_its_own_offsets_does_nothing_twice() -> None:
 
 
 def test_no_topic_is_deleted_where_programs_keep_offsets() -> None:
-    """What they keep would mean something else afterwards."""
+    """Plans whose programs store offsets delete no topic."""
     plans = [generate_plan(Scenario(faults_per_hour=300.0), seed) for seed in range(100)]
     assert {plan.partition_handler for plan in plans} == {"plain", *PARTITION_HANDLERS}
     for plan in plans:

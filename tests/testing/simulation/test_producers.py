@@ -1,4 +1,4 @@
-"""Records in transactions: all ends of them, and readers that see what they should."""
+"""Records in transactions: how they end, and what readers get."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def of(outcome: Outcome, kind: type[Any]) -> list[Any]:
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 def test_every_transaction_ends(isolation: str) -> None:
-    """By its producer or by its time; only who reads all is given what was aborted."""
+    """Every transaction ends; aborted records are only for readers of uncommitted ones."""
     outcome = run(isolation)
     assert outcome.violations == ()
     ended = of(outcome, history.TransactionEnded)

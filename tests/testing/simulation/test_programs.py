@@ -1,4 +1,4 @@
-"""The programs of a simulation: unchanged, started again, killed, and what they may not do."""
+"""The programs of a simulation: unchanged, restarted, killed, and isolated."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def of(outcome: Outcome, *kinds: type[history.HistoryEntry]) -> list[history.His
 
 
 def test_a_program_that_makes_its_groups_itself_lives_in_the_simulation() -> None:
-    """A group that is given no environment gets the simulated network, clock and records."""
+    """A group with its default runtime gets the simulated network, clock and records."""
     clocks = []
 
     async def program(process: Process) -> None:
@@ -48,7 +48,7 @@ def test_a_program_that_makes_its_groups_itself_lives_in_the_simulation() -> Non
 
 
 def test_a_program_that_fails_is_started_again() -> None:
-    """What it raised is told, and after a while it has another life."""
+    """Its error is recorded, and it is started again after a while."""
 
     async def program(process: Process) -> None:
         await trio.sleep(30)
@@ -63,7 +63,7 @@ def test_a_program_that_fails_is_started_again() -> None:
 
 
 def test_nothing_of_a_crashed_program_counts() -> None:
-    """Its shields reach no broker, and what its tasks do as they end is noted nowhere."""
+    """A crashed program reaches no broker, and what its tasks still do is not recorded."""
 
     async def program(process: Process) -> None:
         try:
@@ -89,7 +89,7 @@ def test_nothing_of_a_crashed_program_counts() -> None:
 
 
 def test_a_program_that_does_not_end_is_killed() -> None:
-    """Asked to end, it has a minute; then it is cut off and cancelled."""
+    """A program has a minute to end; then it is disconnected and cancelled."""
 
     async def program(process: Process) -> None:
         async with ConsumerGroup(process.config()) as group:
@@ -105,8 +105,8 @@ def test_a_program_that_does_not_end_is_killed() -> None:
     assert over.at == crashed.at > 60.0
 
 
-def test_what_a_crashed_program_raises_is_nobodys() -> None:
-    """A task that fails just as its program is killed does not end the simulation."""
+def test_an_error_of_a_crashed_program_is_ignored() -> None:
+    """A task that fails while its program is killed does not end the simulation."""
 
     async def fails_as_it_is_cancelled() -> None:
         try:
@@ -125,7 +125,7 @@ def test_what_a_crashed_program_raises_is_nobodys() -> None:
 
 
 def test_an_error_of_the_simulation_itself_ends_it_while_a_program_is_frozen() -> None:
-    """A frozen program cannot be cancelled, so it is let go first."""
+    """A frozen program is thawed, so that the simulation can end."""
     freeze = faults.Freeze(at=20.0, process="m1", seconds=50.0)
     impossible = faults.BrokerDies(at=30.0, broker="b77", seconds=1.0)
     with pytest.RaisesGroup(KeyError, flatten_subgroups=True):

@@ -1,4 +1,4 @@
-"""What a failure says, and that its code runs the least that fails."""
+"""The report of a failure, and the code in it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def a_failure(
 
 
 def test_it_says_all_that_is_needed() -> None:
-    """Seed, violations, the shortest schedule, the way to run it again, the picture."""
+    """It has the seed, the violations, the schedule, how to run it again, and the timeline."""
     failure = a_failure()
     text = report(failure)
     faults = len(failure.outcome.plan.faults)
@@ -61,7 +61,7 @@ def test_it_says_all_that_is_needed() -> None:
 
 
 def test_the_error_has_the_report_and_its_parts() -> None:
-    """It is an AssertionError, so that a test fails by it; its parts can be looked at."""
+    """The error is an AssertionError and has the parts of its report."""
     failure = a_failure(failed_seeds=(17, 20))
     error = SimulationError(failure)
     assert isinstance(error, AssertionError)
@@ -71,7 +71,7 @@ def test_the_error_has_the_report_and_its_parts() -> None:
 
 
 def test_many_violations_are_cut_short() -> None:
-    """Ten are shown, and how many more there are."""
+    """Ten violations are shown, and the number of the others."""
     failure = a_failure()
     outcome = attrs.evolve(failure.outcome, violations=(broken(4),) * 25)
     assert "... and 15 more" in report(attrs.evolve(failure, outcome=outcome))
@@ -86,7 +86,7 @@ def test_many_violations_are_cut_short() -> None:
     ],
 )
 def test_its_code_makes_the_same_plan(scenario: Scenario) -> None:
-    """The Python that it prints runs the very plan that was found to fail."""
+    """The code in the report makes the very plan that failed."""
     failure = a_failure(scenario, program)
     ran: list[Any] = []
     code = code_of(failure)
@@ -98,22 +98,22 @@ def test_its_code_makes_the_same_plan(scenario: Scenario) -> None:
     assert ran == [(failure.shrunk.outcome.plan, program)]
 
 
-def test_a_plan_that_could_not_be_shrunk_is_drawn() -> None:
-    """Where nothing was left out nothing is changed in what the seed draws."""
+def test_a_plan_that_could_not_be_shrunk_is_generated() -> None:
+    """If nothing was removed, the code generates the plan unchanged."""
     failure = a_failure()
     whole = attrs.evolve(failure.shrunk, outcome=failure.outcome)
     assert "evolve" not in code_of(attrs.evolve(failure, shrunk=whole))
 
 
 def test_the_command_names_the_program() -> None:
-    """A program that has a name to import it by is in the command."""
+    """The command has a program's importable name."""
     command = command_of(a_failure(worker=program))
     assert command is not None
     assert command.endswith(f" --worker {__name__}:program")
 
 
 def test_what_no_command_can_say_is_left_to_python() -> None:
-    """Settings, and a program without a name, are in no command."""
+    """For settings, or a program without a name, there is code and no command."""
     assert command_of(a_failure(Scenario(config={"session_timeout": 7.0}))) is None
     assert command_of(a_failure(Scenario(topics={"orders": 3}))) is None
 

@@ -2,7 +2,7 @@
 
 They run in processes of their own, which coverage does not measure, and one after the other, from
 the suite's beginning (``tests/collecting.py``): they only compute, and beside them is time for
-tests that mostly wait. GroupsView are of all sizes and paces.
+tests that mostly wait. Groups are of all sizes and paces.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Shrinking: the least that still fails, whatever the failure needs."""
+"""Shrinking: the result is the smallest plan that fails, whatever the failure needs."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def freeze(at: float, seconds: float = 8.0) -> Freeze:
 
 
 def cut(at: float) -> Cut:
-    """A fault that is over at once."""
+    """A fault without a duration."""
     return Cut(at=at, process="m1", broker="b1")
 
 
 def failing_if(fails: Callable[[Plan], bool], at: float = 100.0) -> Callable[[Plan], Outcome]:
-    """Something that runs plans and finds invariant 4 broken where ``fails`` says so."""
+    """A function that runs plans and reports invariant 4 as broken if ``fails`` returns true."""
 
     def run(plan: Plan) -> Outcome:
         found = (broken(at=min(at, plan.duration)),) if fails(plan) else ()
@@ -42,7 +42,7 @@ def failing_if(fails: Callable[[Plan], bool], at: float = 100.0) -> Callable[[Pl
     needed=st.sets(st.integers(0, 23), max_size=5),
 )
 def test_what_is_left_is_what_is_needed(number: int, needed: set[int]) -> None:
-    """Of any number of faults exactly those are left that the failure needs."""
+    """Exactly the faults that the failure needs are left."""
     faults: tuple[Fault, ...] = tuple(cut(float(at)) for at in range(number))
     necessary = {faults[one] for one in needed if one < number}
     run = failing_if(lambda plan: necessary <= set(plan.faults))
@@ -52,7 +52,7 @@ def test_what_is_left_is_what_is_needed(number: int, needed: set[int]) -> None:
 
 
 def test_no_single_fault_can_be_left_out() -> None:
-    """Where any two of the faults fail together two are left, in their order."""
+    """If any two faults fail together, two are left, in order."""
     faults = tuple(cut(float(at)) for at in range(9))
     run = failing_if(lambda plan: len(plan.faults) >= 2)
     left = shrink(run(a_plan(faults=faults)), run).outcome.plan.faults
@@ -61,7 +61,7 @@ def test_no_single_fault_can_be_left_out() -> None:
 
 
 def test_faults_become_as_short_as_can_be() -> None:
-    """A fault that lasts is made shorter as long as it still fails."""
+    """A fault is made shorter as long as the plan still fails."""
     run = failing_if(lambda plan: any(getattr(one, "seconds", 0) >= 1 for one in plan.faults))
     (fault,) = shrink(run(a_plan(faults=(freeze(10.0, 32.0),))), run).outcome.plan.faults
     assert isinstance(fault, Freeze)
@@ -69,7 +69,7 @@ def test_faults_become_as_short_as_can_be() -> None:
 
 
 def test_members_and_time_that_are_not_needed_go() -> None:
-    """Members that the failure does not need are left out, and what comes after it."""
+    """Members and time that the failure does not need are removed."""
     members = tuple(MemberPlan(name=f"m{one}", start_at=0.0) for one in range(1, 7))
     plan = a_plan(members=members, faults=(cut(20.0), cut(110.0)))
     run = failing_if(
@@ -82,7 +82,7 @@ def test_members_and_time_that_are_not_needed_go() -> None:
 
 
 def test_all_else_stays() -> None:
-    """Seed, settings, topics and network are those of the plan at first."""
+    """Seed, settings, topics and network stay the same."""
     plan = a_plan(faults=(freeze(1.0), cut(2.0)))
     run = failing_if(lambda _: True)
     shrunk = shrink(run(plan), run).outcome.plan
@@ -93,7 +93,7 @@ def test_all_else_stays() -> None:
 
 
 def test_another_invariant_does_not_count() -> None:
-    """A smaller plan that breaks another invariant, or cannot be run, is not taken."""
+    """A smaller plan that breaks another invariant, or raises, does not count."""
     plan = a_plan(faults=(cut(1.0), cut(2.0), cut(3.0)))
 
     def run(plan: Plan) -> Outcome:
@@ -109,7 +109,7 @@ def test_another_invariant_does_not_count() -> None:
 
 
 def test_runs_are_bounded() -> None:
-    """No more plans are run than allowed; what was found so far is returned, and said to be so."""
+    """No more plans are run than allowed, and the result says that the bound ended it."""
     counter = itertools.count()
     fails = failing_if(lambda plan: len(plan.faults) >= 7)
 
@@ -125,7 +125,7 @@ def test_runs_are_bounded() -> None:
 
 
 def test_no_plan_is_run_twice() -> None:
-    """What was tried once is not tried again."""
+    """No plan is run a second time."""
     seen: list[str] = []
     fails = failing_if(lambda plan: len(plan.faults) >= 3)
 
@@ -145,7 +145,7 @@ def test_nothing_wrong_is_nothing_to_shrink() -> None:
 
 
 def test_a_fault_that_waited_for_a_moment_happens_at_its_time() -> None:
-    """The moment is left out where the failure needs no more than when it came."""
+    """The moment is replaced by its time if the plan still fails."""
     moment = Moment(member="running", coordinator="Stable")
     waits = attrs.evolve(cut(3.0), when=moment)
 
@@ -158,7 +158,7 @@ def test_a_fault_that_waited_for_a_moment_happens_at_its_time() -> None:
 
 
 def test_faults_whose_moments_came_in_another_order_all_stay() -> None:
-    """Each takes the time of its own moment, and the place of no other one."""
+    """Each fault gets the time of its own moment."""
     moment = Moment(member="running", coordinator="Stable")
     first = Cut(at=3.0, process="m1", broker="b1", when=moment)
     second = Cut(at=5.0, process="m2", broker="b1", when=moment)

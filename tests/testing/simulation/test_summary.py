@@ -1,4 +1,4 @@
-"""Figures of simulations: what is counted, and how they add up."""
+"""The figures of simulations: what they count, and how they add up."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ P0 = TopicPartition("orders", 0)
 
 
 def stable(generation_id: int, incarnation: int = 0) -> history.GroupChanged:
-    """The group has become stable."""
+    """The group becomes stable."""
     return history.GroupChanged(
         at=1.0,
         node_id=1,
@@ -26,8 +26,8 @@ def stable(generation_id: int, incarnation: int = 0) -> history.GroupChanged:
     )
 
 
-def test_a_repeated_record_is_counted_once_and_told_of() -> None:
-    """Records are counted by their offsets; each time again is a repetition."""
+def test_a_repeated_record_is_counted_once() -> None:
+    """Each record counts once as processed; every further time is a repetition."""
     processed = [
         history.Processed(at=float(at), process="m1", life=1, partition=P0, offset=offset)
         for at, offset in enumerate((5, 6, 7, 6, 7))
@@ -39,12 +39,12 @@ def test_a_repeated_record_is_counted_once_and_told_of() -> None:
 
 
 def test_a_generation_that_moves_is_no_other() -> None:
-    """A group that another coordinator has loaded is in the same generation still."""
+    """A group that another coordinator loads is still in the same generation."""
     assert Summary.of((stable(1), stable(1, incarnation=1), stable(2))).generations == 2
 
 
 def test_figures_add_up() -> None:
-    """What happened in two simulations together is the sum, faults by kind."""
+    """The sum of two simulations adds all figures, faults by kind."""
     cut = history.FaultBegan(at=3.0, fault=Cut(at=3.0, process="m1", broker="b1"))
     one, other = Summary.of((cut, stable(1))), Summary.of((cut,))
     both = one + other
@@ -54,7 +54,7 @@ def test_figures_add_up() -> None:
 
 
 def test_programs_that_fail_are_counted() -> None:
-    """An error that a program ended with is counted, and the first one is kept."""
+    """Errors of programs are counted, and the first one is kept."""
     ended = [
         history.ProcessEnded(at=float(life), process="m1", life=life, error=error)
         for life, error in enumerate((None, "OSError: a", "OSError: b"), 1)
@@ -64,7 +64,7 @@ def test_programs_that_fail_are_counted() -> None:
 
 
 def test_a_real_simulation_has_figures() -> None:
-    """Of a simulation without faults all records are processed, none twice."""
+    """Without faults all records are processed, none twice."""
     summary = Summary.of(simulate(generate_plan(SMALL, 1)).history)
     assert summary.processed == summary.written > 0
     assert summary.seconds >= SMALL.duration

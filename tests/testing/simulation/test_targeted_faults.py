@@ -1,4 +1,4 @@
-"""Plans aim at every state of a member and of the coordinator, with every kind of fault."""
+"""Plans target every state of a member and of the coordinator with every kind of fault."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.testing.simulation.samples import SMALL, a_plan
 STABLE: Final = Moment(member="running", coordinator="Stable")
 
 
-def aims(seed: int, scenario: Scenario = SMALL) -> list[tuple[str, str, str]]:
-    """The cells that the plan of a seed aims at."""
+def targets_of(seed: int, scenario: Scenario = SMALL) -> list[tuple[str, str, str]]:
+    """The cells that a seed's plan targets."""
     return [
         (type(one).__name__, one.when.member, one.when.coordinator)
         for one in generate_plan(scenario, seed).faults
@@ -28,35 +28,35 @@ def aims(seed: int, scenario: Scenario = SMALL) -> list[tuple[str, str, str]]:
 
 
 def test_seeds_that_follow_each_other_aim_at_every_cell_once() -> None:
-    """Whatever seed a campaign begins with, so many seeds as there are cells cover all."""
+    """Consecutive seeds cover every cell exactly once."""
     first = 8_000_000
     seeds = range(first, first + math.ceil(len(CELLS) / CELLS_PER_PLAN))
-    aimed = [cell for seed in seeds for cell in aims(seed)]
+    aimed = [cell for seed in seeds for cell in targets_of(seed)]
     assert set(aimed) == set(CELLS)
     assert len(aimed) < len(CELLS) + CELLS_PER_PLAN
 
 
 def test_every_fault_has_a_cell_with_every_state() -> None:
-    """None of the three lists has a name that is not aimed at."""
+    """There is a cell for every fault and every pair of states."""
     assert (
         len(CELLS) == len(set(CELLS)) == len(KINDS) * len(MEMBER_STATES) * len(COORDINATOR_STATES)
     )
 
 
 def test_a_calm_scenario_aims_at_nothing() -> None:
-    """Where there are no faults, none waits for a moment."""
-    assert aims(1, attrs.evolve(SMALL, faults_per_hour=0.0)) == []
+    """Without faults no fault waits for a moment."""
+    assert targets_of(1, attrs.evolve(SMALL, faults_per_hour=0.0)) == []
 
 
 def moments(fault: Fault) -> list[history.FaultBegan]:
-    """What became of one fault in a small world."""
+    """The outcome of a small simulation with one fault."""
     outcome = simulate(a_plan(faults=(fault,)))
     assert outcome.violations == ()
     return [one for one in outcome.history if isinstance(one, history.FaultBegan)]
 
 
 def test_a_fault_strikes_in_its_moment() -> None:
-    """It waits until the member and the coordinator are in their states."""
+    """A fault waits until the member and the coordinator are in its states."""
     crash = faults.Crash(at=0.0, when=STABLE, process="m1", seconds=5.0)
     (began,) = moments(crash)
     assert 0.0 < began.at < 10.0
@@ -64,14 +64,14 @@ def test_a_fault_strikes_in_its_moment() -> None:
 
 
 def test_a_fault_whose_moment_never_comes_does_not_happen() -> None:
-    """Nor does it keep the simulation from its end."""
+    """Such a fault is not injected and does not prolong the simulation."""
     never = Moment(member="frozen", coordinator="Stable")
     assert moments(faults.Cut(at=1.0, when=never, process="m1", broker="b1")) == []
 
 
 @pytest.mark.parametrize("process", ["m1", "*"])
 def test_any_member_will_do_for_a_fault_of_all(process: str) -> None:
-    """A fault that names one member waits for that one, one that names none for any of them."""
+    """A fault without a member waits for any member."""
     gone = faults.Crash(at=20.0, process="m2", seconds=30.0)
     moment = Moment(member="absent", coordinator="Stable")
     cut = faults.Cut(at=25.0, when=moment, process=process, broker="b1")

@@ -1,4 +1,4 @@
-"""The picture of a group: what is in it, how wide it is, that it stays the same."""
+"""The timeline of a group: its contents, its width, and that it is deterministic."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def generation(begin: float, number: int) -> Iterator[HistoryEntry]:
 
 
 def line_with(picture: str, words: str) -> str:
-    """The one line of a picture that has these words."""
+    """The only line of a timeline with these words."""
     (line,) = [one for one in picture.splitlines() if words in one]
     return line
 
@@ -83,7 +83,7 @@ def test_a_lane_shows_what_its_program_does() -> None:
 
 
 def test_the_coordinator_has_a_lane() -> None:
-    """Its lane has the group's state and generation, and what it refuses."""
+    """Its lane shows the group's state and generation, and refused requests."""
     member = history.MemberSnapshot(
         member_id="m1-1", process="m1", group_instance_id=None, assignment=(P0, P1)
     )
@@ -124,7 +124,7 @@ def test_the_coordinator_has_a_lane() -> None:
 
 
 def test_records_in_a_row_are_one_line() -> None:
-    """What a program processes of a partition one after another is told at once."""
+    """Consecutive records of a partition are one line."""
     seen = [
         history.Processed(at=1.0 + offset, partition=P0, offset=offset, **WHO)
         for offset in range(9)
@@ -138,7 +138,7 @@ def test_records_in_a_row_are_one_line() -> None:
 
 
 def test_only_the_stretch_around_the_violation_is_in_full() -> None:
-    """Of a long simulation the details before the violation are shown, and an outline else."""
+    """The rows around the violation are shown in full, all others in outline."""
     seen: list[HistoryEntry] = [history.ProcessStarted(at=0.0, group_instance_id=None, **WHO)]
     for number in range(1, 200):
         seen += generation(number * 20.0, number)
@@ -154,7 +154,7 @@ def test_only_the_stretch_around_the_violation_is_in_full() -> None:
 
 @pytest.mark.parametrize("members", [1, 6, 40])
 def test_it_is_never_too_wide(members: int) -> None:
-    """However many programs there are, no line is wider than a terminal; each lane is one's own."""
+    """However many programs there are, every line fits, and each lane has one program."""
     names = [f"m{number}" for number in range(1, members + 1)]
     seen = [
         history.ProcessStarted(at=1.0, process=name, life=1, group_instance_id=None)
@@ -171,7 +171,7 @@ def test_it_is_never_too_wide(members: int) -> None:
 
 
 def test_a_simulation_without_a_violation_has_an_outline() -> None:
-    """The picture of a real simulation is the same each time, and plain ASCII."""
+    """The timeline of a real simulation is deterministic and plain ASCII."""
     plan = attrs.evolve(
         generate_plan(SMALL, 3), faults=(Freeze(at=40.0, seconds=5.0, process="m1"),), duration=60.0
     )

@@ -1,4 +1,4 @@
-"""Topics that come, grow and go, and the records that are of which creation."""
+"""Topics that are created, extended and deleted, and the creation that a record belongs to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ P0 = TopicPartition("orders", 0)
 
 
 async def test_a_record_knows_its_creation(autojump_clock: object) -> None:
-    """What was read before a topic was deleted is of the first creation for ever."""
+    """A record read before its topic was deleted belongs to the first creation."""
     async with in_memory_cluster(1) as cluster:
         recorder = Recorder()
         topics = SimulatedTopics(cluster, recorder)

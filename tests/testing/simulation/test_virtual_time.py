@@ -1,4 +1,4 @@
-"""Virtual time by a seed: what jumps, what waits, what is refused."""
+"""Virtual time with a seed: when it jumps, what it waits for, and what is refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kgroup.testing.simulation.virtual_time import call_at, run_virtual
 
 
 async def _race() -> list[tuple[float, int]]:
-    """What several tasks that wake at the same moments do, in their order."""
+    """The order in which several tasks run that wake at the same times."""
     seen: list[tuple[float, int]] = []
 
     async def runner(number: int) -> None:
@@ -39,7 +39,7 @@ def test_a_seed_decides_the_order() -> None:
 
 
 def test_time_is_virtual() -> None:
-    """An hour passes at once, from 0 on."""
+    """An hour passes at once, and time begins at 0."""
 
     async def main() -> float:
         await trio.sleep(3600)
@@ -49,7 +49,7 @@ def test_time_is_virtual() -> None:
 
 
 def test_time_waits_for_worker_threads() -> None:
-    """While a worker thread works, no deadline of a task that sleeps passes."""
+    """No deadline passes while a worker thread works."""
     order: list[str] = []
 
     async def sleeper() -> None:
@@ -71,7 +71,7 @@ def test_time_waits_for_worker_threads() -> None:
 
 
 def test_time_waits_for_a_worker_thread_that_was_there_before() -> None:
-    """A worker thread that trio keeps from an earlier run is no bystander."""
+    """A worker thread that trio kept from an earlier run counts too."""
 
     async def main() -> float:
         async with trio.open_nursery() as nursery:
@@ -84,7 +84,7 @@ def test_time_waits_for_a_worker_thread_that_was_there_before() -> None:
 
 
 def test_a_real_socket_is_an_error() -> None:
-    """A socket is refused in a simulation, in its worker threads too, and nowhere else."""
+    """A socket is refused inside a simulation, in worker threads too, and nowhere else."""
 
     async def main() -> None:
         with pytest.raises(UsageError, match="real socket"):
@@ -99,7 +99,7 @@ def test_a_real_socket_is_an_error() -> None:
 
 
 def test_nothing_of_it_outlives_the_run() -> None:
-    """Trio's switch and generator, and the garbage collector, are as they were; failing or not."""
+    """trio's switch and generator, and the collector, are restored after a failure too."""
     run = trio._core._run
     switch, state = run._ALLOW_DETERMINISTIC_SCHEDULING, run._r.getstate()
 
@@ -118,7 +118,7 @@ def test_nothing_of_it_outlives_the_run() -> None:
 def test_a_trio_without_its_internals_is_refused(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where trio has moved on, the simulator says what it misses instead of meaning less."""
+    """The error names the internals that this trio lacks."""
     context = trio._core._run.GLOBAL_RUN_CONTEXT
     monkeypatch.delattr(trio._core._run, name)
     with pytest.raises(UsageError, match=name):
@@ -128,8 +128,8 @@ def test_a_trio_without_its_internals_is_refused(
     trio_internals.check()
 
 
-async def test_a_trio_that_holds_its_tasks_otherwise_is_refused() -> None:
-    """A run without the queue of runnable tasks is named, before anything is frozen."""
+async def test_a_trio_without_the_task_queue_is_refused() -> None:
+    """A trio with another queue of runnable tasks is refused before anything is frozen."""
     assert trio_internals.runnable_tasks() is not None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trio_internals, "_run_module", lambda: trio)
@@ -138,7 +138,7 @@ async def test_a_trio_that_holds_its_tasks_otherwise_is_refused() -> None:
 
 
 def test_calls_are_made_at_their_times() -> None:
-    """The clock makes calls once every task waits, in the order of their times."""
+    """The clock makes calls in the order of their times, once every task waits."""
     made: list[tuple[float, str]] = []
 
     async def main() -> None:
@@ -161,8 +161,8 @@ def test_calls_are_made_at_their_times() -> None:
     ]
 
 
-def test_what_the_clock_calls_may_ask_for_another_call() -> None:
-    """It is no task, and knows of the simulation all the same."""
+def test_a_call_may_add_another_call() -> None:
+    """A function that the clock calls may use `call_at`."""
 
     async def main() -> float:
         woken = trio.Event()

@@ -1,4 +1,4 @@
-"""Prints the traces of seeds, in a process of its own: ``python tracing.py FIRST END MEMBERS``."""
+"""Prints the traces of seeds in a process of its own: ``python tracing.py FIRST END MEMBERS``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kgroup.testing.simulation import Scenario, generate_plan, simulate
 
 
 def main() -> None:
-    """One trace after the other, each under a line with its seed."""
+    """Print the traces, each under a line with its seed."""
     first, end, members = map(int, sys.argv[1:])
     # It switches trio's scheduling for the whole process, which kgroup has to do by itself.
     assert "hypothesis" not in sys.modules

@@ -1,4 +1,4 @@
-"""Hand-made lists of entries: what one group went through, told as a story.
+"""Hand-written histories: what happens to one group, step by step.
 
 Each method adds the entries of one step, as a simulation would see them; its arguments are what a
 test wants to be different.
@@ -92,13 +92,13 @@ Owners = Mapping[str, Sequence[TopicPartition]]
 
 
 def id_of(process: str) -> str:
-    """The member id of a process, unless a story says otherwise."""
+    """The member id of a process, unless a story gives it another."""
     return f"{process}-id"
 
 
 @final
 class Story:
-    """The entries so far. Every step takes a millisecond of virtual time."""
+    """The history so far. Every step takes a millisecond of virtual time."""
 
     def __init__(self, plan: Plan = PLAN) -> None:
         self.plan = plan
@@ -121,13 +121,13 @@ class Story:
         self.tickets = 0
 
     def broken(self, kind: type[Check]) -> list[str]:
-        """What one invariant has to say against it."""
+        """The violations of one invariant."""
         found = list(check(self.plan, self.history, [kind]))
         assert {one.number for one in found} <= {kind.number}
         return [one.what for one in found]
 
     def record(self, kind: Callable[..., HistoryEntry], **fields: Any) -> None:
-        """Add a entry."""
+        """Append an entry."""
         self.at += _STEP
         self.history.append(kind(at=self.at, **fields))
 
@@ -136,11 +136,11 @@ class Story:
         self.at += seconds
 
     def at_once(self) -> None:
-        """Let the next entry be of the same moment as the last."""
+        """Give the next entry the same time as the last."""
         self.at -= _STEP
 
     def live(self, *processes: str, seconds: float) -> None:
-        """Let time pass, with heartbeats of these."""
+        """Let time pass with heartbeats of these processes."""
         for _ in range(int(seconds)):
             self.wait(1.0)
             for process in processes:
@@ -149,7 +149,7 @@ class Story:
     # The world.
 
     def begin(self, *processes: str, partitions: int = 2) -> Story:
-        """A topic, and processes that start."""
+        """Create a topic and start processes."""
         self.record(TopicChanged, topic="orders", partitions=partitions)
         for process in processes:
             self.record(
@@ -162,7 +162,7 @@ class Story:
         return self
 
     def open(self, process: str) -> None:
-        """A process enters the group."""
+        """A process opens the group."""
         self.record(
             GroupOpened,
             process=process,
@@ -177,25 +177,25 @@ class Story:
         )
 
     def delete(self) -> None:
-        """The topic is deleted, with what was committed of it."""
+        """Delete the topic and its commits."""
         self.committed = {}
         self.record(TopicChanged, topic="orders", partitions=0, creation=self.creation)
 
     def create_again(self, partitions: int = 2) -> None:
-        """The topic is created again."""
+        """Create the topic again."""
         self.creation += 1
         self.record(TopicChanged, topic="orders", partitions=partitions, creation=self.creation)
 
     def append(self, partition: TopicPartition, first: int, upto: int) -> None:
-        """Records are written."""
+        """Write records."""
         self.record(Appended, partition=partition, first=first, next_offset=upto)
 
-    def quiet(self) -> None:
-        """Nothing goes wrong any more."""
+    def end_workload(self) -> None:
+        """All faults are over."""
         self.record(WorkloadEnded, running=tuple(self.owners))
 
     def settle(self, ends: Mapping[TopicPartition, int], *, stable: bool = True) -> None:
-        """The end is looked at."""
+        """Record the final state."""
         self.record(
             FinalGroupState,
             group_id=GROUP,
@@ -225,7 +225,7 @@ class Story:
     def group(
         self, state: str, owners: Owners | None = None, *, topics: Mapping[str, int] | None = None
     ) -> None:
-        """The group is seen; by default with the members that it had."""
+        """Record the group; by default with the members that it had."""
         self.owners = self.owners if owners is None else owners
         members = tuple(
             MemberSnapshot(
@@ -250,10 +250,10 @@ class Story:
             assignor=self.assignor,
         )
 
-    def judge(
+    def handle(
         self, api: str, process: str, request: object, response: object, ticket: int = -1
     ) -> None:
-        """A coordinator is asked something."""
+        """A coordinator handles a request."""
         self.record(
             RequestHandled,
             node_id=self.node_id,
@@ -268,8 +268,8 @@ class Story:
             is_member=True,
         )
 
-    def ask_to_join(self, process: str, *, known: bool = True) -> int:
-        """A Join is parked; returns its ticket."""
+    def park_join(self, process: str, *, known: bool = True) -> int:
+        """A JoinGroup is parked; returns its ticket."""
         self.tickets += 1
         request = JoinGroup(
             group_id=GROUP,
@@ -282,7 +282,7 @@ class Story:
             group_instance_id=self.instances.get(process),
             protocols=(self._protocol(process),),
         )
-        self.judge("join_group", process, request, None, self.tickets)
+        self.handle("join_group", process, request, None, self.tickets)
         return self.tickets
 
     def _protocol(self, process: str) -> Protocol:
@@ -291,7 +291,7 @@ class Story:
         return Protocol(name=self.assignor, metadata=metadata)
 
     def answer_join(self, ticket: int, process: str) -> None:
-        """A parked Join is answered well."""
+        """A parked JoinGroup is answered without an error."""
         response = JoinCompleted(generation_id=self.generation_id, member_id=self.id_of(process))
         self.answer(ticket, response)
 
@@ -300,30 +300,30 @@ class Story:
         self.record(ParkedRequestAnswered, node_id=self.node_id, ticket=ticket, response=response)
 
     def sync(self, process: str, response: SyncCompleted | None, ticket: int = -1) -> None:
-        """A Sync comes in."""
+        """A SyncGroup arrives."""
         request = SyncGroup(
             group_id=GROUP,
             version=5,
             generation_id=self.generation_id,
             member_id=self.id_of(process),
         )
-        self.judge("sync_group", process, request, response, ticket)
+        self.handle("sync_group", process, request, response, ticket)
 
     def heartbeat(self, process: str, error: ErrorCode = ErrorCode.NONE) -> None:
         """A heartbeat is answered."""
         request = Heartbeat(
             group_id=GROUP, generation_id=self.generation_id, member_id=self.id_of(process)
         )
-        self.judge("heartbeat", process, request, HeartbeatCompleted(error=error))
+        self.handle("heartbeat", process, request, HeartbeatCompleted(error=error))
 
     def leave(self, process: str) -> None:
-        """A member says that it leaves."""
+        """A member leaves."""
         name = self.id_of(process)
         request = LeaveGroup(group_id=GROUP, version=5, members=(LeavingMember(member_id=name),))
         response = LeaveCompleted(members=(LeftMember(member_id=name, group_instance_id=None),))
-        self.judge("leave_group", process, request, response)
+        self.handle("leave_group", process, request, response)
 
-    def ask_to_commit(
+    def send_commit(
         self,
         process: str,
         partition: TopicPartition,
@@ -333,7 +333,7 @@ class Story:
         generation_id: int | None = None,
         instance: str | None = None,
     ) -> None:
-        """An OffsetCommit is answered; its program has not heard of it yet."""
+        """An OffsetCommit is answered; its program has not received the response yet."""
         request = OffsetCommit(
             group_id=GROUP,
             version=9,
@@ -345,14 +345,14 @@ class Story:
             ),
         )
         result = PartitionResult(topic=partition.topic, partition=partition.partition, error=error)
-        self.judge("offset_commit", process, request, OffsetsCommitted(partitions=(result,)))
+        self.handle("offset_commit", process, request, OffsetsCommitted(partitions=(result,)))
         if error is ErrorCode.NONE:
             self.committed[partition] = offset
 
     # The programs.
 
     def emit(self, process: str, kind: Callable[..., Any], **fields: Any) -> None:
-        """kgroup tells a program of an event."""
+        """kgroup reports an event in a program."""
         event = kind(
             group_id=GROUP,
             member_id=self.id_of(process),
@@ -362,18 +362,18 @@ class Story:
         )
         self.record(EventReported, process=process, life=1, event=event)
 
-    def told_joined(self, process: str) -> None:
-        """A program hears that it is in the generation."""
+    def report_joined(self, process: str) -> None:
+        """A program reports that it has joined the generation."""
         self.epochs[process] += 1
         self.emit(process, Joined, leader=False, assignor="range", members=0)
 
-    def told_assigned(
+    def report_assigned(
         self,
         process: str,
         partitions: Sequence[TopicPartition] | None = None,
         positions: Mapping[TopicPartition, int] | None = None,
     ) -> None:
-        """A program hears what it owns, and has its generation."""
+        """A program reports its partitions and gets its generation."""
         own = self.owners[process] if partitions is None else partitions
         starts = (
             {one: self.committed.get(one, 0) for one in own} if positions is None else positions
@@ -396,7 +396,7 @@ class Story:
         self.emit(process, GenerationEnded, end=End(cause), cut_short=cut_short)
 
     def joining(self, process: str) -> None:
-        """A program is about to join."""
+        """A program begins to join."""
         self.emit(process, Joining, reason="", epoch=0, generation_id=-1)
 
     def stop(self, process: str) -> None:
@@ -412,7 +412,7 @@ class Story:
         *,
         creation: int | None = None,
     ) -> None:
-        """A program gets records, of the topic as it is now unless it is said otherwise."""
+        """A program gets records, by default of the current creation of the topic."""
         self.record(
             HandedOut,
             process=process,
@@ -436,7 +436,7 @@ class Story:
         *,
         creation: int | None = None,
     ) -> None:
-        """A program is done with records."""
+        """A program processes records."""
         for offset in range(first, upto):
             self.record(
                 Processed,
@@ -448,8 +448,8 @@ class Story:
             )
 
     def commit(self, process: str, partition: TopicPartition, offset: int) -> None:
-        """A program commits, and hears that it has."""
-        self.ask_to_commit(process, partition, offset)
+        """A program commits and gets the response."""
+        self.send_commit(process, partition, offset)
         self.emit(process, Committed, offsets={partition: offset})
 
     # Longer steps.
@@ -461,10 +461,10 @@ class Story:
         self.commit(process, partition, upto)
 
     def form(self, owners: Owners) -> None:
-        """All members join, the next generation completes, and all but its programs know of it."""
+        """All members join and the next generation completes, but no program knows it yet."""
         tickets = {}
         for process in owners:
-            tickets[process] = self.ask_to_join(process)
+            tickets[process] = self.park_join(process)
             self.at_once()
             self.group("PreparingRebalance", {**self.owners, process: self.owners.get(process, ())})
         self.generation_id += 1
@@ -472,15 +472,15 @@ class Story:
             self.answer_join(ticket, process)
         self.group("CompletingRebalance", {name: self.owners[name] for name in owners})
         for process in owners:
-            self.told_joined(process)
+            self.report_joined(process)
             self.sync(process, SyncCompleted())
         self.group("Stable", owners)
 
     def rebalance(self, owners: Owners) -> None:
-        """As `form`, and the programs own what they were given."""
+        """As `form`, and the programs receive their partitions."""
         self.form(owners)
         for process in owners:
-            self.told_assigned(process)
+            self.report_assigned(process)
 
     def finish(self) -> None:
         """Every program ends, and its member leaves."""
@@ -499,23 +499,23 @@ def pair() -> Story:
 
 
 def replaced() -> Story:
-    """a is a static member, and its twin has taken its instance id up."""
+    """a is a static member, and its twin has taken its instance id."""
     story = Story()
     story.instances = {"a": "one"}
     story.begin("a")
     story.rebalance({"a": [P0, P1]})
     story.instances["twin"] = "one"
-    ticket = story.ask_to_join("twin", known=False)
+    ticket = story.park_join("twin", known=False)
     story.answer_join(ticket, "twin")
     story.at_once()
     story.group("Stable", {"twin": [P0, P1]})
-    story.told_joined("twin")
-    story.told_assigned("twin")
+    story.report_joined("twin")
+    story.report_assigned("twin")
     return story
 
 
-def whole() -> Story:
-    """A story in which every invariant holds: work, a hand-over, a failover, and a good end."""
+def complete() -> Story:
+    """A story in which every invariant holds: work, a hand-over, a failover, and a clean end."""
     story = pair()
     story.append(P0, 0, 10)
     story.append(P1, 0, 10)
@@ -530,7 +530,7 @@ def whole() -> Story:
     story.group("Stable")
     story.work("a", P1, 4, 10)
     story.work("b", P0, 6, 10)
-    story.quiet()
+    story.end_workload()
     story.settle({P0: 10, P1: 10})
     story.finish()
     return story

@@ -1,4 +1,4 @@
-"""Invariant 12: who waits is answered, and a group comes to rest."""
+"""Invariant 12: parked requests are answered, sessions expire, and groups become stable."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tests.testing.simulation.checks.stories import P0, P1, REBALANCE, SESSION, 
 
 
 def test_a_join_that_is_never_answered_breaks_it() -> None:
-    """Once the rebalance must have completed."""
+    """A JoinGroup must be answered once the rebalance must have completed."""
     story = pair()
-    story.ask_to_join("a")
+    story.park_join("a")
     story.settle({})
     assert story.broken(Answers) == []
     story.wait(REBALANCE + 1)
@@ -23,7 +23,7 @@ def test_a_join_that_is_never_answered_breaks_it() -> None:
 
 
 def test_a_sync_that_is_answered_too_late_breaks_it() -> None:
-    """The pending-sync timer should have ended the wait."""
+    """The pending-sync timer must end the wait of a SyncGroup."""
     story = pair()
     story.sync("a", None, ticket=77)
     story.wait(REBALANCE + 1)
@@ -32,44 +32,44 @@ def test_a_sync_that_is_answered_too_late_breaks_it() -> None:
     assert "the SyncGroup request of a, parked at broker 1 was answered after 21.0" in what
 
 
-def test_a_failover_that_forgets_who_waits_breaks_it() -> None:
-    """Whoever waits is sent to look elsewhere."""
+def test_a_failover_that_forgets_parked_requests_breaks_it() -> None:
+    """In a failover the old coordinator must answer its parked requests."""
     story = pair()
-    story.ask_to_join("a")
+    story.park_join("a")
     story.move()
     assert len(story.broken(Answers)) == 1
 
 
-def test_a_broker_that_is_killed_answers_nobody() -> None:
-    """Others do."""
+def test_a_broker_that_is_killed_answers_no_request() -> None:
+    """Requests at a killed broker may stay unanswered; those at others may not."""
     story = pair()
-    story.ask_to_join("a")
+    story.park_join("a")
     story.record(FaultBegan, fault=BrokerDies(at=0.0, broker="b1", seconds=1.0))
     story.move()
     assert story.broken(Answers) == []
-    story.ask_to_join("a")
+    story.park_join("a")
     story.record(FaultBegan, fault=BrokerDies(at=0.0, broker="b1", seconds=1.0))
     story.move()
     assert len(story.broken(Answers)) == 1
 
 
 def test_a_second_answer_breaks_it() -> None:
-    """A request has one."""
+    """No request is answered twice."""
     story = pair()
-    ticket = story.ask_to_join("a")
+    ticket = story.park_join("a")
     story.answer_join(ticket, "a")
     story.answer_join(ticket, "a")
     (what,) = story.broken(Answers)
     assert what == "broker 1 answered a request twice, or one that was never sent"
 
 
-def test_silence_that_kafka_keeps_too_is_no_fault() -> None:
-    """An older copy of a Join, and what a leaver has parked."""
+def test_requests_that_kafka_drops_need_no_answer() -> None:
+    """Kafka drops an older copy of a JoinGroup, and parked requests of a member that left."""
     story = pair()
-    older = story.ask_to_join("a")
+    older = story.park_join("a")
     story.answer(older, None)
     story.at_once()
-    ticket = story.ask_to_join("a")
+    ticket = story.park_join("a")
     story.answer_join(ticket, "a")
     story.sync("b", None, ticket=77)
     story.answer(77, None)
@@ -79,25 +79,25 @@ def test_silence_that_kafka_keeps_too_is_no_fault() -> None:
     assert story.broken(Answers) == []
 
 
-def test_silence_for_another_reason_breaks_it() -> None:
-    """Another member's request, another kind of request, or none."""
+def test_a_request_dropped_for_another_reason_breaks_it() -> None:
+    """A request may not be dropped because of another member's request, or of another kind."""
     for after in ("another member", "a sync", "nothing"):
         story = pair()
-        ticket = story.ask_to_join("a")
+        ticket = story.park_join("a")
         story.answer(ticket, None)
         story.at_once()
         if after == "another member":
-            story.ask_to_join("b")
+            story.park_join("b")
         elif after == "a sync":
             story.sync("a", SyncCompleted())
         story.settle({})
         assert len(story.broken(Answers)) == 1
 
 
-def test_a_group_that_never_rests_breaks_it() -> None:
-    """It is still at it at the end."""
+def test_a_group_that_never_becomes_stable_breaks_it() -> None:
+    """The group must be stable at the end."""
     story = pair()
-    story.quiet()
+    story.end_workload()
     story.live("a", "b", seconds=500)
     story.settle({})
     assert story.broken(Answers) == []
@@ -107,10 +107,10 @@ def test_a_group_that_never_rests_breaks_it() -> None:
     assert what == "group group has not become stable"
 
 
-def test_a_group_that_rests_too_late_breaks_it() -> None:
-    """All time-outs together have a sum."""
+def test_a_group_that_becomes_stable_too_late_breaks_it() -> None:
+    """The group must be stable within a bound made of its time-outs."""
     story = pair()
-    story.quiet()
+    story.end_workload()
     story.live("a", "b", seconds=100)
     story.form({"a": [P0], "b": [P1]})
     story.settle({})
@@ -122,8 +122,8 @@ def test_a_group_that_rests_too_late_breaks_it() -> None:
     assert "became stable only 20" in what
 
 
-def test_a_member_that_is_silent_and_stays_breaks_it() -> None:
-    """Its session is over; it is told once."""
+def test_a_silent_member_that_stays_breaks_it() -> None:
+    """A session that does not expire is reported, once."""
     story = pair()
     story.live("b", seconds=SESSION)
     story.commit("b", P1, 0)
@@ -135,10 +135,10 @@ def test_a_member_that_is_silent_and_stays_breaks_it() -> None:
     assert "a (member 'a-id') is still a member after 12.0" in what
 
 
-def test_who_waits_and_who_was_taken_over_need_not_be_heard() -> None:
-    """A parked request spares a member, and a failover lets every session begin anew."""
+def test_parked_members_and_loaded_members_may_be_silent() -> None:
+    """A parked request and a failover each renew a member's session."""
     story = pair()
-    ticket = story.ask_to_join("a")
+    ticket = story.park_join("a")
     story.live("b", seconds=SESSION + 5)
     story.commit("b", P1, 0)
     story.answer_join(ticket, "a")
@@ -153,11 +153,11 @@ def test_who_waits_and_who_was_taken_over_need_not_be_heard() -> None:
     assert len(story.broken(Answers)) == 1
 
 
-def test_a_member_whose_id_is_new_was_heard_when_it_was_given() -> None:
-    """It asked without one."""
+def test_a_new_member_id_begins_a_session() -> None:
+    """The session of a new member begins when it gets its member id."""
     story = pair()
     story.live("a", "b", seconds=SESSION + 5)
-    ticket = story.ask_to_join("c", known=False)
+    ticket = story.park_join("c", known=False)
     story.answer_join(ticket, "c")
     story.live("a", "b", seconds=SESSION - 1)
     story.group("Stable", {"a": [P0], "b": [P1], "c": []})

@@ -1,4 +1,4 @@
-"""Invariant 1: an assignment is disjoint and whole."""
+"""Invariant 1: an assignment is disjoint and complete."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ P2 = TopicPartition("orders", 2)
 
 
 def test_two_owners_of_one_partition_break_it() -> None:
-    """In one generation nothing is given twice."""
+    """Within a generation no partition may be assigned twice."""
     story = Story().begin("a", "b")
     story.form({"a": [P0], "b": [P0, P1]})
     (what,) = story.broken(Assignments)
@@ -19,7 +19,7 @@ def test_two_owners_of_one_partition_break_it() -> None:
 
 
 def test_a_partition_without_an_owner_breaks_it() -> None:
-    """What was there before the members were known must be given to one of them."""
+    """A partition that existed before all members had joined must be assigned."""
     story = Story().begin("a")
     story.form({"a": [P0]})
     (what,) = story.broken(Assignments)
@@ -27,7 +27,7 @@ def test_a_partition_without_an_owner_breaks_it() -> None:
 
 
 def test_what_a_cooperative_owner_gives_up_may_wait_for_one_generation() -> None:
-    """It had an owner before, and has one after; what never had one is missed at once."""
+    """A partition may have no owner for one generation only if it had an owner before."""
     story = Story().begin("a", "b")
     story.assignor = "cooperative-sticky"
     story.form({"a": [P0, P1]})
@@ -40,8 +40,8 @@ def test_what_a_cooperative_owner_gives_up_may_wait_for_one_generation() -> None
     assert "orders-1, which exists since 1.001 s, has no owner in generation 5" in what
 
 
-def test_an_owner_that_heard_nothing_of_a_generation_still_has_to_give_up() -> None:
-    """What it names in its Join may be without an owner, however many generations it missed."""
+def test_an_owner_that_missed_a_generation_still_has_to_give_up() -> None:
+    """What a member lists as owned may have no owner, however many generations it missed."""
     story = Story().begin("a", "b")
     story.assignor = "cooperative-sticky"
     story.form({"a": [P0, P1]})
@@ -56,7 +56,7 @@ def test_an_owner_that_heard_nothing_of_a_generation_still_has_to_give_up() -> N
 
 
 def test_an_eager_group_leaves_nothing_out() -> None:
-    """What has changed owners in one generation has its new one in it."""
+    """With an eager assignor every partition has an owner in every generation."""
     story = Story().begin("a", "b")
     story.form({"a": [P0, P1]})
     story.form({"a": [P0], "b": []})
@@ -65,35 +65,35 @@ def test_an_eager_group_leaves_nothing_out() -> None:
 
 
 def test_a_partition_that_does_not_exist_breaks_it() -> None:
-    """Nobody can own what is not there."""
+    """A partition that does not exist may not be assigned."""
     story = Story().begin("a", partitions=1)
     story.form({"a": [P0, P1]})
     (what,) = story.broken(Assignments)
     assert "orders-1, which does not exist, was assigned to a-id" in what
 
 
-def test_a_member_that_is_told_of_anothers_partitions_breaks_it() -> None:
-    """What a program hears is what its coordinator has."""
+def test_a_member_that_receives_anothers_partitions_breaks_it() -> None:
+    """A program must receive exactly the partitions that its coordinator has for it."""
     story = Story().begin("a", "b")
     story.form({"a": [P0], "b": [P1]})
-    story.told_assigned("a", [P1])
+    story.report_assigned("a", [P1])
     (what,) = story.broken(Assignments)
     assert "they differ in orders-0, orders-1" in what
 
 
-def test_a_member_that_is_told_of_a_generation_that_was_none_breaks_it() -> None:
-    """There is no assignment that no coordinator had."""
+def test_an_assignment_that_no_coordinator_had_breaks_it() -> None:
+    """A program may not receive an assignment that no coordinator had."""
     story = Story().begin("a")
     story.generation_id = 1
     story.owners = {"a": [P0]}
-    story.told_joined("a")
-    story.told_assigned("a")
+    story.report_joined("a")
+    story.report_assigned("a")
     (what,) = story.broken(Assignments)
     assert "no coordinator had one for it" in what
 
 
-def test_a_partition_that_came_after_the_members_were_known_may_wait() -> None:
-    """The leader computes from what it saw; a failover shows the same assignment again."""
+def test_a_partition_added_during_a_rebalance_may_wait() -> None:
+    """The leader assigns by the metadata it has seen; a failover repeats the same assignment."""
     story = pair()
     story.record(TopicChanged, topic="orders", partitions=3)
     story.move()
@@ -105,12 +105,12 @@ def test_a_partition_that_came_after_the_members_were_known_may_wait() -> None:
 
 
 def test_a_partition_does_not_wait_for_ever() -> None:
-    """In a calm group the leader's watcher has found it by then."""
+    """In an undisturbed group the leader's watcher must find a new partition in time."""
     story = pair()
     story.record(TopicChanged, topic="orders", partitions=3)
     story.move()
     story.group("Stable", topics={"orders": 3})
-    story.quiet()
+    story.end_workload()
     story.wait(30.0)
     story.settle({})
     assert story.broken(Assignments) == []
@@ -120,8 +120,8 @@ def test_a_partition_does_not_wait_for_ever() -> None:
     assert "orders-2" in what
 
 
-def test_what_was_deleted_needs_no_owner() -> None:
-    """A topic that is gone has no partitions to give."""
+def test_a_deleted_partition_needs_no_owner() -> None:
+    """The partitions of a deleted topic need no owner."""
     story = Story().begin("a")
     story.record(TopicChanged, topic="orders", partitions=0)
     story.form({"a": []})

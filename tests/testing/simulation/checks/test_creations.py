@@ -1,4 +1,4 @@
-"""What the invariants say of a topic that is deleted and created again."""
+"""How the invariants treat a topic that is deleted and created again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.testing.simulation.checks.stories import P0, P1, Story, pair
 
 
 def recreated() -> Story:
-    """a has worked on what there was; the topic is another now, and nobody has noticed yet."""
+    """a has worked on the old topic, which was recreated without the members' knowledge."""
     story = pair()
     story.work("a", P0, 0, 5)
     story.hand_out("a", P0, 5, 9)
@@ -32,23 +32,23 @@ def shared_again() -> Story:
 
 
 def broken(story: Story) -> list[str]:
-    """What any invariant has to say."""
+    """The violations of any invariant."""
     return [what for kind in CHECKS for what in story.broken(kind)]
 
 
 def test_a_group_that_begins_with_the_new_topic_breaks_nothing() -> None:
-    """Records of the deleted topic are nobody's loss, and the new one is read from its start."""
+    """Records of the deleted topic are not lost, and the new topic is read from its start."""
     story = shared_again()
     story.work("a", P0, 0, 3)
     story.move()
     story.group("Stable")
-    story.quiet()
+    story.end_workload()
     story.settle({P0: 3, P1: 0})
     assert broken(story) == []
 
 
 def test_records_of_the_deleted_topic_do_not_count_for_the_new_one() -> None:
-    """Work on the record 0 of before is no work on the record 0 of now."""
+    """To process record 0 of the old topic is not to process record 0 of the new one."""
     story = shared_again()
     story.hand_out("a", P0, 0, 5, creation=1)
     story.process("a", P0, 0, 5, creation=1)
@@ -59,7 +59,7 @@ def test_records_of_the_deleted_topic_do_not_count_for_the_new_one() -> None:
 
 
 def test_what_is_processed_while_there_is_no_topic_counts_for_nothing() -> None:
-    """The batch in hand is of the deleted topic, before the new one is there and after."""
+    """The batch that a program still holds belongs to the deleted topic."""
     story = pair()
     story.hand_out("a", P0, 0, 5)
     story.delete()
@@ -72,8 +72,8 @@ def test_what_is_processed_while_there_is_no_topic_counts_for_nothing() -> None:
     assert broken(story) == []
 
 
-def test_reading_on_is_excused_for_a_generation_of_before() -> None:
-    """It cannot know; what it passes is the limit that README names, and nothing else is lost."""
+def test_an_older_generation_may_read_on() -> None:
+    """An older generation cannot know; only what it skips is excused."""
     story = recreated()
     story.process("a", P0, 5, 9, creation=1)
     story.hand_out("a", P0, 9, 12)
@@ -84,8 +84,8 @@ def test_reading_on_is_excused_for_a_generation_of_before() -> None:
     assert len(story.broken(Losses)) == 1
 
 
-def test_what_a_generation_of_before_commits_is_carried_to_the_next() -> None:
-    """Which starts there, as ever; if the log does not reach so far it begins by the rules."""
+def test_the_next_generation_starts_at_an_older_ones_commit() -> None:
+    """The next generation starts at that commit, or by the reset rule if the log is shorter."""
     story = recreated()
     story.process("a", P0, 5, 9, creation=1)
     story.commit("a", P0, 9)
@@ -100,7 +100,7 @@ def test_what_a_generation_of_before_commits_is_carried_to_the_next() -> None:
 
 
 def test_nothing_is_excused_once_the_group_has_begun_with_the_new_topic() -> None:
-    """A generation that joined later starts, reads and commits by the new log alone."""
+    """A generation that joined later must start, read and commit by the new log only."""
     story = shared_again()
     story.hand_out("a", P0, 2, 4)
     story.process("a", P0, 2, 4)
@@ -110,17 +110,17 @@ def test_nothing_is_excused_once_the_group_has_begun_with_the_new_topic() -> Non
 
 
 def test_a_start_in_the_deleted_topic_breaks_it() -> None:
-    """Its offsets went with it."""
+    """The offsets of the deleted topic were deleted with it."""
     story = recreated()
     story.end("a")
     story.end("b")
     story.form({"a": [P0], "b": [P1]})
-    story.told_assigned("a", positions={P0: 5})
+    story.report_assigned("a", positions={P0: 5})
     assert len(story.broken(StartPositions)) == 1
 
 
 def test_a_commit_on_the_new_topic_must_survive() -> None:
-    """What was committed of the deleted one need not."""
+    """Only commits of the deleted topic may be lost in a failover."""
     story = shared_again()
     story.work("a", P0, 0, 3)
     story.move({})
@@ -128,7 +128,7 @@ def test_a_commit_on_the_new_topic_must_survive() -> None:
 
 
 def test_a_record_of_the_new_topic_comes_again_only_for_a_reason() -> None:
-    """What was given up or committed of the deleted one is forgotten, what is new is not."""
+    """Commits and hand-overs of the deleted topic do not count, those of the new one do."""
     story = shared_again()
     story.work("a", P0, 0, 3)
     assert story.broken(Repetitions) == []
@@ -136,8 +136,8 @@ def test_a_record_of_the_new_topic_comes_again_only_for_a_reason() -> None:
     assert len(story.broken(Repetitions)) == 1
 
 
-def test_a_partition_that_is_gone_may_still_be_given_out() -> None:
-    """If it was there when the members were known; nobody gets one that was gone before."""
+def test_a_partition_deleted_during_a_rebalance_may_be_assigned() -> None:
+    """A deleted partition may be assigned only if it existed when all members had joined."""
     for gone_before, faults in ((False, 0), (True, 1)):
         story = pair()
         if gone_before:

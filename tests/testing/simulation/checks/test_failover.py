@@ -1,4 +1,4 @@
-"""Invariant 9: what was acknowledged stays."""
+"""Invariant 9: acknowledged commits survive."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from tests.testing.simulation.checks.stories import GROUP, P0, P1, Story, pair
 
 
 def worked() -> Story:
-    """a has committed partition 0 at 5, and knows it."""
+    """a has committed partition 0 at 5 and got the response."""
     story = pair()
     story.work("a", P0, 0, 5)
     return story
 
 
 def fetch(story: Story, offset: int, error: ErrorCode = ErrorCode.NONE) -> None:
-    """Somebody asks for the offsets."""
+    """A member fetches the offsets."""
     fetched = FetchedOffset(topic=P0.topic, partition=P0.partition, offset=offset, error=error)
     answer = OffsetsFetched(groups=(FetchedGroup(group_id=GROUP, partitions=(fetched,)),))
-    story.judge("offset_fetch", "", OffsetFetch(version=9, groups=()), answer)
+    story.handle("offset_fetch", "", OffsetFetch(version=9, groups=()), answer)
 
 
 def test_a_failover_that_loses_a_commit_breaks_it() -> None:
-    """All of it, or a part."""
+    """A new coordinator must have every acknowledged commit."""
     for found in ({}, {P0: 4}):
         story = worked()
         story.move(found)
@@ -36,18 +36,18 @@ def test_a_failover_that_loses_a_commit_breaks_it() -> None:
         )
 
 
-def test_a_failover_may_keep_what_was_not_acknowledged_or_lose_it() -> None:
-    """Nobody was told."""
+def test_a_failover_may_keep_or_lose_an_unacknowledged_commit() -> None:
+    """A commit that was not acknowledged may be lost."""
     story = worked()
     story.hand_out("b", P1, 0, 9)
-    story.ask_to_commit("b", P1, 9)
+    story.send_commit("b", P1, 9)
     story.move({P0: 5})
     story.move({P0: 6, P1: 9})
     assert story.broken(Failover) == []
 
 
-def test_a_commit_that_is_gone_at_the_end_breaks_it() -> None:
-    """Whether or not a coordinator has moved."""
+def test_a_commit_that_is_missing_at_the_end_breaks_it() -> None:
+    """It must be there at the end, whether or not a coordinator has moved."""
     story = worked()
     story.settle({})
     assert story.broken(Failover) == []
@@ -57,8 +57,8 @@ def test_a_commit_that_is_gone_at_the_end_breaks_it() -> None:
     assert "at the end it is at None" in what
 
 
-def test_a_broker_that_tells_of_an_older_commit_breaks_it() -> None:
-    """Who asks for offsets gets the last ones."""
+def test_a_response_with_an_older_commit_breaks_it() -> None:
+    """OffsetFetch must return the last acknowledged commit."""
     story = worked()
     fetch(story, 5)
     fetch(story, -1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
@@ -69,7 +69,7 @@ def test_a_broker_that_tells_of_an_older_commit_breaks_it() -> None:
 
 
 def test_the_commits_of_a_deleted_topic_go_with_it() -> None:
-    """As Kafka drops them."""
+    """A deleted topic's commits may be gone, as in Kafka."""
     story = worked()
     story.record(TopicChanged, topic="orders", partitions=0)
     story.move({})

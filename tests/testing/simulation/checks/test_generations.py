@@ -7,7 +7,7 @@ from tests.testing.simulation.checks.stories import P0, P1, pair
 
 
 def test_a_rebalance_without_a_new_generation_breaks_it() -> None:
-    """Two assignments of one incarnation never have one generation."""
+    """Two assignments of one incarnation may not share a generation id."""
     story = pair()
     story.group("PreparingRebalance")
     story.group("CompletingRebalance")
@@ -16,7 +16,7 @@ def test_a_rebalance_without_a_new_generation_breaks_it() -> None:
 
 
 def test_a_group_that_empties_has_a_new_generation_too() -> None:
-    """Empty counts as a rebalance that completed."""
+    """To become empty counts as a completed rebalance."""
     story = pair()
     story.group("PreparingRebalance")
     story.group("Empty", {})
@@ -24,7 +24,7 @@ def test_a_group_that_empties_has_a_new_generation_too() -> None:
 
 
 def test_a_generation_that_goes_back_breaks_it() -> None:
-    """In whatever state."""
+    """The id may not decrease, in any state."""
     story = pair()
     story.generation_id = 0
     story.group("Stable")
@@ -32,7 +32,7 @@ def test_a_generation_that_goes_back_breaks_it() -> None:
 
 
 def test_another_incarnation_may_repeat_one() -> None:
-    """What was not written down is forgotten in a failover, as in Kafka."""
+    """A failover may forget a generation that was not written, as in Kafka."""
     story = pair()
     story.end("a")
     story.end("b")
@@ -44,8 +44,8 @@ def test_another_incarnation_may_repeat_one() -> None:
     assert story.broken(Generations) == []
 
 
-def test_an_empty_group_that_was_forgotten_begins_anew() -> None:
-    """Kafka drops groups without members and offsets."""
+def test_a_deleted_empty_group_begins_again() -> None:
+    """Kafka deletes groups without members and offsets, whose generations then begin again."""
     story = pair()
     story.generation_id = 2
     story.group("Empty", {})

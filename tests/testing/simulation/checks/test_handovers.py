@@ -1,4 +1,4 @@
-"""Invariant 2: nobody gets a partition before its old owner is done with it, or is out."""
+"""Invariant 2: a partition changes owners only after its previous owner is done or evicted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.testing.simulation.checks.stories import P0, P1, REBALANCE, SESSION, 
 
 
 def test_a_new_owner_before_the_old_one_has_ended_breaks_it() -> None:
-    """a has joined the next generation with its old one still open."""
+    """a may not join the next generation while its old one is open."""
     story = pair()
     story.end("b")
     story.rebalance({"a": [P1], "b": [P0]})
@@ -20,7 +20,7 @@ def test_a_new_owner_before_the_old_one_has_ended_breaks_it() -> None:
 
 
 def passed_over(seconds: float) -> Story:
-    """A rebalance that waits so long for a, which is static and does not come."""
+    """A rebalance that waits ``seconds`` for a, which is static and does not join."""
     story = Story()
     story.instances = {"a": "one"}
     story.begin("a", "b")
@@ -28,24 +28,24 @@ def passed_over(seconds: float) -> Story:
     story.end("b")
     story.group("PreparingRebalance")
     story.wait(seconds)
-    ticket = story.ask_to_join("b")
+    ticket = story.park_join("b")
     story.generation_id = 2
     story.answer_join(ticket, "b")
     story.group("CompletingRebalance")
-    story.told_joined("b")
+    story.report_joined("b")
     story.group("Stable", {"a": [], "b": [P0, P1]})
-    story.told_assigned("b")
+    story.report_assigned("b")
     return story
 
 
 def test_a_rebalance_that_did_not_wait_for_a_member_breaks_it() -> None:
-    """A member may be left out when the rebalance time-out is over, and not before."""
+    """A rebalance may complete without a member only after the rebalance time-out."""
     (what,) = passed_over(REBALANCE - 1).broken(Handovers)
     assert "it is a member, and the coordinator waited only" in what
 
 
-def test_a_member_that_was_waited_for_in_vain_may_be_passed_over() -> None:
-    """A static member stays in the group, and its partitions go to others."""
+def test_a_member_that_misses_the_rebalance_may_lose_its_partitions() -> None:
+    """After the time-out a static member stays, but its partitions may be reassigned."""
     story = passed_over(REBALANCE + 0.1)
     assert story.broken(Handovers) == []
     story.generation_id = 1
@@ -54,8 +54,8 @@ def test_a_member_that_was_waited_for_in_vain_may_be_passed_over() -> None:
     assert "the group was already in generation 2" in what
 
 
-def test_who_has_crashed_need_not_end_first() -> None:
-    """Nobody is there any more; the coordinator waits for its session."""
+def test_a_crashed_member_need_not_end_first() -> None:
+    """A crashed program ends nothing; the coordinator waits for its session to expire."""
     story = pair()
     story.record(ProcessCrashed, process="a", life=1)
     story.live("b", seconds=SESSION + 1)
@@ -66,7 +66,7 @@ def test_who_has_crashed_need_not_end_first() -> None:
 
 
 def test_an_eviction_within_the_session_breaks_it() -> None:
-    """a was heard from just now."""
+    """A member may not be evicted right after its heartbeat."""
     story = pair()
     story.live("a", "b", seconds=3)
     story.end("b")
@@ -78,19 +78,19 @@ def test_an_eviction_within_the_session_breaks_it() -> None:
 
 
 def test_an_eviction_by_a_rebalance_that_has_just_begun_breaks_it() -> None:
-    """a still has time to come."""
+    """A member may not be evicted while it still has time to join."""
     story = pair()
     story.live("a", "b", seconds=3)
     story.group("PreparingRebalance")
     story.live("a", "b", seconds=3)
-    story.ask_to_join("b")
+    story.park_join("b")
     story.generation_id = 2
     story.group("CompletingRebalance", {"b": [P1]})
     assert len(story.broken(Handovers)) == 1
 
 
-def test_who_leaves_or_stays_away_may_be_removed() -> None:
-    """By its own word, or when the rebalance time-out is over."""
+def test_a_member_that_leaves_or_stays_away_may_be_removed() -> None:
+    """A member may be removed after its LeaveGroup or after the rebalance time-out."""
     story = pair()
     story.live("a", "b", seconds=3)
     story.leave("a")
@@ -99,14 +99,14 @@ def test_who_leaves_or_stays_away_may_be_removed() -> None:
     story = pair()
     story.group("PreparingRebalance")
     story.live("a", "b", seconds=REBALANCE + 1)
-    story.ask_to_join("b")
+    story.park_join("b")
     story.generation_id = 2
     story.group("CompletingRebalance", {"b": [P1]})
     assert story.broken(Handovers) == []
 
 
-def test_who_does_not_sync_in_time_may_be_removed_and_nobody_else() -> None:
-    """The pending-sync timer runs in a stable group too."""
+def test_only_a_member_that_does_not_sync_in_time_may_be_removed() -> None:
+    """The pending-sync timer also runs in a stable group."""
     story = pair()
     story.live("a", "b", seconds=REBALANCE + 1)
     story.group("PreparingRebalance", {"b": [P1]})
@@ -116,8 +116,8 @@ def test_who_does_not_sync_in_time_may_be_removed_and_nobody_else() -> None:
     assert story.broken(Handovers) == []
 
 
-def test_records_for_who_was_evicted_break_it() -> None:
-    """It thaws, and its lease was not looked at."""
+def test_records_for_an_evicted_member_break_it() -> None:
+    """After a freeze no record may be handed out without a valid lease."""
     story = pair()
     story.live("b", seconds=SESSION + 1)
     story.group("PreparingRebalance", {"b": [P1]})
@@ -127,7 +127,7 @@ def test_records_for_who_was_evicted_break_it() -> None:
 
 
 def test_records_of_a_generation_that_is_over_break_it() -> None:
-    """From the beginning of its end on."""
+    """No record may be handed out once the end of the generation has begun."""
     story = pair()
     story.emit("a", GenerationDraining, end=End(Cause.REBALANCE), deadline=1.0)
     story.hand_out("a", P0, 0, 5)
@@ -139,7 +139,7 @@ def test_records_of_a_generation_that_is_over_break_it() -> None:
 
 
 def test_records_of_anothers_partition_break_it() -> None:
-    """Or of a generation that the program never heard of."""
+    """No record may be handed out of another member's partition or of an unknown generation."""
     story = pair()
     story.hand_out("a", P1, 0, 5)
     (what,) = story.broken(Handovers)
@@ -149,22 +149,22 @@ def test_records_of_anothers_partition_break_it() -> None:
     assert "it had not received that generation" in story.broken(Handovers)[1]
 
 
-def test_a_member_that_is_taken_along_without_joining_breaks_it() -> None:
-    """Only a static one stays without a word."""
+def test_a_dynamic_member_that_did_not_join_breaks_it() -> None:
+    """Only a static member may stay in the group without joining."""
     story = pair()
     story.end("a")
     story.end("b")
     story.group("PreparingRebalance")
     story.wait(REBALANCE + 1)
-    story.ask_to_join("b")
+    story.park_join("b")
     story.generation_id = 2
     story.group("CompletingRebalance")
     (what,) = story.broken(Handovers)
     assert what == "a (member 'a-id') is in generation 2, for which it has not joined"
 
 
-def test_work_of_who_was_evicted_breaks_it() -> None:
-    """Its tasks should have been cancelled with its lease."""
+def test_work_of_an_evicted_member_breaks_it() -> None:
+    """The tasks of an evicted member must be cancelled when its lease is over."""
     story = pair()
     story.hand_out("a", P0, 0, 5)
     story.live("b", seconds=SESSION + 1)
@@ -176,8 +176,8 @@ def test_work_of_who_was_evicted_breaks_it() -> None:
     )
 
 
-def test_who_stood_still_may_go_on_with_what_it_holds() -> None:
-    """Until it has asked, it cannot know."""
+def test_a_thawed_program_may_finish_its_batch() -> None:
+    """After a freeze a program may process what it holds until it gets a response."""
     story = pair()
     story.hand_out("a", P0, 0, 5)
     story.record(ProcessFrozen, process="a", life=1)
@@ -189,26 +189,26 @@ def test_who_stood_still_may_go_on_with_what_it_holds() -> None:
 
 
 def test_a_drain_that_outlasts_the_rebalance_breaks_it() -> None:
-    """Whoever drains has to be done before the group goes on without it."""
+    """A drain must end before the group completes the rebalance without the member."""
     story = pair()
     story.group("PreparingRebalance")
     story.emit("a", GenerationDraining, end=End(Cause.REBALANCE), deadline=99.0)
     story.live("a", "b", seconds=REBALANCE + 1)
-    story.ask_to_join("b")
+    story.park_join("b")
     story.generation_id = 2
     story.group("CompletingRebalance", {"b": [P1]})
     (what,) = story.broken(Handovers)
     assert what.startswith("a in generation 1 was still draining when the group completed")
 
 
-def test_a_drain_that_the_session_ends_is_no_fault() -> None:
-    """A member that cannot be heard is evicted by its session, whatever it does meanwhile."""
+def test_a_drain_may_outlast_an_expired_session() -> None:
+    """A disconnected member may still drain when its session expires."""
     story = pair()
     story.live("a", "b", seconds=1)
     story.group("PreparingRebalance")
     story.live("b", seconds=SESSION)
     story.emit("a", GenerationDraining, end=End(Cause.TASK_RAISED), deadline=99.0)
     story.wait(1.0)
-    story.ask_to_join("b")
+    story.park_join("b")
     story.group("PreparingRebalance", {"b": [P1]})
     assert story.broken(Handovers) == []

@@ -1,4 +1,4 @@
-"""Invariant 11: one live member for an instance id."""
+"""Invariant 11: an instance id has one member at a time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.testing.simulation.checks.stories import P0, P1, SESSION, Story, repl
 
 
 def test_two_members_with_one_instance_id_break_it() -> None:
-    """A group knows each once."""
+    """A group may have only one member with an instance id."""
     story = Story()
     story.instances = {"a": "one", "b": "one"}
     story.begin("a", "b")
@@ -25,8 +25,8 @@ def test_two_members_with_one_instance_id_break_it() -> None:
     assert "has 2 members with the instance id 'one'" in story.broken(Instances)[-1]
 
 
-def test_who_is_replaced_reads_on_until_it_hears_of_it() -> None:
-    """It hears by its next request, which is refused."""
+def test_a_replaced_member_reads_on_until_its_next_request() -> None:
+    """A replaced member learns of it from its next request, which is refused."""
     story = replaced()
     story.hand_out("a", P0, 0, 1)
     story.hand_out("twin", P0, 0, 1)
@@ -36,8 +36,8 @@ def test_who_is_replaced_reads_on_until_it_hears_of_it() -> None:
     assert story.broken(Instances) == []
 
 
-def test_a_heartbeat_that_is_answered_well_breaks_it() -> None:
-    """It would never hear of it."""
+def test_a_successful_heartbeat_breaks_it() -> None:
+    """A replaced member's heartbeat must be refused, or it would never learn of it."""
     story = replaced()
     story.heartbeat("twin")
     assert story.broken(Instances) == []
@@ -47,7 +47,7 @@ def test_a_heartbeat_that_is_answered_well_breaks_it() -> None:
 
 
 def test_records_after_its_session_break_it() -> None:
-    """By then its lease is over, whatever it has heard."""
+    """It may get no records after its session, by when its lease is over."""
     story = replaced()
     story.wait(SESSION - 1)
     story.hand_out("a", P0, 0, 1)
@@ -58,8 +58,8 @@ def test_records_after_its_session_break_it() -> None:
     assert "a was handed orders-0 from 1 on, 10.0" in what
 
 
-def test_who_never_hears_of_it_breaks_it() -> None:
-    """Or too late."""
+def test_a_member_that_never_notices_breaks_it() -> None:
+    """It must notice in time."""
     for late in (True, False):
         story = replaced()
         story.wait(SESSION + 2)
@@ -71,8 +71,8 @@ def test_who_never_hears_of_it_breaks_it() -> None:
 
 
 @pytest.mark.parametrize("thawed", [True, False])
-def test_who_stands_still_hears_when_it_goes_on(thawed: bool) -> None:
-    """Or never, while it does not."""
+def test_a_frozen_member_notices_when_it_thaws(thawed: bool) -> None:
+    """A frozen member need not notice before it thaws."""
     story = replaced()
     story.record(ProcessFrozen, process="a", life=1)
     story.wait(SESSION * 3)
@@ -83,8 +83,8 @@ def test_who_stands_still_hears_when_it_goes_on(thawed: bool) -> None:
     assert story.broken(Instances) == []
 
 
-def test_who_has_crashed_hears_nothing() -> None:
-    """And need not."""
+def test_a_crashed_member_need_not_notice() -> None:
+    """A crashed member need not notice."""
     story = replaced()
     story.record(ProcessCrashed, process="a", life=1)
     story.wait(SESSION * 3)
@@ -92,19 +92,19 @@ def test_who_has_crashed_hears_nothing() -> None:
     assert story.broken(Instances) == []
 
 
-def test_who_was_replaced_and_joins_again_breaks_it() -> None:
-    """The two would take the instance id from each other for ever."""
+def test_a_replaced_program_that_joins_again_breaks_it() -> None:
+    """Otherwise the two would take the instance id from each other for ever."""
     story = replaced()
     story.end("a", Cause.FENCED)
     story.ids["a"] = "a-second-id"
     story.group("Stable", {"a": [P0, P1]})
-    story.told_joined("a")
+    story.report_joined("a")
     (what,) = story.broken(Instances)
     assert what == ("a has joined again, although twin had taken its instance id 'one'")
 
 
-def test_a_replacement_that_a_failover_has_lost_was_none() -> None:
-    """What the coordinator had not written down its successor does not know."""
+def test_a_replacement_lost_in_a_failover_does_not_count() -> None:
+    """A new coordinator does not know a replacement that was not written."""
     story = replaced()
     story.group("Stable", {"a": [P0, P1]})
     story.heartbeat("a")
@@ -112,23 +112,23 @@ def test_a_replacement_that_a_failover_has_lost_was_none() -> None:
     assert story.broken(Instances) == []
 
 
-def test_who_is_replaced_before_it_hears_that_it_is_in_has_joined_only_once() -> None:
-    """The answer to its Join was under way."""
+def test_a_member_replaced_before_its_join_is_answered_has_joined_once() -> None:
+    """The response to its JoinGroup was still under way."""
     story = Story()
     story.instances = {"a": "one", "twin": "one"}
     story.begin("a", "twin")
-    story.answer_join(story.ask_to_join("a", known=False), "a")
+    story.answer_join(story.park_join("a", known=False), "a")
     story.group("Stable", {"a": [P0, P1]})
-    story.answer_join(story.ask_to_join("twin", known=False), "twin")
+    story.answer_join(story.park_join("twin", known=False), "twin")
     story.group("Stable", {"twin": [P0, P1]})
-    story.told_joined("a")
+    story.report_joined("a")
     assert story.broken(Instances) == []
 
 
-def test_who_joins_again_with_the_id_that_was_replaced_breaks_it() -> None:
-    """The coordinator should have refused it."""
+def test_joining_again_with_the_replaced_member_id_breaks_it() -> None:
+    """The coordinator must refuse a replaced member id."""
     story = replaced()
     story.end("a", Cause.FENCED)
-    story.answer_join(story.ask_to_join("a"), "a")
-    story.told_joined("a")
+    story.answer_join(story.park_join("a"), "a")
+    story.report_joined("a")
     assert len(story.broken(Instances)) == 1

@@ -8,7 +8,7 @@ from tests.testing.simulation.checks.stories import P0, P1, pair
 
 
 def test_a_commit_before_processing_breaks_it() -> None:
-    """It passes records that nobody has processed; each loss is told once."""
+    """A commit may not pass unprocessed records; each loss is reported once."""
     story = pair()
     story.work("b", P1, 0, 1)
     story.hand_out("a", P0, 0, 5)
@@ -20,7 +20,7 @@ def test_a_commit_before_processing_breaks_it() -> None:
 
 
 def test_a_record_that_another_member_processed_is_not_lost() -> None:
-    """Nor one out of order."""
+    """Records may be processed by any member and in any order."""
     story = pair()
     story.hand_out("a", P0, 0, 5)
     for offset in (1, 0, 4, 2):
@@ -35,7 +35,7 @@ def test_a_record_that_another_member_processed_is_not_lost() -> None:
 
 
 def test_a_gap_between_two_batches_breaks_it() -> None:
-    """Whether or not the program says what it processes."""
+    """No record may be missing between two batches, even if the program reports nothing."""
     story = pair()
     story.hand_out("a", P0, 0, 5)
     story.hand_out("a", P0, 6, 7)
@@ -44,7 +44,7 @@ def test_a_gap_between_two_batches_breaks_it() -> None:
 
 
 def test_what_is_not_processed_or_not_committed_at_the_end_breaks_it() -> None:
-    """All that was written is done when all has settled."""
+    """At the end every record must be processed and committed."""
     story = pair()
     story.work("a", P0, 0, 5)
     story.settle({P0: 6, P1: 2})
@@ -56,8 +56,8 @@ def test_what_is_not_processed_or_not_committed_at_the_end_breaks_it() -> None:
     ]
 
 
-def test_a_program_that_does_not_say_what_it_processes_is_judged_by_its_commits() -> None:
-    """Nothing else is known of it."""
+def test_a_program_that_reports_nothing_is_checked_by_its_commits() -> None:
+    """Without reports only commits count."""
     story = pair()
     story.hand_out("a", P0, 0, 5)
     story.commit("a", P0, 5)
@@ -67,16 +67,16 @@ def test_a_program_that_does_not_say_what_it_processes_is_judged_by_its_commits(
     assert story.broken(Losses) == ["orders-0 ends at 6, but is committed only at 5"]
 
 
-def test_topics_that_the_group_does_not_read_are_nothing_to_it() -> None:
-    """Another group may."""
+def test_topics_that_the_group_does_not_read_do_not_count() -> None:
+    """Records of other topics cannot be lost."""
     story = pair()
     story.group("Stable", topics={"payments": 1})
     story.settle({P0: 5})
     assert story.broken(Losses) == []
 
 
-def test_with_latest_what_was_there_before_is_not_lost() -> None:
-    """The program begins where the log ended."""
+def test_with_latest_earlier_records_are_not_lost() -> None:
+    """With ``latest`` records before the start position do not count."""
     for rule, faults in (("earliest", 1), ("latest", 0)):
         story = pair()
         story.auto_offset_reset = rule

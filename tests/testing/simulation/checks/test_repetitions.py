@@ -1,4 +1,4 @@
-"""Invariant 8: from where a record may come again."""
+"""Invariant 8: which records may be handed out again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def uncommitted(
     refused: bool = False,
     refused_at: bool = False,
 ) -> Story:
-    """a processes 8 records, commits 5, and its generation ends; b gets what follows."""
+    """a processes 8 records, commits 5, and its generation ends; b gets the following records."""
     story = pair()
     story.work("a", P0, 0, 5)
     story.hand_out("a", P0, 5, 10)
@@ -37,7 +37,7 @@ def uncommitted(
 
 
 def test_a_record_before_an_acknowledged_commit_breaks_it() -> None:
-    """In the same generation or a later one."""
+    """It may not be handed out again, in the same generation or a later one."""
     story = pair()
     story.work("a", P0, 0, 5)
     story.hand_out("a", P0, 4, 6)
@@ -46,11 +46,11 @@ def test_a_record_before_an_acknowledged_commit_breaks_it() -> None:
 
 
 def test_an_unacknowledged_commit_promises_nothing() -> None:
-    """Nobody was told of it."""
+    """Records before a commit without a response may be handed out again."""
     story = pair()
     story.hand_out("a", P0, 0, 5)
     story.process("a", P0, 0, 5)
-    story.ask_to_commit("a", P0, 5)
+    story.send_commit("a", P0, 5)
     story.end("a", Cause.COORDINATOR_LOST)
     story.end("b")
     story.rebalance({"b": [P0, P1]})
@@ -60,7 +60,7 @@ def test_an_unacknowledged_commit_promises_nothing() -> None:
 
 @pytest.mark.parametrize("cause", [Cause.REBALANCE, Cause.CLOSED, Cause.PARTITIONS_CHANGED])
 def test_a_repetition_after_a_clean_hand_over_breaks_it(cause: Cause) -> None:
-    """There was time to commit what was processed."""
+    """After a clean end, processed records may not be handed out again."""
     story = uncommitted(cause)
     story.hand_out("b", P0, 5, 10)
     (what,) = story.broken(Repetitions)
@@ -77,7 +77,7 @@ def test_a_repetition_after_a_clean_hand_over_breaks_it(cause: Cause) -> None:
     ids=["no drain", "half a drain", "membership lost"],
 )
 def test_an_end_that_was_not_forced_breaks_it(story: Story) -> None:
-    """A drain that is cut short has had its time, and who has lost its membership was refused."""
+    """A drain may be cut short only after its time; membership may be lost only after a refusal."""
     story.hand_out("b", P0, 5, 10)
     (what,) = story.broken(Repetitions)
     assert "handed the partition over cleanly at 8" in what
@@ -103,15 +103,15 @@ def test_an_end_that_was_not_forced_breaks_it(story: Story) -> None:
     ],
 )
 def test_what_was_not_handed_over_cleanly_may_come_again(story: Story) -> None:
-    """From the last acknowledged commit on, and not from before."""
+    """After an unclean end, records from the last acknowledged commit on may come again."""
     story.hand_out("b", P0, 5, 10)
     assert story.broken(Repetitions) == []
     story.hand_out("b", P0, 4, 10)
     assert len(story.broken(Repetitions)) == 1
 
 
-def test_who_does_not_know_of_its_replacement_may_read_what_the_other_has_committed() -> None:
-    """It hears of it with its next heartbeat; invariant 11 says until when."""
+def test_a_replaced_member_may_read_what_its_successor_has_committed() -> None:
+    """It learns of its replacement from its next heartbeat; invariant 11 bounds the time."""
     story = replaced()
     story.work("twin", P0, 0, 5)
     story.hand_out("a", P0, 0, 5)
@@ -121,21 +121,21 @@ def test_who_does_not_know_of_its_replacement_may_read_what_the_other_has_commit
 
 
 @pytest.mark.parametrize("state", ["Stable", "PreparingRebalance"])
-def test_a_refusal_that_a_current_member_does_not_deserve_breaks_it(state: str) -> None:
-    """What it has done would come again, however well it drains."""
+def test_a_refused_commit_of_a_current_member_breaks_it(state: str) -> None:
+    """A refused commit would make a clean hand-over impossible."""
     story = pair()
     story.hand_out("a", P0, 0, 5)
     story.group(state)
-    story.ask_to_commit("a", P0, 5, error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    story.ask_to_commit("a", P0, 5, error=ErrorCode.ILLEGAL_GENERATION, generation_id=7)
+    story.send_commit("a", P0, 5, error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    story.send_commit("a", P0, 5, error=ErrorCode.ILLEGAL_GENERATION, generation_id=7)
     assert story.broken(Repetitions) == []
-    story.ask_to_commit("a", P0, 5, error=ErrorCode.REBALANCE_IN_PROGRESS)
+    story.send_commit("a", P0, 5, error=ErrorCode.REBALANCE_IN_PROGRESS)
     (what,) = story.broken(Repetitions)
     assert "refused a commit of a in its current generation 1 as REBALANCE_IN_PROGRESS" in what
 
 
-def told_too_short(*, loud: bool = False, heard: bool = True, took: float = 0.0) -> Story:
-    """a is told a drain of no time, although it was heard just now; b gets the same records."""
+def cut_too_short(*, loud: bool = False, heard: bool = True, took: float = 0.0) -> Story:
+    """a reports a drain of no time right after a heartbeat; b gets the same records."""
     story = pair()
     if heard:
         story.live("a", "b", seconds=4)
@@ -154,17 +154,17 @@ def told_too_short(*, loud: bool = False, heard: bool = True, took: float = 0.0)
     return story
 
 
-def test_a_drain_that_is_told_too_short_breaks_it() -> None:
-    """Who was heard a moment ago has its drain time-out, or most of the rebalance time-out."""
-    (what,) = told_too_short().broken(Repetitions)
+def test_a_drain_that_is_too_short_breaks_it() -> None:
+    """After a recent heartbeat a drain lasts its time-out, or most of the rebalance time-out."""
+    (what,) = cut_too_short().broken(Repetitions)
     assert "handed the partition over cleanly at 3" in what
 
 
 @pytest.mark.parametrize(
     "story",
-    [told_too_short(loud=True), told_too_short(heard=False), told_too_short(took=DRAIN)],
+    [cut_too_short(loud=True), cut_too_short(heard=False), cut_too_short(took=DRAIN)],
     ids=["a fault just before", "never heard", "long enough"],
 )
-def test_a_drain_that_nobody_can_call_too_short_is_none(story: Story) -> None:
-    """Its heartbeats may have been lost, or it has had its time."""
+def test_a_drain_may_be_short_if_heartbeats_may_have_failed(story: Story) -> None:
+    """The heartbeats may have been lost, or the time may be over."""
     assert story.broken(Repetitions) == []

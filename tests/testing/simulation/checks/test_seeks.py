@@ -1,4 +1,4 @@
-"""What the invariants say of a program that seeks."""
+"""How the invariants treat a program that seeks."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def seek(story: Story, offset: int, partition: TopicPartition = P0) -> None:
 
 
 def broken(story: Story) -> list[str]:
-    """What the invariants that know of seeks have to say."""
+    """The violations of the invariants that seeks concern."""
     return [what for kind in SEEKABLE for what in story.broken(kind)]
 
 
 def ahead() -> Story:
-    """a has processed up to 5 and stored that itself; its commit at 5 was never sent."""
+    """a has processed up to 5 and stored that offset itself; its commit was never sent."""
     story = pair()
     story.hand_out("a", P0, 0, 5)
     story.process("a", P0, 0, 5)
@@ -47,7 +47,7 @@ def ahead() -> Story:
 
 
 def test_a_program_that_begins_at_its_own_offsets_breaks_nothing() -> None:
-    """It may be ahead of what is committed, and commit from there."""
+    """It may start after the committed offset, and commit from there."""
     story = ahead()
     seek(story, 5)
     story.commit("a", P0, 5)
@@ -56,7 +56,7 @@ def test_a_program_that_begins_at_its_own_offsets_breaks_nothing() -> None:
 
 
 def test_going_back_and_committing_less_breaks_nothing() -> None:
-    """What lies behind comes again, also after a failover and to the next owner."""
+    """Later records may then come again, after a failover and for the next owner too."""
     story = pair()
     story.work("a", P0, 0, 8)
     seek(story, 3)
@@ -74,7 +74,7 @@ def test_going_back_and_committing_less_breaks_nothing() -> None:
 
 @pytest.mark.parametrize("kind", [StartPositions, Losses])
 def test_what_comes_after_a_seek_is_what_was_sought(kind: type[Check]) -> None:
-    """A record further on is a gap, as one after a start is."""
+    """After a seek the first record must be the one sought; a later one is a gap."""
     story = pair()
     story.work("a", P0, 0, 8)
     seek(story, 3)
@@ -85,15 +85,15 @@ def test_what_comes_after_a_seek_is_what_was_sought(kind: type[Check]) -> None:
 
 
 def test_a_commit_past_what_was_sought_and_read_breaks_it() -> None:
-    """To seek allows no more than to begin there."""
+    """A seek allows commits only from the offset sought on."""
     story = pair()
     seek(story, 3)
-    story.ask_to_commit("a", P0, 4)
+    story.send_commit("a", P0, 4)
     assert len(story.broken(OwnCommits)) == 1
 
 
-def test_what_a_program_seeks_past_is_lost_unless_it_says_so() -> None:
-    """Nobody has processed it."""
+def test_records_that_a_program_seeks_past_are_lost_unless_skipped() -> None:
+    """Records that are skipped without a report count as lost."""
     for says, faults in ((False, 1), (True, 0)):
         story = pair()
         story.process("b", P1, 0, 1)
@@ -104,21 +104,21 @@ def test_what_a_program_seeks_past_is_lost_unless_it_says_so() -> None:
         assert len(story.broken(Losses)) == faults
 
 
-def test_who_does_not_seek_gets_nothing_again() -> None:
-    """That another program once went back excuses no repetition after its commit."""
+def test_a_program_that_does_not_seek_gets_no_record_again() -> None:
+    """Another program's earlier seek excuses no repetition after a commit."""
     story = pair()
     seek(story, 0)
     story.work("a", P0, 0, 8)
     story.end("a")
     story.end("b")
     story.form({"b": [P0, P1]})
-    story.told_assigned("b", positions={P0: 2, P1: 0})
+    story.report_assigned("b", positions={P0: 2, P1: 0})
     story.hand_out("b", P0, 2, 4)
     assert len(story.broken(Repetitions)) == 1
 
 
-def test_who_begins_at_its_own_offsets_may_leave_commits_behind() -> None:
-    """At the end all is processed; what is not committed is known to the program's own store."""
+def test_a_program_with_its_own_offsets_may_commit_less() -> None:
+    """At the end all must be processed, but commits may be behind the program's own store."""
     for offset, faults in ((5, 0), (4, 1)):
         story = ahead()
         seek(story, offset)

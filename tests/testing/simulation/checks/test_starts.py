@@ -9,19 +9,19 @@ from tests.testing.simulation.checks.stories import P0, P1, Story, pair
 
 
 def handed_over(start: int | None) -> Story:
-    """b takes over what a has committed at 5, and is told to start somewhere."""
+    """b takes over after a's commit at 5 and receives a start position."""
     story = pair()
     story.work("a", P0, 0, 5)
     story.end("a")
     story.end("b")
     story.form({"b": [P0, P1]})
     positions = {P1: 0} if start is None else {P0: start, P1: 0}
-    story.told_assigned("b", positions=positions)
+    story.report_assigned("b", positions=positions)
     return story
 
 
 def test_the_last_commit_is_the_start() -> None:
-    """And the first record is the one there."""
+    """An owner must start at the last commit, with the record there."""
     story = handed_over(5)
     story.hand_out("b", P0, 5, 6)
     assert story.broken(StartPositions) == []
@@ -29,14 +29,14 @@ def test_the_last_commit_is_the_start() -> None:
 
 @pytest.mark.parametrize("start", [0, 4, 6, None])
 def test_another_start_breaks_it(start: int | None) -> None:
-    """Before the last commit, behind it, or nowhere."""
+    """A start before or after the last commit, or none, breaks the invariant."""
     (what,) = handed_over(start).broken(StartPositions)
     assert f"starts orders-0 at {start}, but the last commit that was applied is 5" in what
 
 
 @pytest.mark.parametrize("first", [4, 6])
 def test_a_first_record_elsewhere_breaks_it(first: int) -> None:
-    """What was told is what happens."""
+    """The first record must be the one at the start position."""
     story = handed_over(5)
     story.hand_out("b", P0, first, 8)
     (what,) = story.broken(StartPositions)
@@ -44,25 +44,25 @@ def test_a_first_record_elsewhere_breaks_it(first: int) -> None:
 
 
 def test_without_a_commit_the_start_is_the_logs() -> None:
-    """With ``earliest``; with ``latest`` it may be anywhere."""
+    """It is the log's start with ``earliest``, and anything with ``latest``."""
     for rule, faults in (("earliest", 1), ("latest", 0)):
         story = Story()
         story.auto_offset_reset = rule
         story.begin("a")
         story.form({"a": [P0, P1]})
-        story.told_assigned("a", positions={P0: 3, P1: 0})
+        story.report_assigned("a", positions={P0: 3, P1: 0})
         assert len(story.broken(StartPositions)) == faults
 
 
 def test_a_commit_that_a_failover_lost_is_no_start() -> None:
-    """What the coordinator has now counts, or what it had when the member joined."""
+    """The start is the commit that the coordinator has now, or had when the member joined."""
     story = pair()
     story.hand_out("a", P0, 0, 5)
-    story.ask_to_commit("a", P0, 5)
+    story.send_commit("a", P0, 5)
     story.end("a")
     story.end("b")
     story.move({})
     story.group("Stable")
     story.form({"b": [P0, P1]})
-    story.told_assigned("b", positions={P0: 5, P1: 0})
+    story.report_assigned("b", positions={P0: 5, P1: 0})
     assert len(story.broken(StartPositions)) == 1

@@ -6,11 +6,11 @@ import attrs
 import pytest
 
 from kgroup.testing.simulation.checks import CHECKS, Check, check
-from tests.testing.simulation.checks.stories import P0, pair, whole
+from tests.testing.simulation.checks.stories import P0, complete, pair
 
 
 def test_there_are_thirteen_invariants_in_their_order() -> None:
-    """Each has its number, its sentence and one class."""
+    """Each check has a number, a sentence and a class of its own."""
     assert [one.number for one in CHECKS] == list(range(1, 14))
     assert all(one.invariant.endswith(".") for one in CHECKS)
     assert len({one.invariant for one in CHECKS}) == len(CHECKS)
@@ -18,12 +18,12 @@ def test_there_are_thirteen_invariants_in_their_order() -> None:
 
 @pytest.mark.parametrize("kind", CHECKS)
 def test_a_good_story_breaks_no_invariant(kind: type[Check]) -> None:
-    """Work, a hand-over, a failover and a good end are as they must be."""
-    assert whole().broken(kind) == []
+    """Work, a hand-over, a failover and a clean end break no invariant."""
+    assert complete().broken(kind) == []
 
 
-def test_all_that_is_wrong_is_told_in_the_order_in_which_it_was_found() -> None:
-    """Several invariants may be broken by one step, and each says so by its number."""
+def test_violations_come_in_the_order_in_which_they_are_found() -> None:
+    """One step may break several invariants, and each is reported by its number."""
     story = pair()
     story.hand_out("b", P0, 3, 5)
     found = list(check(story.plan, story.history))
@@ -32,9 +32,9 @@ def test_all_that_is_wrong_is_told_in_the_order_in_which_it_was_found() -> None:
     assert str(found[0]).startswith("invariant 2 broken at 1.0")
 
 
-def test_the_facts_are_read_once() -> None:
-    """A check takes any iterable, and changes nothing in it."""
-    entries = whole().history
+def test_the_history_is_read_once() -> None:
+    """A check takes any iterable and does not change it."""
+    entries = complete().history
     before = [attrs.asdict(one, recurse=False) for one in entries]
     assert list(check(pair().plan, iter(entries))) == []
     assert [attrs.asdict(one, recurse=False) for one in entries] == before

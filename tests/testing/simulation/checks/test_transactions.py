@@ -1,4 +1,4 @@
-"""Invariant 13, and what the others say of markers and aborted records."""
+"""Invariant 13, and how the others treat markers and aborted records."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def written(story: Story, first: int, upto: int) -> None:
 
 
 def ended(story: Story, marker: int, *, committed: bool) -> None:
-    """The transaction is over."""
+    """The transaction ends."""
     story.record(
         TransactionEnded, producer_id=PRODUCER, committed=committed, markers=((P0, marker),)
     )
 
 
 def reading(isolation: str) -> Story:
-    """Two members that read by this isolation level."""
+    """Two members that read with this isolation level."""
     story = Story()
     story.isolation_level = isolation
     story.begin("a", "b")
@@ -36,7 +36,7 @@ def reading(isolation: str) -> Story:
 
 
 def hand_out(story: Story, first: int, upto: int, *left_out: int) -> None:
-    """a is handed out some records of a range."""
+    """a gets some records of a range."""
     story.record(
         HandedOut,
         process="a",
@@ -54,10 +54,10 @@ def hand_out(story: Story, first: int, upto: int, *left_out: int) -> None:
 
 @pytest.mark.parametrize(("isolation", "faults"), [("read_committed", 1), ("read_uncommitted", 0)])
 @pytest.mark.parametrize("end", ["open", "aborted"])
-def test_what_is_not_committed_is_handed_out_only_to_who_wants_it(
+def test_uncommitted_records_are_for_read_uncommitted_only(
     isolation: str, faults: int, end: str
 ) -> None:
-    """Neither while the transaction is open nor once it was aborted."""
+    """Members that read committed records get none of an open or aborted transaction."""
     story = reading(isolation)
     written(story, 0, 2)
     if end == "aborted":
@@ -66,8 +66,8 @@ def test_what_is_not_committed_is_handed_out_only_to_who_wants_it(
     assert len(story.broken(Transactions)) == faults
 
 
-def test_what_is_committed_is_handed_out() -> None:
-    """Markers and what was aborted may be left out, between two batches and within one."""
+def test_markers_and_aborted_records_may_be_left_out() -> None:
+    """They may be missing between two batches and within one."""
     story = reading("read_committed")
     written(story, 0, 2)
     ended(story, 2, committed=False)
@@ -83,7 +83,7 @@ def test_what_is_committed_is_handed_out() -> None:
 
 
 def test_a_committed_record_that_is_left_out_breaks_it() -> None:
-    """Nobody would ever get it."""
+    """A committed record that is missing is lost."""
     story = reading("read_committed")
     written(story, 0, 2)
     ended(story, 2, committed=True)
@@ -94,8 +94,8 @@ def test_a_committed_record_that_is_left_out_breaks_it() -> None:
     assert len(story.broken(Losses)) == 1
 
 
-def test_an_aborted_record_is_no_loss_only_to_who_reads_committed_ones() -> None:
-    """Whoever reads all is given it."""
+def test_an_aborted_record_may_be_missing_for_read_committed_only() -> None:
+    """A member that reads uncommitted records must get it."""
     for isolation, faults in (("read_committed", 0), ("read_uncommitted", 1)):
         story = reading(isolation)
         story.process("b", P1, 0, 1)
@@ -108,7 +108,7 @@ def test_an_aborted_record_is_no_loss_only_to_who_reads_committed_ones() -> None
 
 
 def test_a_story_without_transactions_breaks_nothing() -> None:
-    """Every other record is as good as committed."""
+    """Records outside transactions count as committed."""
     story = pair()
     story.work("a", P0, 0, 5)
     assert story.broken(Transactions) == []

@@ -15,7 +15,7 @@ from tests.testing.simulation.mutations.table import MUTATIONS
 
 
 def main() -> None:
-    """Hunt for the mutations of the invariants that were named, or of all."""
+    """Hunt for the mutations of the given invariants, or of all."""
     wanted = [int(number) for number in sys.argv[1:]] or INVARIANTS
     with hunting() as hunter:
         for mutation in (one for one in MUTATIONS if one.breaks in wanted):

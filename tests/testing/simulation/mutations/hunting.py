@@ -1,4 +1,4 @@
-"""The tests' side of ``program.py``: starts it, and asks it to hunt."""
+"""The tests' side of ``program.py``: starts it, and sends it hunts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SCENARIO: Final = {
 @final
 @attrs.frozen(kw_only=True)
 class Catch:
-    """What came of a hunt.
+    """The result of a hunt.
 
     Attributes:
         seed: the one that found it, or None.
@@ -44,18 +44,18 @@ class Catch:
 
 
 class HuntError(Exception):
-    """A hunt could not be made."""
+    """A hunt failed."""
 
 
 @final
 class Hunter:
-    """A process that hunts, one after the other."""
+    """A process that hunts for one mutation after the other."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
     def hunt(self, mutation: Mutation, seeds: Sequence[int] | None = None) -> Catch:
-        """Look for the seed that finds a mutation.
+        """Find the seed that finds a mutation.
 
         Raises:
             HuntError: its line is not there once, or the process was ended.
@@ -64,17 +64,17 @@ class Hunter:
             mutation, filter=lambda field, _: field.name in ("module", "old", "new", "within")
         )
         tried = mutation.seeds if seeds is None else seeds
-        return self._ask(change=change, breaks=mutation.breaks, seeds=tried)
+        return self._request(change=change, breaks=mutation.breaks, seeds=tried)
 
-    def look(self, seeds: Sequence[int]) -> Catch:
-        """Look for anything that kgroup as it is breaks.
+    def hunt_unchanged(self, seeds: Sequence[int]) -> Catch:
+        """Find a seed that breaks an invariant of the unchanged code.
 
         Raises:
             HuntError: the process was ended.
         """
-        return self._ask(change=None, breaks=None, seeds=seeds)
+        return self._request(change=None, breaks=None, seeds=seeds)
 
-    def _ask(self, **asked: Any) -> Catch:
+    def _request(self, **asked: Any) -> Catch:
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
@@ -88,7 +88,7 @@ class Hunter:
 
 @contextmanager
 def hunting() -> Iterator[Hunter]:
-    """A hunter, whose process ends with the block."""
+    """Start a hunter; its process ends with the block."""
     with subprocess.Popen(
         [sys.executable, "-P", program.__file__],
         stdin=subprocess.PIPE,

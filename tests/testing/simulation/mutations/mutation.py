@@ -1,4 +1,4 @@
-"""What a mutation is: one line of the shipped code, changed as a programmer could change it."""
+"""Defines a mutation: one line of the shipped code, changed as a programmer might change it."""
 
 from __future__ import annotations
 

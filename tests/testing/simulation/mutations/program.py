@@ -43,7 +43,7 @@ LONGEST: Final = 300
 
 
 class ChangeError(Exception):
-    """The line is not there, or not only once: the mutation is to be written anew."""
+    """The line does not occur exactly once: the mutation has to be updated."""
 
 
 def changed(source: str, old: str, new: str, within: str | None) -> str:
@@ -66,7 +66,7 @@ def changed(source: str, old: str, new: str, within: str | None) -> str:
 
 
 def _block(lines: Sequence[str], first: int) -> range:
-    """The lines of a block: those further in than its first, and what closes its brackets."""
+    """The lines of a block: those indented deeper than its first, and its closing bracket."""
     margin = _indentation(lines[first])
     for at in range(first + 1, len(lines)):
         line = lines[at]
@@ -89,14 +89,14 @@ def _indentation(line: str) -> int:
 
 @final
 class _ChangedLoader(SourceFileLoader):
-    """Loads a module from its file, but for one line."""
+    """Loads a module from its file with one line changed."""
 
     def __init__(self, module: str, path: str, change: Mapping[str, str | None]) -> None:
         super().__init__(module, path)
         self._change = change
 
     def get_code(self, fullname: str) -> CodeType:
-        """See ``importlib.abc.InspectLoader``; compiled code that lies about is not looked at."""
+        """See ``importlib.abc.InspectLoader``; existing compiled code is ignored."""
         source = self.get_source(fullname)
         assert source is not None  # it is a file of Python
         change = self._change
@@ -108,7 +108,7 @@ class _ChangedLoader(SourceFileLoader):
 
 @final
 class _ChangedFinder(MetaPathFinder):
-    """Finds one module where the others find it, and lets it be loaded with one line changed."""
+    """Finds one module where the others would, and loads it with one line changed."""
 
     def __init__(self, change: Mapping[str, str | None]) -> None:
         self._change = change
@@ -130,13 +130,13 @@ class _ChangedFinder(MetaPathFinder):
 
 
 def forget(package: str) -> None:
-    """Let a package be imported anew."""
+    """Remove a package from ``sys.modules``, so that it is imported again."""
     for name in [one for one in sys.modules if one == package or one.startswith(f"{package}.")]:
         del sys.modules[name]
 
 
 def _warm_up() -> None:
-    """Import everything once, and keep what is not kgroup's."""
+    """Import everything once, and keep the modules that are not kgroup's."""
     # kio imports hypothesis where it is installed, which switches trio's scheduling.
     sys.modules["hypothesis"] = None  # type: ignore[assignment]
     for name in (RUN, PLAN_GENERATION):

@@ -1,4 +1,4 @@
-"""Each invariant can fail: changed lines that break it, each of which the simulator finds."""
+"""Every invariant can fail: each of these changed lines breaks one, and the simulator finds it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tests.testing.simulation.mutations.table import MUTATIONS
 
 
 def test_every_invariant_has_two_mutations() -> None:
-    """No invariant rests on a single change that could be found by chance."""
+    """Every invariant has two mutations, so that none is found by chance alone."""
     counts = Counter(mutation.breaks for mutation in MUTATIONS)
     assert [number for number in INVARIANTS if counts[number] < 2] == []
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=str)
 def test_a_mutation_is_found(hunter: Hunter, mutation: Mutation) -> None:
-    """Within the seeds the simulator finds the very invariant broken that the change breaks."""
+    """One of the seeds must break the very invariant that the change breaks."""
     caught = hunter.hunt(mutation)
     assert caught.seed is not None, (
         f"in {caught.tried} seeds invariant {mutation.breaks} held although"
@@ -30,7 +30,7 @@ def test_a_mutation_is_found(hunter: Hunter, mutation: Mutation) -> None:
 
 @pytest.mark.parametrize("seed", sorted({mutation.seed for mutation in MUTATIONS}))
 def test_without_a_change_a_seed_finds_nothing(hunter: Hunter, seed: int) -> None:
-    """What a seed finds in changed code is the change's doing."""
-    caught = hunter.look(seeds=(seed,))
+    """The seeds break nothing in the unchanged code."""
+    caught = hunter.hunt_unchanged(seeds=(seed,))
     assert caught.violation == ""
     assert caught.failed == []

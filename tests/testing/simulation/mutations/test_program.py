@@ -1,4 +1,4 @@
-"""A line is changed where it is meant, in a process of its own, and loudly not where it is gone."""
+"""A line is changed in one place only, in a process of its own, and a missing line is an error."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def two():
 
 
 def test_a_line_is_changed_and_its_indentation_kept() -> None:
-    """The text around the line stays as it is, the spaces before it too."""
+    """Everything else, and the indentation, stays the same."""
     assert changed("if x:\n    y = 1\nz = 2\n", "y = 1", "y = 3", None) == (
         "if x:\n    y = 3\nz = 2\n"
     )
@@ -32,12 +32,12 @@ def test_a_line_is_changed_and_its_indentation_kept() -> None:
     ],
 )
 def test_of_several_lines_the_one_in_a_block_is_changed(within: str, rest: str) -> None:
-    """The block that a line stands in tells it from others like it."""
+    """``within`` selects one of several equal lines by its block."""
     assert changed(SOURCE, "return 1", "return 2", within) == f"def one():\n{rest}"
 
 
 def test_a_block_goes_on_after_its_brackets() -> None:
-    """A signature of several lines does not end the block that it begins."""
+    """A signature of several lines does not end its block."""
     source = "def one(\n    x,\n):\n    return x\n"
     assert changed(source, "return x", "pass", "def one(") == source.replace("return x", "pass")
 
@@ -55,30 +55,30 @@ def test_a_block_goes_on_after_its_brackets() -> None:
 def test_a_line_that_is_not_there_once_is_an_error(
     old: str, within: str | None, words: str
 ) -> None:
-    """A mutation that fits the source no more says so, and changes nothing else."""
+    """A mutation that no longer fits the source raises, and changes nothing."""
     with pytest.raises(ChangeError, match=words):
         changed(SOURCE, old, "pass", within)
 
 
 def mutation(module: str, old: str) -> Mutation:
-    """One that changes a line to nothing."""
+    """A mutation that replaces a line by ``pass``."""
     return Mutation(breaks=1, description="", module=module, old=old, new="pass")
 
 
 def test_a_hunt_for_a_line_that_is_gone_fails(hunter: Hunter) -> None:
-    """The error reaches whoever asked for the hunt."""
+    """The hunt for a missing line raises in the test."""
     with pytest.raises(HuntError, match="'no such line' is there 0 times"):
         hunter.hunt(mutation("kgroup.client.lease", "no such line"), seeds=())
 
 
 def test_a_hunt_in_a_module_that_no_simulation_loads_fails(hunter: Hunter) -> None:
-    """A change that cannot make a difference is not taken for one that was not found."""
+    """A change in a module that is never loaded is an error."""
     with pytest.raises(HuntError, match=r"kgroup\.cli\.demo\.text plays no part"):
         hunter.hunt(mutation("kgroup.cli.demo.text", "pass"), seeds=())
 
 
 def test_a_change_that_stops_the_simulator_finds_nothing(hunter: Hunter) -> None:
-    """What the simulator itself raises is no violation; the next hunt knows of no change."""
+    """An error of the simulator itself is no violation, and does not affect the next hunt."""
     change = Mutation(
         breaks=1,
         description="",
@@ -89,4 +89,4 @@ def test_a_change_that_stops_the_simulator_finds_nothing(hunter: Hunter) -> None
     caught = hunter.hunt(change, seeds=(0,))
     assert caught.seed is None
     assert caught.failed == ["seed 0: MemoryError()"]
-    assert hunter.look(seeds=(0,)).failed == []
+    assert hunter.hunt_unchanged(seeds=(0,)).failed == []
