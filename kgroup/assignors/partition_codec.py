@@ -15,10 +15,10 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Final, final, overload
+from typing import Final, final
 from weakref import WeakKeyDictionary
 
-from kgroup.assignors.partition_index import MemberPartitions, PartitionIndex
+from kgroup.assignors.partition_index import LazyPartitions, MemberPartitions, PartitionIndex
 from kgroup.types import LONGEST_TEXT, LONGEST_TOPIC, TopicPartition, by_topic
 
 _LENGTH: Final = struct.Struct(">h")
@@ -146,10 +146,8 @@ def decode_indexes(data: bytes, at: int, known: TopicSpans) -> tuple[list[int], 
 
 
 @final
-class PartitionList(Sequence[TopicPartition]):
-    """Decoded partitions; each ``TopicPartition`` is made only when a caller reads it.
-
-    It is equal to any sequence of the same partitions in the same order.
+class PartitionList(LazyPartitions):
+    """Decoded partitions.
 
     Attributes:
         topics: the topic of each partition.
@@ -165,28 +163,12 @@ class PartitionList(Sequence[TopicPartition]):
     def __len__(self) -> int:
         return len(self.numbers)
 
-    @overload
-    def __getitem__(self, at: int) -> TopicPartition: ...
-
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[TopicPartition]: ...
-
-    def __getitem__(self, at: int | slice) -> TopicPartition | Sequence[TopicPartition]:
-        if isinstance(at, slice):
-            return PartitionList(self.topics[at], self.numbers[at])
-        return TopicPartition(self.topics[at], self.numbers[at])
+    def at(self, place: int) -> TopicPartition:
+        """See ``LazyPartitions``."""
+        return TopicPartition(self.topics[place], self.numbers[place])
 
     def __iter__(self) -> Iterator[TopicPartition]:
         return map(TopicPartition, self.topics, self.numbers)
-
-    def __eq__(self, other: object) -> bool:
-        return tuple(self) == tuple(other) if isinstance(other, Sequence) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(tuple(self))
-
-    def __repr__(self) -> str:
-        return repr(tuple(self))
 
 
 def decode_partitions(data: bytes, at: int) -> tuple[PartitionList, int]:

@@ -14,10 +14,11 @@ INVARIANTS
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, chain, compress, pairwise
+from itertools import accumulate, chain, compress, islice, pairwise
 from typing import Final, Self, final, overload
 
 from kgroup.types import MemberSubscription, TopicInfo, TopicPartition
@@ -173,9 +174,46 @@ class PartitionIndex:
         return sorted(sorted(indexes), key=self.number_of.__getitem__)
 
 
+class LazyPartitions(Sequence[TopicPartition]):
+    """A sequence that makes each ``TopicPartition`` only when a caller reads it.
+
+    It is equal to any sequence of the same partitions in the same order.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def at(self, place: int) -> TopicPartition:
+        """Make the partition at a place of this sequence."""
+
+    @overload
+    def __getitem__(self, at: int) -> TopicPartition: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[TopicPartition]: ...
+
+    def __getitem__(self, at: int | slice) -> TopicPartition | Sequence[TopicPartition]:
+        if isinstance(at, slice):
+            return tuple(map(self.at, range(*at.indices(len(self)))))
+        return self.at(at)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence):
+            return NotImplemented
+        return len(self) == len(other) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        shown = ", ".join(map(str, islice(self, 5)))
+        more = ", ..." if len(self) > 5 else ""
+        return f"<{type(self).__name__} of {len(self)}: {shown}{more}>"
+
+
 @final
-class MemberPartitions(Sequence[TopicPartition]):
-    """A member's partitions; equal to any sequence of the same partitions in the same order.
+class MemberPartitions(LazyPartitions):
+    """A member's partitions.
 
     Attributes:
         partition_index: the index that the integers belong to.
@@ -222,25 +260,6 @@ class MemberPartitions(Sequence[TopicPartition]):
             for number in numbers:
                 yield TopicPartition(topic, number)
 
-    @overload
-    def __getitem__(self, at: int) -> TopicPartition: ...
-
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[TopicPartition]: ...
-
-    def __getitem__(self, at: int | slice) -> TopicPartition | Sequence[TopicPartition]:
-        if isinstance(at, slice):
-            return tuple(self)[at]
-        return self.partition_index.partition(self.indexes[at])
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Sequence):
-            return NotImplemented
-        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
-
-    def __hash__(self) -> int:
-        return hash(tuple(self))
-
-    def __repr__(self) -> str:
-        shown = ", ".join(map(str, self[:5] if len(self) > 5 else self))
-        return f"<MemberPartitions of {len(self)}: {shown}{', ...' if len(self) > 5 else ''}>"
+    def at(self, place: int) -> TopicPartition:
+        """See ``LazyPartitions``."""
+        return self.partition_index.partition(self.indexes[place])

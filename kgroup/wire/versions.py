@@ -24,7 +24,7 @@ API_KEYS: Final[Mapping[str, int]] = {name: key for key, name in api_key_map.ite
 
 @final
 @attrs.frozen
-class SupportedVersions:
+class VersionRange:
     """The versions of one API that kgroup's client supports.
 
     Attributes:
@@ -41,36 +41,30 @@ class SupportedVersions:
 
 
 #: Every request of the client. Brokers from Kafka 2.5 on support a version of each.
-SUPPORTED_VERSIONS: Final[Mapping[str, SupportedVersions]] = {
-    "api_versions": SupportedVersions(0, 4, "the fallback that every broker supports", "KIP-1022"),
-    "metadata": SupportedVersions(
+SUPPORTED_VERSIONS: Final[Mapping[str, VersionRange]] = {
+    "api_versions": VersionRange(0, 4, "the fallback that every broker supports", "KIP-1022"),
+    "metadata": VersionRange(
         4, 13, "auto-creation can be switched off", "KIP-1102, top-level error"
     ),
-    "find_coordinator": SupportedVersions(
-        0, 6, "a group by its name", "v4 and up: by list (KIP-699)"
-    ),
-    "join_group": SupportedVersions(
+    "find_coordinator": VersionRange(0, 6, "a group by its name", "v4 and up: by list (KIP-699)"),
+    "join_group": VersionRange(
         2, 9, "rebalance time-out and throttle time", "skip_assignment, KIP-814"
     ),
-    "sync_group": SupportedVersions(
-        0, 5, "all fields of a dynamic member", "protocol name, KIP-559"
-    ),
-    "heartbeat": SupportedVersions(1, 4, "throttle time, KIP-124", "flexible, KIP-482"),
-    "leave_group": SupportedVersions(0, 5, "one member", "a reason, KIP-800"),
-    "offset_commit": SupportedVersions(
+    "sync_group": VersionRange(0, 5, "all fields of a dynamic member", "protocol name, KIP-559"),
+    "heartbeat": VersionRange(1, 4, "throttle time, KIP-124", "flexible, KIP-482"),
+    "leave_group": VersionRange(0, 5, "one member", "a reason, KIP-800"),
+    "offset_commit": VersionRange(
         2, 9, "the first by group coordinators", "v10 names topics by id only"
     ),
-    "offset_fetch": SupportedVersions(
-        7, 9, "require_stable, KIP-447", "v10 names topics by id only"
-    ),
-    "list_offsets": SupportedVersions(1, 10, "one offset a partition", "a time-out, KIP-1075"),
-    "describe_groups": SupportedVersions(
+    "offset_fetch": VersionRange(7, 9, "require_stable, KIP-447", "v10 names topics by id only"),
+    "list_offsets": VersionRange(1, 10, "one offset a partition", "a time-out, KIP-1075"),
+    "describe_groups": VersionRange(
         0, 6, "state and members", "an error for a missing group, KIP-1043"
     ),
-    "sasl_handshake": SupportedVersions(
+    "sasl_handshake": VersionRange(
         1, 1, "authentication in framed requests", "there is no later one"
     ),
-    "sasl_authenticate": SupportedVersions(0, 2, "the first", "flexible, KIP-482"),
+    "sasl_authenticate": VersionRange(0, 2, "the first", "flexible, KIP-482"),
 }
 
 
