@@ -1,4 +1,4 @@
-"""Fixtures: the reader whose environment has kgroup's wheel, and a topic on both brokers."""
+"""Fixtures: a reader's environment with kgroup's wheel, and a topic on each of the two brokers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.examples.topic import Topic
 
 @pytest.fixture(scope="session")
 def reader(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Reader:
-    """The reader's environment; made by the first of pytest-xdist's workers that comes."""
+    """The reader's environment, made once by the first of pytest-xdist's workers that needs it."""
     folder = tmp_path_factory.getbasetemp()
     if hasattr(pytestconfig, "workerinput"):
         folder = folder.parent
@@ -26,5 +26,5 @@ def reader(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture
 def topic(kafka: Kafka) -> Topic:
-    """A topic of four partitions, of the test's own, on each of the brokers."""
+    """A separate topic of four partitions, on each of the two brokers."""
     return Topic.create(kafka, partitions=4)

@@ -1,4 +1,4 @@
-"""An example as a module of the test's own process."""
+"""Imports an example as a module into the test's process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.conftest import ROOT
 
 
 def load(name: str) -> Any:
-    """The module that an example's file makes; it is not run as a program."""
+    """Import an example's file as a module, without running its program."""
     specification = importlib.util.spec_from_file_location(
         f"example_{name}", ROOT / "examples" / f"{name}.py"
     )

@@ -1,9 +1,9 @@
-"""What a reader of the examples has: kgroup from its wheel in a fresh environment, and the files.
+"""A reader's environment: kgroup from its wheel in a fresh virtual environment, and the examples.
 
-The environment is made once for all processes of a run. kgroup's wheel is installed into it by
-pip; what kgroup requires, and pytest with pytest-trio, are links to the distributions that the
-tests themselves run with, so that no network is needed. They are those that the wheel's own
-metadata names, directly or not, and no others: an example that needs more fails.
+The environment is made once for all processes of a run. pip installs kgroup's wheel into it. The
+requirements of kgroup, and pytest with pytest-trio, are links to the installed distributions of the
+tests, so that no network is needed. The environment has exactly the distributions that the wheel's
+metadata names, directly or indirectly: an example that needs more fails.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from tests.conftest import ROOT
 from tests.house.built import build, copy_checkout
 
 PYTEST: Final = ("pytest", "pytest-trio")
-"""What a reader who tests a worker of their own installs beside kgroup."""
+"""What a reader installs in addition to test a worker."""
 NOT_INHERITED: Final = ("PYTHON", "COVERAGE_", "COV_", "PYTEST_", "PIP_", "VIRTUAL_ENV")
-"""How variables begin by which the tests' own environment would reach into the reader's."""
+"""Prefixes of variables that would carry the tests' environment into the reader's."""
 
 
 @final
 @attrs.frozen
 class Reader:
-    """A reader's machine.
+    """The machine of a reader of the examples.
 
     Attributes:
-        folder: the examples, and README.md, lie here.
+        folder: where README.md and the examples are.
         python: the environment's interpreter.
-        site_packages: where the environment has its packages.
+        site_packages: the folder of the environment's packages.
     """
 
     folder: Path
@@ -48,14 +48,14 @@ class Reader:
     site_packages: Path
 
     def variables(self) -> Mapping[str, str]:
-        """The process environment; standard output is not held back, as on a terminal."""
+        """The environment variables; standard output is not buffered, as on a terminal."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith(NOT_INHERITED)}
         return {**kept, "PYTHONUNBUFFERED": "1"}
 
     def run(
         self, *arguments: str | Path, cwd: Path | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Run Python to its end."""
+        """Run Python and wait until it ends."""
         return subprocess.run(
             [self.python, *arguments],
             cwd=cwd or self.folder,
@@ -69,14 +69,14 @@ class Reader:
 
 
 def reader_in(folder: Path) -> Reader:
-    """The reader whose environment `prepare` has made in a folder."""
+    """The reader whose environment `prepare` has made in this folder."""
     python = folder / "venv" / "bin" / "python"
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     return Reader(folder, python, folder / "venv" / "lib" / version / "site-packages")
 
 
 def prepare(folder: Path) -> None:
-    """Make a reader's environment and give it the examples."""
+    """Make a reader's environment in this folder, with the examples."""
     reader = reader_in(folder)
     shutil.copytree(ROOT / "examples", folder / "examples", ignore=shutil.ignore_patterns("__*"))
     shutil.copy(ROOT / "README.md", folder)
@@ -84,13 +84,13 @@ def prepare(folder: Path) -> None:
     venv.create(folder / "venv", symlinks=True)
     for name, found in required_by(wheel).items():
         link(name, found, reader.site_packages)
-    # With what it requires, as a reader would: pip refuses if anything is missing.
+    # pip checks the requirements, as for a reader, and refuses if one is missing.
     pip = [sys.executable, "-m", "pip", "--python", str(reader.python), "install", "--no-index"]
     subprocess.run([*pip, "--quiet", str(wheel), *PYTEST], check=True, env=reader.variables())
 
 
 def required_by(wheel: Path) -> dict[str, Distribution]:
-    """All that a wheel and `PYTEST` require without extras, directly or not, by name."""
+    """All distributions that a wheel and `PYTEST` require without extras, also indirectly."""
     found: dict[str, Distribution] = {}
     left = [*requirements(of_wheel(wheel)), *PYTEST]
     while left:
@@ -102,7 +102,7 @@ def required_by(wheel: Path) -> dict[str, Distribution]:
 
 
 def requirements(of: Distribution) -> Iterator[str]:
-    """The names of what a distribution requires here, without its extras."""
+    """The names of a distribution's requirements on this machine, without its extras."""
     for line in of.requires or ():
         requirement = Requirement(line)
         if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
@@ -110,13 +110,13 @@ def requirements(of: Distribution) -> Iterator[str]:
 
 
 def of_wheel(wheel: Path) -> Distribution:
-    """A wheel's metadata."""
+    """The metadata of a wheel."""
     (info,) = (entry for entry in ZipPath(wheel).iterdir() if entry.name.endswith(".dist-info"))
     return PathDistribution(info)
 
 
 def link(name: str, found: Distribution, into: Path) -> None:
-    """Link a distribution's files and folders of the highest level."""
+    """Link the top-level files and folders of a distribution."""
     files = found.files
     assert files, f"{name} does not say which files it has"
     tops = {path.parts[0] for path in files} - {"..", "__pycache__"}

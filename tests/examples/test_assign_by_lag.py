@@ -1,4 +1,4 @@
-"""The example that assigns by lag: what it makes of a lag, and that it measures the right one."""
+"""The example that assigns by lag: its assignments, and the lag that it measures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MEMBERS = tuple(MemberSubscription(member_id=name, topics=("t",)) for name in "a
 
 
 def divided(*lag: int) -> list[list[int]]:
-    """The partitions of either member, by these lags."""
+    """Assign partitions with these lags to two members."""
     assignor = EXAMPLE.ByLag()
     assignor.lag = {TopicPartition("t", number): much for number, much in enumerate(lag)}
     given = assignor.assign(TOPICS, MEMBERS)
@@ -34,14 +34,14 @@ def divided(*lag: int) -> list[list[int]]:
 
 
 def test_lag_is_even() -> None:
-    """One that is far behind weighs as much as all others; without a lag the number counts."""
+    """A partition far behind counts as much as all others; without lags, the number counts."""
     assert divided(5, 1, 1, 1, 1, 1) == [[0], [1, 2, 3, 4, 5]]
     assert divided(10, 9, 8, 1, 1, 1) == [[0, 3, 4, 5], [1, 2]]
     assert divided() == [[0, 2, 4], [1, 3, 5]]
 
 
 def test_a_member_without_the_topic_gets_nothing() -> None:
-    """Only subscribers of a topic share it."""
+    """Only members that subscribe to a topic get its partitions."""
     members = (MEMBERS[0], MemberSubscription(member_id="b"))
     assert EXAMPLE.ByLag().assign(TOPICS, members)["b"] == []
 
@@ -49,7 +49,7 @@ def test_a_member_without_the_topic_gets_nothing() -> None:
 async def test_it_keeps_measuring(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It measures before it joins, and every ten seconds after that."""
+    """The example measures before it joins, and then every ten seconds."""
     times: list[float] = []
 
     async def measured(*_: object) -> dict[TopicPartition, int]:
@@ -72,7 +72,7 @@ async def test_it_keeps_measuring(
 
 
 def test_it_runs(reader: Reader, topic: Topic) -> None:
-    """It measures what is not committed, before it joins and after it has read on."""
+    """The lag is the number of uncommitted records, before the join and after more is read."""
     group_id = f"{topic.name}-by-lag"
     topic.produce(3)
 

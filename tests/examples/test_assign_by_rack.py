@@ -1,4 +1,4 @@
-"""The example that honours racks, on values and in a group in memory."""
+"""The example that assigns by racks: its assignments, and a group in memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EAST, WEST, BOTH = ("east",), ("west",), ("east", "west")
 
 
 def divided(racks: list[tuple[str, ...]], *members: str | None) -> list[list[int]]:
-    """The partitions of each member, by its rack."""
+    """Assign partitions to members with these racks."""
     topics = {"t": TopicInfo(name="t", partitions=6, racks=tuple(racks))}
     known = [
         MemberSubscription(member_id=f"m{number}", topics=("t",), rack_id=rack)
@@ -29,8 +29,8 @@ def divided(racks: list[tuple[str, ...]], *members: str | None) -> list[list[int
     return [[one.partition for one in part] for part in checked.assignments.values()]
 
 
-def test_everybody_reads_in_their_rack() -> None:
-    """Who is beside a replica gets it; what is beside nobody goes to whoever has fewest."""
+def test_members_read_in_their_rack() -> None:
+    """A partition goes to a member in a replica's rack, or else to the member with the fewest."""
     assert divided([EAST, WEST] * 3, "east", "west") == [[0, 2, 4], [1, 3, 5]]
     assert divided([BOTH, BOTH, EAST, EAST, EAST, ("north",)], "east", "west") == [
         [0, 2, 3, 4],
@@ -40,7 +40,7 @@ def test_everybody_reads_in_their_rack() -> None:
 
 
 async def test_it_runs(autojump_clock: MockClock, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of two members the one in the brokers' rack gets all."""
+    """Of two members, the one in the brokers' rack gets all partitions."""
     async with in_memory(settings={"broker.rack": "east"}) as broker:
         await broker.create_topic("orders", 2)
         default_runtime_factory.set(lambda: memory_runtime(broker))

@@ -1,4 +1,4 @@
-"""The example of a group beside other services: its status page, and how the services end."""
+"""The example of a group beside other services: its status page, and the end of the services."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAUSE: Final = 0.05
 
 
 def page(port: int) -> str:
-    """What the status page says; nothing where nobody answers yet."""
+    """The text of the status page, or nothing if it does not answer yet."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=TIMEOUT) as answer:
             return str(answer.read(), "ascii")
@@ -27,7 +27,7 @@ def page(port: int) -> str:
 
 
 def page_with(port: int, handled: int) -> str:
-    """The status page, once it says that so many records were handled."""
+    """Wait until the status page shows this number of handled records."""
     deadline = time.monotonic() + TIMEOUT
     while not (text := page(port)).endswith(f"; {handled} handled\n"):
         assert time.monotonic() < deadline, f"the page says {text!r}"
@@ -36,7 +36,7 @@ def page_with(port: int, handled: int) -> str:
 
 
 def test_it_answers_while_it_consumes(reader: Reader, topic: Topic) -> None:
-    """The page tells what is owned and handled, as it grows; Ctrl-C ends both, and it leaves."""
+    """The page shows partitions and handled records; Ctrl-C ends both services, and it leaves."""
     group_id = f"{topic.name}-services"
     (port,) = free_ports(1)
     topic.produce(50)
@@ -55,7 +55,7 @@ def test_it_answers_while_it_consumes(reader: Reader, topic: Topic) -> None:
 
 
 def test_a_service_that_fails_ends_the_others(reader: Reader, topic: Topic) -> None:
-    """A port that is taken ends the whole program with the error, and no member stays behind."""
+    """If the port is taken, the whole program ends with that error, and its member leaves."""
     port = topic.bootstrap_servers.rpartition(":")[2]
     with Worker(reader, PROGRAM, topic.bootstrap_servers, topic.name, port) as worker:
         assert worker.ended() == 1

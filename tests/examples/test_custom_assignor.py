@@ -1,4 +1,4 @@
-"""The example of a custom assignor: two members divide as it says."""
+"""The example of a custom assignor: two members get even and odd partitions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.examples.worker import Worker
 LINE = re.compile(r"generation (\d+) by even-and-odd: (.+)")
 
 
-def told(line: str) -> tuple[int, set[TopicPartition]]:
+def printed(line: str) -> tuple[int, set[TopicPartition]]:
     """The generation's id and the partitions that a member prints."""
     match = LINE.fullmatch(line)
     assert match, line
@@ -21,23 +21,23 @@ def told(line: str) -> tuple[int, set[TopicPartition]]:
     return int(match[1]), {TopicPartition(topic, int(number)) for topic, _, number in owned}
 
 
-def test_two_members_divide_as_it_says(reader: Reader, topic: Topic) -> None:
-    """One alone has all; of two one has the even partitions, the other the odd ones."""
+def test_two_members_get_even_and_odd_partitions(reader: Reader, topic: Topic) -> None:
+    """A single member has all partitions; of two, one has the even and one the odd ones."""
     arguments = ("examples/custom_assignor.py", topic.bootstrap_servers, topic.name)
     everything = set(topic.partitions)
     even, odd = set(topic.partitions[::2]), set(topic.partitions[1::2])
     with Worker(reader, *arguments) as one:
         one.until(lambda lines: lines)
-        assert told(one.lines[0])[1] == everything
+        assert printed(one.lines[0])[1] == everything
         with Worker(reader, *arguments) as two:
             two.until(lambda lines: lines)
-            one.until(lambda lines: told(lines[-1])[0] == told(two.lines[0])[0])
-            shares = [told(one.lines[-1])[1], told(two.lines[0])[1]]
+            one.until(lambda lines: printed(lines[-1])[0] == printed(two.lines[0])[0])
+            shares = [printed(one.lines[-1])[1], printed(two.lines[0])[1]]
             assert shares in ([even, odd], [odd, even])
             two.send(signal.SIGINT)
             assert two.ended() == 0
             assert two.errors == ""
-        one.until(lambda lines: told(lines[-1])[1] == everything)
+        one.until(lambda lines: printed(lines[-1])[1] == everything)
         one.send(signal.SIGINT)
         assert one.ended() == 0
         assert one.errors == ""

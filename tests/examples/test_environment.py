@@ -1,4 +1,4 @@
-"""The environment in which the examples run is what a reader has, and nothing of the tests'."""
+"""The environment of the examples is a reader's, without anything of the tests'."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.examples.reader import Reader
 
 
 def test_kgroup_comes_from_the_wheel(reader: Reader) -> None:
-    """What is imported lies in the environment, and no folder of the checkout is searched."""
+    """kgroup is imported from the environment, and no folder of the checkout is searched."""
     program = "import kgroup, sys; print(kgroup.__file__, *sys.path, sep='\\n')"
     found, *searched = reader.run("-c", program).stdout.splitlines()
     assert Path(found) == reader.site_packages / "kgroup" / "__init__.py"
@@ -20,7 +20,7 @@ def test_kgroup_comes_from_the_wheel(reader: Reader) -> None:
 
 
 def test_no_extra_is_installed(reader: Reader) -> None:
-    """What only an extra brings is not there, and what a test of a worker imports needs none."""
+    """Packages of extras are not installed, and a test of a worker needs none of them."""
     extras = [Requirement(line) for line in requires("kgroup") or () if "extra ==" in line]
     assert extras
     program = """

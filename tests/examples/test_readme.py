@@ -1,4 +1,4 @@
-"""The example in README.md, run as it stands but for the names of broker and topic."""
+"""Runs the example in README.md unchanged, except for the names of broker and topic."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.examples.worker import Worker
 
 PROCESS = '''
 async def process(messages):
-    """What README leaves to its reader."""
+    """The function that README leaves to its reader."""
     for message in messages:
         print(message.topic(), message.partition(), message.offset())
     await trio.lowlevel.checkpoint()
@@ -21,10 +21,10 @@ async def process(messages):
 
 
 def program(reader: Reader, topic: Topic) -> str:
-    """README's Python, with `process`, for a broker and a topic."""
+    """README's program, with `process`, for a broker and a topic."""
     text = (reader.folder / "README.md").read_text(encoding="utf-8")
     examples: list[str] = re.findall(r"^```python\n(.+?)^```$", text, re.MULTILINE | re.DOTALL)
-    example, _on_spark = examples  # the other one is tested on Spark
+    example, _on_spark = examples  # tests/spark tests the other one
     assert example.count('"localhost:9092"') == 1
     assert example.count('"orders"') == 2
     named = example.replace("localhost:9092", topic.bootstrap_servers)
@@ -32,7 +32,7 @@ def program(reader: Reader, topic: Topic) -> str:
 
 
 def test_the_example_of_readme_runs(reader: Reader, topic: Topic) -> None:
-    """It processes every record once and commits; Ctrl-C ends it, and the member is gone."""
+    """It processes every record once and commits; on Ctrl-C it ends, and its member leaves."""
     produced = topic.produce(50)
     file = reader.folder / f"{topic.name}.py"
     file.write_text(program(reader, topic), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The example of a test: it passes, and it fails where the worker it tests is wrong."""
+"""The example of a test: it passes, and it fails if the worker under test is wrong."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ COMMIT: Final = """\
         pytest.param(PROCESS, 1, "1 failed, 1 passed", id="never commits"),
     ],
 )
-def test_it_tells_a_right_worker_from_a_wrong_one(
+def test_it_distinguishes_right_from_wrong_workers(
     reader: Reader, tmp_path: Path, worker: str, status: int, outcome: str
 ) -> None:
-    """In a folder of its own, with pytest and pytest-trio and without any configuration."""
+    """It works in a separate folder, with pytest and pytest-trio and without configuration."""
     text = (reader.folder / "examples" / NAME).read_text(encoding="utf-8")
     assert text.count(PROCESS + COMMIT) == 1
     (tmp_path / NAME).write_text(text.replace(PROCESS + COMMIT, worker), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Each example that is a worker, run as its reader runs it, on both brokers.
+"""Runs each example that is a worker as its reader does, on both brokers.
 
 Each is stopped in the middle of a backlog and started again, as in a deployment: what it says of
 its end is shown by what the second run reads.
@@ -17,13 +17,13 @@ from tests.examples.topic import Record, Topic, next_offsets
 from tests.examples.worker import Worker
 
 BACKLOG: Final = 3000
-"""Records of each partition: more than a worker gets through before it is stopped."""
+"""Records of each partition: more than a worker processes before it is stopped."""
 BEGUN: Final = 10
-"""Lines after which a worker is in the middle of its work."""
+"""A worker that has printed this many lines is in the middle of its work."""
 
 
 def stopped(reader: Reader, topic: Topic, name: str, number: signal.Signals) -> list[Record]:
-    """Run an example until it has begun, stop it; what it has printed. It ends as if planned."""
+    """Run an example until it has begun, stop it by a signal, and return what it has printed."""
     with Worker(reader, f"examples/{name}.py", topic.bootstrap_servers, topic.name) as worker:
         worker.until(lambda lines: len(lines) >= BEGUN)
         worker.send(number)
@@ -35,7 +35,7 @@ def stopped(reader: Reader, topic: Topic, name: str, number: signal.Signals) -> 
 def finished(
     reader: Reader, topic: Topic, name: str, count: int, number: signal.Signals
 ) -> list[Record]:
-    """Run an example until it has printed so many records; what they are."""
+    """Run an example until it has printed this number of records, and return them."""
     with Worker(reader, f"examples/{name}.py", topic.bootstrap_servers, topic.name) as worker:
         worker.until(lambda lines: len(lines) >= count)
         worker.send(number)
@@ -61,7 +61,7 @@ def test_a_worker_that_is_stopped_finishes_what_it_holds(
     first: signal.Signals,
     second: signal.Signals,
 ) -> None:
-    """Nothing is lost or repeated, what was printed is committed, and the member is gone."""
+    """No record is lost or repeated, printed records are committed, and the member has left."""
     group_id = f"{topic.name}-{group}"
     produced = topic.produce(backlog)
     before = stopped(reader, topic, name, first)
@@ -74,7 +74,7 @@ def test_a_worker_that_is_stopped_finishes_what_it_holds(
 
 
 def test_the_simplest_worker_loses_nothing(reader: Reader, topic: Topic) -> None:
-    """Ctrl-C ends it where it is: the next run repeats what was not committed, and no more."""
+    """Ctrl-C ends it at once: the next run repeats the uncommitted records, and no others."""
     name, group_id = "simplest_worker", f"{topic.name}-simplest"
     produced = topic.produce(BACKLOG)
     before = stopped(reader, topic, name, signal.SIGINT)

@@ -1,4 +1,4 @@
-"""A test's own topic, what has been read of it, and what groups have committed for it."""
+"""The topic of a test, the records read from it, and the offsets that groups have committed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TIMEOUT: Final = 90.0
 PAUSE: Final = 0.05
 
 Record = tuple[TopicPartition, int]
-"""Where a record is: its partition and offset."""
+"""The partition and offset of a record."""
 
 
 @final
@@ -31,14 +31,14 @@ class Topic:
 
     @classmethod
     def create(cls, kafka: Kafka, partitions: int) -> Self:
-        """Create it, with a name that no other test has."""
+        """Create a topic with a unique name."""
         name = unique("orders")
         admin.create_topic(kafka.bootstrap_servers, name, partitions)
         names = tuple(TopicPartition(name, number) for number in range(partitions))
         return cls(kafka.bootstrap_servers, name, names)
 
     def produce(self, count: int) -> list[Record]:
-        """Produce so many records to every partition; where all of them are, in order."""
+        """Produce this number of records to every partition; return all positions, in order."""
         values = [f"value {number}" for number in range(count)]
         placed: list[Record] = []
         for name in self.partitions:
@@ -48,16 +48,16 @@ class Topic:
         return placed
 
     def printed(self, lines: Iterable[str]) -> list[Record]:
-        """The records of which a worker has printed the place: topic, partition, offset."""
+        """The records that a worker has printed, each as topic, partition and offset."""
         words = [line.split() for line in lines if line.startswith(f"{self.name} ")]
         return [(TopicPartition(topic, int(number)), int(at)) for topic, number, at, *_ in words]
 
     def ends(self) -> dict[TopicPartition, int]:
-        """The offset that the next record of each partition will get."""
+        """The end offset of each partition."""
         return admin.end_offsets(self.bootstrap_servers, self.partitions)
 
     def committed(self, group_id: str) -> dict[TopicPartition, int]:
-        """What a group has committed, where it has."""
+        """The offsets that a group has committed."""
         found = admin.committed_offsets(self.bootstrap_servers, group_id, self.partitions)
         return {name: at.offset for name, at in found.items() if at is not None}
 
@@ -69,21 +69,21 @@ class Topic:
             time.sleep(PAUSE)
 
     def wait_until_members(self, group_id: str, count: int, timeout: float = TIMEOUT) -> None:
-        """Wait until a group has so many members."""
+        """Wait until a group has this number of members."""
         deadline = time.monotonic() + timeout
         while len(found := self.members(group_id)) != count:
             assert time.monotonic() < deadline, f"members are {found}"
             time.sleep(PAUSE)
 
     def members(self, group_id: str) -> list[str]:
-        """The ids of the members that the coordinator has in a group."""
+        """The ids of a group's members."""
         client = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
         described = client.describe_consumer_groups([group_id], request_timeout=TIMEOUT)
         return [member.member_id for member in described[group_id].result(TIMEOUT).members]
 
 
 def next_offsets(records: Iterable[Record]) -> dict[TopicPartition, int]:
-    """For each partition what to commit when all these records are handled."""
+    """For each partition, the offset to commit after these records."""
     following: dict[TopicPartition, int] = {}
     for name, offset in records:
         following[name] = max(following.get(name, 0), offset + 1)

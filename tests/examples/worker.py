@@ -1,4 +1,4 @@
-"""An example that runs as a process: what it prints, the signals it gets, how it ends."""
+"""Runs an example as a process: reads its output, sends it signals, waits for its end."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from types import TracebackType
 from typing import Final, Protocol, Self, final
 
 TIMEOUT: Final = 120.0
-"""Seconds after which what is waited for is missed; on a machine at rest nothing takes 5."""
+"""Seconds after which a wait fails; on an idle machine none takes 5."""
 
 
 class Machine(Protocol):
-    """Where examples run: `Reader` is one."""
+    """A machine that runs examples, such as `Reader`."""
 
     @property
     def folder(self) -> Path:
-        """The one that they run in."""
+        """The folder in which they run."""
         ...
 
     @property
@@ -89,10 +89,10 @@ class Worker:
             thread.join()
             stream.close()
         if error is not None:
-            error.add_note(self._told())
+            error.add_note(self._output_so_far())
 
     def until(self, holds: Callable[[list[str]], object]) -> None:
-        """Wait until what it has printed so far is what is waited for."""
+        """Wait until a condition holds for the lines printed so far."""
         deadline = time.monotonic() + self._timeout
         while not holds(self.lines):
             try:
@@ -103,7 +103,7 @@ class Worker:
             self.lines.append(line)
 
     def catch_up(self) -> int:
-        """Read all that it has printed until now; how many lines."""
+        """Read everything printed so far, and return the number of lines."""
         with suppress(queue.Empty):
             while (line := self._new.get_nowait()) is not None:
                 self.lines.append(line)
@@ -111,15 +111,15 @@ class Worker:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process id."""
         return self._process.pid
 
     def send(self, number: signal.Signals) -> None:
-        """Send it a signal."""
+        """Send a signal to the process."""
         self._process.send_signal(number)
 
     def ended(self) -> int:
-        """Wait for its end and for the last of what it printed; its exit status."""
+        """Wait for the end of the process and of its output; return the exit status."""
         self._process.wait(self._timeout)
         while (line := self._new.get(timeout=self._timeout)) is not None:
             self.lines.append(line)
@@ -127,12 +127,12 @@ class Worker:
 
     @property
     def errors(self) -> str:
-        """What it has written to standard error; complete once it has ended."""
+        """The standard error so far; complete after the end."""
         if self._process.poll() is not None:
             self._threads[1].join()
         return "".join(self._errors)
 
-    def _told(self) -> str:
+    def _output_so_far(self) -> str:
         output = "\n".join(self.lines[-20:])
         return f"of {len(self.lines)} lines the last are\n{output}\nstandard error:\n{self.errors}"
 
