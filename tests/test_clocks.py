@@ -25,7 +25,7 @@ async def test_trio_s_clock_is_virtual_in_a_test(autojump_clock: MockClock) -> N
 
 @pytest.fixture
 def reload(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], ModuleType]]:
-    """Import the module anew, in the system that the test has made of this one."""
+    """Import the module again, on the system that the test simulates."""
     yield lambda: importlib.reload(clocks)
     monkeypatch.undo()
     importlib.reload(clocks)
@@ -63,7 +63,7 @@ def test_without_both_it_is_python_s_monotonic_clock(
 
 
 def test_it_goes_forward() -> None:
-    """Two looks are never in the wrong order."""
+    """Two readings are never in the wrong order."""
     clock = SuspendAwareClock()
     looks = [clock.now() for _ in range(1000)]
     assert looks == sorted(looks)

@@ -33,7 +33,7 @@ class Halves:
     name = "halves"
 
     def assign(self, _topics: object, _members: object) -> dict[str, list[Any]]:
-        """Give nobody anything."""
+        """Assign nothing."""
         return {}
 
 
@@ -175,7 +175,7 @@ def test_a_refusal_is_the_callers_mistake_and_a_value_error() -> None:
 
 @pytest.mark.parametrize("field", list(REQUIRED))
 def test_three_fields_have_no_default(field: str) -> None:
-    """Where the group, the brokers or the topics are not told, nothing is made up."""
+    """The group, the brokers and the topics have no defaults."""
     with pytest.raises(TypeError, match=field):
         GroupConfig(**{name: value for name, value in REQUIRED.items() if name != field})
 
@@ -278,7 +278,7 @@ def test_a_static_member_cannot_commit_with_a_retention() -> None:
 
 
 def test_it_is_a_value() -> None:
-    """Frozen, equal to its like, and made anew with another setting."""
+    """It is frozen, equal to one with the same settings, and ``attrs.evolve`` changes a setting."""
     made = config()
     assert made == config()
     with pytest.raises(attrs.exceptions.FrozenInstanceError):

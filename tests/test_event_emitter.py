@@ -1,4 +1,4 @@
-"""The emitter: whom an event is about, and who hears of it."""
+"""The emitter: the subject of each event, and the handlers that get it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ MEMBERSHIP = Membership(
 )
 
 
-def test_events_are_about_whom_was_told_last() -> None:
-    """Nobody at first, a membership, then a member without one, then nobody again."""
+def test_events_have_the_member_that_was_bound_last() -> None:
+    """First no member, then a membership, then a member without one, then no member again."""
     events: list[Event] = []
     emitter = EventEmitter("g", events.append)
     emitter.emit(GenerationStarted)
@@ -41,7 +41,7 @@ def test_events_are_about_whom_was_told_last() -> None:
 
 
 def test_everybody_hears_the_same_event_in_order() -> None:
-    """Each handler gets each event, the first handler first."""
+    """Each handler gets each event, in the order of the handlers."""
     heard: list[tuple[str, Event]] = []
     emitter = EventEmitter(
         "g",
@@ -54,7 +54,7 @@ def test_everybody_hears_the_same_event_in_order() -> None:
 
 
 def test_a_failure_says_what_follows() -> None:
-    """Request, reason and next reaction are in words."""
+    """The event has the request, the reason and the next action in words."""
     events: list[Event] = []
     error = ConnectionLostError("it is gone")
     reaction = decide(Request.HEARTBEAT, error)
@@ -68,7 +68,7 @@ def test_a_failure_says_what_follows() -> None:
 
 
 def test_a_fault_of_the_source() -> None:
-    """It may be about a partition, or about none."""
+    """The event may be about a partition, or about none."""
     events: list[Event] = []
     emitter = EventEmitter("g", events.append)
     emitter.fault(TopicPartition("t", 0), "away")
@@ -80,7 +80,7 @@ def test_a_fault_of_the_source() -> None:
 
 
 def test_a_handler_that_raises_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    """With its traceback; the other handlers get every event, and nothing is raised."""
+    """The log has its traceback, the other handlers get every event, and nothing is raised."""
     events: list[Event] = []
 
     def broken(event: Event) -> None:

@@ -31,7 +31,7 @@ def test_an_event_is_one_line_at_its_level(caplog: pytest.LogCaptureFixture) -> 
 
 
 def test_a_planned_rebalance_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """Nobody is woken at night because a member was added."""
+    """A rebalance because of a new member is no warning."""
     with caplog.at_level(logging.WARNING, "kgroup"):
         log(GenerationEnded(group_id="g", end=End(Cause.REBALANCE), cut_short=False))
     assert caplog.records == []

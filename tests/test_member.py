@@ -212,7 +212,7 @@ async def test_a_static_member_stays(nursery: trio.Nursery, autojump_clock: Mock
     assert it.nodes.requests("leave_group") == []
 
 
-async def test_a_leave_that_is_refused_is_told_and_over(
+async def test_a_refused_leave_is_reported_and_over(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """The session ends by itself; closing does not fail because of it."""
@@ -225,7 +225,7 @@ async def test_a_leave_that_is_refused_is_told_and_over(
     await it.member.aclose()
 
 
-async def test_a_leave_that_is_cut_off_is_told_too(
+async def test_a_cancelled_leave_is_reported_too(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """By the deadline of closing."""

@@ -24,7 +24,7 @@ async def test_all_waiting_tasks_are_woken(autojump_clock: MockClock) -> None:
     assert sorted(woken) == [0, 1, 2]
 
 
-async def test_an_earlier_call_wakes_nobody_later(autojump_clock: MockClock) -> None:
+async def test_an_earlier_call_wakes_no_later_task(autojump_clock: MockClock) -> None:
     """A task that begins to wait after the call waits for the next one."""
     notifier = Notifier()
     notifier.notify()

@@ -57,7 +57,7 @@ class Onlooker:
 
 
 def watched(here: World, onlooker: Onlooker) -> ConsumerGroup:
-    """A group of that world which somebody looks at; it notes its events too."""
+    """A group of that world with an observer; it records its events, too."""
     runtime = attrs.evolve(memory_runtime(here.broker), observer=onlooker)
     return ConsumerGroup(here.config(), runtime=runtime, on_event=here.events.append)
 
@@ -71,7 +71,7 @@ def test_the_default_is_the_real_world() -> None:
     assert isinstance(real.record_source(CONFIG, lambda *_: None), LibrdkafkaSource)
 
 
-def test_a_group_takes_it_unless_told() -> None:
+def test_a_group_takes_it_by_default() -> None:
     """And two groups share no source of chance, nor one with the program."""
     one, two = ConsumerGroup(CONFIG), ConsumerGroup(CONFIG)
     assert one._runtime.random is not two._runtime.random
@@ -116,10 +116,10 @@ def test_surroundings_are_for_groups_that_are_given_no_environment() -> None:
     assert isinstance(ConsumerGroup(CONFIG)._runtime.clock, SuspendAwareClock)
 
 
-async def test_the_observer_is_told_of_events_in_the_logs_place(
+async def test_the_observer_gets_events_in_place_of_the_log(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is told of each event, the program's own handler too, and nothing is logged."""
+    """The observer and the program's own handler get each event, and nothing is logged."""
     caplog.set_level(logging.DEBUG, "kgroup")
     async with world() as here:
         onlooker = Onlooker()
@@ -136,7 +136,7 @@ async def test_the_observer_is_told_of_events_in_the_logs_place(
 
 
 async def test_the_observer_can_shut_a_group_down(autojump_clock: MockClock) -> None:
-    """It is told of a group when that is entered; the group then ends as if it did so itself."""
+    """It gets the shutdown function of an entered group; calling it closes the group."""
     async with world() as here:
         onlooker = Onlooker()
         unopened = watched(here, onlooker)

@@ -46,7 +46,7 @@ def test_what_a_topic_may_be_called(name: str) -> None:
     ],
 )
 def test_what_it_may_not(name: object, fault: str) -> None:
-    """The fault is told in words that follow the name."""
+    """The fault is a text that follows the name."""
     assert (topic_fault(name) or "").startswith(fault)
 
 
@@ -141,7 +141,7 @@ def test_requests_name_partitions_by_topic(partitions: list[TopicPartition]) -> 
 
 @pytest.mark.parametrize("cause", list(Cause))
 def test_a_cause_says_whether_a_commit_can_succeed(cause: Cause) -> None:
-    """Only where membership is gone, or nobody waits for a drain, it cannot."""
+    """A commit cannot succeed only if the membership is lost, or there is no drain."""
     lost = {"fenced", "membership lost", "coordinator lost", "cancelled"}
     assert cause.can_commit is (cause.value not in lost)
     assert End(cause).can_commit is cause.can_commit

@@ -40,11 +40,6 @@ class Backoff:
         self._random = random
         self._attempts = 0
 
-    @property
-    def attempts(self) -> int:
-        """The number of waits since the last `reset`."""
-        return self._attempts
-
     def reset(self) -> None:
         """Start again with the first wait, after a success."""
         self._attempts = 0

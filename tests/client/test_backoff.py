@@ -21,7 +21,7 @@ _JITTER = 0.2
 def test_waits_double_with_jitter_up_to_the_most(
     first: float, times: float, seed: int, attempts: int
 ) -> None:
-    """The nth wait is the first doubled n times, a fifth more or less, and never over the most."""
+    """The nth wait is the first, doubled n times, with a fifth of jitter, up to the longest."""
     most = first * times
     backoff = Backoff(first, most, random.Random(seed))
     for attempt in range(attempts):
@@ -30,36 +30,34 @@ def test_waits_double_with_jitter_up_to_the_most(
         assert wait <= most
         assert wait >= min(plain * (1 - _JITTER), most) * (1 - 1e-9)
         assert wait <= plain * (1 + _JITTER) * (1 + 1e-9)
-    assert backoff.attempts == attempts
 
 
-def test_a_success_begins_anew() -> None:
-    """After a reset the first wait comes again."""
+def test_a_success_resets_the_waits() -> None:
+    """After a reset, the first wait comes again."""
     backoff = Backoff(1.0, 100.0, random.Random(1))
     for _ in range(5):
         backoff.next()
     backoff.reset()
-    assert backoff.attempts == 0
     assert backoff.next() <= 1.2
 
 
 def test_members_do_not_come_in_step() -> None:
-    """Members with different chances wait differently."""
+    """Members with different random numbers wait for different times."""
     waits = {Backoff(1.0, 100.0, random.Random(seed)).next() for seed in range(20)}
     assert len(waits) == 20
 
 
 def test_a_broker_that_is_away_for_ever_overflows_nothing() -> None:
-    """Thousands of attempts later the wait is still the most."""
+    """After thousands of attempts, the wait is still the longest."""
     backoff = Backoff(0.1, 5.0, random.Random(1))
     for _ in range(5000):
         backoff.next()
     assert backoff.next() == 5.0
 
 
-def test_an_allowance_is_used_up_and_comes_back() -> None:
-    """So many at once, then one in each interval; after a rest as many at once again."""
-    allowance = RateLimit(3, 2.0)
-    assert [allowance.wait(100.0) for _ in range(5)] == [0.0, 0.0, 0.0, 0.5, 1.0]
-    assert allowance.wait(101.0) == 0.5
-    assert [allowance.wait(200.0) for _ in range(4)] == [0.0, 0.0, 0.0, 0.5]
+def test_an_limit_is_used_up_and_comes_back() -> None:
+    """A burst, then one event in each interval; after a pause, a burst is possible again."""
+    limit = RateLimit(3, 2.0)
+    assert [limit.wait(100.0) for _ in range(5)] == [0.0, 0.0, 0.0, 0.5, 1.0]
+    assert limit.wait(101.0) == 0.5
+    assert [limit.wait(200.0) for _ in range(4)] == [0.0, 0.0, 0.0, 0.5]

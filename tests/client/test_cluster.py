@@ -1,4 +1,4 @@
-"""The cluster: whom it asks, what it learns, and the words of each version."""
+"""The cluster: to which brokers its requests go, their fields by version, and its caches."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def versions_of(api: str) -> range:
 async def test_metadata_in_every_version(
     nursery: trio.Nursery, autojump_clock: MockClock, version: int, topics: set[str] | None
 ) -> None:
-    """Any version tells brokers, topics and leaders; auto-creation is off in all of them."""
+    """All versions return brokers, topics and leaders; auto-creation is off in all of them."""
     nodes = Nodes(nursery)
     node = nodes.add("a:1", metadata=metadata(ALONE, {"t": [1, 1, -1], "__own": [1]}))
     node.ranges["metadata"] = (0, version)
@@ -65,7 +65,7 @@ async def test_metadata_in_every_version(
 async def test_a_topic_that_is_not_there_empties_no_other(
     nursery: trio.Nursery, autojump_clock: MockClock, code: int
 ) -> None:
-    """It is missing, and the others are there."""
+    """The topic is in ``missing``, and the others are in ``topics``."""
     nodes = Nodes(nursery)
     nodes.add("a:1", metadata=metadata(ALONE, {"t": [1], "absent": int(code)}))
     told = await nodes.cluster().metadata({"t", "absent"})
@@ -76,7 +76,7 @@ async def test_a_topic_that_is_not_there_empties_no_other(
 async def test_a_topic_that_may_not_be_seen_is_an_error(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """It names the topic, and what the principal needs."""
+    """The error names the topic and the permissions that the principal needs."""
     nodes = Nodes(nursery)
     nodes.add("a:1", metadata=metadata(ALONE, {"t": int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)}))
     with pytest.raises(AuthorizationError, match=r"topic 't' .*the READ and DESCRIBE"):
@@ -86,7 +86,7 @@ async def test_a_topic_that_may_not_be_seen_is_an_error(
 async def test_racks_are_those_of_the_replicas(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """Each partition has the racks of its replicas; a broker without one adds nothing."""
+    """Each partition has the racks of its replicas; a broker without a rack adds none."""
     answer: dict[str, Any] = dict(metadata({1: "a:1", 2: "b:1"}, {"t": [1, 2]}))
     answer["brokers"][0]["rack"] = "east"
     nodes = Nodes(nursery)
@@ -97,7 +97,7 @@ async def test_racks_are_those_of_the_replicas(
     )
 
 
-async def test_the_next_broker_is_asked_where_one_is_away(
+async def test_the_next_broker_is_tried_if_one_is_unavailable(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """Bootstrap servers are tried in their order, each once; the last failure is the caller's.
@@ -116,10 +116,10 @@ async def test_the_next_broker_is_asked_where_one_is_away(
         await cluster.metadata(None)
 
 
-async def test_brokers_that_were_learnt_come_before_the_bootstrap(
+async def test_known_brokers_come_before_the_bootstrap_servers(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """One with an open connection is asked first, and the bootstrap servers are the last resort."""
+    """A broker with an open connection is tried first, and the bootstrap servers last."""
     nodes = Nodes(nursery)
     tells = metadata({1: "b:1", 2: "c:1"})
     boot = nodes.add("a:1", metadata=tells)
@@ -139,10 +139,10 @@ async def test_brokers_that_were_learnt_come_before_the_bootstrap(
     assert nodes.whom("metadata")[3] == "a:1"
 
 
-async def test_who_did_not_answer_is_asked_last(
+async def test_a_broker_that_did_not_respond_is_tried_last(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """A broker that is silent costs its time-out once, not each time, until it answers again."""
+    """A silent broker costs its timeout only once, until it responds again."""
     nodes = Nodes(nursery)
     tells = metadata({1: "a:1", 2: "b:1"})
     first = nodes.add("a:1", metadata=SILENCE)
@@ -163,7 +163,7 @@ async def test_who_did_not_answer_is_asked_last(
 async def test_brokers_are_not_forgotten_for_an_empty_answer(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """A broker that starts may know of none, even not of itself."""
+    """A starting broker may list no brokers, not even itself."""
     nodes = Nodes(nursery)
     nodes.add("a:1", metadata=metadata({1: "b:1"}))
     nodes.add("b:1", metadata=metadata({}))
@@ -174,7 +174,7 @@ async def test_brokers_are_not_forgotten_for_an_empty_answer(
 
 
 async def test_a_rebootstrap_forgets_them(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
-    """KIP-1102: after it the first servers are asked again."""
+    """KIP-1102: after it, requests go to the bootstrap servers again."""
     nodes = Nodes(nursery)
     nodes.add("a:1", metadata=metadata({1: "b:1"}))
     nodes.add("b:1", metadata=metadata({}, error_code=int(ErrorCode.REBOOTSTRAP_REQUIRED)))
@@ -189,7 +189,7 @@ async def test_a_rebootstrap_forgets_them(nursery: trio.Nursery, autojump_clock:
 async def test_a_broker_that_is_too_old_is_passed_over(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """Where another speaks a common version it is asked; where none does the error says so."""
+    """Another broker with a common version is tried; if there is none, the error says so."""
     nodes = Nodes(nursery)
     nodes.add("a:1").ranges["metadata"] = (0, 3)
     newer = nodes.add("b:1", metadata=metadata(ALONE))
@@ -205,7 +205,7 @@ async def test_a_broker_that_is_too_old_is_passed_over(
 
 
 def coordinator_of(request: RequestFrame) -> dict[str, Any]:
-    """A FindCoordinator answer in the form of its version."""
+    """A FindCoordinator response in the form of its version."""
     fields = {"error_code": 0, "error_message": None, "node_id": 3, "host": "b", "port": 9}
     if request.version >= 4:
         return {"coordinators": [{"key": "g", **fields}]}
@@ -216,7 +216,7 @@ def coordinator_of(request: RequestFrame) -> dict[str, Any]:
 async def test_the_coordinator_in_every_version(
     nursery: trio.Nursery, autojump_clock: MockClock, version: int
 ) -> None:
-    """By its name, or from v4 on in a list of one (KIP-699), always as a group's."""
+    """By the group's id, or since v4 in a list of one (KIP-699), with the key type of groups."""
     nodes = Nodes(nursery)
     node = nodes.add("a:1", find_coordinator=coordinator_of)
     node.ranges["find_coordinator"] = (0, version)
@@ -228,10 +228,10 @@ async def test_the_coordinator_in_every_version(
 
 
 @pytest.mark.parametrize("version", [0, 6])
-async def test_a_coordinator_that_is_not_told(
+async def test_a_coordinator_that_is_not_known(
     nursery: trio.Nursery, autojump_clock: MockClock, version: int
 ) -> None:
-    """The error is read where the version has it, and names the group."""
+    """The error is read from where the version has it, and it names the group."""
     nodes = Nodes(nursery)
 
     def refuse(request: RequestFrame) -> dict[str, Any]:
@@ -245,7 +245,7 @@ async def test_a_coordinator_that_is_not_told(
 
 
 def offsets_of(request: RequestFrame) -> dict[str, Any]:
-    """A ListOffsets answer: partition n begins at 10 * n and ends at 10 * n + 5."""
+    """A ListOffsets response: partition n begins at 10 * n and ends at 10 * n + 5."""
     return {
         "topics": [
             {
@@ -269,7 +269,7 @@ def offsets_of(request: RequestFrame) -> dict[str, Any]:
 async def test_offsets_in_every_version(
     nursery: trio.Nursery, autojump_clock: MockClock, version: int
 ) -> None:
-    """Each leader is asked for its own partitions, with the isolation level where it has one."""
+    """Each leader gets its own partitions, with the isolation level if the version has it."""
     nodes = Nodes(nursery)
     for address in ("a:1", "b:1"):
         node = nodes.add(
@@ -292,7 +292,7 @@ async def test_offsets_in_every_version(
 async def test_partitions_without_a_leader_have_an_error_each(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """One whose topic is gone, one without a leader, one whose leader no broker knows."""
+    """Of a deleted topic, without a leader, and with a leader that no broker lists."""
     nodes = Nodes(nursery)
     nodes.add(
         "a:1",
@@ -314,7 +314,7 @@ async def test_partitions_without_a_leader_have_an_error_each(
 async def test_a_partition_s_error_is_its_own(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """The others of the same leader have their offsets."""
+    """The other partitions of the same leader have their offsets."""
     nodes = Nodes(nursery)
 
     def some(request: RequestFrame) -> dict[str, Any]:
@@ -342,7 +342,7 @@ async def test_a_partition_s_error_is_its_own(
 async def test_an_answer_about_other_partitions_is_none(
     nursery: trio.Nursery, autojump_clock: MockClock, parts: list[int], wrong: str
 ) -> None:
-    """A partition that was left out must not begin at 0 because nobody said where it does."""
+    """A partition that the response left out must not start at 0."""
     nodes = Nodes(nursery)
 
     def others(_: RequestFrame) -> dict[str, Any]:
@@ -361,7 +361,7 @@ async def test_an_answer_about_other_partitions_is_none(
 async def test_a_leader_that_does_not_answer_is_the_caller_s_to_judge(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """No other broker can answer in its place; the deadline is the request's."""
+    """No other broker can respond in its place; the deadline is that of the request."""
     nodes = Nodes(nursery)
     nodes.add("a:1", metadata=metadata({1: "a:1", 2: "b:1"}, {"t": [2]}))
 
@@ -379,10 +379,10 @@ async def test_a_leader_that_does_not_answer_is_the_caller_s_to_judge(
     assert trio.current_time() - before == pytest.approx(4)
 
 
-async def test_remembered_leaders_are_asked_once_each_and_nobody_else(
+async def test_cached_leaders_get_one_request_each(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """A hundred partitions of two leaders are two requests, and no Metadata but the first."""
+    """A hundred partitions of two leaders need two requests, and Metadata only the first time."""
     nodes = Nodes(nursery)
     tells = metadata({1: "a:1", 2: "b:1"}, {"t": [1, 2] * 50})
     for address in ("a:1", "b:1"):
@@ -400,10 +400,10 @@ async def test_remembered_leaders_are_asked_once_each_and_nobody_else(
     assert len(nodes.requests("metadata")) == 2
 
 
-async def test_only_topics_whose_leaders_are_unknown_are_asked_about(
+async def test_only_topics_without_cached_leaders_are_looked_up(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """Any Metadata answer is remembered, and so is a topic that was asked for later."""
+    """Every Metadata response is cached, and a topic that was requested later is added."""
     nodes = Nodes(nursery)
     node = nodes.add("a:1", metadata=metadata(ALONE, {"t": [1]}), list_offsets=offsets_of)
     cluster = nodes.cluster()
@@ -417,10 +417,10 @@ async def test_only_topics_whose_leaders_are_unknown_are_asked_about(
     assert [topic.name for topic in request.topics] == ["v"]
 
 
-async def test_a_leader_that_moved_is_looked_up_for_the_next_question(
+async def test_a_leader_that_moved_is_looked_up_for_the_next_request(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """The old one says that it leads no more; the other partitions are asked as before."""
+    """The old leader's error causes a lookup; the other partitions keep their leaders."""
     nodes = Nodes(nursery)
     moved = False
 
@@ -448,10 +448,10 @@ async def test_a_leader_that_moved_is_looked_up_for_the_next_question(
     assert nodes.whom("list_offsets").count("b:1") == 1
 
 
-async def test_a_leader_that_is_away_keeps_no_other_from_answering(
+async def test_an_unavailable_leader_does_not_affect_the_others(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """Its partitions have the failure, and are looked up for the next question."""
+    """Its partitions have the failure, and are looked up for the next request."""
     nodes = Nodes(nursery)
     tells = metadata({1: "a:1", 2: "b:1"}, {"t": [1, 2, 2]})
     nodes.add("a:1", metadata=tells, list_offsets=offsets_of)
@@ -474,10 +474,10 @@ async def test_a_leader_that_is_away_keeps_no_other_from_answering(
 @pytest.mark.parametrize(
     ("asked", "level"), [(None, 1), ("read_committed", 1), ("read_uncommitted", 0)]
 )
-async def test_the_isolation_level_is_the_group_s_unless_another_is_asked_for(
+async def test_the_isolation_level_is_the_group_s_by_default(
     nursery: trio.Nursery, autojump_clock: MockClock, asked: str | None, level: int
 ) -> None:
-    """It decides whether the end is the last stable offset."""
+    """The level decides whether the end is the last stable offset."""
     nodes = Nodes(nursery)
     nodes.add("a:1", metadata=metadata(ALONE, {"t": [1]}), list_offsets=offsets_of)
     cluster = nodes.cluster(isolation_level="read_committed")
@@ -490,7 +490,7 @@ async def test_the_isolation_level_is_the_group_s_unless_another_is_asked_for(
 async def test_closing_closes_all_and_can_be_cancelled(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """Every connection ends, also in a cancelled scope; closing again does nothing."""
+    """All connections are closed, even in a cancelled scope; closing again does nothing."""
     nodes = Nodes(nursery)
     tells = metadata({1: "a:1", 2: "b:1"}, {"t": [1, 2]})
     for address in ("a:1", "b:1"):
@@ -514,7 +514,7 @@ async def test_closing_closes_all_and_can_be_cancelled(
 async def test_addresses_of_every_form(
     nursery: trio.Nursery, autojump_clock: MockClock, server: str, address: tuple[str, int]
 ) -> None:
-    """Brackets are of the text, not of the host."""
+    """The brackets belong to the text, not to the host."""
     opened = []
 
     async def refuse(host: str, port: int) -> trio.abc.Stream:
@@ -529,10 +529,10 @@ async def test_addresses_of_every_form(
     assert opened[0] == address
 
 
-async def test_one_question_has_one_deadline_however_many_are_away(
+async def test_a_request_has_one_deadline_however_many_brokers_are_unavailable(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """A hundred silent brokers cost three request time-outs; a bootstrap server is the second."""
+    """A hundred silent brokers cost three request timeouts; a bootstrap server is the second."""
     nodes = Nodes(nursery)
     many = {number: f"b{number}:1" for number in range(100)}
     node = nodes.add("a:1", metadata=metadata(many, {"t": [1]}))
@@ -552,10 +552,10 @@ async def test_one_question_has_one_deadline_however_many_are_away(
     await cluster.aclose()
 
 
-async def test_connections_to_brokers_that_are_gone_are_closed(
+async def test_connections_to_removed_brokers_are_closed(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """An address that the cluster names no more, and that is no bootstrap server, has none."""
+    """An address that the cluster no longer lists, and that is no bootstrap server, has none."""
     nodes = Nodes(nursery)
     node = nodes.add("a:1", metadata=metadata({1: "b:1"}, {"t": [1]}))
     alone = metadata(ALONE, {"t": [1]})

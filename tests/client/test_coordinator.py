@@ -76,7 +76,7 @@ def common_versions() -> Iterator[tuple[str, int]]:
 
 
 def hold_to(monkeypatch: pytest.MonkeyPatch, api: str, highest: int) -> None:
-    """Let the embedded broker offer nothing above this version."""
+    """Let the embedded broker support no later version."""
     monkeypatch.setitem(APIS, api, attrs.evolve(APIS[api], highest=highest))
 
 
@@ -84,7 +84,7 @@ def hold_to(monkeypatch: pytest.MonkeyPatch, api: str, highest: int) -> None:
 async def test_a_member_s_life_in_every_version(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, api: str, version: int
 ) -> None:
-    """It joins, reads, commits, is found again at its offset, and leaves, without a failure."""
+    """A member joins, reads, commits, resumes at its offset, and leaves, without a failure."""
     hold_to(monkeypatch, api, version)
     async with world(2) as here:
         await here.append(3)
@@ -111,7 +111,7 @@ async def test_a_member_s_life_in_every_version(
 async def test_a_static_member_needs_brokers_that_know_of_it(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, api: str, version: int
 ) -> None:
-    """From KIP-345 on it is carried; before, the error names broker, version and field."""
+    """Since KIP-345 it is sent; before, the error names broker, version and field."""
     hold_to(monkeypatch, api, version)
     refused: Exception | None = None
     async with world() as here:
@@ -127,7 +127,7 @@ async def test_a_static_member_needs_brokers_that_know_of_it(
         assert refused is None
         assert {request.group_instance_id for _, request in sent} == {"one"}
     else:
-        # A heartbeat is a task's; everything else is raised where it was asked for.
+        # A heartbeat fails in its task, every other request where it was made.
         if isinstance(refused, ExceptionGroup):
             (refused,) = refused.exceptions
         assert isinstance(refused, UnsupportedVersionError)
@@ -144,7 +144,7 @@ async def test_a_retention_is_carried_by_old_commits_only(
     version: int,
     retention: float | None,
 ) -> None:
-    """With one v4 is spoken at most; without one the old versions leave it to the broker."""
+    """With a retention, v4 is the latest version; without, old versions leave it to the broker."""
     hold_to(monkeypatch, "offset_commit", version)
     async with world() as here:
         async with here.group(offset_retention=retention) as group:
@@ -162,7 +162,7 @@ async def test_a_retention_is_carried_by_old_commits_only(
 async def test_a_broker_without_a_version_that_carries_a_retention(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """It is refused by name rather than left out in silence."""
+    """An error names the field; the field is not left out silently."""
     async with coordinator(nursery, offset_retention=60.0) as (here, node, _):
         node.ranges["offset_commit"] = (5, 9)
         with pytest.raises(UnsupportedVersionError, match=r"OffsetCommit v2 to v4; .* v5 to v9"):
@@ -191,7 +191,7 @@ async def coordinator(
 
 
 def joined(**fields: Any) -> Answer:
-    """A JoinGroup answer to a follower."""
+    """A JoinGroup response to a follower."""
     return {
         "error_code": 0,
         "generation_id": 7,
@@ -205,14 +205,14 @@ def joined(**fields: Any) -> Answer:
 
 
 def seen(member_id: str, metadata: bytes) -> dict[str, Any]:
-    """A member in the answer to the leader."""
+    """A member in the response to the leader."""
     return {"member_id": member_id, "group_instance_id": None, "metadata": metadata}
 
 
 async def test_another_member_s_garbage_is_no_leader_s_end(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """It takes part with no topics and is marked; the others are read, in order of their ids."""
+    """That member has no topics and is marked; the others are read, sorted by their ids."""
     async with coordinator(nursery) as (here, node, _):
         good = encode_subscription(topics=["t", "u"], rack_id="east")
         node.answers["join_group"] = joined(
@@ -254,7 +254,7 @@ async def test_who_leads(
     leader: bool,
     skip: bool,
 ) -> None:
-    """The one that is named, or that is told the members; it may be told to skip (KIP-814)."""
+    """The named leader, or the one that gets the members; it may have to skip (KIP-814)."""
     async with coordinator(nursery) as (here, node, _):
         node.answers["join_group"] = joined(**fields)
         answer = await here.join("", ["t"], "why")
@@ -265,7 +265,7 @@ async def test_who_leads(
 async def test_a_join_says_all_that_it_has_to(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """Times in milliseconds, every assignor in its order, the same bytes for the same topics."""
+    """Times are milliseconds, assignors are in order, and the same topics give the same bytes."""
     async with coordinator(nursery, session_timeout=12.5, rebalance_timeout=20.0) as (
         here,
         node,
@@ -283,10 +283,10 @@ async def test_a_join_says_all_that_it_has_to(
     assert len(first.reason) == 255
 
 
-async def test_a_rack_is_told_in_the_version_that_has_one(
+async def test_a_rack_is_sent_in_the_version_that_has_one(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """Without a rack version 0 is what every client can read; with one it is version 3."""
+    """Without a rack it is version 0, which every client can read; with a rack it is version 3."""
     async with coordinator(nursery, rack_id="east") as (here, node, nodes):
         node.answers["join_group"] = joined()
         await here.join("", ["t"], "")
@@ -296,7 +296,7 @@ async def test_a_rack_is_told_in_the_version_that_has_one(
 
 
 async def test_an_id_to_join_again_with(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
-    """It is carried by an exception of its own; without an id it is an error like any other."""
+    """An exception of its own carries the id; without an id it is a plain BrokerError."""
     async with coordinator(nursery) as (here, node, _):
         node.answers["join_group"] = joined(error_code=int(ErrorCode.MEMBER_ID_REQUIRED))
         with pytest.raises(MemberIdRequiredError) as caught:
@@ -313,7 +313,7 @@ async def test_an_id_to_join_again_with(nursery: trio.Nursery, autojump_clock: M
 async def test_an_assignment_that_cannot_be_read_is_an_error(
     nursery: trio.Nursery, autojump_clock: MockClock, assignment: bytes
 ) -> None:
-    """It is not taken for an empty one."""
+    """It does not count as an empty assignment."""
     async with coordinator(nursery) as (here, node, _):
         node.answers["sync_group"] = {
             "error_code": 0,
@@ -328,7 +328,7 @@ async def test_an_assignment_that_cannot_be_read_is_an_error(
 async def test_no_bytes_at_all_assign_nothing(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """So a coordinator answers a member that the leader has left out."""
+    """A coordinator sends it to a member that the leader has left out."""
     async with coordinator(nursery) as (here, node, _):
         node.answers["sync_group"] = {
             "error_code": 0,
@@ -343,7 +343,7 @@ async def test_no_bytes_at_all_assign_nothing(
 async def test_a_follower_waits_for_its_assignment_as_long_as_for_a_rebalance(
     nursery: trio.Nursery, autojump_clock: MockClock, leader: bool
 ) -> None:
-    """The leader's own Sync is answered at once, or not at all."""
+    """The leader's own SyncGroup gets its response at once, or not at all."""
     async with coordinator(nursery, rebalance_timeout=20.0, request_timeout=4.0) as (
         here,
         node,
@@ -356,10 +356,10 @@ async def test_a_follower_waits_for_its_assignment_as_long_as_for_a_rebalance(
         assert trio.current_time() - before == pytest.approx(4 if leader else 25)
 
 
-async def test_heartbeats_tell_how_long_to_be_silent(
+async def test_heartbeats_return_the_throttle_time(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """Seconds, from the milliseconds of the answer (KIP-124)."""
+    """It is in seconds, from the milliseconds of the response (KIP-124)."""
     async with coordinator(nursery) as (here, node, _):
         node.answers["heartbeat"] = {"error_code": 0, "throttle_time": timedelta(seconds=1.5)}
         assert await here.heartbeat(MEMBERSHIP) == 1.5
@@ -369,7 +369,7 @@ async def test_heartbeats_tell_how_long_to_be_silent(
 
 
 def committed(*partitions: int, code: int = 0) -> Answer:
-    """An OffsetCommit answer about these partitions of t."""
+    """An OffsetCommit response for these partitions of t."""
     parts = [{"partition_index": number, "error_code": code} for number in partitions]
     return {"topics": [{"name": "t", "partitions": parts}]}
 
@@ -378,7 +378,7 @@ def committed(*partitions: int, code: int = 0) -> Answer:
 async def test_a_commit_answered_for_other_partitions_is_no_answer(
     nursery: trio.Nursery, autojump_clock: MockClock, partitions: tuple[int, ...]
 ) -> None:
-    """A partition that was left out must not count as committed."""
+    """A partition that the response left out must not count as committed."""
     sent = []
     async with coordinator(nursery) as (here, node, _):
         node.answers["offset_commit"] = committed(*partitions)
@@ -394,7 +394,7 @@ async def test_a_commit_answered_for_other_partitions_is_no_answer(
 def fetched(
     request: RequestFrame, parts: Mapping[int, Mapping[str, Any]], code: int = 0
 ) -> Mapping[str, Any]:
-    """An OffsetFetch answer in the form of its version."""
+    """An OffsetFetch response in the form of its version."""
     usual = {"committed_offset": 5, "committed_leader_epoch": -1, "metadata": "", "error_code": 0}
     topic = {
         "name": "t",
@@ -410,7 +410,7 @@ def fetched(
 async def test_offsets_in_every_version(
     nursery: trio.Nursery, autojump_clock: MockClock, version: int
 ) -> None:
-    """Always stable ones (KIP-447); none is None, and no metadata is an empty one."""
+    """They are stable (KIP-447); no offset is None, and no metadata is an empty text."""
     async with coordinator(nursery) as (here, node, nodes):
         node.ranges["offset_fetch"] = (0, version)
         node.answers["offset_fetch"] = lambda request: fetched(
@@ -428,7 +428,7 @@ async def test_offsets_in_every_version(
 async def test_an_error_of_the_offsets_is_found_wherever_it_is(
     nursery: trio.Nursery, autojump_clock: MockClock, version: int, whole: bool
 ) -> None:
-    """Of the whole answer or of one partition, which is then named."""
+    """The error of the whole response, or of one partition, which it names."""
     code = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     async with coordinator(nursery) as (here, node, _):
         node.ranges["offset_fetch"] = (0, version)
@@ -443,7 +443,7 @@ async def test_an_error_of_the_offsets_is_found_wherever_it_is(
 async def test_offsets_that_leave_a_partition_out_are_no_answer(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """It would be read as "no offset" and start somewhere else."""
+    """It must not count as "no offset", which would start the partition somewhere else."""
     async with coordinator(nursery) as (here, node, _):
         node.answers["offset_fetch"] = lambda request: fetched(request, {0: {}})
         with pytest.raises(ProtocolError, match=r"OffsetFetch v9 leaves out t-1"):
@@ -451,7 +451,7 @@ async def test_offsets_that_leave_a_partition_out_are_no_answer(
 
 
 def left(request: RequestFrame, code: int = 0, member_code: int = 0) -> Mapping[str, Any]:
-    """A LeaveGroup answer in the form of its version."""
+    """A LeaveGroup response in the form of its version."""
     member = {"member_id": "m-1", "group_instance_id": None, "error_code": member_code}
     if request.version < 3:
         return {"error_code": code or member_code}
@@ -462,7 +462,7 @@ def left(request: RequestFrame, code: int = 0, member_code: int = 0) -> Mapping[
 async def test_a_leave_in_every_version(
     nursery: trio.Nursery, autojump_clock: MockClock, version: int
 ) -> None:
-    """One member by its id, or in a list of one from v3 on, with the reason from v5 on."""
+    """One member by its id, or since v3 in a list of one, with the reason since v5."""
     async with coordinator(nursery) as (here, node, nodes):
         node.ranges["leave_group"] = (0, version)
         node.answers["leave_group"] = left
@@ -480,7 +480,7 @@ async def test_a_leave_in_every_version(
             await here.leave("m-1", None, "")
 
 
-async def test_a_leave_looks_for_the_coordinator_itself(
+async def test_a_leave_finds_the_coordinator_itself(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """A member that is closed while the coordinator is not known still leaves."""
@@ -495,7 +495,7 @@ async def test_a_leave_looks_for_the_coordinator_itself(
 async def test_requests_without_a_known_coordinator_are_not_sent(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """The recovery table then looks for it."""
+    """The error policy then has it looked up."""
     async with coordinator(nursery) as (here, _, nodes):
         await here.aclose()
         with pytest.raises(ConnectionLostError, match=r"group 'g' is not known") as caught:
@@ -507,7 +507,7 @@ async def test_requests_without_a_known_coordinator_are_not_sent(
 async def test_a_coordinator_that_stayed_keeps_its_connections(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """Looking again at the same one disturbs nothing; another one is gone over to."""
+    """Finding the same coordinator changes nothing; for another one, the connections change."""
     async with coordinator(nursery) as (here, node, nodes):
         node.answers["heartbeat"] = {"error_code": 0}
         await here.heartbeat(MEMBERSHIP)
@@ -527,10 +527,10 @@ async def test_a_coordinator_that_stayed_keeps_its_connections(
         assert nodes.whom("heartbeat") == ["b:9", "c:9"]
 
 
-async def test_two_that_look_at_once_leave_no_connection_behind(
+async def test_two_lookups_at_once_leave_no_connection_behind(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """A heartbeat and a commit that both find the coordinator gone find one and the same."""
+    """A heartbeat and a commit that both look up the coordinator find the same one."""
     nodes = Nodes(nursery)
     nodes.add("a:1", find_coordinator=coordinator_of)
     nodes.add("b:9", heartbeat={"error_code": 0}, offset_commit=committed(0))
@@ -570,10 +570,10 @@ async def test_two_that_look_at_once_leave_no_connection_behind(
 # What the group makes of them.
 
 
-async def test_an_unreadable_assignment_is_not_asked_for_as_fast_as_it_comes(
+async def test_an_unreadable_assignment_is_requested_again_with_backoff(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each time is told and waited after, longer and longer, until it can be read."""
+    """Each failure is reported, and the waits become longer, until it can be read."""
     spoilt: list[object] = []
 
     def spoil(partitions: Iterable[TopicPartition]) -> bytes:

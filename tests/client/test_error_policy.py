@@ -1,4 +1,4 @@
-"""The recovery table as data: complete by Kafka's own sources, and sound in itself."""
+"""The table of the error policy: complete, by Kafka's own sources, and sound."""
 
 from __future__ import annotations
 
@@ -142,14 +142,14 @@ KAFKA_ANSWERS = {
 
 @pytest.mark.parametrize("request_", Request, ids=lambda request: request.value)
 def test_every_answer_of_kafka_has_a_row(request_: Request) -> None:
-    """No error that Kafka's sources can answer is left to OTHERWISE."""
+    """Every error with which Kafka's sources can respond has a row."""
     named = {row.name for row in REACTIONS[request_] if isinstance(row, ErrorCode)}
     assert KAFKA_ANSWERS[request_] <= named
 
 
 @pytest.mark.parametrize("request_", Request, ids=lambda request: request.value)
-def test_every_request_knows_every_fault_of_the_way(request_: Request) -> None:
-    """A lost connection, a time-out and garbage have a row each, and other codes a reaction."""
+def test_every_request_has_a_reaction_to_every_transport_failure(request_: Request) -> None:
+    """A lost connection, a timeout and an invalid response have rows; so has any other code."""
     assert set(TransportFailure) <= set(REACTIONS[request_])
     assert request_ in OTHERWISE
 
@@ -165,7 +165,7 @@ ROWS = [
 def test_rows_are_sound(
     request_: Request, failure: ErrorCode | TransportFailure, reaction: object
 ) -> None:
-    """No row says what its request cannot do, or names an error that it does not raise."""
+    """No row has an action that its request does not support, or an error that is not raised."""
     row = reaction_for(request_, failure)
     assert row is reaction
     if row.action is not Action.FAIL:
@@ -189,7 +189,7 @@ def test_rows_are_sound(
 
 
 def test_a_code_that_no_row_names_follows_otherwise() -> None:
-    """Codes of Kafka's without a row, and numbers that no Kafka has yet, have a reaction."""
+    """Codes of Kafka without a row, and numbers that no Kafka has yet, have a reaction."""
     for request in Request:
         for code in (41, 9999, -5):
             assert reaction_for(request, code) is OTHERWISE[request]
@@ -204,14 +204,14 @@ def test_a_code_that_no_row_names_follows_otherwise() -> None:
         (ProtocolError("what?"), TransportFailure.INVALID),
     ],
 )
-def test_faults_of_the_way_have_their_rows(error: TransportError, fault: TransportFailure) -> None:
-    """Each exception of the wire is one fault of the table."""
+def test_transport_errors_have_their_rows(error: TransportError, fault: TransportFailure) -> None:
+    """Each transport error has the reaction of its transport failure."""
     for request in Request:
         assert decide(request, error) is REACTIONS[request][fault]
 
 
 def test_an_error_says_what_failed_and_what_to_do() -> None:
-    """The exception is the one that the row names, with code, request and a hint."""
+    """The exception is that of the row, with code, request and a hint."""
     error = broker_error(Request.HEARTBEAT, ErrorCode.FENCED_INSTANCE_ID, "member 'm'")
     assert isinstance(error, FencedInstanceError)
     assert (error.code, error.name, error.request) == (82, "FENCED_INSTANCE_ID", "Heartbeat")
@@ -226,7 +226,7 @@ def test_an_error_says_what_failed_and_what_to_do() -> None:
 
 
 def test_an_error_belongs_to_the_request_that_it_answers() -> None:
-    """A look that failed on the way to another request follows its own row."""
+    """A failed lookup before another request has the reaction of its own row."""
     found = broker_error(Request.FIND_COORDINATOR, ErrorCode.INVALID_GROUP_ID)
     assert row_of(found, Request.JOIN) is Request.FIND_COORDINATOR
     versions = BrokerError(-1, "UNKNOWN_SERVER_ERROR", "ApiVersions")

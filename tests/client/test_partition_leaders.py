@@ -1,4 +1,4 @@
-"""Leaders: what is remembered of them, what makes it forgotten, and asking several at once."""
+"""The cache of partition leaders, what removes an entry, and requests to several leaders."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def known() -> PartitionLeaders:
 
 
 def of(leaders: PartitionLeaders) -> list[int | None]:
-    """Those of the three partitions."""
+    """The leaders of the three partitions."""
     return [leaders.of(name) for name in (T0, T1, U0)]
 
 
-def test_what_is_told_of_a_topic_replaces_what_was_known() -> None:
-    """A partition that has lost its leader has none; other topics are as they were."""
+def test_new_metadata_of_a_topic_replaces_its_leaders() -> None:
+    """A partition that has lost its leader has none; other topics are unchanged."""
     leaders = known()
     leaders.replace({"t"}, {T1: 3})
     assert of(leaders) == [None, 3, 1]
@@ -42,7 +42,7 @@ def test_what_is_told_of_a_topic_replaces_what_was_known() -> None:
     "code", sorted(c for c in REACTIONS[Request.LIST_OFFSETS] if type(c) is ErrorCode)
 )
 def test_the_table_says_which_errors_make_a_leader_forgotten(code: ErrorCode) -> None:
-    """And only of the very partition: the leader leads the others."""
+    """Only that partition is removed: the broker still leads the others."""
     leaders = known()
     error = broker_error(Request.LIST_OFFSETS, code, "t-0")
     leaders.forget_failed(Request.LIST_OFFSETS, {T0: error, T1: 5, U0: 7})
@@ -58,30 +58,30 @@ def test_the_table_says_which_errors_make_a_leader_forgotten(code: ErrorCode) ->
         ErrorCode.LEADER_NOT_AVAILABLE,
     ],
 )
-def test_a_leader_that_has_moved_is_looked_for(code: ErrorCode) -> None:
-    """Whatever else the table may say of these."""
+def test_a_leader_that_has_moved_is_looked_up(code: ErrorCode) -> None:
+    """Every code that means another leader asks for a lookup."""
     leaders = known()
     leaders.forget_failed(Request.LIST_OFFSETS, {T0: broker_error(Request.LIST_OFFSETS, code)})
     assert leaders.of(T0) is None
 
 
 def test_a_leader_that_does_not_answer_is_forgotten_for_all_it_led() -> None:
-    """Also for partitions that it was not asked for."""
+    """Its other partitions are removed, too."""
     leaders = known()
     leaders.forget_failed(Request.LIST_OFFSETS, {T0: ConnectionLostError("gone"), T1: 5})
     assert of(leaders) == [None, 2, None]
 
 
 async def later(seconds: float, answer: int | KgroupError) -> int:
-    """An answer, or a failure, after some time."""
+    """Return a result, or raise an error, after some time."""
     await trio.sleep(seconds)
     if isinstance(answer, KgroupError):
         raise answer
     return answer
 
 
-async def test_all_are_asked_at_the_same_time(autojump_clock: MockClock) -> None:
-    """The slowest is waited for, once; a way that failed is an answer among the others."""
+async def test_all_requests_are_sent_at_the_same_time(autojump_clock: MockClock) -> None:
+    """It takes as long as the slowest; a TransportError is a result like the others."""
     lost = ConnectionLostError("gone")
     before = trio.current_time()
     results = await request_all(
@@ -93,7 +93,7 @@ async def test_all_are_asked_at_the_same_time(autojump_clock: MockClock) -> None
 
 
 async def test_a_refusal_is_raised_bare_when_all_have_ended(autojump_clock: MockClock) -> None:
-    """The first in the order of the questions, not of the answers."""
+    """The first in the order of the requests, not of the responses."""
     first, second = (
         broker_error(Request.LIST_OFFSETS, ErrorCode.INVALID_REQUEST) for _ in range(2)
     )
@@ -107,7 +107,7 @@ async def test_a_refusal_is_raised_bare_when_all_have_ended(autojump_clock: Mock
 
 
 async def test_a_cancelled_question_ends_all(autojump_clock: MockClock) -> None:
-    """Nothing goes on behind the caller's back."""
+    """No request continues after the call."""
     with trio.move_on_after(1) as scope:
         await request_all([partial(later, 9, 1), partial(later, 8, 2)])
     assert scope.cancelled_caught

@@ -34,7 +34,7 @@ Error = BrokerError | TransportError
 
 @final
 class Script:
-    """Requests that fail as told, then succeed; with the times at which they were made."""
+    """Requests that fail as given, and then succeed; with the times at which they were sent."""
 
     def __init__(self, request: Request, failures: Sequence[Error] = ()) -> None:
         self.request = request
@@ -48,7 +48,7 @@ class Script:
         return await self._act(self.request.value, self.failures)
 
     async def find(self) -> None:
-        """The look for the coordinator."""
+        """Look up the coordinator."""
         await self._act("find", self.lost)
 
     async def _act(self, name: str, failures: list[Error]) -> str:
@@ -61,81 +61,81 @@ class Script:
 
 
 def backoff() -> Backoff:
-    """Waits of 1 s and doubling, more or less."""
+    """Waits of about 1 s, doubling."""
     return Backoff(1.0, 60.0, random.Random(1))
 
 
-Told = list[tuple[Request, Error, Reaction]]
+Reports = list[tuple[Request, Error, Reaction]]
 
 
-async def ask(script: Script, told: Told, *, can_find: bool = True) -> str:
-    """Send until it is answered."""
+async def send(script: Script, reports: Reports, *, can_find: bool = True) -> str:
+    """Send with retries."""
     return await until_answered(
         script.request,
         script.send,
         find=script.find if can_find else None,
         backoff=backoff(),
-        report=lambda request, error, reaction: told.append((request, error, reaction)),
+        report=lambda request, error, reaction: reports.append((request, error, reaction)),
     )
 
 
 async def test_what_the_table_retries_is_sent_again(autojump_clock: MockClock) -> None:
-    """Waits double; each failure is told with its reaction; the answer is returned."""
+    """Waits double, each failure is reported with its reaction, and the result is returned."""
     loading = broker_error(Request.COMMIT, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     script = Script(Request.COMMIT, [loading, loading, loading])
-    told: Told = []
-    assert await ask(script, told) == "answer"
+    reports: Reports = []
+    assert await send(script, reports) == "answer"
     gaps = [after - before for before, after in zip(script.times, script.times[1:], strict=False)]
     assert [round(gap) for gap in gaps] == [1, 2, 4]
-    assert told == [(Request.COMMIT, loading, reaction_for(Request.COMMIT, loading.code))] * 3
+    assert reports == [(Request.COMMIT, loading, reaction_for(Request.COMMIT, loading.code))] * 3
 
 
-async def test_the_coordinator_is_looked_for_where_the_row_says_so(
+async def test_the_coordinator_is_looked_up_if_the_row_says_so(
     autojump_clock: MockClock,
 ) -> None:
-    """NOT_COORDINATOR: at once, found again first; the second time after a wait."""
+    """NOT_COORDINATOR: a lookup and no wait; the second time, a wait, too."""
     moved = broker_error(Request.COMMIT, ErrorCode.NOT_COORDINATOR)
     script = Script(Request.COMMIT, [moved, moved])
-    assert await ask(script, []) == "answer"
+    assert await send(script, []) == "answer"
     assert script.log == ["OffsetCommit", "find", "OffsetCommit", "find", "OffsetCommit"]
     assert script.times[2] == script.times[0]
     assert 0.8 <= script.times[3] - script.times[2] <= 1.2
 
 
-async def test_who_asks_nobody_looks_for_nobody(autojump_clock: MockClock) -> None:
-    """A request that finds its broker by itself is sent again without a look."""
+async def test_a_request_without_a_coordinator_looks_up_none(autojump_clock: MockClock) -> None:
+    """A request that finds its broker itself is sent again without a lookup."""
     lost = ConnectionLostError("gone")
     script = Script(Request.LIST_OFFSETS, [lost])
-    assert await ask(script, [], can_find=False) == "answer"
+    assert await send(script, [], can_find=False) == "answer"
     assert script.log == ["ListOffsets", "ListOffsets"]
 
 
-async def test_what_the_table_does_not_retry_is_raised_and_told(autojump_clock: MockClock) -> None:
-    """The very exception comes out, after it was told."""
+async def test_other_reactions_are_reported_and_raised(autojump_clock: MockClock) -> None:
+    """The same exception is raised, after it was reported."""
     stale = broker_error(Request.COMMIT, ErrorCode.ILLEGAL_GENERATION)
-    told: Told = []
+    reports: Reports = []
     with pytest.raises(BrokerError) as caught:
-        await ask(Script(Request.COMMIT, [stale]), told)
+        await send(Script(Request.COMMIT, [stale]), reports)
     assert caught.value is stale
-    assert [error for _, error, _ in told] == [stale]
+    assert [error for _, error, _ in reports] == [stale]
 
 
-async def test_a_look_goes_on_until_it_finds(autojump_clock: MockClock) -> None:
-    """Whatever is not final is tried again, after a wait."""
+async def test_a_lookup_is_retried_until_it_succeeds(autojump_clock: MockClock) -> None:
+    """Every failure that is not final is retried after a wait."""
     script = Script(Request.FIND_COORDINATOR)
     script.lost = [ConnectionLostError("a"), RequestTimeoutError("b")]
-    told: Told = []
+    reports: Reports = []
     await find_coordinator(
         script.find,
         backoff(),
-        lambda request, error, reaction: told.append((request, error, reaction)),
+        lambda request, error, reaction: reports.append((request, error, reaction)),
     )
     assert script.log == ["find"] * 3
-    assert {request for request, _, _ in told} == {Request.FIND_COORDINATOR}
+    assert {request for request, _, _ in reports} == {Request.FIND_COORDINATOR}
 
 
-async def test_a_look_that_is_refused_for_good_ends(autojump_clock: MockClock) -> None:
-    """What no wait mends is raised as what the table names."""
+async def test_a_lookup_that_cannot_succeed_raises(autojump_clock: MockClock) -> None:
+    """A failure that no retry can mend is raised as the class of its row."""
     script = Script(Request.FIND_COORDINATOR)
     script.lost = [broker_error(Request.FIND_COORDINATOR, ErrorCode.INVALID_GROUP_ID)]
     with pytest.raises(FatalGroupError):
@@ -143,7 +143,7 @@ async def test_a_look_that_is_refused_for_good_ends(autojump_clock: MockClock) -
 
 
 def test_a_wait_if_repeated_begins_with_the_second_failure() -> None:
-    """One lost connection costs no time; a second one in a row does."""
+    """After one lost connection there is no wait; after a second one in a row there is."""
     reaction = reaction_for(Request.COMMIT, TransportFailure.LOST)
     assert reaction.action is Action.RETRY
     assert [must_wait(reaction, failures) for failures in (1, 2, 3)] == [False, True, True]

@@ -13,7 +13,7 @@ from tests.nodes import Nodes, metadata
 
 
 async def test_names_need_no_broker(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
-    """They are subscribed to whether they exist or not; asking is a checkpoint all the same."""
+    """They are subscribed to whether they exist or not; the call is a checkpoint."""
     nodes = Nodes(nursery)
     subscription = Subscription(("b", "a"), nodes.cluster())
     with trio.testing.assert_checkpoints():
@@ -37,7 +37,7 @@ async def test_names_need_no_broker(nursery: trio.Nursery, autojump_clock: MockC
 async def test_patterns_match_whole_names(
     nursery: trio.Nursery, autojump_clock: MockClock, patterns: list[str], matched: set[str]
 ) -> None:
-    """Of topics that exist, and never of Kafka's own; names are added as they are."""
+    """Patterns match existing topics, but never internal ones; names are added unchanged."""
     nodes = Nodes(nursery)
     names = ("orders", "orders-2", "other", "__consumer_offsets")
     nodes.add("a:1", metadata=metadata({1: "a:1"}, {name: [1] for name in names}))
@@ -49,7 +49,7 @@ async def test_patterns_match_whole_names(
 
 
 async def test_what_they_match_changes(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
-    """Each call looks anew."""
+    """Each call requests the topics again."""
     nodes = Nodes(nursery)
     node = nodes.add("a:1", metadata=metadata({1: "a:1"}, {}))
     subscription = Subscription((re.compile("orders.*"),), nodes.cluster())

@@ -1,4 +1,4 @@
-"""The heartbeat loop: when it beats, what an answer ends, and when the loop stood still."""
+"""The heartbeat loop: when it sends heartbeats, which responses end it, and blocked loops."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ LOST = ConnectionLostError("gone", sent=True)
 
 
 def refused(code: ErrorCode) -> BrokerError:
-    """A heartbeat's error."""
+    """The error of a heartbeat."""
     return broker_error(Request.HEARTBEAT, code)
 
 
 class Jumping:
-    """Trio's clock, and jumps that a test makes: a process that was stopped."""
+    """Trio's clock, with jumps that a test makes as if the process were suspended."""
 
     def __init__(self) -> None:
         self.jumped = 0.0
@@ -37,7 +37,7 @@ class Jumping:
 
 
 class Beating:
-    """Heartbeats of one membership, and what was told of them."""
+    """The heartbeats of one membership, and their reports."""
 
     def __init__(self, interval: float = 1.0, clock: Jumping | TrioClock | None = None) -> None:
         clock = clock or TrioClock()
@@ -79,12 +79,14 @@ class Beating:
     ],
 )
 def test_the_first_ones_come_quicker(interval: float, waits: list[float]) -> None:
-    """At once, after a quarter of a second, doubling, five at most, never over the interval."""
+    """First 0, then 0.25 s, doubled at most five times, and never over the interval."""
     assert list(islice(heartbeat_waits(interval), len(waits))) == waits
 
 
-async def test_it_beats_at_its_pace_until_a_rebalance(autojump_clock: MockClock) -> None:
-    """Each good answer confirms the lease from the time of its sending."""
+async def test_heartbeats_follow_their_interval_until_a_rebalance(
+    autojump_clock: MockClock,
+) -> None:
+    """Each response without an error confirms the lease from the sending time of its request."""
     it = Beating()
     it.coordinator.beats = [*[0.0] * 6, refused(ErrorCode.REBALANCE_IN_PROGRESS)]
     began = trio.current_time()
@@ -99,7 +101,7 @@ async def test_it_beats_at_its_pace_until_a_rebalance(autojump_clock: MockClock)
 
 
 async def test_through_the_drain_a_rebalance_ends_nothing(autojump_clock: MockClock) -> None:
-    """It goes on, renewing the session, until membership is lost."""
+    """Heartbeats go on, and renew the session, until the membership is lost."""
     it = Beating()
     it.coordinator.beats = [
         *[refused(ErrorCode.REBALANCE_IN_PROGRESS)] * 40,
@@ -112,7 +114,7 @@ async def test_through_the_drain_a_rebalance_ends_nothing(autojump_clock: MockCl
 
 
 async def test_a_throttled_member_is_silent_for_so_long(autojump_clock: MockClock) -> None:
-    """Not sooner than the broker asks, and the pace goes on after it."""
+    """The next heartbeat waits for the throttle time; then the usual intervals follow."""
     it = Beating()
     it.coordinator.beats = [7.0, 0.0, refused(ErrorCode.REBALANCE_IN_PROGRESS)]
     began = trio.current_time()
@@ -121,7 +123,7 @@ async def test_a_throttled_member_is_silent_for_so_long(autojump_clock: MockCloc
 
 
 async def test_no_throttling_outlasts_the_session(autojump_clock: MockClock) -> None:
-    """A broker that asks for 24 days of silence gets a third of the session."""
+    """For a throttle time of 24 days, the wait is a third of the session timeout."""
     it = Beating()
     it.coordinator.beats = [(2**31 - 1) / 1000, 0.0, refused(ErrorCode.REBALANCE_IN_PROGRESS)]
     began = trio.current_time()
@@ -141,7 +143,7 @@ async def test_no_throttling_outlasts_the_session(autojump_clock: MockClock) -> 
 async def test_a_loss_ends_it_at_once(
     autojump_clock: MockClock, code: ErrorCode, cause: Cause
 ) -> None:
-    """With its cause and the error, told as a failure."""
+    """The end has the cause and the error, and the failure is reported."""
     it = Beating()
     it.coordinator.beats = [refused(code)]
     end = await it.beats.until_rebalance()
@@ -154,7 +156,7 @@ async def test_a_loss_ends_it_at_once(
 async def test_what_passes_is_retried_no_slower_than_the_interval(
     autojump_clock: MockClock,
 ) -> None:
-    """However far the back-off has grown: the lease runs meanwhile."""
+    """Retries never wait for longer than the interval, because the lease runs meanwhile."""
     it = Beating()
     it.coordinator.beats = [
         *[refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)] * 12,
@@ -169,8 +171,8 @@ async def test_what_passes_is_retried_no_slower_than_the_interval(
     assert it.coordinator.found == 0
 
 
-async def test_a_coordinator_that_moved_is_found_and_asked(autojump_clock: MockClock) -> None:
-    """The first time at once."""
+async def test_a_coordinator_that_moved_is_found(autojump_clock: MockClock) -> None:
+    """The first lookup comes without a wait."""
     it = Beating()
     it.coordinator.beats = [
         refused(ErrorCode.NOT_COORDINATOR),
@@ -181,10 +183,10 @@ async def test_a_coordinator_that_moved_is_found_and_asked(autojump_clock: MockC
     assert it.coordinator.beaten[0] == it.coordinator.beaten[1]
 
 
-async def test_a_coordinator_that_may_not_be_asked_for_is_lost(
+async def test_an_unauthorized_lookup_loses_the_coordinator(
     autojump_clock: MockClock,
 ) -> None:
-    """The error that says so is the end's, for the group to raise."""
+    """The end has the error, which the group raises."""
     it = Beating()
     forbidden = broker_error(Request.FIND_COORDINATOR, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     it.coordinator.beats = [LOST]
@@ -194,8 +196,8 @@ async def test_a_coordinator_that_may_not_be_asked_for_is_lost(
 
 
 @pytest.mark.parametrize("silent", [True, False])
-async def test_away_until_the_lease_is_over(autojump_clock: MockClock, silent: bool) -> None:
-    """Silent or refusing: a session after the last good answer was sent it is lost."""
+async def test_unavailable_until_the_lease_expires(autojump_clock: MockClock, silent: bool) -> None:
+    """The coordinator is lost one session timeout after the last confirmed heartbeat was sent."""
     it = Beating()
     it.coordinator.beats = [0.0, *([trio.sleep_forever] if silent else [LOST] * 500)]
     it.coordinator.finds = [LOST] * 500
@@ -207,7 +209,7 @@ async def test_away_until_the_lease_is_over(autojump_clock: MockClock, silent: b
 
 
 async def test_a_loop_that_stood_still_is_named(autojump_clock: MockClock) -> None:
-    """Over a third of the session is told, less is not."""
+    """A block of over a third of the session timeout is reported, a shorter one is not."""
     clock = Jumping()
     it = Beating(clock=clock)
 
@@ -225,10 +227,10 @@ async def test_a_loop_that_stood_still_is_named(autojump_clock: MockClock) -> No
 
 
 @pytest.mark.parametrize("known", [True, False])
-async def test_a_process_that_slept_past_its_lease_asks_once(
+async def test_a_process_suspended_past_its_lease_sends_one_heartbeat(
     autojump_clock: MockClock, known: bool
 ) -> None:
-    """Still a member it goes on; unknown, or unanswered, it is over."""
+    """If the coordinator knows the member, it goes on; if not, or without a response, it ends."""
     clock = Jumping()
     it = Beating(clock=clock)
 
@@ -248,8 +250,8 @@ async def test_a_process_that_slept_past_its_lease_asks_once(
     assert it.blocked == pytest.approx([100])
 
 
-async def test_a_process_that_stands_still_while_it_asks(autojump_clock: MockClock) -> None:
-    """A failure that is seen only past the lease ends it, with the failure."""
+async def test_a_process_suspended_during_a_heartbeat(autojump_clock: MockClock) -> None:
+    """A failure that is detected after the lease has expired ends the generation."""
     clock = Jumping()
     it = Beating(clock=clock)
 

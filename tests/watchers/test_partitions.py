@@ -50,31 +50,31 @@ def topic(partitions: int, topic_id: UUID | None = None, name: str = "t") -> dic
 def test_what_is_a_change(
     before: Mapping[str, TopicInfo], now: Mapping[str, TopicInfo], words: list[str], grown: bool
 ) -> None:
-    """Topics and their numbers of partitions; ids only where both are told."""
+    """Topics and partition counts are compared, and ids if both are known."""
     assert changes(before, now) == words
     assert has_grown(before, now) is grown
 
 
 def test_other_racks_are_no_change() -> None:
-    """Replicas that reaction do not end a generation."""
+    """Replicas that move do not end a generation."""
     moved = {"t": TopicInfo(name="t", partitions=1, racks=(("east",),))}
     assert changes(topic(1), moved) == []
 
 
 @final
-class Looks:
-    """What each look gives, in turn; the last one again and again."""
+class Polls:
+    """The results of the polls, in order; the last one is repeated."""
 
-    def __init__(self, *looks: Mapping[str, TopicInfo] | Exception) -> None:
-        self.looks = list(looks)
+    def __init__(self, *polls: Mapping[str, TopicInfo] | Exception) -> None:
+        self.polls = list(polls)
         self.made = 0
         self.reports: list[Reaction] = []
 
-    async def look(self) -> Mapping[str, TopicInfo]:
-        """See ``Look``."""
+    async def poll(self) -> Mapping[str, TopicInfo]:
+        """See ``Poll``."""
         await trio.lowlevel.checkpoint()
         self.made += 1
-        found = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+        found = self.polls.pop(0) if len(self.polls) > 1 else self.polls[0]
         if isinstance(found, Exception):
             raise found
         return found
@@ -88,30 +88,30 @@ class Looks:
         self.reports.append(reaction)
 
 
-async def test_growth_is_believed_at_once(autojump_clock: MockClock) -> None:
-    """The first look comes an interval after the beginning."""
-    looks = Looks(topic(1), topic(2))
+async def test_growth_counts_after_one_poll(autojump_clock: MockClock) -> None:
+    """The first poll comes one interval after the start."""
+    polls = Polls(topic(1), topic(2))
     before = trio.current_time()
-    end = await partition_watcher(looks.look, topic(1), 5.0, looks.report)
+    end = await partition_watcher(polls.poll, topic(1), 5.0, polls.report)
     assert str(end) == "partitions changed: topic t has 2 partitions, not 1"
     assert end.cause is Cause.PARTITIONS_CHANGED
     assert trio.current_time() - before == pytest.approx(10)
 
 
-async def test_what_is_gone_must_be_gone_twice_in_a_row(autojump_clock: MockClock) -> None:
-    """A broker that starts may not know all topics; another look that differs begins anew."""
+async def test_a_topic_counts_as_deleted_after_two_polls(autojump_clock: MockClock) -> None:
+    """A starting broker may not know all topics; two different results in a row do not count."""
     both = {**topic(1), **topic(1, name="a")}
-    looks = Looks(topic(1), both, topic(1), topic(1, name="a"), topic(1), topic(1))
-    end = await partition_watcher(looks.look, both, 5.0, looks.report)
+    polls = Polls(topic(1), both, topic(1), topic(1, name="a"), topic(1), topic(1))
+    end = await partition_watcher(polls.poll, both, 5.0, polls.report)
     assert str(end) == "partitions changed: topic a was deleted"
-    assert looks.made == 6
+    assert polls.made == 6
 
 
-async def test_a_failed_look_is_told_and_made_again(autojump_clock: MockClock) -> None:
-    """An interval later; it neither ends anything nor breaks a row."""
+async def test_a_failed_poll_is_reported_and_repeated(autojump_clock: MockClock) -> None:
+    """It neither ends the generation nor counts as a poll without the topic."""
     lost = ConnectionLostError("gone")
-    looks = Looks(lost, {}, lost, {})
-    end = await partition_watcher(looks.look, topic(1), 5.0, looks.report)
+    polls = Polls(lost, {}, lost, {})
+    end = await partition_watcher(polls.poll, topic(1), 5.0, polls.report)
     assert end.detail == "topic t was deleted"
-    assert looks.made == 4
-    assert [reaction.action for reaction in looks.reports] == [Action.RETRY, Action.RETRY]
+    assert polls.made == 4
+    assert [reaction.action for reaction in polls.reports] == [Action.RETRY, Action.RETRY]

@@ -14,7 +14,7 @@ from kgroup.watchers.processing import processing_watcher
 async def test_it_ends_when_a_batch_is_held_too_long(
     autojump_clock: MockClock, begun: float
 ) -> None:
-    """Within a tenth of the limit after it, whenever the batch was handed out."""
+    """It ends within a tenth of the limit after the limit, whenever the handler got the batch."""
     start = trio.current_time()
 
     def held() -> list[float]:
@@ -27,8 +27,8 @@ async def test_it_ends_when_a_batch_is_held_too_long(
     assert "longer than max_processing_time (10 s)" in end.detail
 
 
-async def test_nobody_who_holds_anything_is_stuck(autojump_clock: MockClock) -> None:
-    """Without streams, and with handlers that are quick enough, it goes on."""
+async def test_quick_handlers_are_not_stuck(autojump_clock: MockClock) -> None:
+    """Without streams, and with handlers that are quick enough, it does not end."""
     start = trio.current_time()
     with trio.move_on_after(1000) as scope:
         await processing_watcher(list, 10.0)

@@ -29,7 +29,7 @@ GONE = ConnectionLostError("gone")
 async def test_what_ends_it(
     autojump_clock: MockClock, looks: list[str | Exception], made: int, words: str
 ) -> None:
-    """A new match at once, a lost one when it is confirmed; failures are told and passed over."""
+    """A new match counts at once, a lost one after two polls; failures are reported and skipped."""
     left = list(looks)
     reports: list[Request] = []
 
