@@ -1,4 +1,4 @@
-"""Three brokers in memory, connections to each, and questions that tests ask them."""
+"""Three brokers in memory, connections to each, and requests that several tests send."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def to(cluster: EmbeddedCluster, node_id: int) -> Client:
 
 
 async def metadata(client: Client, *topics: str) -> Any:
-    """What a broker tells of topics."""
+    """A broker's Metadata of topics."""
     return await client.request(
         "metadata",
         9,
@@ -83,6 +83,6 @@ async def find(client: Client, key: str, kind: int = 0) -> tuple[int, int]:
 
 
 async def beat(client: Client, group: str = "g") -> int:
-    """The error of a heartbeat of nobody."""
+    """The error of a heartbeat of an unknown member."""
     answer = await client.request("heartbeat", 4, group_id=group, generation_id=1, member_id="m")
     return int(answer.error_code)

@@ -45,7 +45,7 @@ def test_every_property_sets_its_field() -> None:
 
 
 def test_the_defaults_of_the_table_are_those_of_the_class() -> None:
-    """What DescribeConfigs tells as default is what holds without a setting."""
+    """The defaults of DescribeConfigs are those that hold without a setting."""
     texts = {name: text for name, (_, _, text) in PROPERTIES.items() if text}
     assert BrokerSettings.from_properties(texts) == BrokerSettings()
 

@@ -100,7 +100,7 @@ async def test_a_bad_request_ends_its_connection_only(
         await other.request("metadata", 1, topics=[])
 
 
-async def test_a_client_that_leaves_midway_is_told_of(
+async def test_a_client_that_leaves_midway_is_logged(
     client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A frame that ends too early is logged, a plain goodbye is not."""
@@ -121,7 +121,7 @@ async def test_a_goodbye_is_no_event(client: Client, caplog: pytest.LogCaptureFi
 async def test_an_unknown_version_of_api_versions_is_answered_in_version_0(
     client: Client,
 ) -> None:
-    """Error 35 and the versions to ask in, in a form that every client can read (KIP-511)."""
+    """Error 35 and the offered versions, in a form that every client can read (KIP-511)."""
     await client.send_frame(PREFIX.pack(API_KEYS["api_versions"], 99, 1, -1))
     answer = await client.answer("api_versions", 0)
     assert int(answer.error_code) == 35

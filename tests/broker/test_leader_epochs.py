@@ -1,4 +1,4 @@
-"""Leader epochs of a log: where each ended, as a consumer asks to find truncation (KIP-320)."""
+"""Leader epochs of a log: where each ended, for consumers that detect truncation (KIP-320)."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from tests.broker.made import NOW, append, batch, compressed
 
 
 def work() -> Work:
-    """The work of a request that nobody else disturbs."""
+    """The work of a single request."""
     return TimeSlices().work(100)
 
 
@@ -78,7 +78,7 @@ def test_nothing_is_forced_on_a_small_read() -> None:
 
 
 def test_a_repeated_batch_is_stored_once() -> None:
-    """A producer that sends a batch again is told its offset and nothing is appended."""
+    """A producer that sends a batch again gets its offset, and nothing is appended."""
     log = log_of(3)
     data = batch(b"a", producer_id=1, producer_epoch=0, base_sequence=0)
     assert append(log, data).base_offset == 3
@@ -97,7 +97,7 @@ def test_a_batch_that_is_too_large_is_refused() -> None:
 
 
 def test_a_log_can_stamp_its_records() -> None:
-    """With append_time the records have the broker's time, and the producer is told."""
+    """With append_time the records have the broker's time, which the result has, too."""
     log = PartitionLog(LogSettings(append_time=True))
     assert append(log, batch(b"a", timestamp=5), now=77).timestamp == 77
     assert log.records(0, 1, committed=False)[0][0].timestamp == 77
@@ -157,8 +157,8 @@ def test_a_producer_with_an_open_transaction_writes_in_it() -> None:
     assert append(log, plain).base_offset == 2
 
 
-def test_an_aborted_transaction_is_told_and_skipped() -> None:
-    """read_committed is told of aborted records over the wire, and does not get them decoded."""
+def test_an_aborted_transaction_is_listed_and_skipped() -> None:
+    """read_committed gets aborted transactions listed over the wire, and skipped in a read."""
     log = log_of(2)
     append(log, transactional(b"t1"))
     append(log, transactional(b"u1", producer_id=2))
@@ -267,7 +267,7 @@ async def test_a_cancelled_wait_leaves_nothing_behind(
 
 
 async def test_closing_wakes_who_waits(autojump_clock: trio.testing.MockClock) -> None:
-    """When its topic is deleted nobody goes on waiting for the log."""
+    """When its topic is deleted, no task waits for the log any longer."""
     log = log_of()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(lambda: log.wait_beyond(0, committed=False))

@@ -35,7 +35,7 @@ async def test_positions_and_records() -> None:
         assert len(broker.log.read(TP, 1, 10).records) == 3
 
 
-async def test_what_cannot_be_read_is_told() -> None:
+async def test_what_cannot_be_read_is_an_error() -> None:
     """An offset outside of the log, no such partition, a codec that is not read."""
     async with in_memory() as broker:
         with pytest.raises(FetchError, match="no partition t-0"):
@@ -51,7 +51,7 @@ async def test_what_cannot_be_read_is_told() -> None:
 
 
 async def test_a_topic_made_again_has_another_id() -> None:
-    """A reader can tell that a position belongs to a topic that is gone."""
+    """The topic id shows that a position belongs to a deleted topic."""
     async with in_memory() as broker:
         assert broker.log.topic_id("t") is None
         await broker.create_topic("t")

@@ -1,4 +1,4 @@
-"""Connections in memory: what trio asks of streams, and no waiting but for bytes."""
+"""Connections in memory: trio's rules for streams, and no waiting except for bytes."""
 
 from __future__ import annotations
 

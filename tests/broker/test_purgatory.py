@@ -16,7 +16,7 @@ from tests.broker.recording_observer import RecordingObserver
 
 
 def purgatory() -> GroupPurgatory:
-    """A desk with a coordinator that knows one topic."""
+    """A purgatory with a coordinator that knows one topic."""
     numbers = itertools.count()
     settings = CoordinatorSettings(initial_rebalance_delay=3.0)
     return GroupPurgatory(
@@ -118,7 +118,7 @@ async def test_a_request_that_is_never_answered_gives_none(
 async def test_an_answer_of_another_kind_is_a_defect(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """What does not fit the request is told, not passed on; nor is a silence."""
+    """A response of the wrong kind, or none, is an error."""
     with pytest.raises(TypeError, match="was answered with"):
         await purgatory().handle(requests.ListGroups(), responses.JoinCompleted)
     waiting = purgatory()

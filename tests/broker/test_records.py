@@ -72,7 +72,7 @@ def test_other_codecs_are_refused_by_name(codec: int, name: str) -> None:
 
 
 def test_records_that_end_too_early_are_an_error() -> None:
-    """A count that the bytes do not hold is told, not read past."""
+    """A count that the bytes do not hold is an error."""
     body = batch(b"abc")[batches.HEADER.size :]
     for cut in (body[:-2], body):
         data = batches.assemble(cut, count=2, base_timestamp=NOW, max_timestamp=NOW)

@@ -31,7 +31,7 @@ def test_they_mean_what_they_mean_to_python(pattern: str, text: str) -> None:
     ["(a+)+", "a{9}", "a**", "*", "[", "a\\", "(?=a)", r"\1", "a" * 201, "^a", "[b-a]", "[+--]"],
 )
 def test_others_are_refused(pattern: str) -> None:
-    """Groups, counts, look-around, and what is no pattern."""
+    """Groups, counts, look-around, and texts that are no pattern."""
     with pytest.raises(RequestError) as refused:
         Pattern(pattern)
     assert refused.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION

@@ -14,14 +14,14 @@ BROKERS = strategies.sampled_from([1, 2, 3])
 
 
 def error(made: object) -> ErrorCode:
-    """What a place is refused with."""
+    """The error of a placement."""
     with pytest.raises(RequestError) as refused:
         made()  # type: ignore[operator]
     return refused.value.code
 
 
 def test_leaders_go_round_the_brokers() -> None:
-    """Each turn's leader is the next broker, and its replicas are those that follow."""
+    """Each partition's leader is the next broker, and its replicas are those that follow."""
     live_brokers = LiveBrokers([1, 2, 3])
     assert [live_brokers.place_replicas(rotation, 2).node_ids for rotation in range(4)] == [
         (1, 2),
@@ -45,7 +45,7 @@ def test_a_broker_that_is_down_leads_nothing_new() -> None:
     assert (live_brokers.up, live_brokers.node_ids) == ((1, 3), (1, 2, 3))
 
 
-def test_what_cannot_be_placed_is_refused() -> None:
+def test_impossible_placements_are_refused() -> None:
     """More replicas than brokers, unknown ones, ones named twice, none that is up."""
     live_brokers = LiveBrokers([1, 2])
     assert error(lambda: live_brokers.place_replicas(0, 3)) is ErrorCode.INVALID_REPLICATION_FACTOR
@@ -62,7 +62,7 @@ def test_what_cannot_be_placed_is_refused() -> None:
 
 
 def test_a_leader_can_be_moved_to_any_broker() -> None:
-    """To a replica it moves alone; any other broker takes the leader's place among them."""
+    """A replica just leads; any other broker also takes over the old leader's replica."""
     live_brokers = LiveBrokers([1, 2, 3])
     replicas = live_brokers.place_replicas(0, 2)
     assert live_brokers.move_leader(replicas, 2)
@@ -80,7 +80,7 @@ def test_a_leader_can_be_moved_to_any_broker() -> None:
 
 
 class Elections(RuleBasedStateMachine):
-    """Brokers come and go, leaders move: what holds of a place at all times."""
+    """Brokers start and stop, leaders move: the invariants of a partition's replicas."""
 
     @initialize(factor=BROKERS, rotation=BROKERS)
     def begin(self, factor: int, rotation: int) -> None:
@@ -105,17 +105,17 @@ class Elections(RuleBasedStateMachine):
 
     @rule(node_id=BROKERS)
     def move(self, node_id: int) -> None:
-        """Somebody moves the leader."""
+        """The leader is moved."""
         if self.live_brokers.is_up(node_id):
             self.changed(told=self.live_brokers.move_leader(self.replicas, node_id))
 
     @rule()
     def elect_preferred(self) -> None:
-        """Somebody asks for the preferred leader."""
+        """The preferred leader is elected."""
         self.changed(told=self.live_brokers.elect_preferred(self.replicas))
 
     def changed(self, *, told: bool) -> None:
-        """The epoch rises exactly when the leader changes, and that is what is told."""
+        """The epoch rises exactly when the leader changes, and so does the result say."""
         leader, epoch = self.seen
         assert told == (self.replicas.leader != leader) == (self.replicas.epoch > epoch)
         self.seen = (self.replicas.leader, self.replicas.epoch)

@@ -29,7 +29,7 @@ async def broker() -> AsyncIterator[EmbeddedBroker]:
 
 
 async def heartbeat(client: Client) -> int:
-    """A heartbeat of a member that nobody knows; its error."""
+    """The error of a heartbeat of an unknown member."""
     answer = await client.request("heartbeat", 4, group_id="g", generation_id=1, member_id="m")
     return int(answer.error_code)
 
@@ -40,7 +40,7 @@ async def over_tcp(broker: EmbeddedBroker) -> Client:
 
 
 async def test_a_served_broker_is_where_it_says() -> None:
-    """Clients that connect by TCP are told the address that they came to."""
+    """Clients that connect by TCP get the address that they connected to."""
     async with serve() as broker:
         assert broker.bootstrap_servers == f"127.0.0.1:{broker.port}"
         client = await over_tcp(broker)
@@ -51,7 +51,7 @@ async def test_a_served_broker_is_where_it_says() -> None:
 
 
 async def test_a_name_is_served_on_all_of_its_addresses() -> None:
-    """A host name listens on one port wherever it leads; 0.0.0.0 is told as 127.0.0.1."""
+    """A host name listens on one port on all its addresses; 0.0.0.0 is advertised as 127.0.0.1."""
     async with serve("localhost") as broker:
         assert broker.host == "localhost"
         for *_, address in socket.getaddrinfo("localhost", broker.port, type=socket.SOCK_STREAM):
@@ -90,7 +90,7 @@ async def test_a_client_that_is_gone_before_it_is_served_is_no_event(
 
 
 async def test_an_ipv6_address_is_written_in_brackets() -> None:
-    """The port of an IPv6 address can be told from the address."""
+    """An IPv6 address stands in brackets, so that the port can be read."""
     async with in_memory() as broker:
         broker.cluster.brokers[1].set_address("::1", 9092)
         assert broker.bootstrap_servers == "[::1]:9092"
@@ -216,7 +216,7 @@ async def test_connections_can_be_cut_by_client(broker: EmbeddedBroker) -> None:
 async def test_errors_and_slowness_can_be_injected(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """An injected error answers in place of the coordinator, and slowness comes before."""
+    """An injected error replaces the coordinator's response, after an injected delay."""
     async with connected() as (broker, client):
         fault = broker.inject("heartbeat", 27, times=1)
         broker.slow(2.5, "heartbeat", times=2)
@@ -228,7 +228,7 @@ async def test_errors_and_slowness_can_be_injected(
 async def test_the_coordinator_fails_over_to_itself(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """Parked members are sent to look for it; away it is not there, loading it asks for time."""
+    """Requests, parked or new, are answered NOT_COORDINATOR while it is away; then it loads."""
     async with connected(group_initial_rebalance_delay_ms=0) as (broker, client):
         await broker.create_topic("t")
         member = (await client.request("join_group", 3, **join())).member_id
@@ -289,7 +289,7 @@ async def test_records_can_be_appended_without_a_producer(broker: EmbeddedBroker
     assert read.records[2].headers == (("h", b"v"),)
 
 
-async def test_the_callers_mistakes_are_told(broker: EmbeddedBroker) -> None:
+async def test_the_callers_mistakes_are_usage_errors(broker: EmbeddedBroker) -> None:
     """What Kafka would refuse is a UsageError in words."""
     await broker.create_topic("t", 2)
     with pytest.raises(UsageError, match="already exists"):
@@ -306,7 +306,7 @@ async def test_the_callers_mistakes_are_told(broker: EmbeddedBroker) -> None:
     await broker.append("t", 2, [b"a"])
 
 
-async def test_committed_offsets_can_be_looked_at(broker: EmbeddedBroker) -> None:
+async def test_committed_offsets_can_be_read(broker: EmbeddedBroker) -> None:
     """What a group has committed is there to read, and goes with its topic."""
     await broker.create_topic("t", 2)
     client = await Client.open(broker)

@@ -54,7 +54,7 @@ async def test_what_a_stopped_broker_leads_moves_to_replicas(
 async def test_the_last_in_sync_leads_first(
     cluster: EmbeddedCluster, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """When all have gone, nobody leads until the one comes back that has every record."""
+    """When all have stopped, there is no leader until one starts that was in sync."""
     for node_id in (1, 2, 3):
         await cluster.nodes[node_id].stop()
     assert cluster.leader_of(T0) is None
@@ -83,7 +83,7 @@ async def test_the_same_seed_gives_the_same_ids(autojump_clock: trio.testing.Moc
     assert (await play())[:2] == first[:2]
 
 
-async def test_mistakes_are_told(
+async def test_mistakes_are_usage_errors(
     cluster: EmbeddedCluster, autojump_clock: trio.testing.MockClock
 ) -> None:
     """What a test cannot mean is refused in words."""
@@ -104,7 +104,7 @@ async def test_mistakes_are_told(
 async def test_a_broker_that_stops_answers_what_it_is_serving(
     cluster: EmbeddedCluster, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """A slow request is answered first; one that can reach nobody is waited for up to 5 s."""
+    """A slow request is answered first; one that cannot be answered holds up the stop for 5 s."""
     client, silent = await to(cluster, 1), await to(cluster, 2)
     began = trio.current_time()
     cluster.nodes[1].slow(2)

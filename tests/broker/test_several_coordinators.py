@@ -35,7 +35,7 @@ NOT_ENOUGH_REPLICAS = 19
 async def test_a_coordinator_fails_over(
     cluster: EmbeddedCluster, autojump_clock: trio.testing.MockClock, killed: bool
 ) -> None:
-    """Stopped it sends those who wait away, killed it answers nobody; what was written stays."""
+    """Stopped it answers parked requests, killed it answers none; what was written is kept."""
     at = cluster.coordinator_of("g")
     assert at is not None
     client = await to(cluster, at)
@@ -189,7 +189,7 @@ async def test_an_open_transaction_is_aborted_by_who_has_it(
 async def test_a_transaction_takes_nothing_new_while_its_coordinator_is_away(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """A partition's first batch of a transaction waits until the coordinator can be asked."""
+    """A partition's first batch of a transaction fails until the transaction has a coordinator."""
     settings = {**SETTINGS, "transaction.state.log.replication.factor": "1"}
     async with in_memory_cluster(2, settings) as cluster:
         await cluster.create_topic("t", 1)

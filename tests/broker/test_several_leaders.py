@@ -1,4 +1,4 @@
-"""Partitions of several brokers: who answers for them, what clients are told, epochs."""
+"""Partitions of several brokers: leaders, errors of other brokers, epochs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.broker.made import batch
 async def test_every_broker_tells_of_all(
     cluster: EmbeddedCluster, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """Brokers, leaders and coordinators are the same whoever is asked, and spread evenly."""
+    """Every broker returns the same brokers, leaders and coordinators, which are spread evenly."""
     for node_id in cluster.nodes:
         client = await to(cluster, node_id)
         told = await metadata(client, "t")
@@ -151,7 +151,7 @@ async def test_a_refusal_tells_who_leads(
 async def test_epochs_say_where_records_of_one_leader_end(
     cluster: EmbeddedCluster, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """OffsetForLeaderEpoch and ListOffsets tell by which leader a record was taken."""
+    """OffsetForLeaderEpoch and ListOffsets return the leader epoch of a record."""
     await cluster.append("t", 0, [b"a", b"b"])
     await cluster.move_leader(T0, 3)
     await cluster.move_leader(T0, 2)
@@ -190,7 +190,7 @@ async def test_epochs_say_where_records_of_one_leader_end(
 async def test_replicas_can_be_chosen(
     cluster: EmbeddedCluster, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """CreateTopics and CreatePartitions put partitions where they are told to."""
+    """CreateTopics and CreatePartitions place replicas as the request says."""
     client = await to(cluster, 2)
 
     async def create(**layout: Any) -> tuple[int, int]:

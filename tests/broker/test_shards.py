@@ -69,7 +69,7 @@ def away(cluster: ClusterState) -> tuple[int, HandOver]:
 async def test_a_transaction_that_ends_meanwhile_decides(
     cluster: ClusterState, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """A pending offset becomes committed, or vanishes, although nobody coordinates the group."""
+    """A pending offset is committed or dropped, although no broker coordinates the group."""
     for number, committed in enumerate((True, False)):
         assert await commit(cluster, 10 + number, producer_id=number) == 0
         node_id, hand_over = away(cluster)
@@ -83,7 +83,7 @@ async def test_a_transaction_that_ends_meanwhile_decides(
 async def test_records_are_in_one_place(
     cluster: ClusterState, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """What is committed is found while nobody has it, and commits go on where they were."""
+    """Committed offsets are found while no broker has the shard, and after it is loaded again."""
     assert await commit(cluster, 5) == 0
     node_id, _ = away(cluster)
     assert cluster.coordinator_of("g") is None
@@ -141,7 +141,7 @@ def test_shards_are_spread_over_the_brokers() -> None:
 async def test_who_watches_sees_shards_go_and_come(
     cluster: ClusterState, autojump_clock: trio.testing.MockClock, answer: bool
 ) -> None:
-    """At the broker that loses or gains them, and who is told so: nobody by one that was killed."""
+    """The observers of both brokers see the shards move; a killed broker has no responses."""
     observers = {node_id: RecordingObserver() for node_id in cluster.brokers}
     for node_id, observer in observers.items():
         cluster.brokers[node_id].groups.observer = observer

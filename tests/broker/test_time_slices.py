@@ -1,4 +1,4 @@
-"""The pace: short work is free, long work takes turns, answers have a limit."""
+"""Time slices: short work is free, long work takes turns, responses have a limit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kgroup.error_codes import ErrorCode
 
 
 async def test_one_long_work_goes_on_at_a_time() -> None:
-    """Two that are long go on slice by slice, in turns, and leave the lane at their end."""
+    """Two long requests work slice by slice, in turns, and release the lock at their end."""
     time_slices, order = TimeSlices(), list[str]()
 
     async def long(name: str) -> None:
@@ -30,7 +30,7 @@ async def test_one_long_work_goes_on_at_a_time() -> None:
 
 
 async def test_a_cancelled_work_leaves_the_lane() -> None:
-    """Whoever is cut while it waits for its turn, or has it, holds up nobody."""
+    """A request that is cancelled while it waits for the lock, or holds it, blocks no other."""
     time_slices = TimeSlices()
     first, second = time_slices.work(10), time_slices.work(10)
     await first.yield_to_others()

@@ -45,12 +45,12 @@ def outcomes() -> Outcomes:
 
 @pytest.fixture
 def transactions(outcomes: Outcomes) -> Transactions:
-    """A coordinator that knows nobody."""
+    """A coordinator without transactional ids."""
     return Transactions(900.0, MANY, outcomes)
 
 
 def timer(transactions: Transactions) -> float | None:
-    """When it wants to be looked at."""
+    """The next time-out."""
     return transactions.next_timer
 
 
@@ -70,7 +70,7 @@ def test_idempotent_producers_have_ids_of_their_own(transactions: Transactions) 
 def test_a_transactional_id_keeps_its_producer_and_raises_the_epoch(
     transactions: Transactions,
 ) -> None:
-    """Who asks again fences who asked before."""
+    """A second InitProducerId fences the first producer."""
     assert transactions.init_producer("x", 60) == (0, 0)
     assert transactions.init_producer("x", 60) == (0, 1)
     assert code(lambda: transactions.add_partitions(0, "x", 0, 0, [TP])) is (
@@ -79,7 +79,7 @@ def test_a_transactional_id_keeps_its_producer_and_raises_the_epoch(
     transactions.add_partitions(0, "x", 0, 1, [TP])
 
 
-def test_what_cannot_be_asked(transactions: Transactions) -> None:
+def test_requests_that_are_refused(transactions: Transactions) -> None:
     """An empty id and a time-out out of range are refused."""
     assert code(lambda: transactions.init_producer("", 60)) is ErrorCode.INVALID_REQUEST
     for timeout in (0, 900.1):
@@ -100,7 +100,7 @@ def test_a_commit_ends_all_that_was_added(transactions: Transactions, outcomes: 
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_an_outcome_can_be_asked_for_again_but_not_changed(
+def test_an_outcome_can_be_repeated_but_not_changed(
     transactions: Transactions, outcomes: Outcomes, committed: bool
 ) -> None:
     """A repeated EndTxn is no error and does nothing; the opposite is INVALID_TXN_STATE."""
@@ -209,7 +209,7 @@ def test_a_slow_transaction_is_aborted_and_fenced(
     assert code(lambda: transactions.end("x", 0, 0, committed=True)) is ErrorCode.PRODUCER_FENCED
 
 
-def test_a_coordinator_that_is_away_cannot_be_asked(outcomes: Outcomes) -> None:
+def test_without_a_coordinator_nothing_is_checked(outcomes: Outcomes) -> None:
     """Without it nothing new is taken into a transaction; what has been open is written on."""
     led = True
     transactions = Transactions(900.0, MANY, outcomes, has_coordinator=lambda _: led)

@@ -82,7 +82,7 @@ async def commit(
     group_id: str = "g",
     **details: Any,
 ) -> int:
-    """Commit offset 7 of a partition of each topic, as nobody, for a group; the first error."""
+    """Commit offset 7 of a partition of each topic, without a member id; the first error."""
     part = {"partition_index": partition, "committed_offset": 7, "committed_metadata": "m"}
     if epoch is not None:
         part["committed_leader_epoch"] = epoch

@@ -1,4 +1,4 @@
-"""What members ask for, state by state: join, sync, heartbeat, leave."""
+"""Requests of members, state by state: join, sync, heartbeat, leave."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_pending_id_with_an_instance_id_is_an_error() -> None:
 
 
 def test_pending_id_is_void_after_its_session() -> None:
-    """The session of an id that nobody came back with ends, and with it the id."""
+    """The session of a member id that no client used expires, and the id with it."""
     bench = Bench()
     m1 = bench.client("m1", session=1.0)
     m1.enlist()
@@ -119,7 +119,7 @@ def test_repeated_join_in_completing() -> None:
 
 
 def test_join_in_stable() -> None:
-    """In Stable an unchanged follower is told the generation, others start a rebalance."""
+    """In Stable an unchanged follower gets the generation, others start a rebalance."""
     for who in ("leader", "changed follower", "reordered follower", "follower"):
         bench = Bench()
         m1, m2 = bench.client("m1", protocols=TWO), bench.client("m2", protocols=TWO)
@@ -222,7 +222,7 @@ def test_instance_ids_are_checked_first() -> None:
 
 
 def test_replacement_in_stable_takes_over_quietly() -> None:
-    """A restarted static leader takes id and work over; v9 tells it to skip the assignment."""
+    """A restarted static leader gets a new id and the assignment; v9 says to skip assigning."""
     for version in (8, 9):
         bench = Bench()
         m1, m2 = bench.client("m1", instance="i1"), bench.client("m2", instance="i2")
@@ -241,7 +241,7 @@ def test_replacement_in_stable_takes_over_quietly() -> None:
 
 
 def test_replacement_of_a_follower_skips_nothing() -> None:
-    """Only a returning leader is told to skip the assignment, and of the members."""
+    """Only a returning leader gets skip_assignment and the members."""
     bench = Bench()
     m1, m2 = bench.client("m1", instance="i1"), bench.client("m2", instance="i2")
     bench.form(m1, m2)
@@ -262,7 +262,7 @@ def test_replacement_with_changed_metadata_but_the_same_protocol_is_quiet() -> N
     assert bench.group().members[again.id].metadata("range") == subscription("t2")
 
 
-def test_replacement_that_turns_the_vote_rebalances() -> None:
+def test_replacement_that_changes_the_vote_rebalances() -> None:
     """If another protocol would win now, the group rebalances."""
     bench = Bench()
     m1 = bench.client("m1", instance="i1", protocols=TWO)
@@ -400,7 +400,7 @@ def test_order_of_checks_in_a_sync() -> None:
 
 
 def test_sync_of_an_empty_or_absent_group() -> None:
-    """Without members everybody is unknown, whatever instance id they bring."""
+    """Without members every client is unknown, whatever its instance id."""
     bench = Bench()
     m1 = bench.client("m1", generation=1, id="x", instance="i1")
     assert m1.synced().error is UNKNOWN
@@ -431,7 +431,7 @@ def test_heartbeat_in_every_state() -> None:
 # LeaveGroup
 
 
-def test_batch_of_leavers_is_judged_in_order() -> None:
+def test_members_of_one_leave_are_handled_in_order() -> None:
     """Each leaver has its own error and is echoed; a repeated one is unknown by then."""
     bench = Bench()
     m1, m2, m3 = bench.client("m1"), bench.client("m2", instance="i2"), bench.client("m3")
@@ -501,7 +501,7 @@ def small(size: int) -> Bench:
     return Bench(attrs.evolve(SETTINGS, group_max_size=size))
 
 
-def test_full_group_takes_nobody_new() -> None:
+def test_full_group_takes_no_new_member() -> None:
     """Newcomers of any kind get 81 and no id; members are not touched."""
     bench = small(2)
     m1, m2 = bench.client("m1"), bench.client("m2", instance="i2")

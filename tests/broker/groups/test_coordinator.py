@@ -30,7 +30,7 @@ PROTOCOLS = [
 ]
 LABELS = ["d1", "d2", "d3", "s1", "s2"]
 LONG_ENOUGH = 10_000.0
-"""Seconds after which everybody who says nothing is gone."""
+"""Seconds after which every silent member is gone."""
 
 labels = st.sampled_from(LABELS)
 
@@ -82,7 +82,7 @@ class Anything(RuleBasedStateMachine):
 
     @rule(label=labels)
     def syncs(self, label: str) -> None:
-        """A sync; whoever leads assigns to everybody."""
+        """A sync; the leader assigns to all members."""
         client = self.clients[label]
         group = self.group
         name = group.protocol_name if group is not None else None
@@ -102,7 +102,7 @@ class Anything(RuleBasedStateMachine):
 
     @rule(label=labels, transactional=st.booleans(), old=st.booleans())
     def commits(self, label: str, transactional: bool, old: bool) -> None:
-        """A commit is accepted of a current member, or of anybody in an Empty group."""
+        """A commit is accepted from a current member, or from any client in an Empty group."""
         client = self.clients[label]
         client = client.like(generation=client.generation - 1) if old else client
         group = self.group
@@ -131,7 +131,7 @@ class Anything(RuleBasedStateMachine):
     @precondition(lambda self: self.group is not None)
     @rule()
     def crashes(self) -> None:
-        """Another coordinator takes over with what was written; nobody who waited is told."""
+        """Another coordinator takes over with the records; parked requests get no response."""
         snapshot = self.bench.coordinator.snapshot()
         self.bench.coordinator = self.coordinator(())
         self.bench.coordinator.load(self.bench.now, snapshot, range(50))
@@ -142,7 +142,7 @@ class Anything(RuleBasedStateMachine):
     @precondition(lambda self: self.group is not None)
     @rule()
     def hands_over(self) -> None:
-        """The shards go to another coordinator; all who waited are told."""
+        """The shards go to another coordinator; all parked requests are answered."""
         old = self.bench.coordinator
         snapshot = old.snapshot()
         self.bench.record(old.unload(self.bench.now))
@@ -209,7 +209,7 @@ class Anything(RuleBasedStateMachine):
             self.highest = self.group.generation_id
 
     @invariant()
-    def nobody_waits_for_nothing(self) -> None:
+    def every_parked_request_has_a_reason(self) -> None:
         """What is parked is what its member waits for, and no parked request is lost."""
         parked: set[object] = set()
         if self.group is not None:
@@ -233,10 +233,10 @@ class Anything(RuleBasedStateMachine):
         static = {one.group_instance_id: one.member_id for one in members.values()}
         static.pop(None, None)
         assert group._static == static
-        ballots = ProtocolVote()
+        vote = ProtocolVote()
         for one in members.values():
-            ballots.add(one.protocols)
-        assert vars(group._vote) == vars(ballots)
+            vote.add(one.protocols)
+        assert vars(group._vote) == vars(vote)
 
     @invariant()
     def states_mean_what_they_say(self) -> None:
@@ -271,7 +271,7 @@ class Anything(RuleBasedStateMachine):
 
     @invariant()
     def sessions_run_for_whom_they_should(self) -> None:
-        """Every member has a session or is spared, and nobody else but owners of ids has one."""
+        """Every member has a session or a parked request; else only pending ids have sessions."""
         timers = self.bench.coordinator._registry.timers
         sessions = {one.member_id for one in timers._deadlines if one.kind is TimerKind.SESSION}
         group = self.group
@@ -281,7 +281,7 @@ class Anything(RuleBasedStateMachine):
         assert all(members[one].has_satisfied_heartbeat for one in known - sessions)
 
     def teardown(self) -> None:
-        """Left alone, everybody who waits is answered and the group empties."""
+        """Without new requests, all parked requests are answered and the group becomes empty."""
         self.takes_answers()
         self.bench.sleep(LONG_ENOUGH)
         assert all(ticket in self.bench.responses for ticket in self.waiting)

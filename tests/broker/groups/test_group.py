@@ -25,7 +25,7 @@ def member(member_id: str, *protocols: str, instance: str | None = None) -> Clas
 
 
 def test_first_member_leads_and_names_the_type_and_another_follows() -> None:
-    """A leader that goes is followed by the oldest member, the last one by nobody."""
+    """A leader that leaves is followed by the oldest member; the last one has no successor."""
     group = ClassicGroup("g")
     a, b = member("a", "range"), member("b", "range")
     group.add(a, "consumer")
@@ -111,7 +111,7 @@ def test_subscribed_topics() -> None:
     assert group.read_topics() is None
 
 
-def test_selected_protocol_is_not_asked_for_before_there_is_one() -> None:
+def test_selected_protocol_needs_a_completed_join() -> None:
     """The error names the group."""
     with pytest.raises(RuntimeError, match="'g' has no protocol"):
         _ = ClassicGroup("g").selected

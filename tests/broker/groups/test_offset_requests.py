@@ -37,7 +37,7 @@ def two(bench: Bench, *, synced: bool = True) -> tuple[Client, Client]:
 
 @pytest.mark.parametrize("state", ["Stable", "PreparingRebalance", "CompletingRebalance"])
 def test_commit_matrix(state: str) -> None:
-    """Instance, then member, then generation; in Completing nobody may commit."""
+    """Instance, then member, then generation are checked; in Completing no commit is allowed."""
     bench = Bench()
     m1, m2 = two(bench, synced=state != "CompletingRebalance")
     if state == "PreparingRebalance":
@@ -66,7 +66,7 @@ def test_commit_matrix(state: str) -> None:
 
 
 def test_commits_in_an_empty_group() -> None:
-    """Without a generation anybody may commit; with one nobody is a member."""
+    """Without a generation any client may commit; with one, no client is a member."""
     bench = Bench()
     m1 = bench.client("m1")
     bench.form(m1)
@@ -93,7 +93,7 @@ def test_commits_to_an_absent_group(version: int) -> None:
 
 
 def test_unknown_partitions_get_3_whatever_the_rest_gets() -> None:
-    """Unknown topics and partitions are refused apart, before the group is asked."""
+    """Unknown topics and partitions are refused by themselves, before the group is checked."""
     bench = Bench()
     m1, _ = two(bench)
     request = OffsetCommit(
@@ -113,7 +113,7 @@ def test_unknown_partitions_get_3_whatever_the_rest_gets() -> None:
 
 
 def test_commit_of_unknown_partitions_only_makes_no_group() -> None:
-    """Nothing that could be committed: the group is not even looked for."""
+    """If nothing can be committed, the group is not looked up."""
     bench = Bench()
     assert bench.client("tool").commit("nowhere-0") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert bench.state() is DEAD
@@ -170,7 +170,7 @@ def test_fetch_gives_epoch_and_metadata_and_minus_one_for_none() -> None:
 
 
 def test_pending_offsets_are_unstable_and_then_committed() -> None:
-    """Until the transaction ends the old offset shows, or 88 to who asks for stable ones."""
+    """Until the transaction ends, a fetch gets the old offset, or 88 if it requires stable ones."""
     bench = Bench()
     m1, _ = two(bench)
     m1.commit("t1-0", 10)
@@ -201,7 +201,7 @@ def test_aborted_offsets_vanish_and_later_commits_win() -> None:
     assert bench.fetch("t1-0", stable=True) == {"t1-0": 20}
 
 
-def test_two_producers_are_told_apart() -> None:
+def test_two_producers_are_kept_apart() -> None:
     """A partition stays unstable until every producer's transaction has ended."""
     bench = Bench()
     for producer_id in (7, 8):

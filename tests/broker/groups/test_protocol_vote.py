@@ -13,8 +13,8 @@ def protocols(names: str) -> tuple[Protocol, ...]:
     return tuple(Protocol(name, b"") for name in names.split())
 
 
-def ballots(*members: str) -> ProtocolVote:
-    """The ballots of these members."""
+def vote(*members: str) -> ProtocolVote:
+    """The vote of these members."""
     made = ProtocolVote()
     for names in members:
         made.add(protocols(names))
@@ -34,12 +34,12 @@ def ballots(*members: str) -> ProtocolVote:
 )
 def test_most_first_choices_among_common_protocols_win(members: list[str], elected: str) -> None:
     """What not all know gets no vote; ties go the way of Java's HashMap."""
-    assert ballots(*members).elect() == elected
+    assert vote(*members).elect() == elected
 
 
 def test_who_has_gone_does_not_vote() -> None:
     """A member that goes takes its vote along, and its veto."""
-    some = ballots("range roundrobin", "roundrobin range", "roundrobin range", "range")
+    some = vote("range roundrobin", "roundrobin range", "roundrobin range", "range")
     assert not some.any_supported_by_all(protocols("roundrobin"))
     some.remove(protocols("range"))
     assert some.any_supported_by_all(protocols("x roundrobin"))
@@ -47,6 +47,6 @@ def test_who_has_gone_does_not_vote() -> None:
 
 
 def test_without_members_every_protocol_is_known_to_all() -> None:
-    """As in Kafka, whose group may prepare a rebalance of nobody; no protocol at all is not."""
-    assert ballots().any_supported_by_all(protocols("range"))
-    assert not ballots().any_supported_by_all(())
+    """As in Kafka, where a group without members may prepare a rebalance; no protocol never is."""
+    assert vote().any_supported_by_all(protocols("range"))
+    assert not vote().any_supported_by_all(())

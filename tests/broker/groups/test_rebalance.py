@@ -82,7 +82,7 @@ def test_everyone_leaving_the_initial_delay_empties_the_group_at_its_end() -> No
 
 
 def test_end_of_a_pending_session_completes_even_an_initial_wait() -> None:
-    """As in Kafka: the expiry of an id completes a join that waits for nobody else."""
+    """As in Kafka: the expiry of a pending id completes a join that waits for no other member."""
     bench = Bench(DELAY)
     bench.client("m2", session=0.3).enlist()
     join = static(bench, "m1").join()
@@ -240,7 +240,7 @@ def test_commits_keep_a_member_while_preparing_and_stable() -> None:
 
 
 def test_member_sent_away_from_its_sync_has_one_session_left() -> None:
-    """However long a sync was parked, its 27 starts the session anew."""
+    """However long a sync was parked, its 27 starts the session again."""
     bench = Bench()
     m1, m2 = bench.client("m1"), bench.client("m2", session=1.0)
     bench.form(m1, m2, synced=False)
@@ -328,7 +328,7 @@ def test_leader_that_does_not_sync_is_dropped_and_waiters_sent_to_join() -> None
     assert set(bench.group().members) == {m2.id}
 
 
-def test_generation_in_which_nobody_syncs_ends_empty() -> None:
+def test_generation_in_which_no_member_syncs_ends_empty() -> None:
     """Everybody is dropped, and the group is Empty in the next generation."""
     bench = Bench()
     m1, m2 = bench.client("m1", rebalance=1.0), bench.client("m2", rebalance=1.0)
@@ -339,7 +339,7 @@ def test_generation_in_which_nobody_syncs_ends_empty() -> None:
 
 
 def test_all_syncs_stop_the_timer() -> None:
-    """Once every member has synced, nobody is dropped."""
+    """Once every member has synced, no member is removed."""
     bench = Bench()
     m1, m2 = bench.client("m1", rebalance=1.0), bench.client("m2", rebalance=1.0)
     bench.form(m1, m2)

@@ -58,7 +58,7 @@ def failed_over(bench: Bench, **changes: int) -> Bench:
 
 
 def test_stable_group_goes_on_after_a_crash() -> None:
-    """Members, assignment, generation and offsets survive; sessions start anew."""
+    """Members, assignment, generation and offsets survive; sessions start again."""
     bench = Bench()
     m1, m2 = bench.client("m1", session=5.0), bench.client("m2", instance="i2", session=5.0)
     bench.form(m1, m2)
@@ -78,7 +78,7 @@ def test_stable_group_goes_on_after_a_crash() -> None:
 
 
 def test_loaded_members_that_stay_silent_are_removed() -> None:
-    """A session that starts anew also ends."""
+    """A session that starts again also expires."""
     bench = Bench()
     bench.form(bench.client("m1", session=5.0), bench.client("m2", session=5.0))
     other = failed_over(bench)
@@ -115,7 +115,7 @@ def test_crash_loses_pending_ids_and_keeps_the_empty_group() -> None:
 
 
 def test_crash_keeps_a_replacement_and_an_emptied_group() -> None:
-    """A static member's new id survives, and so does the generation of nobody."""
+    """A static member's new id survives, and so does a generation without members."""
     bench = Bench()
     m1 = bench.client("m1", instance="i1")
     bench.form(m1)
@@ -186,13 +186,13 @@ def test_commit_after_a_crash_is_later_than_what_was_pending() -> None:
 
 
 def test_loaded_group_over_size_rebalances() -> None:
-    """Where group.max.size is smaller now, the group is asked to join again."""
+    """If group.max.size is smaller now, the group rebalances."""
     bench = Bench()
     bench.form(bench.client("m1"), bench.client("m2"))
     assert failed_over(bench, group_max_size=1).state() is PREPARING
 
 
-def test_unload_answers_whoever_waits() -> None:
+def test_unload_answers_all_parked_requests() -> None:
     """Parked joins and syncs get 16; no timer of the groups is left."""
     bench = Bench()
     m1 = bench.client("m1", group_id="joining")
@@ -275,7 +275,7 @@ def test_every_request_is_refused_alike(error: ErrorCode) -> None:
     )
 
 
-def test_old_producers_are_not_told_of_loading() -> None:
+def test_old_producers_never_get_the_loading_error() -> None:
     """TxnOffsetCommit before v2 hears COORDINATOR_NOT_AVAILABLE instead."""
     bench = empty_bench()
     bench.coordinator.begin_loading(range(50))

@@ -43,7 +43,7 @@ def test_emptied_group_keeps_its_offsets_for_the_retention() -> None:
 
 
 def test_stable_consumers_lose_offsets_of_topics_they_do_not_use() -> None:
-    """In a Stable group of consumers only topics that nobody subscribes to expire."""
+    """In a Stable group of consumers only topics without a subscriber expire."""
     bench = Bench(FOREVER)
     m1 = bench.client("m1", session=3 * WEEK)
     bench.form(m1)

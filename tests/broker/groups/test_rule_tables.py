@@ -26,7 +26,7 @@ def test_rows_lead_where_the_states_allow(row: Row) -> None:
 
 @pytest.mark.parametrize("row", ROWS)
 def test_conditions_and_actions_say_what_they_are(row: Row) -> None:
-    """Each has a docstring, so that a reader of the table, and of its picture, can look it up."""
+    """Each has a docstring, which the generated page shows."""
     assert all(part.__doc__ for part in (*row.when, *row.then))
 
 

@@ -1,4 +1,4 @@
-"""What is decided before a group is looked at."""
+"""The checks before a group is looked up."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kgroup.error_codes import ErrorCode
 from tests.broker.groups.bench import Bench
 
 
-def test_every_request_has_a_gate() -> None:
+def test_every_request_has_preconditions() -> None:
     """No request gets in without checks, and absent groups are decided for all that name one."""
     assert set(PRECONDITIONS) == set(typing.get_args(Request))
     assert set(ABSENT_GROUP_RULES) < set(PRECONDITIONS)

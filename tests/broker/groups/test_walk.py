@@ -191,7 +191,7 @@ def administration(bench: Bench) -> None:
 
 
 def timers(bench: Bench) -> None:
-    """Sessions, joins and syncs that nobody waits for any longer."""
+    """Timers of sessions, joins and syncs that are no longer needed."""
     m1, m2 = (bench.client(label, session=5.0, rebalance=20.0) for label in ("m1", "m2"))
     m3 = m1.like(label="m3")
     m3.enlist()
@@ -233,7 +233,7 @@ WALKS = [
 
 
 def what_kafka_looks_at_and_never_comes() -> None:
-    """Dead groups are forgotten here before anybody asks, sessions end with their members."""
+    """Rows that only Kafka reaches: here dead groups are removed, sessions end with members."""
     session = TimerName(TimerKind.SESSION, "g", "ghost")
     alive = GroupMachine(ClassicGroup("g"), SETTINGS, Timers(), WriteFaults(), lambda: "id")
     assert alive.fire(0.0, session) == []
@@ -258,7 +258,7 @@ def what_kafka_looks_at_and_never_comes() -> None:
 
 
 def requests_of(kind: type) -> list[Any]:
-    """Requests that differ in what the gate and an absent group look at."""
+    """Requests that differ in what the preconditions and the rules of absent groups check."""
     member: dict[str, Any] = {"group_id": "g", "member_id": "m", "generation_id": 1}
     joining = Bench().client("m").joining()
     syncing = SyncGroup(**member, version=5)
@@ -282,8 +282,8 @@ def requests_of(kind: type) -> list[Any]:
 
 
 @pytest.mark.parametrize("kind", PRECONDITIONS, ids=lambda kind: kind.__name__)
-def test_every_check_of_the_gate_is_reached(kind: type) -> None:
-    """Each check at the gate stops a request that passes all those before it."""
+def test_every_precondition_is_reached(kind: type) -> None:
+    """Each precondition stops a request that passes all those before it."""
     errors: dict[Any, set[ErrorCode | None]] = {check: set() for check, _ in PRECONDITIONS[kind]}
     for request, group_id, shard, shut_down in itertools.product(
         requests_of(kind), ("g", ""), Shard, (False, True)

@@ -1,4 +1,4 @@
-"""Writes to the coordinator's log that fail: who is told what, and what a failover finds."""
+"""Writes to the coordinator's log that fail: the responses, and what a failover finds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NOT_AVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
 WEEK = 7 * 24 * 3600.0
 
 
-def test_writes_fail_as_often_as_told() -> None:
+def test_writes_fail_as_often_as_planned() -> None:
     """A number of times, for all to come, or no more."""
     write_faults = WriteFaults()
     assert write_faults.append() is ErrorCode.NONE
@@ -83,7 +83,7 @@ def test_writes_fail_as_often_as_told() -> None:
 def test_errors_are_answered_as_kafka_does(
     error: ErrorCode, of_sync: ErrorCode, of_commit: ErrorCode
 ) -> None:
-    """What is the log's own business is told as the coordinator's; the rest goes through."""
+    """Errors of the log are answered as errors of the coordinator; others stay as they are."""
     bench = Bench()
     m1 = bench.client("m1")
     bench.form(m1, synced=False)
@@ -95,7 +95,7 @@ def test_errors_are_answered_as_kafka_does(
 
 
 def test_failed_write_of_the_assignment_starts_over() -> None:
-    """All syncs get the error, nobody has work, and all are asked to join again."""
+    """All syncs get the error, no member has an assignment, and all must join again."""
     bench = Bench()
     m1, m2, m3 = (bench.client(label, session=10.0) for label in ("m1", "m2", "m3"))
     bench.form(m1, m2, m3, synced=False)
@@ -144,7 +144,7 @@ def test_group_that_cannot_be_written_is_not_made() -> None:
 
 
 def test_id_of_a_group_that_cannot_be_written_is_void() -> None:
-    """The id was handed out before the write failed; nobody knows it."""
+    """A member id was given out before the write failed, and no client knows it."""
     bench = Bench()
     m1 = bench.client("m1")
     bench.coordinator.fail_writes(TOO_FEW)
@@ -164,7 +164,7 @@ def test_refusal_of_a_first_join_stands() -> None:
 
 @pytest.mark.parametrize("version", [8, 9])
 def test_static_member_that_cannot_be_replaced_keeps_its_place(version: int) -> None:
-    """The new process gets the error and no id; the old one goes on with its session anew."""
+    """The new process gets the error and no id; the old one stays, and its session starts again."""
     bench = Bench()
     m1 = bench.client("m1", instance="i1", session=10.0)
     m2 = bench.client("m2", session=1000.0)
@@ -202,8 +202,8 @@ def test_last_leaver_of_a_group_that_cannot_be_written_hears_of_it() -> None:
     assert m1.like(bench=other).heartbeat() is ErrorCode.NONE
 
 
-def test_group_that_empties_by_itself_tells_nobody() -> None:
-    """A failing write at the end of the last session has no one to be told to."""
+def test_group_that_empties_by_itself_reports_no_failed_write() -> None:
+    """A write that fails when the last session expires is reported to no client."""
     bench = Bench()
     m1 = bench.client("m1", session=10.0)
     bench.form(m1)
@@ -267,7 +267,7 @@ def test_simple_group_that_cannot_be_written_is_not_made() -> None:
     assert bench.state() is EMPTY
 
 
-def test_old_producers_are_not_told_of_loading() -> None:
+def test_old_producers_never_get_the_loading_error() -> None:
     """An error that becomes "loading" is "not available" to TxnOffsetCommit before v2."""
     bench = Bench()
     bench.coordinator.fail_writes(ErrorCode.NETWORK_EXCEPTION, 2)

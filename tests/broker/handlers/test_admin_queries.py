@@ -16,7 +16,7 @@ from tests.broker.wire import Client, connected
 
 
 @pytest.mark.parametrize("version", range(1, 6))
-async def test_sizes_of_partitions_are_told(version: int) -> None:
+async def test_log_dirs_have_the_sizes_of_partitions(version: int) -> None:
     """For all topics or some; there is one folder, which is none."""
     async with connected() as (broker, client):
         await broker.create_topic("t", 2)
@@ -36,7 +36,7 @@ async def test_sizes_of_partitions_are_told(version: int) -> None:
             } == wanted
 
 
-async def test_producers_of_a_partition_are_told() -> None:
+async def test_producers_of_a_partition_are_listed() -> None:
     """Their epochs, last sequence numbers, and where an open transaction began."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
@@ -101,7 +101,7 @@ async def test_transactions_are_listed(version: int) -> None:
 
 
 async def test_a_state_that_there_is_not_is_named() -> None:
-    """The filters that mean nothing are told."""
+    """The filters that are unknown are listed."""
     async with connected() as (_, client):
         answer = await client.request(
             "list_transactions", 0, state_filters=["Ongoing", "x"], producer_id_filters=()

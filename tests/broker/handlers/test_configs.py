@@ -34,7 +34,7 @@ async def described(
 
 
 async def test_a_topics_configs_are_described() -> None:
-    """What the topic sets and what it has by default can be told apart."""
+    """The response distinguishes configs that the topic sets from defaults."""
     async with connected() as (broker, client):
         await broker.create_topic("t", configs={"retention.ms": "5"})
         configs = {one.name: one for one in (await described(client, 2, "t")).configs}
@@ -45,7 +45,7 @@ async def test_a_topics_configs_are_described() -> None:
 
 
 async def test_the_brokers_configs_are_described() -> None:
-    """Every property is told with the value that holds, the coordinator's too."""
+    """Every property is listed with its value, the coordinator's too."""
     async with connected(group_max_size=7) as (_, client):
         configs = {one.name: one for one in (await described(client, 4, "1")).configs}
         assert (configs["group.max.size"].value, configs["group.max.size"].config_source) == (
@@ -64,7 +64,7 @@ async def test_what_has_no_configs_is_refused(kind: int, name: str, code: int) -
         assert int((await described(client, kind, name)).error_code) == code
 
 
-async def test_synonyms_are_told_where_asked_for() -> None:
+async def test_synonyms_are_listed_on_request() -> None:
     """What the topic sets, then what the broker's property sets, then the default."""
     async with connected(message_max_bytes=77) as (broker, client):
         await broker.create_topic("t", configs={"max.message.bytes": "5", "retention.ms": "9"})
@@ -190,7 +190,7 @@ async def test_a_change_that_cannot_be_is_refused(
 
 
 async def test_a_change_can_be_tried() -> None:
-    """With validate_only it is judged and not made."""
+    """With validate_only it is checked and not made."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         for value, code in (("7", 0), ("x", 40)):

@@ -50,7 +50,7 @@ async def synced(client: Client, version: int, member: Any) -> Any:
 
 @pytest.mark.parametrize("version", range(10))
 async def test_joining_in_every_version(version: int) -> None:
-    """The leader is told who is there, with the metadata byte for byte."""
+    """The leader gets all members, with their metadata byte for byte."""
     async with connected(**AT_ONCE) as (broker, client):
         metadata = [{"name": "range", "metadata": b"\x00meta"}]
         details: dict[str, Any] = {"protocols": metadata}
@@ -165,7 +165,7 @@ async def fetched(client: Client, version: int, topics: Any) -> list[Any]:
 
 @pytest.mark.parametrize("version", range(1, 10))
 async def test_fetching_offsets_in_every_version(version: int) -> None:
-    """A committed offset, and -1 for a partition that has none; null asks for all there are."""
+    """A committed offset, and -1 for a partition without one; null means all that have one."""
     async with connected() as (broker, client):
         await broker.create_topic("t", 2)
         await commit(client, epoch=3)
@@ -224,7 +224,7 @@ async def test_groups_are_described_in_every_version(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [3, 6])
-async def test_who_asks_is_told_what_may_be_done_to_a_group(version: int) -> None:
+async def test_authorized_operations_are_listed_on_request(version: int) -> None:
     """Everything, as by a Kafka without an authorizer, but nothing of what is an error."""
     untold = -(1 << 31)
     async with connected(**AT_ONCE) as (broker, client):

@@ -24,7 +24,7 @@ async def elect(client: Client, *numbers: int, version: int = 2, kind: int = 0) 
 
 
 def results(answer: Any) -> list[tuple[int, int]]:
-    """(partition, error code) of each that the answer tells of."""
+    """Partition and error code of each partition in the response."""
     return [
         (one.partition_id, int(one.error_code))
         for topic in answer.replica_election_results
@@ -34,7 +34,7 @@ def results(answer: Any) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 async def test_where_the_leader_is_right_no_election_is_needed(version: int) -> None:
-    """ELECTION_NOT_NEEDED for what is asked for by name, nothing for all; unknown is unknown."""
+    """ELECTION_NOT_NEEDED for a named partition, nothing for all; an unknown one is an error."""
     async with connected() as (broker, client):
         await broker.create_topic("t", 2)
         assert results(await elect(client, 0, 1, 2, version=version)) == [(0, 84), (1, 84), (2, 3)]
@@ -42,7 +42,7 @@ async def test_where_the_leader_is_right_no_election_is_needed(version: int) -> 
 
 
 async def test_the_preferred_replica_leads_again() -> None:
-    """It is elected if it is up and in sync; an unclean election needs somebody who is up."""
+    """It is elected if it is up and in sync; an unclean election needs a replica that is up."""
     async with connected() as (broker, client):
         await broker.create_topic("t", 3)
         replicas = broker.cluster.topics.get("t").replicas  # type: ignore[union-attr]

@@ -28,7 +28,7 @@ async def metadata(client: Client, version: int, *names: str, create: bool = Tru
 
 
 async def test_all_topics() -> None:
-    """Null asks for all topics, in version 0 an empty list does; later that means none."""
+    """Null means all topics; in version 0 an empty list does, which later means none."""
     async with connected() as (broker, client):
         await broker.create_topic("b", 2)
         await broker.create_topic("a")
@@ -45,7 +45,7 @@ async def test_all_topics() -> None:
 
 @pytest.mark.parametrize("version", range(14))
 async def test_a_topic_in_every_version(version: int) -> None:
-    """Name, partitions, leader and replicas are told in each version, the id from 10 on."""
+    """Each version has name, partitions, leader and replicas, and from 10 on the id."""
     async with connected(node_id=7, broker_rack="r") as (broker, client):
         await broker.create_topic("t", 2)
         answer = await metadata(client, version, "t")
@@ -72,7 +72,7 @@ async def test_a_topic_in_every_version(version: int) -> None:
         (5, True, False, False),
     ],
 )
-async def test_topics_are_created_where_asked_and_allowed(
+async def test_topics_are_created_if_requested_and_allowed(
     version: int, wanted: bool, enabled: bool, created: bool
 ) -> None:
     """Up to version 3 asking is enough, later the request says whether it wants that."""
@@ -85,7 +85,7 @@ async def test_topics_are_created_where_asked_and_allowed(
 
 
 @pytest.mark.parametrize("create", [True, False])
-async def test_a_name_that_cannot_be_created_is_told(create: bool) -> None:
+async def test_a_name_that_cannot_be_created_is_an_error(create: bool) -> None:
     """An impossible name is INVALID_TOPIC_EXCEPTION, whether it would be created or not."""
     async with connected() as (_, client):
         (topic,) = (await metadata(client, 5, "a/b", create=create)).topics
@@ -93,7 +93,7 @@ async def test_a_name_that_cannot_be_created_is_told(create: bool) -> None:
 
 
 async def test_topics_are_found_by_id() -> None:
-    """From version 10 on a topic can be asked for by its id; an unknown id creates nothing."""
+    """From version 10 on a topic can be named by its id; an unknown id creates nothing."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         for topic_id, code, name in (
@@ -135,7 +135,7 @@ async def test_other_coordinators_there_are_not() -> None:
 
 
 async def test_the_cluster_is_described() -> None:
-    """Brokers and controller are told; controllers as such cannot be asked for."""
+    """Brokers and the controller are listed; a request for controllers alone is refused."""
     async with connected() as (broker, client):
         plain = {"include_cluster_authorized_operations": False}
         answer = await client.request("describe_cluster", 0, **plain)
@@ -167,7 +167,7 @@ async def partitions_told(
 
 
 async def test_partitions_are_described_page_by_page() -> None:
-    """No answer has more partitions than asked for, and from the cursor on the rest follows."""
+    """No response has more partitions than the limit, and the cursor leads to the rest."""
     async with connected() as (broker, client):
         await broker.create_topic("a", 3)
         await broker.create_topic("b", 2)

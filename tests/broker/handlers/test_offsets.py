@@ -91,7 +91,7 @@ async def test_committed_readers_see_the_stable_end() -> None:
         assert (await list_offset(client, 99, level=1)).offset == -1
 
 
-async def test_what_has_no_offsets_is_told() -> None:
+async def test_what_has_no_offsets_is_an_error() -> None:
     """An unknown partition, and an epoch that is to come."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
@@ -125,7 +125,7 @@ async def test_the_one_epoch_ends_with_the_log(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(3))
 async def test_records_are_deleted_from_the_front(version: int) -> None:
-    """The new start is told; past the end, and elsewhere, is refused."""
+    """The response has the new start; past the end, or at another broker, it is refused."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         await broker.append("t", 0, [b"a", b"b", b"c"])

@@ -87,7 +87,7 @@ def offsets(data: bytes) -> list[int]:
 
 @pytest.mark.parametrize("version", PRODUCE)
 async def test_batches_are_taken_in_every_version(version: int) -> None:
-    """The first offset is told; acks of 1 and of all are the same with one broker."""
+    """The response has the first offset; acks=1 and acks=all are the same with one broker."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         for acks, base in ((1, 0), (-1, 2)):
@@ -98,7 +98,7 @@ async def test_batches_are_taken_in_every_version(version: int) -> None:
 
 @pytest.mark.parametrize("version", FETCH)
 async def test_batches_come_back_in_every_version(version: int) -> None:
-    """What was produced is fetched byte for byte, but for its place."""
+    """What was produced is fetched byte for byte, except for its offset."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         data = batch(b"a", b"b")
@@ -110,7 +110,7 @@ async def test_batches_come_back_in_every_version(version: int) -> None:
         assert part.records == batches.placed(data, 1, 0)
 
 
-async def test_the_brokers_time_is_told(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_response_has_the_brokers_time(autojump_clock: trio.testing.MockClock) -> None:
     """Where the topic stamps its records, Produce says with what."""
     async with connected() as (broker, client):
         await broker.create_topic("t", configs={"message.timestamp.type": "LogAppendTime"})
@@ -143,7 +143,7 @@ async def test_a_batch_can_be_refused(
 
 
 @pytest.mark.parametrize("version", [12, 13])
-async def test_what_cannot_be_fetched_is_told(version: int) -> None:
+async def test_what_cannot_be_fetched_is_an_error(version: int) -> None:
     """Errors come at once, whatever the wait, and beside the partitions that are well."""
     async with connected() as (broker, client):
         await broker.create_topic("t", 2)
@@ -159,7 +159,7 @@ async def test_what_cannot_be_fetched_is_told(version: int) -> None:
         await broker.create_topic("t", 2)
 
 
-async def test_an_unknown_topic_is_told_by_name_and_by_id() -> None:
+async def test_an_unknown_topic_is_an_error_by_name_and_by_id() -> None:
     """By name it is UNKNOWN_TOPIC_OR_PARTITION, by id UNKNOWN_TOPIC_ID."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
@@ -172,7 +172,7 @@ async def test_an_unknown_topic_is_told_by_name_and_by_id() -> None:
 
 
 async def test_a_leader_epoch_that_is_to_come_is_unknown() -> None:
-    """A client that knows of a later leader than the broker is asked to wait (KIP-320)."""
+    """A client that knows a later leader than the broker must wait (KIP-320)."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         fields = fetching(broker)
@@ -236,7 +236,7 @@ async def test_a_waiting_fetch_ends_when_the_topic_is_deleted(
 
 
 async def test_sizes_are_kept_but_for_the_first_batch() -> None:
-    """Limits hold by partition and in all; one batch is always given, so that nobody is stuck."""
+    """Limits hold by partition and in all; one batch always fits, so that no client is stuck."""
     async with connected() as (broker, client):
         await broker.create_topic("t", 2)
         for _ in range(3):
@@ -274,7 +274,7 @@ async def test_committed_reads_stop_at_the_stable_offset() -> None:
 
 
 async def test_sessions_are_declined() -> None:
-    """An answer has no session; a client that thinks it has one is told, and may close it."""
+    """A response has no session; a client that names one gets an error, and may close it."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         answer = await fetch(broker, client, session_id=0, session_epoch=0)

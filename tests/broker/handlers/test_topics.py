@@ -35,7 +35,7 @@ def placed(*brokers: int) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("version", range(2, 8))
 async def test_topics_are_created_in_every_version(version: int) -> None:
-    """The topic is there; later versions tell its id, its size and its configs."""
+    """The topic exists; later versions return its id, its partitions and its configs."""
     async with connected() as (broker, client):
         done = (await create(client, {"name": "t", "num_partitions": 3}, version=version))["t"]
         assert int(done.error_code) == 0
@@ -47,7 +47,7 @@ async def test_topics_are_created_in_every_version(version: int) -> None:
             assert done.topic_id == broker.log.topic_id("t")
 
 
-async def test_each_topic_is_judged_for_itself() -> None:
+async def test_each_topic_succeeds_or_fails_by_itself() -> None:
     """A refused topic does not hold up another, and the message says why."""
     async with connected() as (broker, client):
         done = await create(
@@ -68,7 +68,7 @@ async def test_each_topic_is_judged_for_itself() -> None:
         assert broker.cluster.topics.get("twice") is None
 
 
-async def test_partitions_can_be_placed_by_hand() -> None:
+async def test_replicas_can_be_chosen_by_the_request() -> None:
     """An assignment must name this broker for partitions 0, 1, ..., and nothing besides."""
     async with connected() as (broker, client):
         done = await create(
@@ -102,7 +102,7 @@ async def test_topics_are_deleted_by_name(version: int) -> None:
 
 
 async def test_topics_are_deleted_by_id() -> None:
-    """From version 6 on a topic goes by name or by id, and both are told."""
+    """From version 6 on a topic is named by name or by id, and the response has both."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         await broker.create_topic("u")

@@ -180,7 +180,7 @@ async def test_the_next_producer_fences_the_one_before(scene: Scene) -> None:
     [(1, 47), (2, 90)],
 )
 async def test_old_clients_know_no_fencing(scene: Scene, version: int, code: int) -> None:
-    """Before KIP-588 a fenced producer was told INVALID_PRODUCER_EPOCH."""
+    """Before KIP-588 a fenced producer is answered INVALID_PRODUCER_EPOCH."""
     _, client, old = scene
     await Producer(client).init()
     assert await old.add(0, version=version) == [code]

@@ -48,14 +48,14 @@ NEW |= {"host": "*", "operation": 3, "permission_type": 3}
     ],
 )
 async def test_it_is_refused(api: str, version: int, fields: dict[str, Any], code: int) -> None:
-    """SECURITY_DISABLED and UNSUPPORTED_VERSION, for each thing that was asked."""
+    """SECURITY_DISABLED and UNSUPPORTED_VERSION, for each item of the request."""
     async with connected() as (_, client):
         answer = await client.request(api, version, **fields)
         assert set(errors_in(answer)) == {code}
 
 
-async def test_why_acls_are_refused_is_told() -> None:
-    """Kafka's words stand beside the code, for each thing that was asked."""
+async def test_the_refusal_of_acls_has_kafkas_text() -> None:
+    """Each item of the response has Kafka's text beside the code."""
     words = "No Authorizer is configured on the broker"
     async with connected() as (_, client):
         assert (await client.request("describe_acls", 3, **ACL)).error_message == words

@@ -10,8 +10,8 @@ from tests.broker.wire import connected
 
 
 @pytest.mark.parametrize("version", range(5))
-async def test_the_offer_is_told_in_every_version(version: int) -> None:
-    """What is in the table is what clients are told, sorted by number."""
+async def test_every_version_lists_all_apis(version: int) -> None:
+    """The response has all APIs of the table, sorted by number."""
     async with connected() as (_, client):
         names = {"client_software_name": "a.b-c", "client_software_version": "1"}
         answer = await client.request("api_versions", version, **(names if version >= 3 else {}))

@@ -126,7 +126,7 @@ async def test_a_group_goes_from_range_to_cooperative_sticky(
 
 
 @pytest.mark.parametrize("first", KINDS)
-async def test_whoever_leads_shares_evenly_and_moves_little(
+async def test_any_leader_shares_evenly_and_moves_little(
     real_kafka: KafkaAddress, tmp_path: Path, first: str
 ) -> None:
     """Who joins first leads: two more come, one of them goes, and what can stay stays."""
