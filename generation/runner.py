@@ -33,7 +33,7 @@ import trio
 from kgroup.assignors import all_cooperative, call_on_assignment, resolve
 from kgroup.client.error_policy import Request, decide, row_of
 from kgroup.errors import BrokerError, TransportError
-from kgroup.events import Assigned, AssignmentRefused, LoopBlocked, PartitionsNotRead
+from kgroup.events import Assigned, AssignmentRefused, PartitionsNotRead
 from kgroup.generation.commits import Committer
 from kgroup.generation.generation import Generation
 from kgroup.generation.leader_assignment import GroupTopics, LeaderAssignment
@@ -344,8 +344,7 @@ class GenerationRunner:
                 clock=member.clock,
                 backoff=member.new_backoff,
             ),
-            report=member.emitter.failed,
-            on_blocked=lambda seconds: member.emitter.emit(LoopBlocked, seconds=seconds),
+            member.emitter,
         )
         end = await heartbeats.until_rebalance()
         if end.can_commit:

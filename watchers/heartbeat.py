@@ -19,8 +19,10 @@ import trio
 from kgroup.client.backoff import Backoff
 from kgroup.client.error_policy import Action, Reaction, Request, decide
 from kgroup.client.lease import Lease
-from kgroup.client.retry import Report, find_coordinator, must_wait
+from kgroup.client.retry import find_coordinator, must_wait
 from kgroup.errors import BrokerError, TransportError
+from kgroup.event_emitter import EventEmitter
+from kgroup.events import LoopBlocked
 from kgroup.interfaces import Clock, Coordinator
 from kgroup.types import Cause, End, Membership
 
@@ -78,16 +80,13 @@ class Heartbeats:
         membership: Membership,
         lease: Lease,
         pace: Pace,
-        *,
-        report: Report,
-        on_blocked: Callable[[float], None],
+        emitter: EventEmitter,
     ) -> None:
         self._coordinator = coordinator
         self._membership = membership
         self._lease = lease
         self._pace = pace
-        self._report = report
-        self._on_blocked = on_blocked
+        self._emitter = emitter
         self._waits = heartbeat_waits(pace.interval)
         self._was_suspended = False
 
@@ -119,7 +118,7 @@ class Heartbeats:
         late = self._pace.clock.now() - before - seconds
         self._was_suspended = late > _SUSPENDED or self._lease.left <= 0
         if late > self._pace.session_timeout * _BLOCKED_PART:
-            self._on_blocked(late)
+            self._emitter.emit(LoopBlocked, seconds=late)
 
     async def _heartbeat_with_retries(self, *, rebalance_ends: bool) -> End | None:
         """Send one heartbeat, with retries; return the end of the generation if it brings one."""
@@ -135,7 +134,7 @@ class Heartbeats:
                     # The coordinator renews the session even if it responds with this error.
                     self._lease.extend(sent_at)
                     return End(Cause.REBALANCE) if rebalance_ends else None
-                self._report(Request.HEARTBEAT, error, reaction)
+                self._emitter.failed(Request.HEARTBEAT, error, reaction)
                 if reaction.action is not Action.RETRY:
                     return End(reaction.cause or Cause.MEMBERSHIP_LOST, str(error), error)
                 if self._lease.left <= 0 and not self._was_suspended:
@@ -180,7 +179,7 @@ class Heartbeats:
                 await trio.sleep(min(backoff.next(), self._pace.interval))
             if reaction.find:
                 try:
-                    await find_coordinator(self._coordinator.find, backoff, self._report)
+                    await find_coordinator(self._coordinator.find, backoff, self._emitter.failed)
                 except (BrokerError, TransportError) as error:
                     return End(Cause.COORDINATOR_LOST, str(error), error)
         return None

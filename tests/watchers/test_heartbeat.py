@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from itertools import islice, pairwise
+from typing import Any, cast
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from kgroup.client.error_policy import Reaction, Request, broker_error
+from kgroup.client.error_policy import Request, broker_error
 from kgroup.client.lease import Lease
 from kgroup.clocks import TrioClock
 from kgroup.error_codes import ErrorCode
-from kgroup.errors import BrokerError, ConnectionLostError, TransportError
+from kgroup.errors import BrokerError, ConnectionLostError
+from kgroup.events import LoopBlocked
 from kgroup.types import Cause
 from kgroup.watchers.heartbeat import Heartbeats, Pace, heartbeat_waits
-from tests.generation.bench import MEMBERSHIP, FakeCoordinator, backoff
+from tests.generation.bench import MEMBERSHIP, FakeCoordinator, RecordingEmitter, backoff
 
 LOST = ConnectionLostError("gone", sent=True)
 
@@ -42,8 +44,7 @@ class Beating:
     def __init__(self, interval: float = 1.0, clock: Jumping | TrioClock | None = None) -> None:
         clock = clock or TrioClock()
         self.coordinator = FakeCoordinator()
-        self.reports: list[Request] = []
-        self.blocked: list[float] = []
+        self.emitter = RecordingEmitter()
         self.lease = Lease(
             clock,
             session_timeout=30.0,
@@ -56,16 +57,18 @@ class Beating:
             MEMBERSHIP,
             self.lease,
             Pace(interval=interval, session_timeout=30.0, clock=clock, backoff=backoff),
-            report=self.report,
-            on_blocked=self.blocked.append,
+            cast("Any", self.emitter),
         )
 
-    def report(
-        self, request: Request, error: BrokerError | TransportError, reaction: Reaction
-    ) -> None:
-        """See ``Report``."""
-        del error, reaction
-        self.reports.append(request)
+    @property
+    def reports(self) -> list[Request]:
+        """The requests whose failures were reported."""
+        return [request for request, _ in self.emitter.reports]
+
+    @property
+    def blocked(self) -> list[float]:
+        """How long the event loop stood still, each time that it was reported."""
+        return [event.seconds for event in self.emitter.events if isinstance(event, LoopBlocked)]
 
 
 @pytest.mark.parametrize(
