@@ -1,1 +1,1 @@
-"""Records of assigned partitions: fetched, split by partition, handed over in batches."""
+"""Fetches the records of assigned partitions, splits them by partition and hands out batches."""

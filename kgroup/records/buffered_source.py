@@ -14,8 +14,8 @@ offset of the next record to hand out. A fetch reads ahead, so its own offset is
 The two meet in ``continues_at``: in a new generation, a partition keeps its queue and its fetch if
 a reader at its start position would go on with exactly what is queued; otherwise it begins a new
 fetch there. A position that jumps (``seek``, a new start position) always gets a new fetch id, so
-that records of the old fetch, which may still be on their way from the fetcher's thread, are told
-apart from the new ones and dropped.
+that records of the old fetch, which may still be on their way from the fetcher's thread, are
+recognised and dropped.
 
 **Fairness.** ``_ready`` holds the partitions that have something to hand out, in the order in
 which they wait for their turn. A partition that had its turn goes to the end, so one with a long

@@ -16,7 +16,7 @@ Starts and stops are collected while commands run, and are then applied by one c
 (``_apply_assignment``), because a rebalance of a thousand partitions is a thousand commands at
 worst.
 
-**Back-pressure.** When the buffer is full the thread stops to poll, and librdkafka's own queue
+**Back-pressure.** When the buffer is full the thread stops polling, and librdkafka's own queue
 then fills up and stops it from fetching. Nothing is lost by that. ``pause`` would throw away what
 librdkafka has fetched ahead of that partition, so it is used only for a partition that holds far
 more than its share while another one starves. ``stopped`` is set before the items are delivered:
@@ -38,7 +38,7 @@ the loop reads it after it has taken them in, and could otherwise miss that it m
   was on its way in the other direction. The source drops that by its fetch id.
 - Errors arrive as messages, but some only in the error callback, with the partition named in the
   text. librdkafka calls it within ``poll`` and ``consume``, so in this thread.
-- Its position is past what was handed out. Nothing here asks for it: the source says where each
+- Its own position is past what was handed out, so it is never used: the source says where each
   fetch starts.
 
 Source: confluent-kafka 2.16's ``Consumer.c``. The group protocol of librdkafka is not used.
@@ -348,7 +348,7 @@ class ConsumerThread:
         if partition is not None and fetch is not None and action_for(error) is ErrorAction.RESET:
             if not fetch.verifying:
                 # The error may belong to an earlier fetch, or be outdated: fetch once more from
-                # the wanted offset, and believe the answer to that.
+                # the wanted offset, and believe the result of that.
                 fetch.verifying = True
                 self._consumer.incremental_unassign([_to_confluent(partition)])
                 self._consumer.incremental_assign([_to_confluent(partition, fetch.next_offset)])

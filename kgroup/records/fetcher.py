@@ -134,7 +134,7 @@ class Fetcher(Protocol):
         ...
 
     def stop(self, partitions: Collection[TopicPartition]) -> None:
-        """Stop to fetch these partitions."""
+        """Stop fetching these partitions."""
         ...
 
     def hold(self, partitions: Collection[TopicPartition]) -> None:

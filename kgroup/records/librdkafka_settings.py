@@ -99,7 +99,7 @@ SETTINGS: Final = (
     ConsumerSetting(
         "fetch.queue.backoff.ms",
         _always(5),
-        "By default librdkafka stops to fetch a partition for a second whenever its queue was full."
+        "By default librdkafka stops fetching a partition for a second whenever its queue was full."
         " Small records fill it all the time, so that reading has a tenth of the speed.",
     ),
     ConsumerSetting(
@@ -116,7 +116,7 @@ SETTINGS: Final = (
     ConsumerSetting(
         "queued.min.messages",
         lambda config: max(1, int(config.max_buffered_records * LIBRDKAFKA_PART)),
-        "librdkafka's part of max_buffered_records: it stops to fetch when all partitions together"
+        "librdkafka's part of max_buffered_records: it stops fetching when all partitions together"
         " have so many records in its queue.",
     ),
     ConsumerSetting(

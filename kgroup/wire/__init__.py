@@ -1,1 +1,1 @@
-"""Kafka's wire protocol as a client speaks it: streams, connections, versions, kio's border."""
+"""Kafka's wire protocol for a client: streams, connections, versions and the codec over kio."""
