@@ -42,9 +42,9 @@ def measure(servers: str, group_id: str, topic: str) -> Mapping[TopicPartition, 
     """Return how many records of each partition the group has not committed. Blocks."""
     client = confluent_kafka.Consumer({"bootstrap.servers": servers, "group.id": group_id})
     numbers = client.list_topics(topic, timeout=10).topics[topic].partitions
-    asked = [confluent_kafka.TopicPartition(topic, number) for number in sorted(numbers)]
+    names = [confluent_kafka.TopicPartition(topic, number) for number in sorted(numbers)]
     lag = {}
-    for at in client.committed(asked, timeout=10):
+    for at in client.committed(names, timeout=10):
         first, end = client.get_watermark_offsets(at, timeout=10)
         lag[TopicPartition(topic, at.partition)] = end - max(first, at.offset)
     client.close()

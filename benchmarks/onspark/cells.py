@@ -50,7 +50,7 @@ def run(about: str) -> None:
     arguments = parser.parse_args()
     if unknown := set(arguments.cells) - CELLS.keys():
         parser.error(f"no cell {', '.join(sorted(unknown))}; there are {', '.join(CELLS)}")
-    asked = arguments.cells or list(CELLS)
+    names = arguments.cells or list(CELLS)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kgroup-bench-")))
         if arguments.embedded:
@@ -77,5 +77,5 @@ def run(about: str) -> None:
             scale=arguments.scale,
             real=not arguments.embedded,
         )
-        for name in asked:
+        for name in names:
             CELLS[name](bench)

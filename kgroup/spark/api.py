@@ -69,8 +69,8 @@ def batches(
         poll_interval: seconds between polls of the end offsets while there are no new records;
             each poll is one small request to each leader.
         in_flight: how many batches may be handed out and not yet run.
-        record_bytes: how large a record is taken to be by ``max_bytes`` where nobody counts what
-            was read (Spark Connect, and the ``"jvm"`` backend); elsewhere it is learnt.
+        record_bytes: the size of a record that ``max_bytes`` assumes if the reader does not count
+            (Spark Connect, and the ``"jvm"`` backend); otherwise it is measured.
         partitions: which of the generation's partitions to read; all by default.
         columns: which columns of Spark's own Kafka source the frames have; other columns are
             neither read nor shipped. All by default.

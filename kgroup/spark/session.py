@@ -60,7 +60,7 @@ class SparkEngine:
         jobs: the session's; threads inherit what Spark keeps for the thread that made it.
         reading: how executors read.
         name: of the threads in which actions run.
-        on_outstayed: is told, in the event loop, of what goes on after it was cancelled.
+        on_outstayed: is called in the event loop for what still runs after it was cancelled.
     """
 
     def __init__(

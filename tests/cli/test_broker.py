@@ -41,7 +41,7 @@ def running(*options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_serves_until_it_is_told_to_stop(number: signal.Signals) -> None:
-    """It says where it is, has the topics asked for, and ends cleanly with status 0."""
+    """It prints its address, has the topics of its options, and ends cleanly with status 0."""
     with running("--listen", "127.0.0.1:0", "--topic", "a:2", "--topic", "b:1") as (process, where):
         admin = AdminClient({"bootstrap.servers": where})
         topics = admin.list_topics(timeout=PATIENCE).topics

@@ -30,7 +30,7 @@ def run(*options: str) -> Result:
 
 
 def test_seeds_that_are_well_are_accounted_for(tmp_path: Path) -> None:
-    """A single seed is told of in figures, its trace is what the seed gives anywhere."""
+    """A single seed is summarised in figures; its trace is the same as from the library."""
     trace = tmp_path / "trace.txt"
     small = ("--members", "2", "--brokers", "1", "--minutes", "0.5", "--faults-per-hour", "0")
     result = run("--seeds", "17", *small, "--trace", str(trace))
@@ -54,10 +54,10 @@ def test_a_failure_is_reported() -> None:
 
 def test_options_reach_the_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every option is what it says; hours and minutes add up; ten minutes are the default."""
-    asked: list[tuple[object, ...]] = []
+    calls: list[tuple[object, ...]] = []
 
     def check(scenario: Scenario, seeds: range, *rest: object, **more: object) -> object:
-        asked.append((scenario, seeds, *rest, more["processes"], more["keep_going"]))
+        calls.append((scenario, seeds, *rest, more["processes"], more["keep_going"]))
         raise KeyboardInterrupt
 
     monkeypatch.setattr("kgroup.cli.simulate.check", check)
@@ -69,7 +69,7 @@ def test_options_reach_the_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.exit_code == 130
     assert "interrupted" in result.output
     scenario = Scenario(members=6, brokers=2, duration=7800.0, faults_per_hour=7.5)
-    assert asked == [
+    assert calls == [
         (Scenario(), range(100), default_worker, None, False),
         (scenario, range(3, 9), default_worker, 1, True),
     ]

@@ -61,7 +61,7 @@ def say(*words: object) -> None:
     sys.stdout.flush()
 
 
-def told(event: Event) -> None:
+def print_cancelled(event: Event) -> None:
     """A line for each batch that was cancelled."""
     if isinstance(event, BatchCancelled):
         say("cancelled", event)
@@ -77,7 +77,7 @@ def main(servers: str, topic: str, group_id: str, folder: str, name: str, work: 
         client_id=name,
         session_timeout=6.0,
     )
-    with ConsumerGroup(config, on_event=told) as group:
+    with ConsumerGroup(config, on_event=print_cancelled) as group:
         signal.signal(signal.SIGTERM, lambda *_: group.shutdown())
         for generation in group:
             say("generation", *sorted(map(str, generation.assignment)))

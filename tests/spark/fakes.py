@@ -1,4 +1,4 @@
-"""A Spark that is not one: for tests of the batch loop in one event loop and virtual time."""
+"""A fake engine, for tests of the batch loop in one event loop and in virtual time."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ T = TypeVar("T")
 
 @final
 class FakeEngine:
-    """Frames are their ranges; a run lasts as long as it is told, and stops as slowly.
+    """Its frames are their ranges; how long a run lasts, and takes to stop, is an argument.
 
     Attributes:
         lasts: seconds of a run.
         stops_in: seconds from its cancellation until it has stopped.
         groups: the job groups that were run.
         stopped: when cancelled runs had stopped.
-        forgotten: frames of which nobody asks any more what was read.
+        forgotten: the frames whose counts were discarded.
         closed: how often it was closed.
     """
 

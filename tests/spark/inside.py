@@ -1,7 +1,7 @@
 """A program on Spark that runs inside this process, on the session that its tests share.
 
 A process of its own would cost a JVM. To the program it is the same: it is ``__main__``, has its
-arguments, gets a session when it asks for one, and ends at SIGTERM.
+arguments, gets a session from the builder, and ends at SIGTERM.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def run_inside(program: str, *arguments: str, story: Callable[[], None]) -> None
     """
     # The story's thread is waited for first: its SIGTERM must not find the process's own handler.
     with _as_main(program, *arguments), ThreadPoolExecutor(1) as threads:
-        told = threads.submit(_then_stop, story)
+        outcome = threads.submit(_then_stop, story)
         runpy.run_path(str(ROOT / program), run_name="__main__")
-        told.result()
+        outcome.result()
 
 
 def _then_stop(story: Callable[[], None]) -> None:

@@ -100,7 +100,7 @@ def test_a_rate_below_one_a_second_allows_one_in_time() -> None:
 
 
 def test_a_clock_that_went_back_fills_nothing() -> None:
-    """The time that passed twice is counted once."""
+    """Time that is reported twice counts once."""
     limiter = RateLimiter(Limits(max_records_per_second=100), 10.0)
     limiter.spend(100, 0, 10.0)
     limiter.spend(0, 0, 5.0)
@@ -117,13 +117,13 @@ def test_a_burst_is_a_number_of_seconds(burst: float) -> None:
 
 @given(
     rate=st.integers(1, 1000),
-    looks=st.lists(st.tuples(st.floats(0, 20), st.floats(0, 1)), min_size=1, max_size=30),
+    pauses=st.lists(st.tuples(st.floats(0, 20), st.floats(0, 1)), min_size=1, max_size=30),
 )
-def test_over_any_time_the_rate_holds(rate: int, looks: list[tuple[float, float]]) -> None:
+def test_over_any_time_the_rate_holds(rate: int, pauses: list[tuple[float, float]]) -> None:
     """All that is taken is at most what the time brings, and the burst once."""
     now, taken = 0.0, 0
     limiter = RateLimiter(Limits(max_records_per_second=rate), now, burst=10)
-    for pause, part in looks:
+    for pause, part in pauses:
         now += pause
         allowed = limiter.budget(now).records
         assert allowed is not None

@@ -62,10 +62,10 @@ async def test_one_look_is_one_request(autojump_clock: MockClock) -> None:
         since = here.now
         with trio.move_on_after(10):
             await anext(loop)
-        asked = [api for api, _ in here.requests_for("list_offsets", "metadata", since=since)]
-        assert "metadata" not in asked
-        # Twenty looks at the ends, and one each ten seconds at the logs' beginnings.
-        assert 20 <= len(asked) <= 23
+        requests = [api for api, _ in here.requests_for("list_offsets", "metadata", since=since)]
+        assert "metadata" not in requests
+        # Twenty polls of the ends, and one request every ten seconds for the logs' beginnings.
+        assert 20 <= len(requests) <= 23
 
 
 async def test_a_batch_waits_for_more(autojump_clock: MockClock) -> None:
@@ -324,7 +324,7 @@ async def test_two_tasks_that_ask(autojump_clock: MockClock) -> None:
 
 
 async def test_records_that_are_gone(autojump_clock: MockClock) -> None:
-    """A position that retention has passed goes on where the rule says, and it is told."""
+    """A position before the log's beginning is reset by auto_offset_reset, and an event says so."""
     async with world() as here:
         await here.append(10)
         async with here.group() as group:

@@ -163,7 +163,7 @@ async def test_on_trio(spark: SparkSession, config: GroupConfig) -> None:
 
 @pytest.mark.parametrize("backend", ["python", "jvm"])
 async def test_one_column(spark: SparkSession, config: GroupConfig, backend: Backend) -> None:
-    """What is not asked for is not there, whoever reads."""
+    """Columns that are not selected are not in the frame, with either backend."""
     async with ConsumerGroup(config) as group:
         loop = batches(await group.next(), spark, columns=["value"], backend=backend)
         batch = await anext(loop)
@@ -214,7 +214,7 @@ def running(spark: SparkSession) -> int:
 
 
 async def _evict_when_running(spark: SparkSession, config: GroupConfig, member_id: str) -> None:
-    while not await trio.to_thread.run_sync(running, spark):  # noqa: ASYNC110 # Spark tells nobody
+    while not await trio.to_thread.run_sync(running, spark):  # noqa: ASYNC110 # Spark has no event for it
         await trio.sleep(0.05)
     await evict_by(config, member_id)
 

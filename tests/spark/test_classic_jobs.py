@@ -33,7 +33,7 @@ def nothing_outstayed(job: OutstayedJob) -> None:
 
 
 def endless(spark: SparkSession) -> Any:
-    """More rows than a test has time for, looked at by the JVM in two tasks.
+    """More rows than a test has time for, read by the JVM in two tasks.
 
     None passes: generated code that hands out each row of a range never comes to its check of
     whether the task was killed.
@@ -104,14 +104,14 @@ async def test_threads_inherit_from_the_maker_and_their_twins_end(spark: SparkSe
     finally:
         context.setLocalProperty(POOL, None)  # type: ignore[arg-type] # unsets, as PySpark says
 
-    def look() -> tuple[str | None, Any]:
+    def read_properties() -> tuple[str | None, Any]:
         assert context._jvm is not None
         jvm: Any = context._jvm
         return context.getLocalProperty(POOL), jvm.java.lang.Thread.currentThread()
 
     async with Runner(jobs, "kgroup-test", nothing_outstayed) as runner:
-        pool, twin = await runner.run("inherit-1", "words", look)
-        again = await runner.run("inherit-2", "words", look)
+        pool, twin = await runner.run("inherit-1", "words", read_properties)
+        again = await runner.run("inherit-2", "words", read_properties)
         assert twin.isAlive()
     assert pool == "nightly"
     assert again == (pool, twin)
@@ -180,7 +180,7 @@ def _under(spark: SparkSession, group: str) -> None:
 async def test_a_python_worker_has_stopped_when_the_cancelled_run_raises(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Its process, busy in user code that looks at nothing, is gone by then."""
+    """Its process, busy in user code that never returns to Spark, has ended by then."""
     path = tmp_path / "written"
 
     def busy(batches: Iterable[pyarrow.RecordBatch]) -> Iterable[pyarrow.RecordBatch]:

@@ -62,14 +62,14 @@ async def test_threads_and_calls_carry_tags(connected: SparkSession) -> None:
     finally:
         connected.clearTags()
 
-    def look() -> set[str]:
+    def tags_here() -> set[str]:
         tags = set(connected.getTags())
         connected.addTag("mine")
         return tags
 
     async with Runner(jobs, "kgroup-test", nothing_outstayed) as runner:
-        assert await runner.run("a,b", "words", look) == {"nightly", "kgroup:a%2Cb"}
-        assert await runner.run("c", "words", look) == {"nightly", "kgroup:c"}
+        assert await runner.run("a,b", "words", tags_here) == {"nightly", "kgroup:a%2Cb"}
+        assert await runner.run("c", "words", tags_here) == {"nightly", "kgroup:c"}
     assert connected.getTags() == set()
 
 

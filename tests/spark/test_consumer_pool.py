@@ -85,7 +85,7 @@ def test_tasks_at_the_same_time_get_one_each(pool: ConsumerPool) -> None:
 
 
 def test_a_range_is_fetched_in_a_portion_with_room_to_spare() -> None:
-    """An estimate is none to the byte; what is larger than every fetch_bytes is fetched ahead."""
+    """Estimates are inexact, so there is room; a range larger than every size is fetched ahead."""
     assert fetch_bytes_for(0) == fetch_bytes_for(FETCH_SIZES[0] * 4 // 5) == FETCH_SIZES[0]
     assert fetch_bytes_for(FETCH_SIZES[0]) == FETCH_SIZES[1]
     assert fetch_bytes_for(FETCH_SIZES[-1]) is None
@@ -98,7 +98,7 @@ def test_a_range_is_fetched_in_a_portion_with_room_to_spare() -> None:
 def test_a_consumer_suits_ranges_about_as_large(
     pool: ConsumerPool, made: list[FakeConsumer]
 ) -> None:
-    """The largest range decides, and twice its fetch_bytes does; reading tells how large it is."""
+    """The largest range decides; twice its fetch size suits too; reading corrects the estimate."""
 
     def fetch_bytes(*offsets: int) -> int | None:
         ranges = [OffsetRange("t", part, 0, end) for part, end in enumerate(offsets)]
@@ -122,7 +122,7 @@ def test_a_consumer_suits_ranges_about_as_large(
 
 
 def test_one_whose_task_failed_is_closed(pool: ConsumerPool, made: list[FakeConsumer]) -> None:
-    """After an error nobody gets it again; after a reader that was only ended, the next does."""
+    """After an error it is not reused; after a reader that stopped early it is."""
     with pytest.raises(ZeroDivisionError), pool.borrow(A, SMALL):
         raise ZeroDivisionError
     assert made[0].closed.is_set()
@@ -154,7 +154,7 @@ def test_a_forked_process_makes_its_own(pool: ConsumerPool, made: list[FakeConsu
 
 
 def test_nothing_that_is_gone_is_skipped() -> None:
-    """What the reading relies on: errors instead of resets, ends told, no commits, no creation."""
+    """Reading relies on errors instead of resets, on ends of logs, and on no commits."""
     settings = consumer_settings(A)
     assert {name: settings[name] for name in DECISIVE} == DECISIVE
 

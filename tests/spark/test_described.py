@@ -1,4 +1,4 @@
-"""What Spark's own pages and listeners tell of a batch: its group, its generation, its ranges."""
+"""Spark's own pages and listeners show a batch's group, generation and ranges."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ def jobs_of(spark: SparkSession, group_id: str) -> list[tuple[str, str]]:
     """Job group and description of a group's jobs, from the store that Spark's pages show."""
     store = java_context(spark).statusStore()
     listed = store.jobsList(None)
-    told = [(job.jobGroup(), job.description()) for job in map(listed.apply, range(listed.size()))]
+    described = [
+        (job.jobGroup(), job.description()) for job in map(listed.apply, range(listed.size()))
+    ]
     return [
         (group.get(), description.get())
-        for group, description in told
+        for group, description in described
         if group.isDefined() and group.get().startswith(f"kgroup-{group_id}-")
     ]
 

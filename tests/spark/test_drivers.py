@@ -99,7 +99,7 @@ def machine() -> Iterator[SparkMachine]:
 
 
 def places(line: str) -> set[Place]:
-    """The records of the ranges that a driver's line tells."""
+    """The records of the ranges in a driver's line."""
     found = re.findall(r"-(\d+)\[(\d+):(\d+)\]", line)
     return {(int(part), at) for part, first, end in found for at in range(int(first), int(end))}
 
@@ -129,7 +129,7 @@ def working(folder: Path, began: str) -> list[str]:
         time.sleep(PAUSE)
 
 
-def struck(driver: Worker, folder: Path, where: str) -> set[Place]:
+def disturb(driver: Worker, folder: Path, where: str) -> set[Place]:
     """What a driver has in hand, when it has come so far with it."""
     line = following(driver, where)
     if where == "began":
@@ -165,7 +165,7 @@ def frozen(driver: Worker) -> Iterator[None]:
 
 
 def owners(topic: Topic, group_id: str) -> set[str]:
-    """Who has the partitions, as Kafka's own tool tells; it has the lag of each of them too."""
+    """The partitions' owners by Kafka's own tool, which shows the lag of each partition too."""
     tool = run_tool(
         topic.bootstrap_servers, "kafka-consumer-groups", "--describe", f"--group={group_id}"
     )
@@ -189,7 +189,7 @@ def sink(folder: Path) -> dict[str, list[Place]]:
 def test_drivers_come_and_go(
     real_kafka: KafkaAddress, machine: SparkMachine, tmp_path: Path
 ) -> None:
-    """Nothing is lost; only what was struck before its commit is there twice."""
+    """Nothing is lost; only what a disturbed driver had not committed is there twice."""
     topic = Topic.create(Kafka(REAL, real_kafka.bootstrap_servers), PARTITIONS)
     group_id = unique("drivers")
 
@@ -207,14 +207,14 @@ def test_drivers_come_and_go(
             following(freezes, "committed")
             # The third may have joined by then.
             assert owners(topic, group_id) >= {"stops", "freezes"}
-            stopped = struck(stops, tmp_path, "began")
+            stopped = disturb(stops, tmp_path, "began")
             stops.send(signal.SIGTERM)
             assert stops.ended() == 0
             has(dies, 2)
             # In the middle of the work; then when the sink has it, before the commit.
             steps = ("began", "cancelled", cancelled), ("written", "refused", refused)
             for where, what, hands in steps:
-                hands.extend(struck(freezes, tmp_path, where))
+                hands.extend(disturb(freezes, tmp_path, where))
                 with frozen(freezes):
                     has(dies, PARTITIONS)
                     following(dies, "committed")
@@ -222,7 +222,7 @@ def test_drivers_come_and_go(
                 woken = following(freezes, what)
                 has(freezes, 2, after=woken)
                 has(dies, 2)
-            killed = struck(dies, tmp_path, "written")
+            killed = disturb(dies, tmp_path, "written")
             dies.send(signal.SIGKILL)
             dies.ended()
         has(freezes, PARTITIONS)
@@ -240,7 +240,7 @@ def test_drivers_come_and_go(
     committed = all_places(freezes.lines, "committed")
     assert sorted(written["freezes"]) == sorted([*committed, *refused])
     assert set(cancelled).isdisjoint(written["freezes"])
-    # All that was produced is there, and twice is what was struck when the sink had it.
+    # All that was produced is there; twice what a disturbed driver had written, not committed.
     counted = Counter(chain.from_iterable(written.values()))
     assert counted.keys() == produced.places
     assert {place for place, times in counted.items() if times > 1} == killed.union(refused)

@@ -83,7 +83,7 @@ def check_tables(folder: Path, lines: list[str]) -> None:
 
 @pytest.mark.usefixtures("spark")
 def test_the_pipeline(kafka: Kafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its tables are what is computed directly; a line tells of each batch; all is committed."""
+    """Its tables equal a direct computation; each batch prints a line; all is committed."""
     topic = Topic.create(kafka, partitions=3)
     group_id = f"{topic.name}-pipeline"
     lines = visits(900)
@@ -97,9 +97,9 @@ def test_the_pipeline(kafka: Kafka, tmp_path: Path, capsys: pytest.CaptureFixtur
     arguments = (topic.bootstrap_servers, topic.name, str(tmp_path))
     run_inside("examples/spark_pipeline.py", *arguments, story=story)
     check_tables(tmp_path, lines)
-    told = re.findall(r"([\d,]+) rows of .* rows/s.*, lag [\d,]+", capsys.readouterr().out)
-    assert sum(int(rows.replace(",", "")) for rows in told) == 900
-    assert len(told) >= 2
+    printed = re.findall(r"([\d,]+) rows of .* rows/s.*, lag [\d,]+", capsys.readouterr().out)
+    assert sum(int(rows.replace(",", "")) for rows in printed) == 900
+    assert len(printed) >= 2
 
 
 def test_a_batch_of_the_pipeline_that_is_planned_again_replaces_what_it_wrote(

@@ -95,15 +95,15 @@ def test_what_tasks_read_is_counted_once(spark: SparkSession, real_kafka: Any, t
         assert read.count() == 6
         assert counter is not None
         counted = counter.total()
-        assert {name: told.records for name, told in counted.items()} == {
+        assert {name: counts.records for name, counts in counted.items()} == {
             TopicPartition(topic, 0): 4,
             TopicPartition(topic, 1): 2,
         }
-        assert all(isinstance(told, ReadCounts) for told in counted.values())
+        assert all(isinstance(counts, ReadCounts) for counts in counted.values())
 
 
 def test_nothing_to_read_is_an_empty_frame(spark: SparkSession) -> None:
-    """Without ranges no broker is asked, and the columns are the same."""
+    """Without ranges no request is sent, and the columns are the same."""
     how = ReaderSettings(bootstrap_servers="127.0.0.1:1")
     empty = [OffsetRange("t", 0, 3, 3)]
     for nothing in (frame(spark, empty, how), read_ranges(spark, empty, how)):
@@ -121,9 +121,9 @@ def test_no_plan_shows_a_secret_or_where_it_is(
     ranges = [OffsetRange("t", 0, 0, 1)]
     for read in (frame(spark, ranges, how), read_ranges(spark, ranges, how)):
         read.explain(extended=True)
-    told = capsys.readouterr().out
-    assert "Physical Plan" in told
-    assert "KGROUP_HIDDEN" not in told
+    printed = capsys.readouterr().out
+    assert "Physical Plan" in printed
+    assert "KGROUP_HIDDEN" not in printed
 
 
 def test_a_schema_of_fewer_columns_reads_those(

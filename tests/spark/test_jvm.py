@@ -38,7 +38,7 @@ def kept(spark: SparkSession) -> int:
 def test_what_java_s_client_cannot_take(
     spark: SparkSession, settings: dict[str, Any], named: str
 ) -> None:
-    """It is refused by name before Spark is asked."""
+    """It is refused by name before Spark is called."""
     refused = ReaderSettings(bootstrap_servers="127.0.0.1:1", **settings)
     ranges = [OffsetRange("lines", 0, 0, 1)]
     with pytest.raises(ConfigError, match=named):

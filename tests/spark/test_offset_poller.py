@@ -25,7 +25,7 @@ async def commit(here: World, offset: int) -> None:
 
 
 async def test_retention_passes_a_position_while_it_is_read(autojump_clock: MockClock) -> None:
-    """What is gone before it was planned is told as skipped, and reading goes on behind it."""
+    """An event reports records deleted before they were planned, and reading goes on after them."""
     async with world() as here:
         await here.append(10)
         async with here.group() as group:
@@ -39,8 +39,8 @@ async def test_retention_passes_a_position_while_it_is_read(autojump_clock: Mock
             await batch.run(len)
             await batch.commit()
             assert await here.committed() == {P0: 10}
-            (told,) = [event for event in here.events_of(OffsetReset) if event.skipped]
-            assert (told.partition, told.offset) == (P0, 8)
+            (reset,) = [event for event in here.events_of(OffsetReset) if event.skipped]
+            assert (reset.partition, reset.offset) == (P0, 8)
 
 
 async def test_a_position_past_the_end(autojump_clock: MockClock) -> None:
@@ -71,7 +71,7 @@ async def test_a_position_past_the_end_where_the_program_decides(
 
 
 async def test_a_leader_that_does_not_answer(autojump_clock: MockClock) -> None:
-    """It is asked ever more seldom, each failure is told, and what comes later is read."""
+    """It is polled less and less often, each failure is an event, and later records are read."""
     async with world() as here:
         await here.append(10)
         async with here.group(watch_partition_changes=False) as group:
@@ -85,8 +85,8 @@ async def test_a_leader_that_does_not_answer(autojump_clock: MockClock) -> None:
             since = here.now
             with trio.move_on_after(60):
                 await anext(loop)
-            asked = here.requests_for("list_offsets", since=since)
-            assert 60 / MAX_PAUSE <= len(asked) <= 60
+            requests = here.requests_for("list_offsets", since=since)
+            assert 60 / MAX_PAUSE <= len(requests) <= 60
             assert here.events_of(RequestFailed)
             fault.cancel()
             batch = await anext(loop)

@@ -85,10 +85,10 @@ def test_the_other_programs_run(
     for text in PROGRAMS:
         if text not in GROUPS:
             run(text, kafka, tmp_path)
-    told = capsys.readouterr().out
-    assert told.startswith(f"{RECORDS}\n")
-    assert "it may be a secret" in told
-    assert "hunter2" not in told
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"{RECORDS}\n")
+    assert "it may be a secret" in printed
+    assert "hunter2" not in printed
 
 
 def test_every_setting_is_on_the_page() -> None:
@@ -100,8 +100,8 @@ def test_every_setting_is_on_the_page() -> None:
     settings = set(inspect.signature(batches).parameters) - {"generation", "spark"}
     (table,) = re.findall(r"## Settings of `batches`\n\n(.+?)\n\n", PAGE, re.DOTALL)
     rows = table.splitlines()[2:]
-    told = [name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])]
-    assert sorted(told) == sorted(settings)
+    printed = [name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+    assert sorted(printed) == sorted(settings)
 
 
 def _committed(kafka: EmbeddedKafka) -> int:

@@ -128,7 +128,7 @@ def test_a_position_past_the_end_is_told() -> None:
 
 
 def test_ends_that_are_not_known_are_left_for_the_next_plan() -> None:
-    """And ends of partitions that are not owned are nobody's."""
+    """The ends of partitions that are not owned are ignored."""
     assert plan_batch({P0: 1, P1: 1}, {P1: 3, P3: 9}, Budget(), KNOWN) == BatchPlan(
         (OffsetRange("t", 1, 1, 3),)
     )
@@ -141,7 +141,7 @@ def test_nothing_new_is_an_empty_plan() -> None:
 
 
 def test_ranges_are_sorted_by_topic_and_number() -> None:
-    """Whatever the order of the positions, and whoever's turn it is."""
+    """The plan is sorted, whatever the order of the positions and the turn."""
     names = [TopicPartition("b", 2), TopicPartition("a", 10), TopicPartition("a", 9)]
     planned = plan_batch(dict.fromkeys(names, 0), dict.fromkeys(names, 1), Budget(), KNOWN, 2)
     assert [(part.topic, part.partition) for part in planned.ranges] == [

@@ -129,9 +129,9 @@ def test_an_end_that_holds_no_record_is_found_by_position(
     wanted = [0, 1, 2] if committed else [0, 1, 2, 3, 4, 5]
     how = settings(servers, isolation_level=isolation)
     whole = OffsetRange(topic, 0, 0, 7)
-    told: dict[Name, ReadCounts] = {}
-    assert numbers(read([whole], how, on_read=told.update, pool=pool)) == wanted
-    assert told == {Name(topic, 0): ReadCounts(len(wanted), len(wanted))}
+    counts: dict[Name, ReadCounts] = {}
+    assert numbers(read([whole], how, on_read=counts.update, pool=pool)) == wanted
+    assert counts == {Name(topic, 0): ReadCounts(len(wanted), len(wanted))}
     in_transaction(servers, topic, range(7, 9), commit=True)  # the marker is 9
     assert numbers(read([whole], how, pool=pool)) == wanted
     assert numbers(read([OffsetRange(topic, 0, 1, 10)], how, pool=pool)) == [*wanted[1:], 7, 8]
@@ -147,10 +147,10 @@ def test_a_range_without_any_record_ends(kafka: Kafka, pool: ConsumerPool) -> No
     assert pool.created == 0
     in_transaction(servers, topic, range(5), commit=False)
     how = settings(servers, isolation_level="read_committed")
-    told: dict[Name, ReadCounts] = {}
+    counts: dict[Name, ReadCounts] = {}
     part = OffsetRange(topic, 0, 0, 6)
-    assert list(read([part], how, on_read=told.update, pool=pool)) == []
-    assert told == {Name(topic, 0): ReadCounts(0, 0)}
+    assert list(read([part], how, on_read=counts.update, pool=pool)) == []
+    assert counts == {Name(topic, 0): ReadCounts(0, 0)}
 
 
 def test_a_range_that_does_not_end_is_told_with_all_that_helps(
@@ -166,7 +166,7 @@ def test_a_range_that_does_not_end_is_told_with_all_that_helps(
     assert numbers([next(reader)]) == [0, 1]
     with pytest.raises(FetchError) as raised:
         next(reader)
-    told = str(raised.value)
+    text = str(raised.value)
     for word in (
         f"{topic}-0[0:4]",
         "0.5 s",
@@ -175,7 +175,7 @@ def test_a_range_that_does_not_end_is_told_with_all_that_helps(
         "stable offset of its log is 2",
         "open there",
     ):
-        assert word in told
+        assert word in text
     assert raised.value.partition == Name(topic, 0)
     producer.abort_transaction(30)
 
@@ -210,7 +210,7 @@ def test_what_retention_removed_is_an_error_and_no_skip(kafka: Kafka, pool: Cons
 def test_a_partition_that_does_not_exist_is_named(
     kafka: Kafka, pool: ConsumerPool, partition: int
 ) -> None:
-    """An unknown topic, and an unknown partition of a known one, are told without a long wait."""
+    """An unknown topic, and an unknown partition of a topic, are errors without a long wait."""
     servers = kafka.bootstrap_servers
     topic = make_topic(servers) if partition else unique("absent")
     part = OffsetRange(topic, partition, 0, 1)

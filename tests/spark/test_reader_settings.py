@@ -13,7 +13,7 @@ from kgroup.errors import ConfigError
 from kgroup.spark.reader_settings import ReaderSettings
 from kgroup.types import IsolationLevel
 
-SECRET = "do-not-tell"  # noqa: S105 # nobody's
+SECRET = "do-not-show"  # noqa: S105 # not a real one
 
 
 def a_secret() -> str:

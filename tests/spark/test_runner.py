@@ -49,7 +49,7 @@ class FakeJobs:
             raise self.broken[0]
 
     def running_tasks(self, group: str) -> int:  # noqa: ARG002 # the protocol's
-        """One less at each look."""
+        """One task less at each call."""
         self.tasks -= 1
         return max(0, self.tasks + 1)
 
@@ -90,29 +90,29 @@ async def cancel_once_started(
 
 async def test_the_event_loop_goes_on_while_a_function_runs() -> None:
     """A function can wait for what the event loop does meanwhile, and its result comes back."""
-    passed = threading.Event()
+    ticked = threading.Event()
     async with trio.open_nursery() as nursery:
 
         async def tick() -> None:
             await trio.lowlevel.checkpoint()
-            passed.set()
+            ticked.set()
 
         nursery.start_soon(tick)
         async with Runner(FakeJobs(), "runner", nothing_outstayed) as runner:
-            assert await runner.run("g", "words", passed.wait, 60)
+            assert await runner.run("g", "words", ticked.wait, 60)
 
 
 async def test_runs_share_a_thread_with_the_runners_name_and_the_callers_context() -> None:
     """One thread of the given name runs all functions, each in the caller's context."""
     NUMBER.set(7)
 
-    def look() -> tuple[int | None, str, int]:
+    def thread_and_context() -> tuple[int | None, str, int]:
         thread = threading.current_thread()
         return thread.ident, thread.name, NUMBER.get()
 
     async with Runner(FakeJobs(), "kgroup-orders", nothing_outstayed) as runner:
-        first = await runner.run("a", "words", look)
-        assert await runner.run("b", "words", look) == first
+        first = await runner.run("a", "words", thread_and_context)
+        assert await runner.run("b", "words", thread_and_context) == first
     assert first[1:] == ("kgroup-orders", 7)
     assert "kgroup-orders" not in {thread.name for thread in threading.enumerate()}
 
@@ -137,7 +137,7 @@ async def test_cancelling_waits_for_the_function_and_its_tasks() -> None:
 
     await cancel_once_started(jobs, fail)
     assert ended
-    assert jobs.tasks < 0  # it was asked until nothing was left
+    assert jobs.tasks < 0  # it was called until no task was left
 
 
 async def test_a_function_that_hides_its_jobs_failure_is_cancelled_all_the_same() -> None:
@@ -170,11 +170,11 @@ async def test_a_result_that_was_there_before_the_cancellation_is_handed_out() -
     idle = threading.Event()
 
     class Watched(queue.SimpleQueue[Any]):
-        asked = 0
+        counted = 0
 
         def get(self, *args: Any, **options: Any) -> Any:
-            self.asked += 1
-            if self.asked == 2:
+            self.counted += 1
+            if self.counted == 2:
                 idle.set()
             return super().get(*args, **options)
 
@@ -200,39 +200,39 @@ async def test_a_result_that_was_there_before_the_cancellation_is_handed_out() -
 
 async def test_a_function_that_stays_is_told_of_with_its_stack() -> None:
     """The thread is named with its stack, again and again, until it is gone."""
-    told: list[OutstayedJob] = []
+    reported: list[OutstayedJob] = []
     enough = threading.Event()
 
-    def tell(job: OutstayedJob) -> None:
-        told.append(job)
+    def report(job: OutstayedJob) -> None:
+        reported.append(job)
         # On a loaded machine, the first reports may come before the function waits.
-        if len(told) >= 2 and "enough.wait()" in (job.stack or ""):
+        if len(reported) >= 2 and "enough.wait()" in (job.stack or ""):
             enough.set()
 
     def stubborn() -> None:
         enough.wait()
 
-    await cancel_once_started(FakeJobs(), stubborn, tell, report_after=0.01)
-    assert [job.seconds for job in told[:2]] == [0.01, 0.02]
-    assert {job.thread for job in told} == {"runner"}
-    assert any("enough.wait()" in (job.stack or "") for job in told)
+    await cancel_once_started(FakeJobs(), stubborn, report, report_after=0.01)
+    assert [job.seconds for job in reported[:2]] == [0.01, 0.02]
+    assert {job.thread for job in reported} == {"runner"}
+    assert any("enough.wait()" in (job.stack or "") for job in reported)
 
 
 async def test_tasks_that_stay_after_their_function_are_told_of() -> None:
     """Once the function has returned there is no stack to show, and its tasks are counted."""
-    told: list[OutstayedJob] = []
+    reported: list[OutstayedJob] = []
 
     class Endless(FakeJobs):
         def running_tasks(self, group: str) -> int:  # noqa: ARG002 # the protocol's
-            return 0 if told and told[-1].stack is None else 3
+            return 0 if reported and reported[-1].stack is None else 3
 
     jobs = Endless()
-    await cancel_once_started(jobs, lambda: _raise(JobError()), told.append, report_after=0.05)
-    assert told[-1].tasks == 3
+    await cancel_once_started(jobs, lambda: _raise(JobError()), reported.append, report_after=0.05)
+    assert reported[-1].tasks == 3
 
 
 async def test_spark_out_of_reach_is_an_error_once_the_function_is_gone() -> None:
-    """Where nobody can say whether tasks run, that is raised, after the function has ended."""
+    """If Spark cannot report the tasks, its error is raised after the function has ended."""
     jobs = FakeJobs()
     jobs.broken.append(ConnectionError("no JVM"))
     with pytest.RaisesGroup(pytest.RaisesExc(ConnectionError, match="no JVM")) as raised:

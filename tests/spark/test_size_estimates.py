@@ -59,7 +59,7 @@ def test_what_is_learnt_is_each_partition_s_own() -> None:
 
 
 def test_the_pieces_of_a_range_are_one() -> None:
-    """A range that was split teaches what it would have as a whole."""
+    """A range that was split gives the same estimate as the whole range."""
     pieces = [OffsetRange("t", 0, 0, 4), OffsetRange("t", 0, 4, 10)]
     assert SizeEstimates().after(pieces, {P0: ReadCounts(10, 5000)}) == read(
         SizeEstimates(), 10, 10, 5000
@@ -77,23 +77,23 @@ def test_an_estimate_rises_at_once_and_falls_by_a_quarter() -> None:
 
 
 def test_holes_make_offsets_cheaper_but_not_for_nothing() -> None:
-    """The dense part behind a hole is at most 8 times what was asked for."""
+    """A plan that reads the dense part behind a hole has at most 8 times the planned bytes."""
     sizes = read(SizeEstimates(), 100, 100, 100_000)
-    told = []
+    estimates = []
     for _ in range(5):
         sizes = read(sizes, 100, 0, 0)
-        told.append(sizes.offset_bytes(P0))
-    assert told == [500, 250, 125, 125, 125]
+        estimates.append(sizes.offset_bytes(P0))
+    assert estimates == [500, 250, 125, 125, 125]
     assert read(sizes, 100, 100, 100_000).offset_bytes(P0) == 1000
 
 
 def test_a_log_that_begins_with_a_hole_is_got_through() -> None:
     """Each hole makes the next range wider, up to a bound."""
-    sizes, told = SizeEstimates(), []
+    sizes, estimates = SizeEstimates(), []
     for _ in range(5):
         sizes = read(sizes, 1000, 0, 0)
-        told.append(sizes.offset_bytes(P0))
-    assert told == [
+        estimates.append(sizes.offset_bytes(P0))
+    assert estimates == [
         UNKNOWN_BYTES // 8,
         UNKNOWN_BYTES // 64,
         UNKNOWN_BYTES // 512,
@@ -116,7 +116,7 @@ def test_a_few_small_records_do_not_speak_for_a_million() -> None:
 
 
 def test_what_is_left_out_teaches_nothing() -> None:
-    """Rows that nobody counted are not rows that were not there."""
+    """Partitions without counts keep their estimate."""
     sizes = SizeEstimates().after([OffsetRange("t", 0, 0, 10)], {})
     assert sizes == SizeEstimates()
     assert (

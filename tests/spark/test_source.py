@@ -104,18 +104,18 @@ def test_a_task_reads_its_ranges_and_tells_what_it_read(
 ) -> None:
     """The id of a task comes in, its records go out, and their number is counted."""
     monkeypatch.setenv("KEY", "any")
-    told: list[Any] = []
+    reports: list[Any] = []
 
     class Counter:
         def add(self, term: object) -> None:
-            told.append(term)
+            reports.append(term)
 
     tasks = ReadTasks(((RANGE,), ()), settings, ("value",), Counter())
     assert tasks.__name__ == "kgroup_read"
     ids = pyarrow.record_batch([pyarrow.array([0, 1])], names=["id"])
     values = [value for batch in tasks([ids]) for value in batch.column(0).to_pylist()]
     assert values == [b"%d" % n for n in range(2, 8)]
-    assert told == [{0: {TopicPartition("lines", 0): ReadCounts(6, 6)}}, {1: {}}]
+    assert reports == [{0: {TopicPartition("lines", 0): ReadCounts(6, 6)}}, {1: {}}]
     assert list(ReadTasks(((RANGE,),), settings, ("value",))([ids.slice(0, 1)]))
 
 

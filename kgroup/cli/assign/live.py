@@ -55,8 +55,8 @@ async def fetch_group(bootstrap_servers: str, group_id: str, runtime: Runtime) -
         members, claims = read_members(described)
         named = frozenset[str]().union(*(member.topics for member in members))
         wanted = frozenset(name for name in named if topic_fault(name) is None)
-        told = await cluster.metadata(wanted, foreign=wanted) if wanted else None
-        topics = told.topics if told else {}
+        metadata = await cluster.metadata(wanted, foreign=wanted) if wanted else None
+        topics = metadata.topics if metadata else {}
         check_partitions(topics)
         return GroupInput(topics=topics, members=members, claims=claims)
     finally:
@@ -65,23 +65,23 @@ async def fetch_group(bootstrap_servers: str, group_id: str, runtime: Runtime) -
 
 async def _describe(cluster: Cluster, config: GroupConfig) -> Any:
     found = await cluster.find_coordinator(config.group_id)
-    link = cluster.new_connection(found.host, found.port)
+    connection = cluster.new_connection(found.host, found.port)
 
     def fields(version: int) -> Mapping[str, Any]:
-        asked: dict[str, Any] = {"groups": [config.group_id]}
+        values: dict[str, Any] = {"groups": [config.group_id]}
         if version >= _AUTHORIZED_OPERATIONS:
-            asked["include_authorized_operations"] = False
-        return asked
+            values["include_authorized_operations"] = False
+        return values
 
     try:
-        return await link.request_value(
+        return await connection.request_value(
             partial(group_of, config.group_id),
             "describe_groups",
             fields,
             timeout=config.request_timeout,
         )
     finally:
-        await link.aclose()
+        await connection.aclose()
 
 
 def read_members(described: Any) -> tuple[tuple[MemberSubscription, ...], dict[str, Claim]]:

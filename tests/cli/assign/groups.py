@@ -19,7 +19,7 @@ def owning(member_id: str, topic: str, *numbers: int) -> dict[str, Any]:
 
 
 def line(assignor: str = "range", **fields: Any) -> bytes:
-    """A recorded call: two members and four partitions, unless told otherwise."""
+    """A recorded call, by default with two members and four partitions."""
     call = {
         "assignor": assignor,
         "topics": ORDERS,

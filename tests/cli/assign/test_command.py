@@ -67,7 +67,7 @@ def test_those_that_are_asked_for_as_json() -> None:
 
 
 def test_lines() -> None:
-    """Each line comes back with the assignment; a wrong one is told of, and the status is 1."""
+    """Each line is printed with its assignment; a wrong one is reported, and the status is 1."""
     result = run("--json", given=line() + b"no\n" + line("sticky"))
     assert result.exit_code == 1
     assert [json.loads(one)["assignor"] for one in result.stdout.splitlines()] == [
@@ -82,7 +82,7 @@ def test_lines() -> None:
 
 
 def test_a_line_is_answered_before_the_next_comes() -> None:
-    """A program that asks line by line is not kept waiting."""
+    """A program that writes line by line gets each answer before it writes the next line."""
     command = [sys.executable, "-c", "from kgroup.cli import main; main()", "assign", "--json"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None

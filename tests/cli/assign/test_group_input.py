@@ -62,9 +62,9 @@ def test_what_is_left_out_is_nothing() -> None:
 
 
 def test_a_sticky_member_owns_what_its_user_data_says() -> None:
-    """A recorded eager member tells what it owned in its user data alone."""
-    told = member("a", "orders", user_data={"owned": [["orders", 1]], "generation": None})
-    group = read_group({"topics": ORDERS, "members": [told]})
+    """A recorded eager member reports its owned partitions only in its user data."""
+    eager = member("a", "orders", user_data={"owned": [["orders", 1]], "generation": None})
+    group = read_group({"topics": ORDERS, "members": [eager]})
     assert group.claims == {"a": Claim((O1,), -1)}
 
 

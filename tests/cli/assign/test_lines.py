@@ -61,7 +61,7 @@ def test_recorded_lines_come_back_as_they_are(name: str) -> None:
 
 
 def test_another_assignor_can_be_asked() -> None:
-    """The one that is given is asked whatever the line names, and the line then names it."""
+    """A given assignor is used whatever the line names, and the answer names it."""
     answered = json.loads(answer_line(line("none"), BUILTIN["roundrobin"]))
     assert answered["assignor"] == "roundrobin"
     assert answered["assignment"]["a"] == [["orders", 0], ["orders", 2]]
@@ -99,7 +99,7 @@ def test_a_wrong_line_is_told_with_its_number() -> None:
 
 
 def test_a_wrong_answer_is_told_with_its_line() -> None:
-    """What a custom assignor does wrong is no assignment, and is told."""
+    """An error of a custom assignor is reported, and the line has no assignment."""
     lines = iter([line(), b""])
     faults: list[str] = []
     assert not answer_each(lines.__next__, print, faults.append, Twice())

@@ -1,4 +1,4 @@
-"""A live group, looked at over the wire: on a broker in memory, and through the command."""
+"""A live group, fetched over the wire: from a broker in memory, and by the command."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.group.world import World, world
 ALL = tuple(TopicPartition("topic", number) for number in range(4))
 
 
-async def looked_at(here: World, group_id: str = "group") -> GroupInput:
+async def fetch(here: World, group_id: str = "group") -> GroupInput:
     """What is seen of a group."""
     return await fetch_group(
         here.broker.bootstrap_servers, group_id, memory_runtime(here.broker, seed=99)
@@ -41,7 +41,7 @@ async def test_a_group_is_seen_as_it_is(
         settings: dict[str, Any] = {"rack_id": "east", "group_instance_id": "one"}
         async with here.group(**settings) as group:
             generation = await group.next()
-            found = await looked_at(here)
+            found = await fetch(here)
             (member,) = found.members
             assert member.member_id == generation.member_id
             assert (member.topics, member.rack_id) == (("topic",), "east")
@@ -55,7 +55,7 @@ async def test_a_group_that_is_not_there(autojump_clock: MockClock) -> None:
     """The error names the group and says what may be the matter."""
     async with world(1) as here:
         with pytest.raises(UsageError, match="group 'nobody' does not exist"):
-            await looked_at(here, "nobody")
+            await fetch(here, "nobody")
 
 
 async def test_a_group_without_members(autojump_clock: MockClock) -> None:
@@ -64,7 +64,7 @@ async def test_a_group_without_members(autojump_clock: MockClock) -> None:
         async with here.group() as group:
             await group.next()
         with pytest.raises(UsageError, match=r"group 'group' has no members \(state Empty\)"):
-            await looked_at(here)
+            await fetch(here)
 
 
 async def test_no_broker(autojump_clock: MockClock) -> None:
@@ -81,19 +81,19 @@ async def test_no_broker(autojump_clock: MockClock) -> None:
 
 
 def described(**fields: Any) -> Any:
-    """A group as DescribeGroups tells of it."""
-    told = {
+    """A group as DescribeGroups reports it."""
+    described = {
         "error_code": 0,
         "group_id": "g",
         "group_state": "Stable",
         "protocol_type": "consumer",
         "members": [member(b"\0\0" + bytes(8), b"")],
     }
-    return types.SimpleNamespace(**{**told, **fields})
+    return types.SimpleNamespace(**{**described, **fields})
 
 
 def member(metadata: bytes, assignment: bytes) -> Any:
-    """A member as DescribeGroups tells of it."""
+    """A member as DescribeGroups reports it."""
     return types.SimpleNamespace(
         member_id="m", member_metadata=metadata, member_assignment=assignment
     )

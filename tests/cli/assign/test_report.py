@@ -65,7 +65,7 @@ def test_large_groups_are_summed_up() -> None:
 
 
 def test_racks_have_a_row_where_there_are_any() -> None:
-    """A group in which a member names its rack is told how many partitions are elsewhere."""
+    """If a member names its rack, the table counts the partitions without a replica there."""
     assert rows(printed(group(member("a", "orders", rack_id="e"))))["not in their member's rack"]
 
 
@@ -76,7 +76,7 @@ def test_names_are_not_markup() -> None:
 
 
 def test_an_empty_group_has_a_table() -> None:
-    """Without members and topics there is nothing to tell, and nothing fails."""
+    """Without members and topics the tables are empty, and nothing fails."""
     assert rows(printed(group()))["partitions given"] == ["0"] * 4
 
 
@@ -93,9 +93,9 @@ def test_ranges() -> None:
 def test_the_object_has_everything() -> None:
     """It is JSON, with the assignment in the shape of the lines."""
     here = read_group(json.loads(line()))
-    told = json.loads(json.dumps(as_json(here, [evaluate(BUILTIN["range"], here)])))
-    assert (told["members"], told["partitions"]) == (2, {"orders": 4})
-    (found,) = told["plans"]
+    parsed = json.loads(json.dumps(as_json(here, [evaluate(BUILTIN["range"], here)])))
+    assert (parsed["members"], parsed["partitions"]) == (2, {"orders": 4})
+    (found,) = parsed["plans"]
     assert found["assignment"] == json.loads(answer_line(line()))["assignment"]
     assert found["by_topic"] == {"orders": {"least": 2, "most": 2, "difference": 0}}
     assert found["members"]["a"] == {"partitions": 2, "gained": 2, "lost": 0}

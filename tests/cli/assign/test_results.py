@@ -1,4 +1,4 @@
-"""What a plan is said to cost, on groups small enough to count by hand."""
+"""The results of assignors, on groups small enough to count by hand."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def group(*members: dict[str, Any], topics: Mapping[str, Any] = ORDERS) -> Group
 
 
 def test_from_scratch() -> None:
-    """Where nobody owned anything nothing moves, and all that a member gets is gained."""
+    """If no member owned anything nothing moves, and all that a member gets is gained."""
     found = evaluate(BUILTIN["range"], group(member("a", "orders"), member("b", "orders")))
     assert (found.assignor, found.rounds, found.owned, found.moved) == ("range", 1, 0, 0)
     assert [(len(p.partitions), p.gained, p.lost) for p in found.parts.values()] == [(2, 2, 0)] * 2
@@ -38,7 +38,7 @@ def test_from_scratch() -> None:
     ],
 )
 def test_a_second_member_comes(name: str, rounds: int, withheld: int, moved: int) -> None:
-    """Half moves; a cooperative assignor first gives that half to nobody, then to the second."""
+    """Half moves; a cooperative assignor first withholds that half, then gives it to the second."""
     found = evaluate(BUILTIN[name], group(owning("a", "orders", 0, 1, 2, 3), member("b", "orders")))
     assert (found.rounds, found.withheld, found.moved) == (rounds, withheld, moved)
     assert (found.parts["a"].gained, found.parts["a"].lost) == (0, 2)
@@ -97,11 +97,11 @@ def test_members_say_what_they_own_as_the_assignor_has_it() -> None:
     """An eager one in its user data, a cooperative one in its subscription, range not at all."""
     here = group(owning("a", "orders", 0), member("b", "orders", user_data_b64="AA=="))
     owned = (TopicPartition("orders", 0),)
-    told = {name: joining(BUILTIN[name], here).members for name in BUILTIN}
-    assert [one.owned for one in told["cooperative-sticky"]] == [owned, ()]
-    assert all(one.owned == () for name in ("range", "sticky") for one in told[name])
-    assert [bool(one.user_data) for one in told["sticky"]] == [True, False]
-    assert [one.user_data for one in told["range"]] == [None, b"\0"]
+    seen_by = {name: joining(BUILTIN[name], here).members for name in BUILTIN}
+    assert [one.owned for one in seen_by["cooperative-sticky"]] == [owned, ()]
+    assert all(one.owned == () for name in ("range", "sticky") for one in seen_by[name])
+    assert [bool(one.user_data) for one in seen_by["sticky"]] == [True, False]
+    assert [one.user_data for one in seen_by["range"]] == [None, b"\0"]
 
 
 class Restless:
@@ -121,7 +121,7 @@ class Restless:
 
 
 def test_an_assignor_without_an_end_is_given_up() -> None:
-    """One whose rounds never settle is asked so often and no more."""
+    """An assignor whose rounds never settle is called at most MOST_ROUNDS times."""
     found = evaluate(Restless(), group(owning("a", "orders", 0), member("b", "orders")))
     assert found.rounds == MOST_ROUNDS
     assert found.unassigned == 3
@@ -129,14 +129,14 @@ def test_an_assignor_without_an_end_is_given_up() -> None:
 
 def test_claims_follow_the_rounds() -> None:
     """What is owned after a round is claimed in the next, under a later generation."""
-    asked: list[list[tuple[int, int]]] = []
+    calls: list[list[tuple[int, int]]] = []
 
     class Watching(Restless):
         def assign(self, topics: Any, members: Sequence[MemberSubscription]) -> Any:
-            asked.append([(len(one.owned), one.generation_id) for one in members])
+            calls.append([(len(one.owned), one.generation_id) for one in members])
             return BUILTIN["cooperative-sticky"].assign(topics, members)
 
     here = group(owning("a", "orders", 0, 1, 2, 3), member("b", "orders"))
     assert here.claims["a"] == Claim(tuple(here.members[0].owned), -1)
     evaluate(Watching(), here)
-    assert asked == [[(4, -1), (0, -1)], [(2, 0), (0, -1)]]
+    assert calls == [[(4, -1), (0, -1)], [(2, 0), (0, -1)]]

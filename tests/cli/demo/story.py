@@ -1,7 +1,7 @@
-"""A small story of a group, told in journals; tests change a detail and see what is made of it.
+"""The journals of a small group; tests change a detail and check what the audit finds.
 
-Two partitions of eight lines. `first` is killed, `second` is frozen and woken, `third` sees it all
-through.
+There are two partitions of eight lines. `first` is killed, `second` is frozen and woken, `third`
+processes the rest.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Story:
         self.commits(worker, partition, after)
 
     def evidence(self, **changed: Any) -> Evidence:
-        """What the account is made from."""
+        """The input of the audit."""
         evidence = Evidence(
             lines=LINES,
             placed=PLACED,

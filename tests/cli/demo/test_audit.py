@@ -1,4 +1,4 @@
-"""From journals to the account: each thing that can be wrong is found, and nothing else."""
+"""The audit finds each fault in the journals, and reports nothing else."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def changes_of(story: Story, **evidence: Any) -> dict[str, Any]:
 
 
 def test_a_story_in_which_nothing_is_wrong() -> None:
-    """A kill and a freeze repeat what was not committed, and the account says how much."""
+    """A kill and a freeze repeat what was not committed, and the report counts it."""
     account = audit(whole_story().evidence())
     assert account.faults == []
     assert account.produced == account.processed == len(LINES)
@@ -104,7 +104,7 @@ def test_a_generation_has_no_excuse_for_its_own_repetition() -> None:
 
 
 def test_a_lost_line_is_found() -> None:
-    """A line that nobody has processed is lost, and the counts are not equal."""
+    """A line that no worker has processed is lost, and the word counts differ."""
     story = whole_story()
     last("third")(story)
     assert changes_of(story) == {"processed": 15, "lost": 1, "counts_equal": False}
@@ -257,7 +257,7 @@ RIGHT = audit(whole_story().evidence())
 
 @pytest.mark.parametrize("figure", [name for name, _ in FAULTS])
 def test_a_figure_that_must_be_nought(figure: str) -> None:
-    """Where it is not, the account is wrong and says how many."""
+    """If such a figure is not 0, the report has a fault that gives the number."""
     assert RIGHT.faults == []
     figures: dict[str, Any] = {figure: 7}
     (fault,) = attrs.evolve(RIGHT, **figures).faults

@@ -39,7 +39,7 @@ Run = Callable[..., Result]
 
 @pytest.fixture
 def plans() -> list[DemoPlan]:
-    """What the command asked for."""
+    """The plans with which the command ran a demo."""
     return []
 
 
@@ -47,7 +47,7 @@ def plans() -> list[DemoPlan]:
 def run(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, plans: list[DemoPlan]
 ) -> Callable[..., Result]:
-    """Call it with an account and options: the command, with a run that ends so."""
+    """Runs the command with these options and a demo that ends with the given report."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     def run(account: AuditReport, *options: str) -> Result:
@@ -76,7 +76,7 @@ def test_the_defaults(run: Run, plans: list[DemoPlan], tmp_path: Path) -> None:
 
 
 def test_the_options(run: Run, plans: list[DemoPlan], tmp_path: Path) -> None:
-    """Files, lines, workers, partitions and another cluster are as they were asked for."""
+    """Files, lines, workers, partitions and the existing cluster are those of the options."""
     one, other = tmp_path / "one", tmp_path / "other"
     one.write_text("a\n")
     other.write_text("b\n")
@@ -90,7 +90,7 @@ def test_the_options(run: Run, plans: list[DemoPlan], tmp_path: Path) -> None:
 def test_with_spark_the_workers_are_two_drivers(
     run: Run, plans: list[DemoPlan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By default; what they need was looked for first."""
+    """There are two by default; it was checked before that they can run."""
     monkeypatch.setattr(command, "require_spark", lambda: None)
     assert run(RIGHT, "--spark").exit_code == 0
     assert run(RIGHT, "--spark", "--workers=1").exit_code == 2
@@ -103,7 +103,7 @@ def test_what_spark_needs_and_is_not_there_is_named(
     run: Run, plans: list[DemoPlan], monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
     """Before anything is started; the error says what to do."""
-    # This test must not depend on what is installed: what is not missing is there, or looks so.
+    # This test must not depend on what is installed: what is not missing is replaced by a stub.
     for name in "pyarrow", "pyspark":
         monkeypatch.setitem(sys.modules, name, SimpleNamespace(__version__="4.0.0"))
     if missing == "Java":

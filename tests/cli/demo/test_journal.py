@@ -1,4 +1,4 @@
-"""What a worker writes is what the director reads."""
+"""A journal: the director reads the entries that a worker wrote."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PARTITION = TopicPartition("t", 3)
 
 @attrs.frozen
 class FakeGeneration:
-    """What a journal looks at in a generation."""
+    """The attributes of a generation that a journal reads."""
 
     generation_id: int = 7
     epoch: int = 2

@@ -95,7 +95,7 @@ async def test_a_process_that_does_not_end_is_killed(
 
 
 async def test_one_that_ends_too_early_is_named_with_its_last_words(tmp_path: Path) -> None:
-    """An error of the module is told in the error."""
+    """The error contains the module's own error."""
     async with children(tmp_path) as started:
         child = await started.start("nobody", "kgroup.cli.demo.nobody")
         with pytest.raises(DemoError, match="nobody ended before it was ready: .*No module named"):

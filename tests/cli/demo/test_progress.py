@@ -1,4 +1,4 @@
-"""What the director knows of its workers."""
+"""What the director reads of its workers in their journals."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_settled(bench: Bench) -> None:
 
 
 def test_not_settled_without_a_partition(bench: Bench) -> None:
-    """A new partition that nobody has yet."""
+    """A new partition that no worker owns yet."""
     assert not bench.watch.settled(4)
 
 

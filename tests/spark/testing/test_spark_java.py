@@ -34,7 +34,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 def test_java_home_comes_before_the_path(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """JAVA_HOME is asked first; what is on the path is found where it is not set."""
+    """JAVA_HOME comes first; without it the path is searched."""
     of_home = java_that_says(tmp_path / "home", "java.base@21.0.5\\njava.sql@21.0.5\\n")
     on_path = java_that_says(tmp_path / "other", "java.base@17.0.1\\n")
     bare.setenv("PATH", f"{on_path.parent}{os.pathsep}{os.environ['PATH']}")
@@ -46,7 +46,7 @@ def test_java_home_comes_before_the_path(bare: pytest.MonkeyPatch, tmp_path: Pat
 
 
 def test_a_java_that_does_not_fit_is_named(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The error names every Java that was looked at, and what to install; later Sparks take it."""
+    """The error names every Java that was found, and what to install; later Sparks accept it."""
     program = java_that_says(tmp_path, "java.base@25.0.2\\n")
     bare.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(SparkUnavailableError) as refused:
@@ -63,7 +63,7 @@ def test_a_java_that_does_not_fit_is_named(bare: pytest.MonkeyPatch, tmp_path: P
 def test_a_java_that_does_not_run(
     bare: pytest.MonkeyPatch, tmp_path: Path, script: str | None
 ) -> None:
-    """A placeholder, as macOS has one, or nothing at all where JAVA_HOME points, is passed over."""
+    """A placeholder, as on macOS, and a JAVA_HOME without a Java are skipped."""
     if script is not None:
         java_that_says(tmp_path, "").write_text(f"#!/bin/sh\n{script}\n")
     bare.setenv("JAVA_HOME", str(tmp_path))
@@ -105,10 +105,10 @@ def test_a_home_passes_arguments_on(
 
 
 @pytest.mark.parametrize(
-    ("given", "passed"),
+    ("given", "expected"),
     [("/x:/the conf/:/a.jar:/b/*", "/a.jar:/b/*"), ("/a.jar:/b/*", "/a.jar:/b/*")],
 )
-def test_a_class_path_begins_behind_a_folder(tmp_path: Path, given: str, passed: str) -> None:
+def test_a_class_path_begins_behind_a_folder(tmp_path: Path, given: str, expected: str) -> None:
     """What an archive of classes does not go with is left out of the class path, and only there."""
     real = tmp_path / "java"
     real.write_text('#!/bin/sh\nfor each do printf "%s|" "$each"; done\n')
@@ -116,4 +116,4 @@ def test_a_class_path_begins_behind_a_folder(tmp_path: Path, given: str, passed:
     java = Java(real, 17, "here", frozenset())
     home = write_home(tmp_path / "home", java, without=Path("/the conf"))
     printed = subprocess.check_output([home / "bin" / "java", "-cp", given, given], text=True)
-    assert printed == f"-cp|{passed}|{given}|"
+    assert printed == f"-cp|{expected}|{given}|"

@@ -1,4 +1,4 @@
-"""The plugin of Spark, in pytest runs of its own: what is missing is told, nothing is skipped."""
+"""The plugin of Spark, in separate pytest runs: what is missing is named, nothing is skipped."""
 
 from __future__ import annotations
 
