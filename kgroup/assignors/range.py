@@ -54,8 +54,11 @@ class RangeAssignor:
         places = partition_index.subscribers(subscriptions)
         racks = [member.rack_id or _ANY for member in ordered]
         pieces: list[list[Sequence[int]]] = [[] for _ in ordered]
-        # A cut reads every partition of its topic, and most groups have no racks.
-        cuts = _cuts(topics, partition_index, places, racks) if any(racks) else []
+        cuts: list[_Cut] = []
+        if any(racks):  # a cut reads every partition of its topic, and most groups have no racks
+            for topic, takers in enumerate(places):
+                info, start = topics[partition_index.names[topic]], partition_index.starts[topic]
+                cuts.append(_Cut(info, start, takers, [racks[member] for member in takers]))
         if any(cut.by_rack for cut in cuts):
             _cut_by_rack(cuts, pieces)
         else:
@@ -94,27 +97,19 @@ def _cut_evenly(
             at += width
 
 
-def _cuts(
-    topics: Mapping[str, TopicInfo],
-    partition_index: PartitionIndex,
-    places: Sequence[Sequence[int]],
-    racks: Sequence[str | None],
-) -> list[_Cut]:
-    return [
-        _Cut(
-            topics[name],
-            partition_index.starts[topic],
-            members,
-            [racks[member] for member in members],
-        )
-        for topic, (name, members) in enumerate(zip(partition_index.names, places, strict=True))
-    ]
-
-
 def _cut_by_rack(cuts: Sequence[_Cut], pieces: list[list[Sequence[int]]]) -> None:
-    """Cut all topics, by rack where racks apply."""
-    for together in _cut_together(cuts):
-        _match_racks(together)
+    """Cut all topics, by rack where racks apply.
+
+    Topics with the same members and number of partitions are cut alike.
+    """
+    alike: dict[tuple[int, tuple[int, ...]], list[_Cut]] = defaultdict(list)
+    for cut in cuts:
+        alike[cut.count, tuple(cut.places)].append(cut)
+    for together in alike.values():
+        if len(together) > 1:
+            _match_alike(together)
+        elif together[0].by_rack:
+            together[0].give_matching()
     for cut in cuts:
         cut.give_rest()
         for member, numbers in cut.given.items():
@@ -193,21 +188,6 @@ def _racks_matter(racks: list[str | None], rack_sets: Sequence[frozenset[str]]) 
     here = {rack for rack in racks if rack is not _ANY}
     there = frozenset[str]().union(*rack_sets)
     return not here.isdisjoint(there) and any(of != there for of in rack_sets)
-
-
-def _cut_together(cuts: Sequence[_Cut]) -> list[list[_Cut]]:
-    """Group the topics with the same members and number of partitions; they are cut alike."""
-    alike: dict[tuple[int, tuple[int, ...]], list[_Cut]] = defaultdict(list)
-    for cut in cuts:
-        alike[cut.count, tuple(cut.places)].append(cut)
-    return list(alike.values())
-
-
-def _match_racks(together: list[_Cut]) -> None:
-    if len(together) > 1:
-        _match_alike(together)
-    elif together[0].by_rack:
-        together[0].give_matching()
 
 
 def _match_alike(cuts: list[_Cut]) -> None:

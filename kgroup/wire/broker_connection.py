@@ -87,22 +87,17 @@ class BrokerConnection:
         Cancellation: if the request was sent, its connection breaks; the next one opens another.
         """
         deadline = trio.current_time() + timeout
+        request = partial(
+            Connection.request, api=api, fields=fields, max_version=max_version, on_sent=on_sent
+        )
         connection, reused = await self._usable(api, deadline)
         try:
-            return await connection.request(
-                api,
-                fields,
-                timeout=_until(deadline),
-                max_version=max_version,
-                on_sent=on_sent,
-            )
+            return await request(connection, timeout=_until(deadline))
         except ConnectionLostError as error:
             if error.sent and (error.answer_begun or not reused):
                 raise
         connection, _ = await self._usable(api, deadline)
-        return await connection.request(
-            api, fields, timeout=_until(deadline), max_version=max_version, on_sent=on_sent
-        )
+        return await request(connection, timeout=_until(deadline))
 
     async def request_value(
         self,

@@ -269,12 +269,13 @@ class Connection:
         return self._correlation_id, body
 
     async def _exchange(
-        self, api: str, correlation_id: int, body: bytes, on_sent: Callable[[], None]
+        self, api: str, correlation_id: int, body: bytes, on_sent: Callable[[], None] | None = None
     ) -> bytes:
         await trio.lowlevel.checkpoint_if_cancelled()
         if self._broken is not None or self._closed:
             raise ConnectionLostError(f"{self!r} cannot be used; {kafka_name(api)} was not sent")
-        on_sent()
+        if on_sent is not None:
+            on_sent()
         # INVARIANT: until the response is complete, every way out of here breaks the connection.
         try:
             await self._frames.send(body)
@@ -321,7 +322,7 @@ class Connection:
     async def _negotiate(self, version: int) -> None:
         """Request the broker's versions by ApiVersions of this version."""
         correlation_id, body = self._encode(_NEGOTIATION, version, _software_fields)
-        response = await self._exchange(_NEGOTIATION, correlation_id, body, _ignore)
+        response = await self._exchange(_NEGOTIATION, correlation_id, body)
         if _error_code_of(response) == ErrorCode.UNSUPPORTED_VERSION:
             await self._negotiate(self._lower_version(version, response))
             return
@@ -355,10 +356,6 @@ def _error_code_of(response: bytes) -> int | None:
         return None
     number: int = _ERROR_AFTER_ID.unpack_from(response)[1]
     return number
-
-
-def _ignore() -> None:
-    """Take no note that ApiVersions is sent."""
 
 
 def _software_version() -> str:
