@@ -1,4 +1,4 @@
-"""What a row of the recovery table means, read by another reader than kgroup's own.
+"""What each row of the error policy means, by an interpreter of its own, not by kgroup's.
 
 `expected` says it as `Expect`: the next requests, the wait, what the program sees, how the
 generation ends. Nothing of kgroup's code that follows the table is used.
@@ -35,7 +35,7 @@ _WITHOUT_ID: Final = {Request.FIND_COORDINATOR}
 @final
 @attrs.frozen(kw_only=True)
 class Expect:
-    """What has to follow a failure.
+    """What must follow a failure.
 
     Attributes:
         wire: the next requests, with whose member id.
@@ -63,7 +63,7 @@ def after_wait(nth: int = 1) -> tuple[float, float]:
 def expected(
     request: Request, failure: int | TransportFailure, reaction: Reaction, times: int = 1
 ) -> Expect:
-    """What has to follow after so many failures in a row."""
+    """What must follow after so many failures in a row."""
     wire: list[tuple[str, str]] = []
     join_id = NONE if reaction.member_id is MemberId.DROP else KEPT
     if reaction.leave and not (request is Request.JOIN and times > 1):
@@ -110,10 +110,10 @@ def _raised_by_commit(
     return None
 
 
-def told(
+def reported(
     request: Request, failure: int | TransportFailure, reaction: Reaction
 ) -> tuple[bool, bool]:
-    """Whether the failure is told as RequestFailed, and whether as CommitRefused."""
+    """Whether the failure is reported by RequestFailed, and whether by CommitRefused."""
     planned = {
         (Request.JOIN, ErrorCode.MEMBER_ID_REQUIRED),
         (Request.SYNC, ErrorCode.REBALANCE_IN_PROGRESS),

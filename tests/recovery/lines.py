@@ -1,7 +1,7 @@
-"""The client's side of the wire to a broker in memory: what was sent, and faults of the way.
+"""Connections of a client to a broker in memory: they record requests, and can fail.
 
 A fault strikes every request of its API until kgroup has noticed a failure: a connection that
-was found broken is replaced once without anybody being told.
+was found broken is replaced once without a report.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kgroup.broker import EmbeddedBroker
 from kgroup.wire.codec import decode_request
 
 _LENGTH: Final = 4
-#: A frame of ten bytes whose correlation id was never asked for.
+#: A frame of ten bytes whose correlation id belongs to no request.
 _GARBAGE: Final = struct.pack(">iiiH", 10, -77, 0, 0)
 
 
@@ -39,7 +39,7 @@ _ARRIVES: Final = {Trouble.CUT_AFTER, Trouble.SILENT_AFTER}
 @final
 @attrs.frozen
 class Sent:
-    """A request as the client gave it to the network."""
+    """A request that the client sent."""
 
     at: float
     api: str
@@ -49,7 +49,7 @@ class Sent:
 
     @property
     def member_id(self) -> str | None:
-        """The member id that it names, if it names one."""
+        """The member id in the request, if it has one."""
         members = getattr(self.request, "members", None)
         if members:
             return str(members[0].member_id)
@@ -66,7 +66,7 @@ class _Plan:
 
 @final
 class Lines:
-    """Opens connections to one broker, notes what is sent on them, and troubles them."""
+    """Opens connections to one broker, records their requests, and makes them fail."""
 
     def __init__(self, broker: EmbeddedBroker) -> None:
         self._broker = broker
@@ -86,7 +86,7 @@ class Lines:
         self._plans.append(_Plan(trouble, api, goes_on))
 
     def note(self, frame: bytes, line: int) -> Trouble | None:
-        """Note a request; what happens to it."""
+        """Record a request, and return what happens to it."""
         decoded = decode_request(frame[_LENGTH:])
         now = trio.current_time() - self._began
         planned = (plan for plan in self._plans if plan.api == decoded.api and plan.goes_on())

@@ -1,6 +1,6 @@
 """One member, one request that fails, and everything that follows on the wire and in the program.
 
-For each request of the recovery table there is a scene in which a member sends it; the failure is
+For each request of the error policy there is a scene in which a member sends it; the failure is
 given to it there, once or several times in a row, and what came of it is an `Outcome`.
 """
 
@@ -34,14 +34,14 @@ APIS: Final = {
     Request.LIST_OFFSETS: "list_offsets",
     Request.METADATA: "metadata",
 }
-#: What each fault of the way can look like.
+#: The ways in which each transport failure can happen.
 TROUBLES: Final = {
     TransportFailure.LOST: (Trouble.CUT_BEFORE, Trouble.CUT_AFTER),
     TransportFailure.TIMED_OUT: (Trouble.SILENT_BEFORE, Trouble.SILENT_AFTER),
     TransportFailure.INVALID: (Trouble.GARBAGE,),
 }
 Failure = int | Trouble
-#: What is never answered is given up well within the session, and no watcher asks in between.
+#: Requests time out well within the session, and no watcher sends requests meanwhile.
 QUICK: Final[dict[str, object]] = {
     "session_timeout": 60.0,
     "rebalance_timeout": 10.0,
@@ -53,12 +53,12 @@ QUICK: Final[dict[str, object]] = {
 
 @final
 class Scene:
-    """A world with one member in it, whose wire is watched."""
+    """A world with one member, whose requests are recorded."""
 
     def __init__(self, here: World, **settings: object) -> None:
         self.here = here
         self.lines = Lines(here.broker)
-        self.told: list[tuple[float, Event]] = []
+        self.recorded: list[tuple[float, Event]] = []
         self.settings = settings
 
     def group(self, **settings: object) -> ConsumerGroup:
@@ -67,17 +67,17 @@ class Scene:
             memory_runtime(self.here.broker, seed=3), open_stream=self.lines.open
         )
 
-        def tell(event: Event) -> None:
-            self.told.append((self.here.now, event))
+        def record(event: Event) -> None:
+            self.recorded.append((self.here.now, event))
 
         return ConsumerGroup(
             self.here.config(**{**self.settings, **settings}),
             runtime=runtime,
-            on_event=tell,
+            on_event=record,
         )
 
     def fail(self, request: Request, failure: Failure, times: int = 1) -> None:
-        """Let the next requests fail, as often as told."""
+        """Let the next requests fail, so many times."""
         api = APIS[request]
         if isinstance(failure, Trouble):
             before = len(self.failures(request))
@@ -86,16 +86,16 @@ class Scene:
             self.here.broker.inject(api, failure, times=times)
 
     def failures(self, request: Request) -> list[tuple[float, RequestFailed]]:
-        """The failures of a request that were told."""
+        """The reported failures of a request."""
         return [
             (at, event)
-            for at, event in self.told
+            for at, event in self.recorded
             if isinstance(event, RequestFailed) and event.request == request.value
         ]
 
     def events(self, kind: type[Event]) -> list[Any]:
         """The events of one kind."""
-        return [event for _, event in self.told if isinstance(event, kind)]
+        return [event for _, event in self.recorded if isinstance(event, kind)]
 
 
 @final
@@ -126,7 +126,7 @@ class Outcome:
     until: int = 0
 
     def sent(self, *, closing: bool) -> Sequence[Sent]:
-        """What was sent since the failure could happen, with or without the closing."""
+        """The requests since the failure could happen, with or without those of closing."""
         return self.scene.lines.sent[self.since : None if closing else self.until]
 
 
@@ -134,7 +134,7 @@ class Outcome:
 def _caught(keep: Callable[[Exception], None]) -> Iterator[None]:
     try:
         yield
-    except Exception as error:  # noqa: BLE001 # the test looks at it
+    except Exception as error:  # noqa: BLE001 # the test checks it
         keep(error)
 
 
@@ -168,7 +168,7 @@ async def _in_second_join(
 
 
 async def _in_inherited(group: ConsumerGroup, outcome: Outcome, strike: Callable[[], None]) -> None:
-    """The failure happens to a static leader that comes back."""
+    """The failure happens to a static leader that has restarted."""
     async with outcome.scene.group() as before:
         await before.next()
     outcome.since = len(outcome.scene.lines.sent)
@@ -235,14 +235,14 @@ _ACTS: Final[dict[Request, Act]] = {
 }
 
 _OWN: Final[dict[Request, dict[str, object]]] = {
-    # Leaders are asked again only as long as the hand-over waits for them.
+    # Requests to leaders are repeated only while the hand-over waits for them.
     Request.LIST_OFFSETS: {"request_timeout": 0.5},
     Request.DESCRIBE: {"group_instance_id": "one", "watch_partition_changes": True},
 }
 
 
 async def play(request: Request, failure: Failure, times: int = 1, **settings: object) -> Outcome:
-    """Let a request fail, and see what follows until the group is closed."""
+    """Let a request fail, and record what follows until the group is closed."""
     async with world() as here:
         await here.append(3)
         scene = Scene(here, **{**QUICK, **_OWN.get(request, {}), **settings})

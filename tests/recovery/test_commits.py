@@ -30,7 +30,7 @@ OFFSETS = "offset_commit"
 
 
 def committed_on_the_wire(here: World) -> list[dict[int, int]]:
-    """What each OffsetCommit carried, by partition number."""
+    """The offsets of each OffsetCommit, by partition number."""
     return [
         {part.partition_index: part.committed_offset for part in request.topics[0].partitions}
         for _, request in here.requests_for(OFFSETS)
@@ -40,7 +40,7 @@ def committed_on_the_wire(here: World) -> list[dict[int, int]]:
 async def test_a_commit_cancelled_before_it_was_sent_sends_nothing(
     autojump_clock: MockClock,
 ) -> None:
-    """Cancelled while another one is on its way: Cancelled, and its offsets never travel."""
+    """Cancelled while another commit is in flight, it raises Cancelled and sends nothing."""
     async with world(2) as here, here.group() as group, trio.open_nursery() as nursery:
         generation = await group.next()
         here.broker.slow(2.0, OFFSETS, times=1)
@@ -58,7 +58,7 @@ async def test_a_commit_cancelled_before_it_was_sent_sends_nothing(
 async def test_a_commit_cancelled_after_it_was_sent_gives_its_outcome(
     autojump_clock: MockClock,
 ) -> None:
-    """The answer is waited for in the cancelled scope, and is the outcome."""
+    """The call waits for the response in the cancelled scope, and has its outcome."""
     async with world() as here, here.group() as group:
         generation = await group.next()
         here.broker.slow(2.0, OFFSETS, times=1)
@@ -72,8 +72,8 @@ async def test_a_commit_cancelled_after_it_was_sent_gives_its_outcome(
         assert await here.committed() == {P0: 1}
 
 
-async def test_a_refusal_in_a_cancelled_scope_is_told_too(autojump_clock: MockClock) -> None:
-    """A commit that was sent raises its refusal though its scope is cancelled."""
+async def test_a_refusal_in_a_cancelled_scope_is_raised(autojump_clock: MockClock) -> None:
+    """A commit that was sent raises its refusal, although its scope is cancelled."""
     async with world() as here, here.group() as group:
         generation = await group.next()
         here.broker.slow(2.0, OFFSETS, times=1)
@@ -86,7 +86,7 @@ async def test_a_refusal_in_a_cancelled_scope_is_told_too(autojump_clock: MockCl
 async def test_a_caller_cancelled_while_another_s_request_carries_its_offsets(
     autojump_clock: MockClock,
 ) -> None:
-    """What went out with another caller's request has its outcome too, cancelled or not."""
+    """Offsets in another caller's request have their outcome, cancelled or not."""
     async with world(2) as here, here.group() as group, trio.open_nursery() as nursery:
         generation = await group.next()
         here.broker.slow(2.0, OFFSETS)
@@ -106,7 +106,7 @@ async def test_a_caller_cancelled_while_another_s_request_carries_its_offsets(
 
 
 async def test_commits_that_wait_go_out_together(autojump_clock: MockClock) -> None:
-    """Of many commits at once the first goes alone and all others share one request."""
+    """Of many commits at once, the first is sent alone, and all others share one request."""
     partitions = [TopicPartition("topic", number) for number in range(10)]
     async with world(10) as here, here.group() as group:
         generation = await group.next()
@@ -126,7 +126,7 @@ async def test_commits_that_wait_go_out_together(autojump_clock: MockClock) -> N
 async def test_each_caller_of_a_shared_request_has_its_own_answer(
     autojump_clock: MockClock,
 ) -> None:
-    """A partition that is refused, and one behind the floor, fail their own callers only."""
+    """A refused partition, and an offset below the lower bound, fail only their own callers."""
     async with world(3, **{"offset.metadata.max.bytes": "10"}) as here, here.group() as group:
         generation = await group.next()
         here.broker.slow(1.0, OFFSETS)
@@ -159,7 +159,7 @@ async def test_each_caller_of_a_shared_request_has_its_own_answer(
 
 
 async def test_commits_stay_in_the_order_of_their_calls(autojump_clock: MockClock) -> None:
-    """A later call with a smaller offset is refused: the earlier one's waits before it."""
+    """A later call with a smaller offset is refused, because the earlier one comes first."""
     async with world() as here, here.group() as group, trio.open_nursery() as nursery:
         generation = await group.next()
         here.broker.slow(1.0, OFFSETS)
@@ -174,7 +174,7 @@ async def test_commits_stay_in_the_order_of_their_calls(autojump_clock: MockCloc
 
 
 async def test_nothing_goes_behind_the_floor(autojump_clock: MockClock) -> None:
-    """Behind the start position or the last commit: refused and not sent; a seek moves it."""
+    """An offset below the start position or the last commit is refused; a seek allows it."""
     async with world() as here:
         await here.append(10)
         async with here.group() as group:
@@ -198,7 +198,7 @@ async def test_nothing_goes_behind_the_floor(autojump_clock: MockClock) -> None:
 
 @pytest.mark.parametrize("bad", [-1, 2**63, True, "7", 1.5, None])
 async def test_what_is_no_offset_is_refused(autojump_clock: MockClock, bad: Any) -> None:
-    """A wrong value or a partition of somebody else is refused before anything is sent."""
+    """A wrong value, or a partition that is not owned, is refused before anything is sent."""
     async with world() as here, here.group() as group:
         generation = await group.next()
         with pytest.raises((TypeError, ValueError), match="topic-0"):
@@ -231,7 +231,7 @@ async def test_an_answer_that_never_comes_is_unknown(autojump_clock: MockClock) 
 async def test_a_coordinator_that_cannot_be_reached_was_sent_nothing(
     autojump_clock: MockClock,
 ) -> None:
-    """Where no connection could be opened the commit failed, and nobody says unknown."""
+    """If no connection could be opened, the outcome is not unknown: the commit failed."""
     async with world() as here:
         scene = Scene(here, **QUICK)
         async with scene.group() as group:
@@ -251,7 +251,7 @@ async def test_a_coordinator_that_cannot_be_reached_was_sent_nothing(
 
 
 @pytest.mark.parametrize("code", [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID])
-async def test_a_refused_generation_is_told_to_all_its_callers(
+async def test_all_callers_of_a_refused_generation_get_the_refusal(
     autojump_clock: MockClock, code: ErrorCode
 ) -> None:
     """One refusal ends the generation: waiting and later commits are stale and not sent."""
@@ -284,7 +284,7 @@ async def test_a_refused_generation_is_told_to_all_its_callers(
 async def test_a_stale_commit_of_an_old_generation_leaves_the_new_one_alone(
     autojump_clock: MockClock,
 ) -> None:
-    """An old generation that is used on says so to its user and to nobody else."""
+    """Only the caller that uses an old generation gets the error."""
     async with world() as here, here.group() as group:
         old = await group.next()
         old.start_soon(trio.sleep, 1)
@@ -299,7 +299,7 @@ async def test_a_stale_commit_of_an_old_generation_leaves_the_new_one_alone(
 async def test_nothing_is_sent_past_the_lease(
     autojump_clock: MockClock,
 ) -> None:
-    """When the lease is over the generation is, and what would have committed is cancelled."""
+    """When the lease expires, the generation ends, and waiting commits are cancelled."""
     async with world() as here:
         scene = Scene(here, **{**QUICK, "session_timeout": 6.0, "heartbeat_interval": 1.0})
         outcomes: list[object] = []
@@ -328,7 +328,7 @@ async def test_nothing_is_sent_past_the_lease(
 
 
 async def test_an_unstable_offset_is_waited_for(autojump_clock: MockClock) -> None:
-    """Offsets of a transaction that is to be decided are asked for until they are stable."""
+    """Offsets of an open transaction are requested until they are stable."""
     async with world() as here:
         scene = Scene(here)
         here.broker.inject("offset_fetch", ErrorCode.UNSTABLE_OFFSET_COMMIT, times=4)
@@ -341,7 +341,7 @@ async def test_an_unstable_offset_is_waited_for(autojump_clock: MockClock) -> No
 
 
 async def test_a_moved_coordinator_costs_a_commit_nothing(autojump_clock: MockClock) -> None:
-    """NOT_COORDINATOR, loading and a cut connection are mended within one call."""
+    """A call succeeds in spite of NOT_COORDINATOR, a loading coordinator and a cut connection."""
     async with world() as here, here.group() as group, trio.open_nursery() as nursery:
         generation = await group.next()
         nursery.start_soon(lambda: here.broker.restart_coordinator(away=1.0, loading=1.0))

@@ -22,12 +22,12 @@ from tests.recovery.scene import Scene
 
 
 async def returns() -> None:
-    """A handler that is done at once."""
+    """A handler that returns at once."""
     await trio.lowlevel.checkpoint()
 
 
 async def stay(here: World, joined: trio.Event, leave: trio.Event) -> None:
-    """Be another member, that joins again whenever it is asked to, until told to go."""
+    """Be another member, which joins again in every rebalance until it has to leave."""
     async with here.group() as group, trio.open_nursery() as nursery:
 
         async def close() -> None:
@@ -42,7 +42,7 @@ async def stay(here: World, joined: trio.Event, leave: trio.Event) -> None:
 async def test_a_returned_task_brings_the_next_generation_of_a_lone_member(
     autojump_clock: MockClock,
 ) -> None:
-    """A new epoch and generation id, the same member and group id; the first takes no task."""
+    """The epoch and the generation id are new, the member id is not; the first takes no task."""
     async with world() as here, here.group() as group:
         first = await group.next()
         assert first.start_soon(returns)
@@ -75,7 +75,7 @@ async def test_a_leader_s_return_moves_the_whole_group(autojump_clock: MockClock
 async def test_a_follower_s_return_changes_nothing_in_a_stable_group(
     autojump_clock: MockClock,
 ) -> None:
-    """The follower joins again: a new epoch, the same generation id, nobody else is disturbed."""
+    """The follower has a new epoch in the same generation, and no other member is affected."""
     async with world(2) as here, trio.open_nursery() as nursery:
         joined, leave = trio.Event(), trio.Event()
         nursery.start_soon(stay, here, joined, leave)
@@ -108,7 +108,7 @@ async def test_next_of_a_cancelled_scope_raises_cancelled(autojump_clock: MockCl
 
 
 async def test_next_of_a_closed_group(autojump_clock: MockClock) -> None:
-    """It says so, every time; a group that never joined leaves nobody."""
+    """It raises GroupClosedError every time; a group that never joined sends no LeaveGroup."""
     async with world() as here, here.group() as group:
         await group.aclose()
         for _ in range(2):
@@ -117,8 +117,8 @@ async def test_next_of_a_closed_group(autojump_clock: MockClock) -> None:
         assert here.requests_for("join_group", "leave_group") == []
 
 
-async def test_an_assignor_that_raises_is_told_and_left_for(autojump_clock: MockClock) -> None:
-    """What an assignor raises comes out of next() as it is, and the member leaves."""
+async def test_an_assignor_that_raises_makes_the_member_leave(autojump_clock: MockClock) -> None:
+    """next() raises the assignor's exception unchanged, and the member leaves."""
 
     class Mine:
         name = "mine"
@@ -143,10 +143,8 @@ FAILING = [
 
 
 @pytest.mark.parametrize(("api", "leaves"), FAILING)
-async def test_an_error_that_nobody_understands(
-    autojump_clock: MockClock, api: str, leaves: bool
-) -> None:
-    """The member leaves if it has an id, backs off, and begins anew; next() waits through it."""
+async def test_an_unknown_error(autojump_clock: MockClock, api: str, leaves: bool) -> None:
+    """The member leaves if it has an id, backs off and starts over; next() goes on waiting."""
     async with world() as here:
         scene = Scene(here)
         here.broker.inject(api, 41)
@@ -167,7 +165,7 @@ async def test_an_error_that_nobody_understands(
 
 
 async def test_a_rebalance_during_sync_is_joined_at_once(autojump_clock: MockClock) -> None:
-    """REBALANCE_IN_PROGRESS: neither left nor backed off, the same id, and no warning."""
+    """REBALANCE_IN_PROGRESS: no leave, no backoff, the same member id, and no warning."""
     async with world() as here:
         scene = Scene(here)
         here.broker.inject("sync_group", 27, times=3)
@@ -200,8 +198,8 @@ async def test_a_task_started_after_the_end_does_not_run(autojump_clock: MockClo
         assert second.state is State.RUNNING
 
 
-async def test_a_group_is_not_asked_from_inside(autojump_clock: MockClock) -> None:
-    """next() inside of a task of the generation is refused, in tasks that it started too."""
+async def test_next_inside_a_task_of_the_generation_is_refused(autojump_clock: MockClock) -> None:
+    """It is refused in tasks of the generation, and in tasks that those start."""
     async with world() as here, here.group() as group:
         generation = await group.next()
         refused: list[UsageError] = []

@@ -1,4 +1,4 @@
-"""A coordinator that is away, moves, restarts or refuses, in every phase of a member."""
+"""A coordinator that is unavailable, moves, restarts or refuses, in every phase of a member."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ SHORT: dict[str, object] = {"session_timeout": 10.0, "rebalance_timeout": 10.0}
 
 
 @pytest.mark.parametrize("how", ["moves", "unreachable", "stopped"])
-async def test_away_for_less_than_the_lease_ends_nothing(
+async def test_unavailable_for_less_than_the_lease_ends_nothing(
     autojump_clock: MockClock, how: str
 ) -> None:
-    """The generation lives through it, and reads and commits afterwards."""
+    """The generation goes on, and reads and commits afterwards."""
     async with world() as here, here.group(**SHORT, request_timeout=2.0) as group:
         generation = await group.next()
         await trio.sleep(5)
@@ -56,10 +56,10 @@ async def test_away_for_less_than_the_lease_ends_nothing(
 
 
 @pytest.mark.parametrize("how", ["moves", "unreachable", "stopped"])
-async def test_away_for_more_than_the_lease_loses_the_generation(
+async def test_unavailable_for_longer_than_the_lease_loses_the_generation(
     autojump_clock: MockClock, how: str
 ) -> None:
-    """By its own lease, without any answer, it gives up; and joins again when it can."""
+    """The member gives up when its lease expires, and joins again when it can."""
     async with world() as here, trio.open_nursery() as nursery:
         async with here.group(**SHORT, request_timeout=2.0) as group:
             first = await group.next()
@@ -114,7 +114,7 @@ FALLS = [
 
 
 def first_arrival(here: World, api: str) -> trio.Event:
-    """Is set when the broker is first asked this."""
+    """An event that is set when the broker first receives this request."""
     arrived = trio.Event()
 
     def note(request: Any) -> bool:
@@ -134,7 +134,7 @@ PHASES = ["find_coordinator", "join_group", "metadata", "sync_group", "offset_fe
 async def test_the_coordinator_falls_before_the_hand_over(
     autojump_clock: MockClock, phase: str, fall: Fall
 ) -> None:
-    """In whatever request it happens, next() gives a generation that lives and commits."""
+    """In whichever request it happens, next() returns a generation that reads and commits."""
     async with world() as here, trio.open_nursery() as nursery:
         await here.append(2)
         arrived = first_arrival(here, phase)
@@ -162,7 +162,7 @@ async def test_the_coordinator_falls_before_the_hand_over(
 async def test_the_coordinator_falls_while_a_generation_works(
     autojump_clock: MockClock, phase: str, fall: Fall
 ) -> None:
-    """Work in hand is committed under its own generation, and read once."""
+    """The current work is committed with its own generation's id, and read once."""
     async with world() as here, trio.open_nursery() as nursery:
         await here.append(3)
         seen: list[int] = []
@@ -218,8 +218,8 @@ async def test_the_coordinator_falls_while_a_member_leaves(
         assert described.members == ()
 
 
-async def test_a_leave_that_nobody_answers_is_given_up(autojump_clock: MockClock) -> None:
-    """Closing beside a dead coordinator takes close_timeout, and no longer."""
+async def test_a_leave_without_a_response_is_given_up(autojump_clock: MockClock) -> None:
+    """With a dead coordinator, closing takes no longer than close_timeout."""
     async with world() as here:
         async with here.group(close_timeout=3.0) as group:
             await group.next()
@@ -233,7 +233,7 @@ async def test_a_leave_that_nobody_answers_is_given_up(autojump_clock: MockClock
 async def test_closing_in_each_phase_before_the_hand_over(
     autojump_clock: MockClock, phase: str
 ) -> None:
-    """Close is done within its deadline, next() says closed, and nobody stays in the group."""
+    """Closing keeps its deadline, next() raises GroupClosedError, and the group is empty."""
     async with world() as here, trio.open_nursery() as nursery:
         arrived = first_arrival(here, phase)
         here.broker.slow(60.0, phase)
@@ -256,7 +256,7 @@ async def test_closing_in_each_phase_before_the_hand_over(
 
 
 async def test_closing_while_it_drains_and_while_it_backs_off(autojump_clock: MockClock) -> None:
-    """A drain that has begun keeps its deadline; a back-off is cut short."""
+    """A drain that has begun keeps its deadline; a backoff ends at once."""
     async with world() as here:
         finished: list[float] = []
 
@@ -318,7 +318,7 @@ async def test_a_join_that_outlives_the_rebalance_is_sent_again(
 
 
 async def test_a_storm_of_member_id_required_is_slowed_down(autojump_clock: MockClock) -> None:
-    """The first id is used at once; a coordinator that gives ids again and again is not hurried."""
+    """The first id is used at once; if the coordinator assigns more ids, the member backs off."""
     async with world() as here:
         scene = Scene(here)
         async with scene.group() as group:
@@ -338,7 +338,7 @@ async def test_a_storm_of_member_id_required_is_slowed_down(autojump_clock: Mock
 
 
 async def test_a_fresh_member_joins_without_any_wait(autojump_clock: MockClock) -> None:
-    """KIP-394 costs no back-off: the given id is used at once, also after a dropped one."""
+    """KIP-394 costs no backoff: the assigned id is used at once, even after a dropped one."""
     async with world() as here:
         scene = Scene(here)
         async with scene.group() as group:
@@ -356,7 +356,7 @@ async def test_a_fresh_member_joins_without_any_wait(autojump_clock: MockClock) 
 async def test_generations_that_are_lost_at_once_back_off(
     autojump_clock: MockClock, code: ErrorCode
 ) -> None:
-    """A coordinator that refuses every first heartbeat is not joined as fast as it answers."""
+    """If the coordinator refuses every first heartbeat, the member backs off between joins."""
     async with world(1, **{"group.min.session.timeout.ms": "1000"}) as here:
         here.broker.inject("heartbeat", code, times=None)
         scene = Scene(here, session_timeout=3.0, heartbeat_interval=0.5)
@@ -380,16 +380,16 @@ class Suspended:
         return trio.current_time() + self.extra
 
 
-async def test_a_process_that_stood_still_asks_once_and_goes_on(
+async def test_a_suspended_process_confirms_its_membership_and_goes_on(
     autojump_clock: MockClock,
 ) -> None:
-    """Woken past its lease it hands out and commits nothing until a heartbeat confirms."""
+    """Past its lease, it returns no records and commits nothing until a heartbeat is confirmed."""
     async with world() as here:
         clock = Suspended()
-        told: list[object] = []
+        events: list[object] = []
         runtime = attrs.evolve(memory_runtime(here.broker, seed=1), clock=clock)
         config = here.config(**SHORT)
-        async with ConsumerGroup(config, runtime=runtime, on_event=told.append) as group:
+        async with ConsumerGroup(config, runtime=runtime, on_event=events.append) as group:
             generation = await group.next()
             await trio.sleep(5)
             clock.extra = 20.0
@@ -400,13 +400,13 @@ async def test_a_process_that_stood_still_asks_once_and_goes_on(
             apis = [api for _, api, _ in here.requests if api in ("heartbeat", "offset_commit")]
             assert apis[-2:] == ["heartbeat", "offset_commit"]
             assert generation.lease > 9
-        blocked = [event for event in told if isinstance(event, LoopBlocked)]
+        blocked = [event for event in events if isinstance(event, LoopBlocked)]
         assert [round(event.seconds) for event in blocked] == [20]
         assert "blocked" in str(blocked[0])
 
 
-async def test_a_process_that_stood_still_for_too_long_stops(autojump_clock: MockClock) -> None:
-    """Where the coordinator has given its partitions away, nothing more is handed out."""
+async def test_a_process_suspended_for_too_long_stops(autojump_clock: MockClock) -> None:
+    """If the coordinator has reassigned its partitions, it returns no more records."""
     async with world() as here:
         await here.append(3)
         clock = Suspended()
@@ -432,7 +432,7 @@ async def test_a_process_that_stood_still_for_too_long_stops(autojump_clock: Moc
 
 
 async def test_a_frozen_broker_is_noticed_by_its_silence(autojump_clock: MockClock) -> None:
-    """A connection that stays and answers nothing is replaced after request_timeout."""
+    """An open connection without responses is replaced after request_timeout."""
     async with world() as here:
         scene = Scene(here, **QUICK)
         async with scene.group() as group:

@@ -1,4 +1,4 @@
-"""How generations end: drains and their one deadline, losses in a drain; what answers bring."""
+"""How generations end: drains and their one deadline, and losses during a drain."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.group.world import P0, World, world
 
 
 async def rebalances(here: World) -> None:
-    """Another member comes, and goes again after a while."""
+    """Another member joins, and leaves after a while."""
     async with here.group(client_id="other") as group:
         with trio.move_on_after(60):
             await group.next()
@@ -30,7 +30,7 @@ async def rebalances(here: World) -> None:
 async def test_a_drain_ends_before_the_rebalance_goes_on_without_it(
     autojump_clock: MockClock,
 ) -> None:
-    """However long drain_timeout is, the Join arrives before the coordinator gives up on it."""
+    """However long drain_timeout is, the JoinGroup arrives before the rebalance timeout is over."""
     async with world(2) as here, trio.open_nursery() as nursery:
 
         async def never_done() -> None:
@@ -50,7 +50,7 @@ async def test_a_drain_ends_before_the_rebalance_goes_on_without_it(
 
 
 async def test_a_commit_in_a_drain_has_the_drain_s_deadline(autojump_clock: MockClock) -> None:
-    """A commit that nobody answers is unknown when the drain is over, and not later."""
+    """A commit without a response is unknown at the end of the drain, and not later."""
     async with world(2) as here, trio.open_nursery() as nursery:
         outcome: list[tuple[float, type[Exception]]] = []
         began: list[float] = []
@@ -79,7 +79,7 @@ async def test_a_commit_in_a_drain_has_the_drain_s_deadline(autojump_clock: Mock
 async def test_membership_lost_in_a_drain_ends_it_at_once(
     autojump_clock: MockClock, code: ErrorCode
 ) -> None:
-    """Heartbeats go on in a drain; what they bring takes the place of the planned end."""
+    """Heartbeats go on during a drain; a loss that they find replaces the planned end."""
     async with world(2) as here, trio.open_nursery() as nursery:
         cancelled: list[float] = []
         lost: list[float] = []
@@ -107,10 +107,10 @@ async def test_membership_lost_in_a_drain_ends_it_at_once(
         nursery.cancel_scope.cancel()
 
 
-async def test_a_look_for_the_coordinator_that_is_refused_for_good(
+async def test_a_lookup_of_the_coordinator_that_cannot_succeed(
     autojump_clock: MockClock,
 ) -> None:
-    """Rights that are gone when the coordinator moves: the generation is lost, the group over."""
+    """If the lookup is not authorized, the generation is lost and the group is closed."""
     async with world() as here, here.group() as group:
         first = await group.next()
         await trio.sleep(5)

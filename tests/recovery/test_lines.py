@@ -1,4 +1,4 @@
-"""Which requests share a connection to the coordinator, and what does not wait for what."""
+"""Which requests share a connection to the coordinator, and which do not delay others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INTERVAL = 1.0
 
 
 async def test_a_slow_commit_delays_no_heartbeat(autojump_clock: MockClock) -> None:
-    """While a commit's answer is held back, heartbeats go out, each in its time, and are heard."""
+    """While a commit's response is held back, heartbeats are sent and answered in time."""
     async with world() as here:
         scene = Scene(
             here,
@@ -46,7 +46,7 @@ async def test_a_slow_commit_delays_no_heartbeat(autojump_clock: MockClock) -> N
 async def test_heartbeats_commits_and_the_leave_have_a_connection_each(
     autojump_clock: MockClock,
 ) -> None:
-    """Joins share one with heartbeats, commits with Sync; a leave has one of its own."""
+    """JoinGroup and heartbeats share one, commits and SyncGroup another; a leave has its own."""
     async with world() as here:
         scene = Scene(here, **QUICK)
         async with scene.group() as group:

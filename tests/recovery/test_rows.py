@@ -1,4 +1,4 @@
-"""The recovery table, row by row: what follows each failure on the wire and in the program."""
+"""The error policy, row by row: the requests and errors that follow each failure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.recovery.expected import (
     Expect,
     after_wait,
     expected,
-    told,
+    reported,
 )
 from tests.recovery.lines import Sent, Trouble
 from tests.recovery.scene import APIS, TROUBLES, Failure, Outcome, play
@@ -55,7 +55,7 @@ def rows() -> Iterator[tuple[Request, int | TransportFailure, Reaction]]:
 
 
 def forms(failure: int | TransportFailure) -> Sequence[Failure]:
-    """The ways in which a failure can come about."""
+    """The ways in which a failure can happen."""
     return TROUBLES[failure] if isinstance(failure, TransportFailure) else (int(failure),)
 
 
@@ -74,7 +74,7 @@ TWICE = [
     pytest.param(request, failure, form, reaction, id=name_of(request, form))
     for request, failure, reaction in rows()
     for form in forms(failure)[:1]
-    # After one DescribeGroups that fails for good the group rebalances, and none is sent again.
+    # After a DescribeGroups that fails for good, the group rebalances and sends no other.
     if reaction.action in (Action.RETRY, Action.REJOIN)
     and (request, reaction.action) != (Request.DESCRIBE, Action.REJOIN)
 ]
@@ -91,14 +91,14 @@ class After:
 
 
 def after_failure(outcome: Outcome, request: Request, times: int, *, closing: bool) -> After:
-    """Find the failing request, and what of interest was sent after it."""
+    """Find the failing request, and the requests after it that matter."""
     sent = outcome.sent(closing=closing)
     mine = [n for n, it in enumerate(sent) if it.api == APIS[request]]
     troubled = [n for n in mine if sent[n].troubled]
     last = troubled[-1] if troubled else mine[times - 1]
     failed = sent[last]
-    told_at = [at for at, _ in outcome.scene.failures(request)]
-    at = told_at[times - 1] if troubled and told_at else failed.at
+    reported_at = [at for at, _ in outcome.scene.failures(request)]
+    at = reported_at[times - 1] if troubled and reported_at else failed.at
     ids = [it.member_id for it in outcome.scene.lines.sent if it.at <= failed.at and it.member_id]
     uninteresting = {"api_versions", "heartbeat", "metadata"} - {APIS[request]}
     if request is Request.LIST_OFFSETS:
@@ -109,7 +109,7 @@ def after_failure(outcome: Outcome, request: Request, times: int, *, closing: bo
 
 
 def check(outcome: Outcome, request: Request, expect: Expect, times: int = 1) -> None:
-    """Hold what happened to what had to."""
+    """Compare what happened with what must happen."""
     ends = request is Request.LEAVE or expect.only
     after = after_failure(outcome, request, times, closing=ends)
     wire = list(expect.wire)
@@ -141,8 +141,8 @@ def check_events(
     reaction: Reaction,
     times: int = 1,
 ) -> None:
-    """Each failure is told once, with what follows."""
-    failed, refused = told(request, failure, reaction)
+    """Each failure is reported once, with its reaction."""
+    failed, refused = reported(request, failure, reaction)
     events = outcome.scene.failures(request)
     if form in (Trouble.CUT_AFTER, Trouble.SILENT_AFTER):
         events = events[:times]  # sent again, it may meet what it did the first time
@@ -158,7 +158,7 @@ async def test_a_row(
     form: Failure,
     reaction: Reaction,
 ) -> None:
-    """After the failure come the row's requests, wait, end and errors, and nothing else."""
+    """The failure is followed by the row's requests, wait, end and errors, and nothing else."""
     outcome = await play(request_, form)
     check(outcome, request_, expected(request_, failure, reaction))
     check_events(outcome, request_, failure, form, reaction)
@@ -185,7 +185,7 @@ async def test_a_row_twice(
     form: Failure,
     reaction: Reaction,
 ) -> None:
-    """After the second failure in a row the wait is the row's for a repetition."""
+    """After the second failure in a row, the wait is the row's wait for repeated failures."""
     outcome = await play(request_, form, times=2)
     check(outcome, request_, expected(request_, failure, reaction, 2), times=2)
     check_events(outcome, request_, failure, form, reaction, 2)
@@ -282,13 +282,13 @@ BY_KAFKA = [
         Expect(wire=[("offset_fetch", KEPT)], wait=after_wait()),
     ),
     (Request.FETCH_OFFSETS, ErrorCode.NOT_COORDINATOR, Expect(wire=[FIND, ("offset_fetch", KEPT)])),
-    # FindCoordinatorResponseHandler: asked again after the back-off.
+    # FindCoordinatorResponseHandler: sent again after the backoff.
     (
         Request.FIND_COORDINATOR,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         Expect(wire=[FIND], wait=after_wait()),
     ),
-    # LeaveGroupResponseHandler: nobody waits for a member that is not known.
+    # LeaveGroupResponseHandler: an unknown member has left.
     (Request.LEAVE, ErrorCode.UNKNOWN_MEMBER_ID, Expect(wire=[], wait=AT_ONCE)),
 ]
 
@@ -306,15 +306,15 @@ async def test_what_kafka_s_own_client_does(
     failure: ErrorCode | TransportFailure,
     expect: Expect,
 ) -> None:
-    """Where the outcome matters most, the table says what Kafka's own client does."""
+    """In the rows that matter most, the table says what Kafka's own client does."""
     for form in forms(failure):
         check(await play(request_, form), request_, expect)
 
 
-async def test_a_missing_topic_is_told_and_empties_no_other(
+async def test_a_missing_topic_is_reported_and_empties_no_other(
     autojump_clock: MockClock,
 ) -> None:
-    """A topic that the brokers do not know is told of; the group goes on with the others."""
+    """A topic that the brokers do not know is reported; the group reads the others."""
     outcome = await play(
         Request.METADATA, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topics=["topic", "absent"]
     )

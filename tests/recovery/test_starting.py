@@ -30,7 +30,7 @@ async def read_all(generation: Generation) -> None:
 
 
 async def test_committed_offsets_come_first(autojump_clock: MockClock) -> None:
-    """Whatever auto_offset_reset says, a committed offset is where it goes on."""
+    """Whatever auto_offset_reset is, a partition starts at its committed offset."""
     async with world() as here:
         await here.append(5)
         async with here.group() as group:
@@ -47,7 +47,7 @@ async def test_committed_offsets_come_first(autojump_clock: MockClock) -> None:
 
 
 async def test_earliest_skips_nothing(autojump_clock: MockClock) -> None:
-    """Without an offset the first record is the first there is; nothing is committed for it."""
+    """Without an offset, reading starts at the first record, and nothing is committed."""
     async with world() as here:
         await here.append(5)
         async with here.group() as group:
@@ -58,7 +58,7 @@ async def test_earliest_skips_nothing(autojump_clock: MockClock) -> None:
 
 
 async def test_latest_begins_at_the_end_and_commits_it(autojump_clock: MockClock) -> None:
-    """What was there is skipped; what comes is not, though the member restarts before it."""
+    """Old records are skipped; later ones are read, even if the member restarts before them."""
     async with world() as here:
         await here.append(5)
         async with here.group(auto_offset_reset="latest") as group:
@@ -82,7 +82,7 @@ async def test_latest_without_the_initial_commit(autojump_clock: MockClock) -> N
 
 
 async def test_a_refused_initial_commit_harms_nothing(autojump_clock: MockClock) -> None:
-    """The generation is handed over all the same, and reads from there."""
+    """The program gets the generation all the same, and reads from that position."""
     async with world() as here:
         await here.append(5)
         here.broker.inject("offset_commit", ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
@@ -95,7 +95,7 @@ async def test_a_refused_initial_commit_harms_nothing(autojump_clock: MockClock)
 async def test_latest_reads_added_partitions_from_their_beginning(
     autojump_clock: MockClock,
 ) -> None:
-    """A partition without an offset in a topic with others was added later: all of it counts."""
+    """A partition without an offset, in a topic with offsets, was added later: it is read whole."""
     async with world() as here:
         await here.append(5)
         async with here.group(auto_offset_reset="latest") as group:
@@ -114,7 +114,7 @@ async def test_latest_reads_added_partitions_from_their_beginning(
 
 
 async def test_error_hands_over_and_fails_where_it_is_read(autojump_clock: MockClock) -> None:
-    """auto_offset_reset='error': the handler of that partition sees it; commits still work."""
+    """auto_offset_reset='error': the handler of that partition gets it; commits still work."""
     async with world(2) as here:
         await here.append(3)
         async with here.group(auto_offset_reset="error") as group:
@@ -132,7 +132,7 @@ async def test_error_hands_over_and_fails_where_it_is_read(autojump_clock: MockC
 async def test_an_offset_out_of_range(
     autojump_clock: MockClock, reset: str, value: int | None
 ) -> None:
-    """Reset as told, with an event; with 'error' the handler sees it."""
+    """It is reset, with an event; with 'error' the handler gets the error."""
     async with world() as here:
         await here.append(3)
         async with here.group() as group:
@@ -159,8 +159,8 @@ async def test_an_offset_out_of_range(
         assert "not in the log" in here.events_of(OffsetReset)[-1].reason
 
 
-async def test_a_leader_that_is_away_holds_nothing_up(autojump_clock: MockClock) -> None:
-    """A hand-over waits a moment for positions; by ``earliest`` the rest begins at 0."""
+async def test_an_unavailable_leader_delays_nothing(autojump_clock: MockClock) -> None:
+    """A hand-over waits a moment for positions; with ``earliest`` the others start at 0."""
     async with world() as here:
         await here.append(3)
         here.broker.inject("list_offsets", ErrorCode.LEADER_NOT_AVAILABLE, times=8)
@@ -176,7 +176,7 @@ async def test_a_leader_that_is_away_holds_nothing_up(autojump_clock: MockClock)
 async def test_a_latest_position_that_comes_late_is_found_when_read(
     autojump_clock: MockClock,
 ) -> None:
-    """By ``latest`` a partition whose leader is away has no position before it is read."""
+    """With ``latest``, a partition without a leader has no position before it is read."""
     async with world() as here:
         await here.append(3)
         here.broker.inject("list_offsets", ErrorCode.LEADER_NOT_AVAILABLE, times=8)
@@ -195,7 +195,7 @@ async def test_a_latest_position_that_comes_late_is_found_when_read(
 async def test_a_rebalance_while_offsets_are_unstable_is_joined_at_once(
     autojump_clock: MockClock,
 ) -> None:
-    """A generation that ends on the way to its hand-over is never handed out."""
+    """A generation that ends before its hand-over never reaches the program."""
     async with world(2) as here, trio.open_nursery() as nursery:
         unstable = here.broker.inject("offset_fetch", ErrorCode.UNSTABLE_OFFSET_COMMIT, times=None)
 
@@ -233,7 +233,7 @@ async def test_a_rebalance_while_offsets_are_unstable_is_joined_at_once(
 async def test_a_pattern_that_cannot_be_resolved(
     autojump_clock: MockClock, code: ErrorCode, error: type[Exception] | None
 ) -> None:
-    """No Join is sent before the topics are known; what passes is waited out."""
+    """No JoinGroup is sent before the topics are known; failures are retried."""
     async with world() as here:
         here.broker.inject("metadata", code, times=2)
         async with here.group(topics=[re.compile("top.*")]) as group:
@@ -247,14 +247,14 @@ async def test_a_pattern_that_cannot_be_resolved(
 
 
 async def a_task_that_returns() -> None:
-    """Begin the end of its generation."""
+    """End the generation by returning."""
     await trio.lowlevel.checkpoint()
 
 
-async def test_a_look_up_of_a_first_position_ends_with_the_generation(
+async def test_a_lookup_of_a_first_position_ends_with_the_generation(
     autojump_clock: MockClock,
 ) -> None:
-    """A stream that waits for a leader ends when the end begins, and the next one goes on."""
+    """A stream that waits for a leader ends with its generation; the next one reads on."""
     async with world() as here:
         await here.append(3)
         away = here.broker.inject("list_offsets", ErrorCode.LEADER_NOT_AVAILABLE, times=None)
@@ -272,7 +272,7 @@ async def test_a_look_up_of_a_first_position_ends_with_the_generation(
         assert await here.committed() == {P0: 3}
 
 
-async def test_a_look_up_of_a_lost_position_ends_with_the_generation(
+async def test_a_lookup_of_a_lost_position_ends_with_the_generation(
     autojump_clock: MockClock,
 ) -> None:
     """A position that the log does not have stays committed until the next generation resets it."""
@@ -296,7 +296,7 @@ async def test_a_look_up_of_a_lost_position_ends_with_the_generation(
 
 
 async def test_the_end_does_not_break_the_commit_of_a_position(autojump_clock: MockClock) -> None:
-    """A position at the end of the log that was found is committed, though the end has begun."""
+    """A resolved latest position is committed, although the generation has begun to end."""
     async with world() as here:
         await here.append(3)
         away = here.broker.inject("list_offsets", ErrorCode.LEADER_NOT_AVAILABLE, times=None)

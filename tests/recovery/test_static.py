@@ -23,7 +23,7 @@ async def members_of(here: World) -> list[str | None]:
 
 
 async def test_closing_leaves_a_static_member_in_place(autojump_clock: MockClock) -> None:
-    """No LeaveGroup is sent; the member stays until its session is over; the event says so."""
+    """No LeaveGroup is sent, the member stays until its session expires, and the event says so."""
     async with world() as here:
         async with here.group(group_instance_id="one") as group:
             await group.next()
@@ -39,7 +39,7 @@ async def test_closing_leaves_a_static_member_in_place(autojump_clock: MockClock
 async def test_a_restart_within_the_session_causes_no_rebalance(
     autojump_clock: MockClock,
 ) -> None:
-    """The same partitions in the same generation; the other member is not disturbed."""
+    """It has the same partitions in the same generation; the other member is not affected."""
     async with world(2) as here, trio.open_nursery() as nursery:
         others: list[Generation] = []
 
@@ -69,7 +69,7 @@ async def test_a_restart_within_the_session_causes_no_rebalance(
 
 
 async def test_a_static_leader_restarts_without_a_rebalance(autojump_clock: MockClock) -> None:
-    """Alone it is the leader: it takes its assignment over and does not divide again (KIP-814)."""
+    """As the leader, it keeps its assignment and computes no new one (KIP-814)."""
     async with world(2) as here:
         async with here.group(group_instance_id="one") as group:
             before = await group.next()
@@ -84,7 +84,7 @@ async def test_a_static_leader_restarts_without_a_rebalance(autojump_clock: Mock
 
 
 async def fenced(here: World, act: str) -> tuple[Generation, list[Exception]]:
-    """A second process with the same instance id comes while the first holds a generation."""
+    """A second process with the same instance id joins while the first has a generation."""
     raised: list[Exception] = []
     kept: list[Generation] = []
     scene = Scene(here)
@@ -127,7 +127,7 @@ async def fenced(here: World, act: str) -> tuple[Generation, list[Exception]]:
 async def test_a_second_process_with_the_same_instance_fences_the_first(
     autojump_clock: MockClock,
 ) -> None:
-    """The first learns it from a heartbeat: FENCED, raised bare by every next(), no leave."""
+    """The first gets it with a heartbeat: FENCED, raised bare by every next(), and no leave."""
     async with world() as here:
         generation, raised = await fenced(here, "heartbeat")
         assert generation.end is not None
@@ -138,7 +138,7 @@ async def test_a_second_process_with_the_same_instance_fences_the_first(
 
 
 async def test_a_fenced_member_s_commit_is_refused(autojump_clock: MockClock) -> None:
-    """It learns it from a commit: StaleGenerationError, whose end is the fencing."""
+    """It gets it with a commit: StaleGenerationError, whose end is the fencing."""
     async with world() as here:
         generation, raised = await fenced(here, "commit")
         assert isinstance(raised[0], StaleGenerationError)
@@ -148,7 +148,7 @@ async def test_a_fenced_member_s_commit_is_refused(autojump_clock: MockClock) ->
 
 
 async def test_a_fenced_member_raises_bare_at_exit(autojump_clock: MockClock) -> None:
-    """Where no next() has raised it, the block does, without any group around it."""
+    """If no next() has raised it, the block does, without an exception group."""
     async with world() as here, trio.open_nursery() as nursery:
 
         async def second() -> None:
@@ -204,7 +204,7 @@ async def test_joins_and_leaves_say_why(autojump_clock: MockClock) -> None:
 
 
 async def test_a_reason_is_cut_to_what_the_broker_takes(autojump_clock: MockClock) -> None:
-    """A longer reason than Kafka's 255 characters is cut, and not refused."""
+    """A reason of more than Kafka's 255 characters is cut, not refused."""
     async with world() as here:
         async with here.group() as group:
             await group.next()

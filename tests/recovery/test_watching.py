@@ -1,4 +1,4 @@
-"""What watchers see: partitions and topics that come and go, patterns, stuck and idle handlers."""
+"""The watchers: partitions and topics that come and go, patterns, stuck and idle handlers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def ended(group: ConsumerGroup, generation: Generation) -> tuple[End, Gene
 
 
 async def test_partitions_that_are_added(autojump_clock: MockClock) -> None:
-    """The leader sees them within the interval, commits what it has in hand, and gets them."""
+    """The leader finds them within the interval, commits its current work, and gets them."""
     async with world() as here, here.group(partition_watch_interval=5.0) as group:
         first = await group.next()
         await trio.sleep(6)
@@ -45,10 +45,10 @@ async def test_partitions_that_are_added(autojump_clock: MockClock) -> None:
         assert second.assignment.kept == {P0}
 
 
-async def test_partitions_added_between_the_look_and_the_first_watch(
+async def test_partitions_added_between_the_assignment_and_the_first_poll(
     autojump_clock: MockClock,
 ) -> None:
-    """The watcher's baseline is what the assignment was made from: nothing falls between."""
+    """The baseline is the metadata of the assignment, so that no change is missed."""
     async with world() as here, trio.open_nursery() as nursery:
         here.broker.slow(2.0, "sync_group", times=1)
 
@@ -66,7 +66,7 @@ async def test_partitions_added_between_the_look_and_the_first_watch(
 
 
 async def test_a_topic_that_is_created_later(autojump_clock: MockClock) -> None:
-    """It is told as missing, the others are read meanwhile, and it is taken when it comes."""
+    """It is reported as missing, the others are read, and it is read once it exists."""
     async with world() as here, here.group(topics=["topic", "later"]) as group:
         first = await group.next()
         assert list(first.assignment) == [P0]
@@ -80,7 +80,7 @@ async def test_a_topic_that_is_created_later(autojump_clock: MockClock) -> None:
 
 
 async def test_a_group_without_any_topic_waits_for_one(autojump_clock: MockClock) -> None:
-    """An empty generation is a generation; nothing creates the topic by asking for it."""
+    """A generation may be empty; no request creates the topic."""
     async with world(0) as here, here.group() as group:
         first = await group.next()
         assert list(first.assignment) == []
@@ -93,7 +93,7 @@ async def test_a_group_without_any_topic_waits_for_one(autojump_clock: MockClock
 
 
 async def test_a_topic_that_is_deleted(autojump_clock: MockClock) -> None:
-    """Gone twice in a row it is believed; the next generation does without."""
+    """After two polls without it, it counts as deleted; the next generation lacks it."""
     async with world() as here, here.group(topics=["topic", "other"]) as group:
         await here.broker.create_topic("other", 1)
         first = await group.next()
@@ -106,7 +106,7 @@ async def test_a_topic_that_is_deleted(autojump_clock: MockClock) -> None:
         assert list(second.assignment) == [P0]
 
 
-async def test_one_look_that_misses_a_topic_ends_nothing(autojump_clock: MockClock) -> None:
+async def test_one_poll_that_misses_a_topic_ends_nothing(autojump_clock: MockClock) -> None:
     """A broker that has just started may not know a topic yet."""
     async with world() as here, here.group() as group:
         first = await group.next()
@@ -116,25 +116,25 @@ async def test_one_look_that_misses_a_topic_ends_nothing(autojump_clock: MockClo
         assert first.state is State.RUNNING
 
 
-async def test_a_look_that_is_refused_for_good_ends_nothing(autojump_clock: MockClock) -> None:
-    """Rights that are taken away while a topic is watched are told of; the watcher looks again."""
+async def test_a_poll_that_is_not_authorized_ends_nothing(autojump_clock: MockClock) -> None:
+    """An authorization error of a poll is reported, and the watcher polls again."""
     async with world() as here, here.group() as group:
         first = await group.next()
         await trio.sleep(1)
         here.broker.inject("metadata", ErrorCode.TOPIC_AUTHORIZATION_FAILED, times=2)
         await trio.sleep(30)
         assert first.state is State.RUNNING
-        told = [event.next_action for event in here.events_of(RequestFailed)]
-        assert told == ["send the request again within the same generation, after a backoff"] * 2
+        actions = [event.next_action for event in here.events_of(RequestFailed)]
+        assert actions == ["send the request again within the same generation, after a backoff"] * 2
         await here.broker.add_partitions("topic", 2)
         end, _ = await ended(group, first)
         assert end.cause is Cause.PARTITIONS_CHANGED
 
 
-async def test_a_look_that_is_refused_as_a_whole_is_no_empty_list(
+async def test_a_poll_with_an_error_is_no_empty_list(
     autojump_clock: MockClock,
 ) -> None:
-    """KIP-1102: the answer's own error is told and the look made again; nothing is gone."""
+    """KIP-1102: the response's error is reported and the poll repeated; no topic is deleted."""
     async with world() as here, here.group(topics=[re.compile("top.*")]) as group:
         first = await group.next()
         assert list(first.assignment) == [P0]
@@ -146,7 +146,7 @@ async def test_a_look_that_is_refused_as_a_whole_is_no_empty_list(
 
 
 async def test_a_topic_that_is_deleted_and_created_again(autojump_clock: MockClock) -> None:
-    """Another topic under the same name is seen by its id, and read from its beginning."""
+    """Another topic with the same name is detected by its id, and read from its beginning."""
     async with world() as here:
         await here.append(5)
         async with here.group() as group:
@@ -165,7 +165,7 @@ async def test_a_topic_that_is_deleted_and_created_again(autojump_clock: MockClo
 async def test_only_the_leader_watches_and_for_the_whole_group(
     autojump_clock: MockClock,
 ) -> None:
-    """The follower asks for no metadata; the leader sees a topic that only the follower reads."""
+    """The follower requests no metadata; the leader also watches the follower's topics."""
     async with world() as here, trio.open_nursery() as nursery:
         await here.broker.create_topic("other", 1)
         leaders: list[Generation] = []
@@ -198,8 +198,8 @@ async def test_only_the_leader_watches_and_for_the_whole_group(
         nursery.cancel_scope.cancel()
 
 
-async def test_nobody_watches_where_it_is_switched_off(autojump_clock: MockClock) -> None:
-    """Without watch_partition_changes no metadata is asked for while a generation runs."""
+async def test_watching_can_be_switched_off(autojump_clock: MockClock) -> None:
+    """Without watch_partition_changes, a running generation requests no metadata."""
     async with world() as here, here.group(watch_partition_changes=False) as group:
         first = await group.next()
         asked = len(here.requests_for("metadata"))
@@ -229,7 +229,7 @@ async def test_a_pattern_takes_what_it_matches(autojump_clock: MockClock) -> Non
 
 
 async def test_followers_watch_their_patterns(autojump_clock: MockClock) -> None:
-    """A follower whose pattern matches more joins again, and the group divides anew."""
+    """A follower whose pattern matches another topic joins again, and the group rebalances."""
     async with world() as here, trio.open_nursery() as nursery:
 
         async def lead() -> None:
@@ -251,7 +251,7 @@ async def test_followers_watch_their_patterns(autojump_clock: MockClock) -> None
 
 
 async def test_two_streams_of_one_partition_are_refused(autojump_clock: MockClock) -> None:
-    """A partition has one stream at a time; a closed one makes room."""
+    """A partition has one stream at a time, or a new one after the old was closed."""
     async with world(2) as here, here.group() as group:
         await here.append(1)
         generation = await group.next()
@@ -268,8 +268,8 @@ async def test_two_streams_of_one_partition_are_refused(autojump_clock: MockCloc
             generation.records(P1, max_records=0)
 
 
-async def test_a_stream_is_one_task_s(autojump_clock: MockClock) -> None:
-    """Two tasks on one stream: the second is told to open its own."""
+async def test_a_stream_is_for_one_task(autojump_clock: MockClock) -> None:
+    """The error of the second task on one stream says to open another stream."""
     async with world() as here, here.group() as group, trio.open_nursery() as nursery:
         generation = await group.next()
         stream = generation.records(P0)
@@ -280,8 +280,8 @@ async def test_a_stream_is_one_task_s(autojump_clock: MockClock) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_partitions_that_nobody_reads_are_told_of(autojump_clock: MockClock) -> None:
-    """Some seconds after the hand-over, once, by name."""
+async def test_partitions_without_a_stream_are_reported(autojump_clock: MockClock) -> None:
+    """The event comes once, some seconds after the hand-over, and names them."""
     async with world(3) as here, here.group() as group:
         generation = await group.next()
         generation.records(P1)
@@ -289,7 +289,7 @@ async def test_partitions_that_nobody_reads_are_told_of(autojump_clock: MockCloc
         assert [event.partitions for event in here.events_of(PartitionsNotRead)] == [(P0, P2)]
 
 
-async def test_all_partitions_that_are_read_are_not_told_of(autojump_clock: MockClock) -> None:
+async def test_partitions_with_streams_are_not_reported(autojump_clock: MockClock) -> None:
     """Open streams are enough; whether there are records does not matter."""
     async with world(3) as here, here.group() as group:
         generation = await group.next()
@@ -299,7 +299,7 @@ async def test_all_partitions_that_are_read_are_not_told_of(autojump_clock: Mock
 
 
 async def stuck_after(here: World, held: float) -> list[Cause]:
-    """Hold each of three batches for so long under max_processing_time of 5 s; the ends."""
+    """Hold each of three batches for so long, with a max_processing_time of 5 s; the ends."""
     await here.append(3)
 
     async def handle(generation: Generation) -> None:
@@ -317,14 +317,14 @@ async def stuck_after(here: World, held: float) -> list[Cause]:
 
 
 async def test_a_stuck_handler_gives_its_partitions_up(autojump_clock: MockClock) -> None:
-    """A batch held for longer than max_processing_time ends the generation, which says so."""
+    """A batch held for longer than max_processing_time ends the generation with that cause."""
     async with world() as here:
         assert await stuck_after(here, 100.0) == [Cause.PROCESSING_STUCK]
         assert here.now < 10
 
 
 async def test_a_slow_handler_is_not_stuck(autojump_clock: MockClock) -> None:
-    """Batches that each take less are no reason to end, however long all of them take."""
+    """Batches that each take less do not end it, however long all of them take."""
     async with world() as here:
         assert await stuck_after(here, 4.0) == [Cause.CLOSED]
         assert await here.committed() == {P0: 3}

@@ -48,7 +48,7 @@ def read(records: Records, count: int) -> list[int]:
 
 
 def test_commits_and_their_refusals(kafka: Kafka) -> None:
-    """What trio's commit takes and raises, the threaded one takes and raises in the thread."""
+    """It takes and raises in the thread what the trio commit takes and raises."""
     here = Stage(kafka)
     here.create(1, 10)
     mine, foreign = here.partition(0), here.partition(7)
@@ -71,7 +71,7 @@ def test_commits_and_their_refusals(kafka: Kafka) -> None:
 
 
 def test_commits_of_many_threads_are_few_requests(kafka: Kafka) -> None:
-    """Threads that commit at the same time share requests, and each has its own outcome."""
+    """Threads that commit at the same time share requests, and each gets its own outcome."""
     here, recorded = Stage(kafka), RecordedEvents()
     threads = 40
     here.create(threads)
@@ -102,7 +102,7 @@ def test_commits_of_many_threads_are_few_requests(kafka: Kafka) -> None:
 
 
 def test_streams_of_partitions(kafka: Kafka) -> None:
-    """One stream for each partition, one for several or all; never two for one."""
+    """A stream is for one, several or all partitions; no partition has two streams."""
     here = Stage(kafka)
     here.create(3, 6)
     one, two, three = map(here.partition, range(3))
@@ -133,7 +133,7 @@ def test_streams_of_partitions(kafka: Kafka) -> None:
 
 
 def test_pause_resume_and_seek(kafka: Kafka) -> None:
-    """A paused partition gives nothing until it is resumed; a seek goes where it says."""
+    """A paused partition returns no batch until it is resumed; a seek changes the position."""
     here = Stage(kafka)
     here.create(1, 10)
     partition = here.partition(0)
@@ -160,7 +160,7 @@ def test_pause_resume_and_seek(kafka: Kafka) -> None:
 
 
 def interrupted_wait(recorded: threading.Event, records: Records) -> None:
-    """Let a thread ask for a batch, and give up when it has been fetched."""
+    """Let a thread wait for a batch, and give up when it has been fetched."""
 
     def give_up(gate: threading.Lock, timeout: float | None) -> bool:
         del gate, timeout
@@ -173,8 +173,8 @@ def interrupted_wait(recorded: threading.Event, records: Records) -> None:
         records.next(1.0)
 
 
-def test_a_batch_that_nobody_waited_for_is_not_lost(kafka: Kafka) -> None:
-    """The thread gives up as its batch comes: the next call has it, unless a seek forbids."""
+def test_a_batch_that_arrives_too_late_is_not_lost(kafka: Kafka) -> None:
+    """If a thread gives up as its batch arrives, the next call returns it, unless a seek came."""
     here, never = Stage(kafka), threading.Event()
     here.create(1, 10)
     with generation_of(here) as generation:
@@ -191,7 +191,7 @@ def test_a_batch_that_nobody_waited_for_is_not_lost(kafka: Kafka) -> None:
 def test_a_batch_that_stayed_waits_for_the_lease(
     kafka: Kafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A batch that stayed is not handed out past the lease, and is when that is confirmed."""
+    """Such a batch is not returned past the lease, but after a confirmed heartbeat."""
     here, never = Stage(kafka), threading.Event()
     here.create(1, 10)
     with generation_of(here) as generation:
@@ -205,7 +205,7 @@ def test_a_batch_that_stayed_waits_for_the_lease(
 
 
 def test_a_time_out_of_wait_ended(kafka: Kafka) -> None:
-    """It raises while the generation runs, and gives the end when it has ended."""
+    """It raises while the generation runs, and returns the end when it has ended."""
     here = Stage(kafka)
     here.create()
     with here.group() as group:
@@ -220,7 +220,7 @@ def test_a_time_out_of_wait_ended(kafka: Kafka) -> None:
 
 
 def test_a_body_that_waited_is_waited_for_again(kafka: Kafka) -> None:
-    """After a time-out of wait_ended the body's work counts again: the drain waits for it."""
+    """After a timeout of wait_ended, the drain waits again for the body's work."""
     here, recorded = Stage(kafka), RecordedEvents()
     here.create(1, 5)
     with here.group(recorded) as group:
@@ -284,7 +284,7 @@ def test_the_bodys_scope_ends_quietly_with_the_generation(kafka: Kafka) -> None:
 
 
 def test_own_passing() -> None:
-    """A generation's own passing is taken out of what was raised, and nothing else."""
+    """Only the stale errors of the generation itself are removed from an exception."""
     end, other = End(Cause.FENCED), End(Cause.FENCED)
     own = StaleGenerationError("own", end)
     foreign = StaleGenerationError("foreign", other)
@@ -296,7 +296,7 @@ def test_own_passing() -> None:
 
 
 def test_no_thread_can_be_had(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the system gives no further thread, the generation ends with that, and it is raised."""
+    """If the system has no more threads, the generation ends with that error, which is raised."""
     here = Stage(kafka)
     here.create()
 
@@ -315,7 +315,7 @@ def test_no_thread_can_be_had(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_thread_that_fails_when_all_is_over(
     kafka: Kafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a thread left behind raises goes to ``threading.excepthook``: there is nobody else."""
+    """The exception of a thread that outlived its group goes to ``threading.excepthook``."""
     here = Stage(kafka)
     here.create()
     release, recorded = threading.Event(), threading.Event()

@@ -36,7 +36,7 @@ from tests.threaded.stage import (
 
 
 def test_generations_handlers_and_commits(kafka: Kafka) -> None:
-    """``for`` gives a generation, handlers process its records and commit, leaving leaves."""
+    """``for`` returns a generation, handlers process and commit, and the block leaves the group."""
     here, recorded, ledger = Stage(kafka), RecordedEvents(), Ledger()
     here.create(3, 50)
     held: list[Generation] = []
@@ -59,7 +59,7 @@ def test_generations_handlers_and_commits(kafka: Kafka) -> None:
 
 
 def test_what_a_generation_says_of_itself(kafka: Kafka) -> None:
-    """All that a trio generation tells, a threaded one tells too."""
+    """A threaded generation has the attributes of the trio generation."""
     here = Stage(kafka)
     here.create(1, 5)
     with here.group(group_instance_id="me") as group:
@@ -191,7 +191,7 @@ def test_an_interrupt_drains_and_leaves(kafka: Kafka) -> None:
 
 
 def test_a_second_interrupt_cuts_the_drain(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Interrupted while it drains, the block is left without a drain and still says farewell."""
+    """An interrupt during the drain ends the drain, and the member still leaves the group."""
     here, recorded = Stage(kafka), RecordedEvents()
     here.create(1, 1)
     release = threading.Event()

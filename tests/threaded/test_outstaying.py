@@ -27,7 +27,7 @@ from tests.threaded.stage import (
 
 
 def test_a_thread_that_outstays_holds_up_the_next_join(kafka: Kafka) -> None:
-    """It is named with its stack, refused as stale, its records end, and no Join goes out."""
+    """An event has its stack, its commits are stale, its records end, and no JoinGroup is sent."""
     here, recorded = Stage(kafka), RecordedEvents()
     here.create(2, 5)
     release, inside = threading.Event(), threading.Event()
@@ -74,7 +74,7 @@ def test_a_thread_that_outstays_holds_up_the_next_join(kafka: Kafka) -> None:
 
 
 def test_what_an_outstaying_thread_raises_is_not_lost(kafka: Kafka) -> None:
-    """Raised after its generation has ended, it ends the group and comes out of the block."""
+    """Raised after its generation has ended, it closes the group, and the block raises it."""
     here, recorded = Stage(kafka), RecordedEvents()
     here.create()
     release = threading.Event()

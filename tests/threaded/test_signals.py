@@ -27,14 +27,14 @@ START = (
 
 @final
 class Running:
-    """A program that runs, and what it said."""
+    """A program that runs, and its output."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
         self.said: list[str] = []
 
     def until(self, line: str) -> None:
-        """Read what it says up to this line."""
+        """Read its output up to this line."""
         assert self.process.stdout is not None  # it is a pipe
         while line not in self.said:
             read = self.process.stdout.readline()
@@ -65,7 +65,7 @@ def program(name: str, here: Stage) -> Iterator[Running]:
 
 @pytest.mark.parametrize("name", ["loop", "body"])
 def test_close_in_a_signal_handler(kafka: Kafka, name: str) -> None:
-    """SIGTERM amid next() or amid the body: what is held is committed, the member leaves."""
+    """SIGTERM in next() or in the body: the current work is committed, and the member leaves."""
     here = Stage(kafka)
     here.create(1, 1)
     with program(name, here) as running:
@@ -77,7 +77,7 @@ def test_close_in_a_signal_handler(kafka: Kafka, name: str) -> None:
 
 
 def test_close_in_a_signal_handler_before_a_join() -> None:
-    """SIGTERM while the member looks for a broker that does not answer ends it at once."""
+    """SIGTERM during the lookup of a broker that does not respond ends the program at once."""
     nowhere = Stage(Kafka("nobody", "127.0.0.1:1"))
     with program("loop", nowhere) as running:
         running.until("failed")
@@ -102,7 +102,7 @@ def test_close_in_a_signal_handler_that_waits(kafka: Kafka) -> None:
 
 
 def test_an_interrupt_in_next(kafka: Kafka) -> None:
-    """Control-C amid next() drains, leaves, and comes out of the block as it is."""
+    """Control-C in next() drains and leaves, and the block raises it unchanged."""
     here = Stage(kafka)
     here.create(1, 1)
     with program("interrupt", here) as running:
