@@ -29,7 +29,7 @@ RECORD: Final = "record"
 
 
 class Report:
-    """What came of each scenario, said as it comes."""
+    """Prints the result of each scenario as soon as it is known."""
 
     def __init__(self, mode: str) -> None:
         self._mode = mode
@@ -41,8 +41,8 @@ class Report:
             if mode == COMPARE and golden_path(suite).exists()
         }
 
-    def tell(self, scenario: Scenario, lines: list[str]) -> None:
-        """Take a transcript and print what is wrong with it, or all of it if that is wanted."""
+    def print_transcript(self, scenario: Scenario, lines: list[str]) -> None:
+        """Print the differences of a transcript, or all of it if that was requested."""
         self.played[scenario.name] = lines
         if self._mode == COMPARE:
             golden = self._golden.get(scenario.suite, {}).get(scenario.name, {})
@@ -56,7 +56,7 @@ class Report:
             print("    " + line)
 
     def record(self, source: str) -> None:
-        """Write what was played into the golden files, unless something went wrong."""
+        """Write the transcripts into the golden files, unless a scenario failed."""
         if self.failed:
             print("nothing recorded")
             return
@@ -69,7 +69,7 @@ class Report:
 
 
 async def run(arguments: argparse.Namespace) -> int:
-    """Play what was asked for; the process's exit status."""
+    """Play the requested scenarios; return the exit status."""
     chosen = [
         scenario
         for scenario in SCENARIOS.values()
@@ -84,7 +84,9 @@ async def run(arguments: argparse.Namespace) -> int:
         raise SystemExit(f"the broker at {arguments.bootstrap} is not ready: {error}") from error
     started = time.monotonic()
     report = Report(arguments.mode)
-    await play_all(chosen, open_stream, report.tell, jobs=arguments.jobs, slack=arguments.slack)
+    await play_all(
+        chosen, open_stream, report.print_transcript, jobs=arguments.jobs, slack=arguments.slack
+    )
     if arguments.mode == RECORD:
         report.record(arguments.source)
     passed = len(report.played) - len(report.failed)
@@ -114,7 +116,7 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> int:
-    """Run from the command line."""
+    """Run the command line."""
     arguments = parse()
     unknown = set(arguments.scenario or ()) - SCENARIOS.keys()
     if unknown:

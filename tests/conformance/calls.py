@@ -1,4 +1,4 @@
-"""Requests of a scenario: sent, perhaps held back by the broker, answered and written down.
+"""Requests of a scenario: sent, perhaps parked by the broker, answered and recorded.
 
 Awaiting a `Call` sends it and writes one line with its answer. A request that Kafka holds back
 is written in two steps: `call = await member.join().park()`, which writes "parked" once the
@@ -24,10 +24,10 @@ HOLD: Final = 0.25
 PATIENCE: Final = 30.0
 """Longest wait for something that must happen."""
 _LATE: Final = 2.0
-"""An answer that nothing holds up is called late after this long."""
+"""An answer that is not parked counts as late after this time."""
 
 Text = Callable[[Names], str]
-"""A piece of transcript, worded once every member id has an owner."""
+"""A part of a transcript, formatted once every member id has an owner."""
 
 
 class ScenarioError(Exception):
@@ -36,7 +36,7 @@ class ScenarioError(Exception):
 
 @dataclass(kw_only=True)
 class Stage:
-    """What one scenario plays on."""
+    """The environment of one scenario."""
 
     pool: Pool
     nursery: trio.Nursery
@@ -50,15 +50,15 @@ class Stage:
         self.lines.append(line)
 
     async def clean_up(self) -> None:
-        """Take the scenario's members out and delete its groups, as far as the broker lets us."""
+        """Remove the scenario's members and groups, as far as the broker allows it."""
         for group_id in self.names.group_ids():
             leavers = [{"member_id": member} for member in self.names.member_ids()]
             with trio.move_on_after(PATIENCE):
                 try:
                     leave = {"group_id": group_id, "members": leavers}
-                    await self.pool.ask("leave_group", 3, leave, "conformance")
+                    await self.pool.request("leave_group", 3, leave, "conformance")
                     delete = {"groups_names": [group_id]}
-                    await self.pool.ask("delete_groups", 2, delete, "conformance")
+                    await self.pool.request("delete_groups", 2, delete, "conformance")
                 except NoAnswerError:
                     pass
 
@@ -177,7 +177,7 @@ class Call:
     async def _ask(self) -> None:
         with self._scope:
             try:
-                self._answer = await self._stage.pool.ask(
+                self._answer = await self._stage.pool.request(
                     self._api, self._version, self._fields, client_id=self._actor
                 )
             except NoAnswerError as error:

@@ -114,7 +114,7 @@ class Member:
         )
 
     def heartbeat(self, version: int = 4) -> Call:
-        """Tell the coordinator that this member lives."""
+        """Send a heartbeat of this member."""
         return self._call(
             "heartbeat",
             version,
@@ -488,7 +488,7 @@ class Producer:
         self._stage.write(lambda names: f"-- {self._label} begins a transaction")
 
     def commit(self, member: Member, offsets: Offsets, version: int = 3) -> Call:
-        """Commit offsets in the transaction as `member`; before version 3 as nobody."""
+        """Commit offsets in the transaction as `member`; before version 3 without a member."""
         named = version >= 3
         request, shown = f"TxnOffsetCommit v{version}", _show_offsets(offsets)
         said = (

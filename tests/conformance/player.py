@@ -59,18 +59,18 @@ async def warm_up(open_stream: Opener) -> None:
         for name, partitions in TOPICS.items()
     ]
     with trio.fail_after(_WARM_UP):
-        await pool.ask("create_topics", 5, {"topics": topics}, "conformance")
+        await pool.request("create_topics", 5, {"topics": topics}, "conformance")
         for key_type in (_GROUP_COORDINATOR, _TRANSACTION_COORDINATOR):
             wanted = {"key": "conformance", "key_type": key_type}
-            answer = await pool.ask("find_coordinator", 3, wanted, "conformance")
+            answer = await pool.request("find_coordinator", 3, wanted, "conformance")
             while show_error(answer) != "NONE":
                 await trio.sleep(_PAUSE)
-                answer = await pool.ask("find_coordinator", 3, wanted, "conformance")
+                answer = await pool.request("find_coordinator", 3, wanted, "conformance")
         question = {"groups": ["conformance"], "include_authorized_operations": False}
-        answer = await pool.ask("describe_groups", 5, question, "conformance")
+        answer = await pool.request("describe_groups", 5, question, "conformance")
         while show_error(answer["groups"][0]) != "NONE":
             await trio.sleep(_PAUSE)
-            answer = await pool.ask("describe_groups", 5, question, "conformance")
+            answer = await pool.request("describe_groups", 5, question, "conformance")
     await pool.aclose()
 
 
@@ -91,9 +91,9 @@ async def play(scenario: Scenario, open_stream: Opener, slack: float = SLACK) ->
         except trio.TooSlowError:
             failure = f"!! not finished after {_DEADLINE:g} s"
         except ScenarioError as error:
-            failure = f"!! cannot go on: {error}"
+            failure = f"!! cannot continue: {error}"
         except Exception as error:  # noqa: BLE001 # a broken broker must not stop other scenarios
-            failure = f"!! cannot go on: {error!r}"
+            failure = f"!! cannot continue: {error!r}"
         nursery.cancel_scope.cancel()
     lines = [line(stage.names) for line in stage.lines]
     await stage.clean_up()
@@ -104,18 +104,18 @@ async def play(scenario: Scenario, open_stream: Opener, slack: float = SLACK) ->
 async def play_all(
     scenarios: Iterable[Scenario],
     open_stream: Opener,
-    tell: Callable[[Scenario, list[str]], None],
+    report: Callable[[Scenario, list[str]], None],
     *,
     jobs: int = JOBS,
     slack: float = SLACK,
 ) -> None:
-    """Play scenarios, some at a time, and tell each one's transcript when it has ended."""
+    """Play scenarios, some at a time, and report the transcript of each when it has ended."""
     limit = trio.CapacityLimiter(jobs)
 
     async def play_one(scenario: Scenario) -> None:
         async with limit:
             lines = await play(scenario, open_stream, slack)
-        tell(scenario, lines)
+        report(scenario, lines)
 
     async with trio.open_nursery() as nursery:
         for scenario in scenarios:

@@ -9,7 +9,7 @@ from tests.conformance.driver import Group, scenario
 
 @scenario("limits")
 async def empty_group_id_of_every_request(g: Group) -> None:
-    """24 for members; for offsets and administrators just a group that is not there."""
+    """Members get 24; for offsets and administration such a group merely does not exist."""
     nameless = g.sibling("nameless", group_id="")
     m1 = nameless.member("m1", id="x", generation=5, session=0.001)
     await m1.join()
@@ -32,7 +32,7 @@ async def empty_group_id_of_every_request(g: Group) -> None:
 
 @scenario("limits")
 async def session_timeout_of_members(g: Group) -> None:
-    """It is looked at in every join, also of a member, before anything about the group."""
+    """Every join checks it, also a current member's, and before anything about the group."""
     m1, s1 = g.member("m1"), g.member("s1", instance="i1")
     await g.form(m1, s1)
     await m1.like(session=0.099).join()
@@ -44,7 +44,7 @@ async def session_timeout_of_members(g: Group) -> None:
 
 @scenario("limits")
 async def size_of_an_empty_group(g: Group) -> None:
-    """Whoever comes first is in, also of those that had their id later."""
+    """The first members to join get the places, even before those with earlier ids."""
     members = [g.member(f"m{number}") for number in range(1, 7)]
     for member in members:
         await member.enlist()
@@ -75,7 +75,7 @@ async def size_counts_those_who_have_joined_again(g: Group) -> None:
 
 @scenario("limits")
 async def full_group_goes_on(g: Group) -> None:
-    """Its members commit, beat, join again and change as before."""
+    """Members of a full group commit, send heartbeats, join again and change as before."""
     members = [g.member(f"m{number}") for number in range(1, 5)]
     await g.form(*members)
     await members[1].commit({"t1-0": 1})
@@ -109,7 +109,7 @@ async def every_version_of_administration(g: Group) -> None:
 
 @scenario("administration")
 async def description_of_a_group_that_waits_for_a_member(g: Group) -> None:
-    """Ids that were handed out are no members yet; a group of them alone is Empty."""
+    """Pending ids are not members: a group that has only those is Empty."""
     m1, m2 = g.member("m1"), g.member("m2")
     await m1.join()
     await g.describe()
@@ -122,7 +122,7 @@ async def description_of_a_group_that_waits_for_a_member(g: Group) -> None:
 
 @scenario("administration")
 async def description_keeps_the_old_client(g: Group) -> None:
-    """A restarted static member is described with the client id that it first came with."""
+    """A restarted static member is described with the client id of its first join."""
     s1 = g.member("s1", instance="i1")
     await g.form(s1)
     again = g.member("again", instance="i1")
@@ -135,7 +135,7 @@ async def description_keeps_the_old_client(g: Group) -> None:
 
 @scenario("administration")
 async def description_of_odd_metadata(g: Group) -> None:
-    """Bytes that are no subscription are told as they are."""
+    """Bytes that are not a subscription are returned unchanged."""
     m1 = g.member("m1", protocols={"range": b"??"})
     await g.form(m1)
     await g.describe()
@@ -144,7 +144,7 @@ async def description_of_odd_metadata(g: Group) -> None:
 
 @scenario("administration")
 async def several_groups_are_described(g: Group) -> None:
-    """Each has its own state or its own error; a group named twice is told twice."""
+    """Each group has its own state or error; a group named twice is described twice."""
     h, k = g.sibling("h"), g.sibling("k")
     await g.form(g.member("m1"))
     await h.member("nobody").commit({"t1-0": 1})
@@ -154,7 +154,7 @@ async def several_groups_are_described(g: Group) -> None:
 
 @scenario("administration")
 async def lists_with_filters(g: Group) -> None:
-    """States and types, in any case; names that are none match nothing."""
+    """States and types match in any case; unknown names match nothing."""
     h, k = g.sibling("h"), g.sibling("k")
     m1, m2 = g.member("m1"), h.member("m2")
     await g.form(m1)
@@ -176,7 +176,7 @@ async def lists_with_filters(g: Group) -> None:
 
 @scenario("administration")
 async def list_of_another_protocol_type(g: Group) -> None:
-    """The type of the members that a group has, or had last."""
+    """The listed type is that of the group's members, or of its last members."""
     h, k = g.sibling("h"), g.sibling("k")
     w = h.member("w", protocol_type="connect", protocols={"eager": b"x"})
     await h.form(w)
@@ -190,7 +190,7 @@ async def list_of_another_protocol_type(g: Group) -> None:
 
 @scenario("administration")
 async def several_groups_are_deleted(g: Group) -> None:
-    """Those that may be are, whatever becomes of the others."""
+    """Each group that may be deleted is deleted, whatever happens to the others."""
     h, k = g.sibling("h"), g.sibling("k")
     await g.form(g.member("m1"))
     await h.member("nobody").commit({"t1-0": 1})
@@ -201,7 +201,7 @@ async def several_groups_are_deleted(g: Group) -> None:
 
 @scenario("administration")
 async def group_is_deleted_in_no_other_state(g: Group) -> None:
-    """68 while it has members: completing, stable, preparing; Empty with a pending id is fine."""
+    """68 while it has members (completing, stable, preparing); a pending id is no obstacle."""
     m1, m2 = g.member("m1"), g.member("m2")
     await g.form(m1, synced=False)
     await g.delete()
@@ -220,7 +220,7 @@ async def group_is_deleted_in_no_other_state(g: Group) -> None:
 
 @scenario("administration")
 async def deleted_group_begins_anew(g: Group) -> None:
-    """Generations are counted from one again, and old ids are unknown."""
+    """Generations start at one again, and old ids are unknown."""
     m1, m2 = g.member("m1"), g.member("m2")
     await g.form(m1, m2)
     await g.leave(m1, m2)
@@ -235,7 +235,7 @@ async def deleted_group_begins_anew(g: Group) -> None:
 
 @scenario("administration")
 async def offsets_of_an_absent_and_of_a_simple_group(g: Group) -> None:
-    """69 without a group; without members everything may go, also what was never there."""
+    """69 without a group; without members all offsets can be deleted, unknown ones too."""
     await g.delete_offsets("t1-0")
     await g.member("nobody").commit({"t1-0": 1, "t1-1": 2, "t2-0": 3})
     await g.delete_offsets("t1-0", "t1-2", "t1-9", "nowhere-0")
@@ -247,7 +247,7 @@ async def offsets_of_an_absent_and_of_a_simple_group(g: Group) -> None:
 
 @scenario("administration")
 async def offsets_in_every_state(g: Group) -> None:
-    """The subscriptions of the last join that completed protect, whoever has come or gone."""
+    """The subscriptions of the last completed join protect offsets, whoever left since."""
     m1 = g.member("m1", protocols={"range": "t1"})
     m2 = g.member("m2", protocols={"range": "t2"})
     await m1.enlist()
@@ -269,7 +269,7 @@ async def offsets_in_every_state(g: Group) -> None:
 
 @scenario("administration")
 async def offsets_of_a_group_of_another_type(g: Group) -> None:
-    """What its members use is unknown, so all of it stays while there are members."""
+    """Its members' topics are unknown, so all offsets stay while there are members."""
     w = g.member("w", protocol_type="connect", protocols={"eager": b"x"})
     await g.form(w)
     await w.commit({"t1-0": 1})

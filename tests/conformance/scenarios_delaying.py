@@ -9,7 +9,7 @@ from tests.conformance.driver import Group, scenario
 
 @scenario("initial delay", broker="delay")
 async def every_period_with_a_newcomer_is_followed_by_another(g: Group) -> None:
-    """Three members, each in the period that the one before has added."""
+    """Each of three members joins in the period that the one before has added."""
     first = g.member("s1", instance="i1").join().send()
     await trio.sleep(0.5)
     second = g.member("s2", instance="i2", rebalance=0.2).join().send()
@@ -22,7 +22,7 @@ async def every_period_with_a_newcomer_is_followed_by_another(g: Group) -> None:
 
 @scenario("initial delay", broker="delay")
 async def delay_is_capped_by_the_first_member(g: Group) -> None:
-    """The first member's rebalance time-out bounds it; more patient ones come too late for that."""
+    """The first member's rebalance time-out limits the delay; later ones do not extend it."""
     first = g.member("s1", instance="i1", rebalance=1.5).join().send()
     await trio.sleep(0.5)
     second = g.member("s2", instance="i2").join().send()
@@ -35,7 +35,7 @@ async def delay_is_capped_by_the_first_member(g: Group) -> None:
 
 @scenario("initial delay", broker="delay")
 async def impatient_first_member_leaves_one_period(g: Group) -> None:
-    """With nothing left after the first period there is no second one."""
+    """If nothing is left after the first period, there is no second one."""
     first = g.member("s1", instance="i1", rebalance=0.3).join().send()
     await trio.sleep(0.3)
     second = g.member("s2", instance="i2").join().send()
@@ -45,7 +45,7 @@ async def impatient_first_member_leaves_one_period(g: Group) -> None:
 
 @scenario("initial delay", broker="delay")
 async def pending_ids_do_not_move_the_delay(g: Group) -> None:
-    """Neither does an id extend it, nor is its owner waited for."""
+    """An id does not extend the delay, and the delay does not wait for its owner."""
     s1, m2 = g.member("s1", instance="i1"), g.member("m2")
     began = g.now()
     first = await s1.join().park()
@@ -59,7 +59,7 @@ async def pending_ids_do_not_move_the_delay(g: Group) -> None:
 
 @scenario("initial delay", broker="delay")
 async def expiry_of_an_id_ends_the_delay(g: Group) -> None:
-    """The end of a pending id's session looks whether all are there, initial delay or not."""
+    """When a pending id expires and all members have joined, the initial delay ends early."""
     s1, m2 = g.member("s1", instance="i1"), g.member("m2", session=0.5)
     await m2.enlist()
     await s1.join().answer(near=0.5)
@@ -67,7 +67,7 @@ async def expiry_of_an_id_ends_the_delay(g: Group) -> None:
 
 @scenario("initial delay", broker="delay")
 async def everyone_leaves_during_the_delay(g: Group) -> None:
-    """The group is Empty only when the delay is over, and the next join is delayed again."""
+    """The group becomes Empty only after the delay; the next join is delayed again."""
     m1 = g.member("m1")
     await m1.enlist()
     began = g.now()
@@ -81,7 +81,7 @@ async def everyone_leaves_during_the_delay(g: Group) -> None:
 
 @scenario("initial delay", broker="delay")
 async def another_comes_after_everyone_left(g: Group) -> None:
-    """The delay that is on is the newcomer's too, and it adds a period to it."""
+    """A newcomer shares the running delay, and adds a period to it."""
     s1, s2 = g.member("s1", instance="i1"), g.member("s2", instance="i2")
     began = g.now()
     join = await s1.join().park()
@@ -94,7 +94,7 @@ async def another_comes_after_everyone_left(g: Group) -> None:
 
 @scenario("initial delay", broker="delay")
 async def join_repeated_during_the_delay(g: Group) -> None:
-    """The latest copy is answered, with what it says; it adds no period."""
+    """Only the latest copy is answered, with its own data; it adds no period."""
     m1 = g.member("m1")
     await m1.enlist()
     began = g.now()
@@ -107,7 +107,7 @@ async def join_repeated_during_the_delay(g: Group) -> None:
 
 @scenario("initial delay", broker="delay")
 async def restart_during_the_delay(g: Group) -> None:
-    """A static member's new process takes the place of the old one and adds no period."""
+    """A static member's new process replaces the old one and adds no period."""
     began = g.now()
     first = await g.member("s1", instance="i1").join().park()
     again = await g.member("again", instance="i1").join().park()
@@ -117,7 +117,7 @@ async def restart_during_the_delay(g: Group) -> None:
 
 @scenario("initial delay", broker="delay")
 async def group_during_the_delay(g: Group) -> None:
-    """It is preparing; refusals are those of a group with members."""
+    """The group is preparing; requests are refused as in any group with members."""
     s1 = g.member("s1", instance="i1")
     join = await s1.join().park()
     await g.describe()
@@ -133,7 +133,7 @@ async def group_during_the_delay(g: Group) -> None:
 
 @scenario("initial delay", broker="delay")
 async def simple_group_is_delayed_too(g: Group) -> None:
-    """A group that only had offsets was empty; during the delay it takes no simple commits."""
+    """A group with offsets only is empty; during the delay it refuses simple commits."""
     await g.member("nobody").commit({"t1-0": 4})
     s1 = g.member("s1", instance="i1")
     join = await s1.join().park()
@@ -154,7 +154,7 @@ async def sessions_do_not_end_during_the_delay(g: Group) -> None:
 
 @scenario("initial delay", broker="delay")
 async def protocols_during_the_delay(g: Group) -> None:
-    """What all of the members so far support; who leaves takes its protocols along."""
+    """The group supports what all members so far support; leaving removes a member's protocols."""
     both = {"range": "t1", "roundrobin": "t1"}
     s1 = g.member("s1", instance="i1", protocols=both)
     s2 = g.member("s2", instance="i2", protocols={"roundrobin": "t1"})
@@ -172,7 +172,7 @@ async def protocols_during_the_delay(g: Group) -> None:
 
 @scenario("initial delay", broker="delay")
 async def full_group_during_the_delay(g: Group) -> None:
-    """The places are taken by those who came first."""
+    """The first members to join get the places."""
     members = [g.member(f"s{number}", instance=f"i{number}") for number in range(1, 5)]
     began = g.now()
     joins = [await member.join().park() for member in members]
@@ -185,7 +185,7 @@ async def full_group_during_the_delay(g: Group) -> None:
 
 @scenario("initial delay", broker="delay")
 async def old_and_new_clients_share_the_delay(g: Group) -> None:
-    """A client of v3 is in at once, one of v9 with its second join; one generation for both."""
+    """A v3 client is in at once, a v9 client with its second join; both share a generation."""
     m1, m2 = g.member("m1"), g.member("m2")
     await m2.enlist()
     began = g.now()

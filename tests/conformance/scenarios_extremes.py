@@ -7,7 +7,7 @@ from tests.conformance.driver import Group, scenario
 
 @scenario("limits")
 async def empty_instance_id(g: Group) -> None:
-    """An instance id without characters is one like any other."""
+    """An empty instance id is valid like any other."""
     s1, m2 = g.member("s1", instance=""), g.member("m2")
     await s1.join()
     await s1.sync({s1: "a1"})
@@ -24,7 +24,7 @@ async def empty_instance_id(g: Group) -> None:
 
 @scenario("limits")
 async def rebalance_timeout_of_nothing(g: Group) -> None:
-    """With no time for a rebalance, whoever asks for it is in the next generation alone."""
+    """With a rebalance time-out of zero, the member that begins a rebalance stays alone."""
     m1, m2 = g.member("m1", rebalance=0.0), g.member("m2", rebalance=0.0)
     await m1.enlist()
     await m1.join()
@@ -37,7 +37,7 @@ async def rebalance_timeout_of_nothing(g: Group) -> None:
 
 @scenario("limits")
 async def negative_rebalance_timeout(g: Group) -> None:
-    """It counts as none."""
+    """A negative rebalance time-out counts as zero."""
     m1, m2 = g.member("m1", rebalance=-1.0), g.member("m2", rebalance=10.0)
     await m1.enlist()
     await m1.join()
@@ -52,7 +52,7 @@ async def negative_rebalance_timeout(g: Group) -> None:
 
 @scenario("limits")
 async def nameless_protocols(g: Group) -> None:
-    """A protocol without a name, without metadata, and named twice."""
+    """Joins may carry a protocol without a name, without metadata, or twice."""
     m1 = g.member("m1", protocols={"": b""})
     await m1.enlist()
     await m1.join()
@@ -66,7 +66,7 @@ async def nameless_protocols(g: Group) -> None:
 
 @scenario("limits")
 async def protocol_types_of_joins(g: Group) -> None:
-    """The first member's type is the group's; none at all is no type."""
+    """The first member's type becomes the group's; an empty type does not count as one."""
     await g.member("m1", protocol_type="").join(0)
     await g.member("m1", protocol_type="", protocols={}).join(5)
     await g.member("s1", protocol_type="", instance="i1").join()
@@ -81,7 +81,7 @@ async def protocol_types_of_joins(g: Group) -> None:
 
 @scenario("limits")
 async def odd_member_ids(g: Group) -> None:
-    """Ids of characters that no broker would hand out are unknown like others."""
+    """Ids with characters that no broker uses are unknown like any other."""
     m1 = g.member("m1")
     await g.form(m1)
     for odd in (" ", "é", "-", "\x00"):
@@ -95,7 +95,7 @@ async def odd_member_ids(g: Group) -> None:
 
 @scenario("limits")
 async def client_without_a_name(g: Group) -> None:
-    """A member id begins with the client id, though that is empty or has dashes of its own."""
+    """A member id begins with the client id, even if that is empty or contains dashes."""
     for label in ("", "a-b", "é"):
         h = g.sibling(f"h{label}")
         m1 = h.member(label, protocols={"range": b"w"})
@@ -107,7 +107,7 @@ async def client_without_a_name(g: Group) -> None:
 
 @scenario("limits")
 async def largest_generation(g: Group) -> None:
-    """Generations that no group has had are illegal, however large."""
+    """Generations that the group has never had are illegal, however large."""
     m1 = g.member("m1")
     await g.form(m1)
     for generation in (2**31 - 1, -(2**31), -2, 0):
@@ -121,7 +121,7 @@ async def largest_generation(g: Group) -> None:
 
 @scenario("offset commit")
 async def partitions_named_twice(g: Group) -> None:
-    """Each is answered as often as it is named, and counted in the order of the request."""
+    """A partition is answered as often as it is named; its commits apply in their order."""
     nobody = g.member("nobody")
     await nobody.commit({"t1-0": 1})
     await g.fetch("t1-0", "t1-0", "t1-1")
@@ -134,7 +134,7 @@ async def partitions_named_twice(g: Group) -> None:
 
 @scenario("offset commit")
 async def commit_of_nothing(g: Group) -> None:
-    """A request without topics is answered with none, whoever asks."""
+    """A request without topics gets an answer without topics, from any sender."""
     m1 = g.member("m1")
     await g.member("nobody").commit({})
     await g.describe()
@@ -169,7 +169,7 @@ async def groups_with_odd_names(g: Group) -> None:
 
 @scenario("administration")
 async def one_group_named_twice(g: Group) -> None:
-    """Describe, delete and fetch are done as often as a group is named."""
+    """Describe, delete and fetch handle a group as often as it is named."""
     nobody = g.member("nobody")
     await nobody.commit({"t1-0": 1})
     same = g.sibling("g", group_id=g.id)

@@ -9,7 +9,7 @@ from tests.conformance.driver import Group, scenario
 
 @scenario("member id")
 async def id_is_given_again_to_who_asks_again(g: Group) -> None:
-    """Each join without an id gets an id of its own; all stay valid beside each other."""
+    """Each join without an id gets a new id; all of these ids stay valid."""
     m1, m2 = g.member("m1"), g.member("m2")
     await m1.join()
     await m2.join()
@@ -25,7 +25,7 @@ async def id_is_given_again_to_who_asks_again(g: Group) -> None:
 
 @scenario("member id")
 async def pending_id_is_no_member(g: Group) -> None:
-    """The owner of an id may do nothing but join and leave, in a group without and with members."""
+    """The owner of a pending id may only join and leave, in a group with or without members."""
     m1, m2 = g.member("m1"), g.member("m2")
     await m1.join()
     await m1.heartbeat()
@@ -43,7 +43,7 @@ async def pending_id_is_no_member(g: Group) -> None:
 
 @scenario("member id")
 async def pending_id_leaves_a_stable_group(g: Group) -> None:
-    """A leave before the second join disturbs nobody."""
+    """A leave before the second join does not affect the group."""
     m1, m2 = g.member("m1"), g.member("m2")
     await g.form(m1)
     await m2.join()
@@ -55,7 +55,7 @@ async def pending_id_leaves_a_stable_group(g: Group) -> None:
 
 @scenario("member id")
 async def pending_id_leaves_an_empty_group(g: Group) -> None:
-    """Then the id is void, and the group is still there."""
+    """The id becomes invalid, and the group still exists."""
     m1 = g.member("m1")
     await m1.join()
     await m1.leave(1)
@@ -66,7 +66,7 @@ async def pending_id_leaves_an_empty_group(g: Group) -> None:
 
 @scenario("member id")
 async def pending_id_cannot_become_static(g: Group) -> None:
-    """An id that a dynamic member was given is no static member's."""
+    """An id that was given to a dynamic member cannot be used by a static one."""
     m1 = g.member("m1")
     await m1.join()
     await m1.like(instance="i1").join()
@@ -88,7 +88,7 @@ async def pending_id_joins_by_an_old_version(g: Group) -> None:
 
 @scenario("member id")
 async def pending_ids_do_not_count_for_the_size(g: Group) -> None:
-    """Ids are given as long as there is room; the places go to who comes first."""
+    """Ids are given while there is room; the first members to join get the places."""
     members = [g.member(f"m{number}") for number in range(1, 7)]
     for member in members:
         await member.join()
@@ -101,7 +101,7 @@ async def pending_ids_do_not_count_for_the_size(g: Group) -> None:
 
 @scenario("member id")
 async def join_waits_for_every_pending_id(g: Group) -> None:
-    """One pending id after the other is waited for; the last one's leave ends the waiting."""
+    """The join waits for every pending id; when the last one leaves, it completes."""
     m1, m2, m3 = g.member("m1"), g.member("m2"), g.member("m3")
     await g.form(m1)
     await m2.join()
@@ -116,7 +116,7 @@ async def join_waits_for_every_pending_id(g: Group) -> None:
 
 @scenario("member id")
 async def id_asked_for_while_preparing_is_waited_for(g: Group) -> None:
-    """An id that is given during a rebalance holds that rebalance."""
+    """A rebalance waits for an id that was given during it."""
     m1, m2, m3 = g.member("m1"), g.member("m2"), g.member("m3")
     await g.form(m1)
     await m2.enlist()
@@ -131,7 +131,7 @@ async def id_asked_for_while_preparing_is_waited_for(g: Group) -> None:
 
 @scenario("member id")
 async def pending_id_survives_the_generation_it_was_given_in(g: Group) -> None:
-    """Generations may pass; the id is good for a join all the same."""
+    """A pending id stays valid for a join in later generations."""
     m1, m2 = g.member("m1", rebalance=0.5), g.member("m2")
     await g.form(m1)
     await m2.join()
@@ -148,7 +148,7 @@ async def pending_id_survives_the_generation_it_was_given_in(g: Group) -> None:
 
 @scenario("join")
 async def every_version_of_a_join(g: Group) -> None:
-    """Versions 0 to 9: who needs an id first, what is echoed, and what refusals look like."""
+    """Versions 0 to 9: which of them need an id first, echoed fields, and refusals."""
     for version in range(10):
         h = g.sibling(f"h{version}")
         m1 = h.member("m1")
@@ -205,7 +205,7 @@ async def faults_of_a_join_in_their_order(g: Group) -> None:
 
 @scenario("join")
 async def join_repeated_in_every_state(g: Group) -> None:
-    """A follower that says nothing new: parked, answered at once, answered at once."""
+    """An unchanged follower's join is parked while preparing, and answered at once otherwise."""
     m1, m2 = g.member("m1"), g.member("m2")
     await g.form(m1, m2)
     rejoin = await m1.join().park()
@@ -222,7 +222,7 @@ async def join_repeated_in_every_state(g: Group) -> None:
 
 @scenario("join")
 async def join_repeated_with_another_connection_closed(g: Group) -> None:
-    """That a client hung up changes nothing; its next copy takes the place of the lost one."""
+    """A client that closed its connection is still counted; its next copy replaces the old one."""
     m1, m2 = g.member("m1"), g.member("m2")
     await g.form(m1)
     await m2.enlist()
@@ -236,7 +236,7 @@ async def join_repeated_with_another_connection_closed(g: Group) -> None:
 
 @scenario("join")
 async def join_whose_client_hung_up_is_counted(g: Group) -> None:
-    """The group completes with it, and its member may go on as if it had heard."""
+    """The join completes with such a member, which may continue as if it had the answer."""
     m1, m2 = g.member("m1"), g.member("m2")
     await g.form(m1)
     await m2.enlist()
@@ -250,7 +250,7 @@ async def join_whose_client_hung_up_is_counted(g: Group) -> None:
 
 @scenario("join")
 async def old_client_that_hung_up_leaves_a_stranger(g: Group) -> None:
-    """Before v4 a client that joins again without an id is one more member."""
+    """Before v4, a client that joins again without an id becomes an additional member."""
     m1, m2 = g.member("m1", rebalance=1.0), g.member("m2", rebalance=1.0)
     await g.form(m1)
     join = await m2.join(3).park()
@@ -290,7 +290,7 @@ async def follower_that_drops_a_protocol_changes_the_vote(g: Group) -> None:
 
 @scenario("join")
 async def member_cannot_leave_the_common_protocols(g: Group) -> None:
-    """A sole member, too, must keep to what is supported now."""
+    """Even a sole member must keep one of the currently supported protocols."""
     m1 = g.member("m1")
     await g.form(m1)
     await m1.like(protocols={"sticky": "t1"}).join()
@@ -300,7 +300,7 @@ async def member_cannot_leave_the_common_protocols(g: Group) -> None:
 
 @scenario("join")
 async def ties_in_the_vote(g: Group) -> None:
-    """With a vote each, the order of Java's hash map decides, whoever is asked first."""
+    """With equal votes, the order of Java's hash map decides, not the order of joining."""
     # Only names of different slots: within one, Kafka's answer is one of chance.
     names = ["range", "roundrobin", "sticky", "cooperative-sticky", "custom", "a"]
     for number, first in enumerate(names):
@@ -314,7 +314,7 @@ async def ties_in_the_vote(g: Group) -> None:
 
 @scenario("join")
 async def vote_among_what_is_common(g: Group) -> None:
-    """A favourite that another member lacks has no votes: the next one of the list has."""
+    """A vote for a protocol that others lack passes to the next one in the member's list."""
     m1 = g.member("m1", protocols={"sticky": "t1", "roundrobin": "t1", "range": "t1"})
     m2 = g.member("m2", protocols={"range": "t1", "roundrobin": "t1"})
     m3 = g.member("m3", protocols={"roundrobin": "t1", "range": "t1"})
@@ -324,7 +324,7 @@ async def vote_among_what_is_common(g: Group) -> None:
 
 @scenario("join")
 async def rolling_change_of_protocol(g: Group) -> None:
-    """Two restarts a member lead from one assignor to another, as KIP-429 wants it done."""
+    """Two restarts of each member lead from one assignor to another, as KIP-429 describes."""
     m1, m2 = g.member("m1"), g.member("m2")
     await g.form(m1, m2)
     m1.protocols = m2.protocols = {"cooperative-sticky": "t1", "range": "t1"}
@@ -341,7 +341,7 @@ async def rolling_change_of_protocol(g: Group) -> None:
 
 @scenario("join")
 async def workers_of_connect_are_a_group_too(g: Group) -> None:
-    """Another protocol type, with metadata that nobody but its leader reads."""
+    """Another protocol type works too; only the leader reads its metadata."""
     w1 = g.member("w1", protocol_type="connect", protocols={"eager": b"x"})
     w2 = g.member("w2", protocol_type="connect", protocols={"eager": b"y", "compatible": b"z"})
     await g.form(w1, w2)
@@ -360,7 +360,7 @@ async def workers_of_connect_are_a_group_too(g: Group) -> None:
 
 @scenario("join")
 async def emptied_group_takes_another_protocol(g: Group) -> None:
-    """Without members a group is bound to nothing but its count of generations."""
+    """A group without members keeps only its generation number."""
     m1 = g.member("m1")
     await g.form(m1)
     await m1.leave()
@@ -374,7 +374,7 @@ async def emptied_group_takes_another_protocol(g: Group) -> None:
 
 @scenario("join")
 async def join_reason_changes_nothing(g: Group) -> None:
-    """A reason (KIP-800) is for the broker's log."""
+    """A reason (KIP-800) only appears in the broker's log."""
     m1, m2 = g.member("m1"), g.member("m2")
     await m1.join(8, reason="first")
     await m1.join(9, reason="second")

@@ -29,7 +29,7 @@ def claims(static: Member, dynamic: Member) -> tuple[Member, ...]:
 
 @scenario("offset commit")
 async def claims_of_a_stable_group(g: Group) -> None:
-    """Who may commit, by instance, member id and generation; unknown partitions get 3 anyway."""
+    """Instance, member id and generation decide who may commit; unknown partitions get 3 anyway."""
     s1, m2 = g.member("s1", instance="i1"), g.member("m2")
     await g.form(s1, m2)
     for number, one in enumerate(claims(s1, m2)):
@@ -39,7 +39,7 @@ async def claims_of_a_stable_group(g: Group) -> None:
 
 @scenario("offset commit")
 async def claims_while_preparing(g: Group) -> None:
-    """While joins are parked, commits of the old generation are still taken."""
+    """While joins are parked, commits of the old generation are still accepted."""
     s1, m2 = g.member("s1", instance="i1"), g.member("m2")
     await g.form(s1, m2)
     await s1.join().park()
@@ -50,7 +50,7 @@ async def claims_while_preparing(g: Group) -> None:
 
 @scenario("offset commit")
 async def claims_while_completing(g: Group) -> None:
-    """Until the assignment is known, a rightful claim is told to wait; others are told apart."""
+    """Until the assignment is known, valid members have to wait; others get their own errors."""
     s1, m2 = g.member("s1", instance="i1"), g.member("m2")
     await g.form(s1, m2, synced=False)
     for number, one in enumerate(claims(s1, m2)):
@@ -60,7 +60,7 @@ async def claims_while_completing(g: Group) -> None:
 
 @scenario("offset commit")
 async def claims_of_an_emptied_group(g: Group) -> None:
-    """Without a generation anybody may commit; with one there is no member that it could be."""
+    """Commits without a generation are accepted; with one, the member is unknown."""
     s1, m2 = g.member("s1", instance="i1"), g.member("m2")
     await g.form(s1, m2)
     await g.leave(s1, m2)
@@ -86,7 +86,7 @@ async def commits_of_an_old_client(g: Group) -> None:
 
 @scenario("offset commit")
 async def newcomer_commits_while_preparing(g: Group) -> None:
-    """A member that has not been through a join is in no generation, but may claim the old one."""
+    """A member before its first completed join has no generation, but may name the old one."""
     m1, m2, m3 = g.member("m1"), g.member("m2"), g.member("m3")
     await g.form(m1, m2)
     await m3.enlist()
@@ -100,7 +100,7 @@ async def newcomer_commits_while_preparing(g: Group) -> None:
 
 @scenario("offset commit")
 async def simple_consumer_with_names(g: Group) -> None:
-    """Without a generation, names of a group without members are not looked at."""
+    """A commit without a generation to a group without members may carry any names."""
     nobody = g.member("nobody")
     await nobody.commit({"t1-0": 0})
     await nobody.like(id="x").commit({"t1-0": 10})
@@ -114,7 +114,7 @@ async def simple_consumer_with_names(g: Group) -> None:
 
 @scenario("offset commit")
 async def odd_offsets_and_epochs(g: Group) -> None:
-    """Offsets are taken as they come, negative ones too; an epoch is told if it is one."""
+    """Offsets are stored unchanged, negative ones too; a valid epoch is returned."""
     nobody = g.member("nobody")
     await nobody.commit({"t1-0": 0, "t1-1": -1, "t1-2": -5, "t2-0": 2**62})
     await g.fetch(everything=True)
@@ -128,7 +128,7 @@ async def odd_offsets_and_epochs(g: Group) -> None:
 
 @scenario("offset commit")
 async def unknown_partitions(g: Group) -> None:
-    """A commit of nothing that is known makes no group; known ones beside them are taken."""
+    """A commit of unknown partitions only creates no group; known ones beside them are accepted."""
     nobody = g.member("nobody")
     await nobody.commit({"nowhere-0": 10})
     await g.describe()
@@ -141,7 +141,7 @@ async def unknown_partitions(g: Group) -> None:
 
 @scenario("offset commit")
 async def metadata_at_its_limit(g: Group) -> None:
-    """Each partition for itself; empty metadata, the longest, one more, and ones of more bytes."""
+    """The limit holds for each partition: empty, the longest, one more, and multi-byte text."""
     nobody = g.member("nobody")
     await nobody.commit({"t1-0": (1, "x" * 4097)})
     await nobody.commit({"t1-0": (1, "x" * 4096), "t1-1": (2, "é" * 4096), "t1-2": (3, "")})
@@ -151,7 +151,7 @@ async def metadata_at_its_limit(g: Group) -> None:
 
 @scenario("offset commit")
 async def refused_commit_with_long_metadata(g: Group) -> None:
-    """Who may not commit hears that first."""
+    """A member that may not commit gets that error first."""
     m1 = g.member("m1")
     await g.form(m1)
     await m1.like(generation=9).commit({"t1-0": (1, "x" * 5000), "nowhere-0": (1, "x" * 5000)})
@@ -160,7 +160,7 @@ async def refused_commit_with_long_metadata(g: Group) -> None:
 
 @scenario("offset commit")
 async def commits_over_a_members_life(g: Group) -> None:
-    """From the id to the leave: nobody, refused, awaited, taken, taken, gone."""
+    """From the pending id to the leave: unknown, refused, waiting, accepted, accepted, unknown."""
     m1, m2 = g.member("m1"), g.member("m2")
     await m1.enlist()
     await m1.commit({"t1-0": 1})
@@ -180,7 +180,7 @@ async def commits_over_a_members_life(g: Group) -> None:
 
 @scenario("offset commit")
 async def commit_of_a_generation_that_has_passed(g: Group) -> None:
-    """The generation that a member was left behind in is illegal from the join's end on."""
+    """A past generation is illegal from the end of the next join on."""
     m1, m2 = g.member("m1"), g.member("m2")
     await g.form(m1, m2)
     await g.reform(m1, m2)
@@ -194,7 +194,7 @@ async def commit_of_a_generation_that_has_passed(g: Group) -> None:
 
 @scenario("offset commit")
 async def group_without_members_becomes_one_with(g: Group) -> None:
-    """A simple consumer's group takes members; then the simple consumer is refused."""
+    """A simple consumer's group accepts members; then it refuses the simple consumer."""
     nobody, m1 = g.member("nobody"), g.member("m1")
     await nobody.commit({"t1-0": 1})
     await m1.enlist()
@@ -228,7 +228,7 @@ async def every_version_of_a_fetch(g: Group) -> None:
 
 @scenario("offset fetch")
 async def several_groups_at_once(g: Group) -> None:
-    """Each with its own partitions, or everything; groups that are not there have none."""
+    """Each group has its own partitions, or all; groups that do not exist have none."""
     h, k = g.sibling("h"), g.sibling("k")
     await g.member("nobody").commit({"t1-0": 1})
     m1 = h.member("m1")
@@ -242,7 +242,7 @@ async def several_groups_at_once(g: Group) -> None:
 
 @scenario("offset fetch")
 async def fetch_in_every_state(g: Group) -> None:
-    """The committed offsets are told whatever the group is doing."""
+    """The committed offsets are returned in every state of the group."""
     m1, m2 = g.member("m1"), g.member("m2")
     await g.form(m1)
     await m1.commit({"t1-0": 7})
@@ -259,7 +259,7 @@ async def fetch_in_every_state(g: Group) -> None:
 
 @scenario("offset fetch")
 async def offsets_outlive_their_members(g: Group) -> None:
-    """A group that was emptied goes on where it was."""
+    """A group that became empty continues at its offsets."""
     m1 = g.member("m1")
     await g.form(m1)
     await m1.commit({"t1-0": 7, "t1-1": (8, "here")})

@@ -11,7 +11,7 @@ from tests.conformance.driver import Group, scenario
 
 @scenario("member id")
 async def member_id_is_required_from_v4(g: Group) -> None:
-    """The first join of a dynamic member is answered with an id to come back with."""
+    """The first join of a dynamic member is answered with an id for its second join."""
     m1 = g.member("m1")
     await m1.join(4)
     await g.state("Empty")
@@ -32,7 +32,7 @@ async def member_id_starts_with_the_client_id(g: Group) -> None:
 
 @scenario("member id")
 async def pending_member_holds_the_join_open(g: Group) -> None:
-    """Handing out an id starts no rebalance, but a rebalance waits for the one who got it."""
+    """A new pending id starts no rebalance, but a rebalance waits for its owner."""
     m1, m2 = g.member("m1"), g.member("m2")
     await g.form(m1)
     await m2.join()
@@ -85,7 +85,7 @@ async def one_member_from_join_to_stable(g: Group) -> None:
 
 @scenario("join")
 async def second_member_starts_a_rebalance(g: Group) -> None:
-    """The newcomer waits until the member has rejoined; only the leader is told who is there."""
+    """The new member waits until the other has rejoined; only the leader gets the members."""
     m1, m2 = g.member("m1"), g.member("m2")
     await g.form(m1)
     await m2.enlist()
@@ -120,7 +120,7 @@ async def join_repeated_while_parked(g: Group) -> None:
 
 @scenario("join")
 async def leader_rejoining_a_stable_group_starts_a_rebalance(g: Group) -> None:
-    """A leader may ask for a new assignment by joining again with nothing changed."""
+    """A leader requests a new assignment by joining again unchanged."""
     m1, m2 = g.member("m1"), g.member("m2")
     await g.form(m1, m2)
     rejoin = await m1.join().park()
@@ -171,7 +171,7 @@ async def first_member_must_name_a_protocol(g: Group) -> None:
 
 @scenario("join")
 async def emptied_group_goes_on_counting_generations(g: Group) -> None:
-    """Becoming empty is a generation of its own; ids from before are void."""
+    """Becoming empty is a generation of its own; ids from before are invalid."""
     m1, m2 = g.member("m1"), g.member("m2")
     await g.form(m1)
     await m1.leave()
@@ -262,7 +262,7 @@ async def heartbeat_in_every_state(g: Group) -> None:
 
 @scenario("heartbeat")
 async def heartbeats_keep_a_member(g: Group) -> None:
-    """Each heartbeat starts the session anew; when they stop, one session timeout is left."""
+    """Each heartbeat restarts the session; the last one leaves one session timeout."""
     m1 = g.member("m1", session=1.0)
     await g.form(m1)
     await g.keep_alive(m1, during=2.0, every=0.2)
@@ -277,7 +277,7 @@ async def heartbeats_keep_a_member(g: Group) -> None:
 
 @scenario("timeouts")
 async def silent_follower_is_removed(g: Group) -> None:
-    """When a session expires the others are asked to rejoin without that member."""
+    """When a session expires, the other members have to rejoin."""
     m1, m2 = g.member("m1"), g.member("m2", session=1.0)
     await g.form(m1, m2)
     last = g.now()
@@ -371,7 +371,7 @@ async def member_leaves_alone(g: Group) -> None:
 
 @scenario("leave")
 async def several_members_leave_at_once(g: Group) -> None:
-    """One request may take out several members; those who stay are asked to rejoin."""
+    """One request may remove several members; the others have to rejoin."""
     m1, m2, m3 = g.member("m1"), g.member("m2"), g.member("m3")
     await g.form(m1, m2, m3)
     await g.leave(m2, m3, version=4)
@@ -615,7 +615,7 @@ async def members_need_a_group_id(g: Group) -> None:
 
 @scenario("limits")
 async def full_group_takes_no_more_members(g: Group) -> None:
-    """Newcomers of any version are refused, members may go on."""
+    """Newcomers of every version are refused; members are not affected."""
     m1, m2, m3, m4 = [g.member(label) for label in ("m1", "m2", "m3", "m4")]
     await g.form(m1, m2, m3, m4)
     await g.member("m5").join()

@@ -7,7 +7,7 @@ from tests.conformance.driver import Group, scenario
 
 @scenario("static members")
 async def follower_restarts_in_a_stable_group(g: Group) -> None:
-    """Versions 5 to 9: the work goes on under a new id, and only the old one is fenced."""
+    """Versions 5 to 9: the new id takes over, and only the old id is fenced."""
     m1, s2 = g.member("m1"), g.member("s2", instance="i2")
     await g.form(m1, s2)
     for version in range(5, 10):
@@ -22,7 +22,7 @@ async def follower_restarts_in_a_stable_group(g: Group) -> None:
 
 @scenario("static members")
 async def leader_restarts_in_a_stable_group(g: Group) -> None:
-    """From v9 on it is told to skip the assignment; before, it is led to think it is no leader."""
+    """From v9 on it has to skip the assignment; before, the answer names its old id as leader."""
     s1, s2 = g.member("s1", instance="i1"), g.member("s2", instance="i2")
     await g.form(s1, s2)
     again = s1
@@ -37,7 +37,7 @@ async def leader_restarts_in_a_stable_group(g: Group) -> None:
 
 @scenario("static members")
 async def restart_with_another_subscription(g: Group) -> None:
-    """Metadata that leaves the vote as it was starts no rebalance, not even of the leader."""
+    """Metadata that does not change the vote starts no rebalance, not even from the leader."""
     s1, s2 = g.member("s1", instance="i1"), g.member("s2", instance="i2")
     await g.form(s1, s2)
     leader = g.member("leader", instance="i1", protocols={"range": "t2"})
@@ -52,7 +52,7 @@ async def restart_with_another_subscription(g: Group) -> None:
 
 @scenario("static members")
 async def restart_with_more_protocols(g: Group) -> None:
-    """What is only known to one does not count; what loses the vote does."""
+    """A protocol that only one member supports does not count; one that changes the vote does."""
     both = {"range": "t1", "roundrobin": "t1"}
     s1 = g.member("s1", instance="i1", protocols=both)
     s2 = g.member("s2", instance="i2", protocols=both)
@@ -69,7 +69,7 @@ async def restart_with_more_protocols(g: Group) -> None:
 
 @scenario("static members")
 async def restart_with_nothing_in_common(g: Group) -> None:
-    """It is refused, and the one before keeps its place."""
+    """The restart is refused, and the old process keeps its place."""
     s1, s2 = g.member("s1", instance="i1"), g.member("s2", instance="i2")
     await g.form(s1, s2)
     await g.member("odd", instance="i2", protocols={"sticky": "t1"}).join()
@@ -79,7 +79,7 @@ async def restart_with_nothing_in_common(g: Group) -> None:
 
 @scenario("static members")
 async def sole_member_restarts_with_another_protocol(g: Group) -> None:
-    """Even alone, it cannot come back with nothing that was supported."""
+    """Even alone, it needs one of the protocols that were supported."""
     s1 = g.member("s1", instance="i1")
     await g.form(s1)
     await g.member("odd", instance="i1", protocols={"sticky": "t1"}).join()
@@ -89,7 +89,7 @@ async def sole_member_restarts_with_another_protocol(g: Group) -> None:
 
 @scenario("static members")
 async def restart_while_preparing(g: Group) -> None:
-    """The join of the old process is fenced; the group waits for the new one as for any member."""
+    """The old process's join is fenced; the group waits for the new one as for any member."""
     m1, s2, m3 = g.member("m1"), g.member("s2", instance="i2"), g.member("m3")
     await g.form(m1, s2)
     await m3.enlist()
@@ -118,7 +118,7 @@ async def unjoined_member_restarts_while_preparing(g: Group) -> None:
 
 @scenario("static members")
 async def leader_restarts_while_completing(g: Group) -> None:
-    """Everyone joins again: nobody else could assign in this generation."""
+    """All members join again, because no other member can assign in this generation."""
     s1, m2 = g.member("s1", instance="i1"), g.member("m2")
     await g.form(s1, m2, synced=False)
     sync = await m2.sync().park()
@@ -133,7 +133,7 @@ async def leader_restarts_while_completing(g: Group) -> None:
 
 @scenario("static members")
 async def sole_leader_restarts_while_completing(g: Group) -> None:
-    """Nobody is waited for, so the next generation begins at once."""
+    """There is no member to wait for, so the next generation begins at once."""
     s1 = g.member("s1", instance="i1")
     await g.form(s1, synced=False)
     again = g.member("again", instance="i1")
@@ -144,7 +144,7 @@ async def sole_leader_restarts_while_completing(g: Group) -> None:
 
 @scenario("static members")
 async def member_joins_again_with_its_id(g: Group) -> None:
-    """With its id it is a member like any other: unchanged, changed, as leader."""
+    """With its member id it is a member like any other: unchanged, changed, as leader."""
     s1, s2 = g.member("s1", instance="i1"), g.member("s2", instance="i2")
     await g.form(s1, s2)
     await s2.join()
@@ -161,7 +161,7 @@ async def member_joins_again_with_its_id(g: Group) -> None:
 
 @scenario("static members")
 async def member_need_not_name_its_instance(g: Group) -> None:
-    """The id is enough to be known by, even to join again."""
+    """The member id alone identifies it, even for a join."""
     s1, m2 = g.member("s1", instance="i1"), g.member("m2")
     await g.form(s1, m2)
     nameless = s1.like(instance=None)
@@ -176,7 +176,7 @@ async def member_need_not_name_its_instance(g: Group) -> None:
 
 @scenario("static members")
 async def names_that_do_not_belong_together(g: Group) -> None:
-    """Every request with another's id, an unknown id, another's instance, an unknown one."""
+    """Every request with another's id, an unknown id, another's instance, an unknown instance."""
     s1, s2, m3 = g.member("s1", instance="i1"), g.member("s2", instance="i2"), g.member("m3")
     await g.form(s1, s2, m3)
     for odd in (
@@ -196,7 +196,7 @@ async def names_that_do_not_belong_together(g: Group) -> None:
 
 @scenario("static members")
 async def member_leaves_and_comes_back(g: Group) -> None:
-    """A leave frees the instance id at once; whoever takes it next is a new member."""
+    """A leave frees the instance id at once; its next user is a new member."""
     m1, s2 = g.member("m1"), g.member("s2", instance="i2")
     await g.form(m1, s2)
     await s2.leave()
@@ -210,7 +210,7 @@ async def member_leaves_and_comes_back(g: Group) -> None:
 
 @scenario("static members")
 async def removed_by_instance_while_its_join_is_parked(g: Group) -> None:
-    """The join gets 25 without an id, and the rebalance goes on without the member."""
+    """Its join gets 25 without an id, and the rebalance continues without the member."""
     m1, s2, m3 = g.member("m1"), g.member("s2", instance="i2"), g.member("m3")
     await g.form(m1, s2, m3)
     join = await s2.join().park()
@@ -223,7 +223,7 @@ async def removed_by_instance_while_its_join_is_parked(g: Group) -> None:
 
 @scenario("static members")
 async def removed_by_instance_while_completing(g: Group) -> None:
-    """Its parked sync is lost, the others' are refused."""
+    """Its parked sync is never answered, and those of the others are refused."""
     m1, s2, m3 = g.member("m1"), g.member("s2", instance="i2"), g.member("m3")
     await g.form(m1, s2, m3, synced=False)
     sync = await s2.sync().park()
@@ -236,7 +236,7 @@ async def removed_by_instance_while_completing(g: Group) -> None:
 
 @scenario("static members")
 async def full_group_takes_a_restarted_member_by_its_id_only(g: Group) -> None:
-    """A restart comes without an id and so counts as one member more."""
+    """A restart comes without a member id and so counts as an additional member."""
     members = [g.member(f"s{number}", instance=f"i{number}") for number in range(1, 5)]
     await g.form(*members)
     again = g.member("again", instance="i2")
@@ -250,7 +250,7 @@ async def full_group_takes_a_restarted_member_by_its_id_only(g: Group) -> None:
 
 @scenario("static members")
 async def all_unjoined_members_are_waited_for_again(g: Group) -> None:
-    """A join that nobody came to is begun anew, for as long as there are static members."""
+    """If no member joins, the wait starts again, as long as there are static members."""
     s1 = g.member("s1", instance="i1", rebalance=0.6)
     s2 = g.member("s2", instance="i2", rebalance=0.6)
     m3 = g.member("m3", rebalance=0.6)
@@ -266,7 +266,7 @@ async def all_unjoined_members_are_waited_for_again(g: Group) -> None:
 
 @scenario("static members")
 async def session_of_a_restarted_member(g: Group) -> None:
-    """The quiet answer starts the session that was there before; the new one comes with signs."""
+    """The answer without a rebalance keeps the old session; heartbeats bring the new one."""
     s1, s2 = g.member("s1", instance="i1"), g.member("s2", instance="i2", session=0.7)
     await g.form(s1, s2)
     again = g.member("again", instance="i2", session=5.0)
@@ -277,7 +277,7 @@ async def session_of_a_restarted_member(g: Group) -> None:
 
 @scenario("static members")
 async def shorter_session_of_a_restarted_member(g: Group) -> None:
-    """From its first heartbeat on the new session time-out counts."""
+    """The new session time-out applies from the first heartbeat on."""
     s1, s2 = g.member("s1", instance="i1"), g.member("s2", instance="i2", session=5.0)
     await g.form(s1, s2)
     again = g.member("again", instance="i2", session=0.7)
@@ -303,7 +303,7 @@ async def silent_static_member_expires(g: Group) -> None:
 
 @scenario("static members")
 async def restarted_member_that_never_synced_before(g: Group) -> None:
-    """The wait for the old process's sync goes on, though the new one has synced."""
+    """The wait for the old process's sync continues, although the new process has synced."""
     m1 = g.member("m1", rebalance=1.0)
     s2 = g.member("s2", instance="i2", rebalance=1.0)
     await g.form(m1, s2, synced=False)

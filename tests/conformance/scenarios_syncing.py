@@ -33,7 +33,7 @@ async def sync_copies_of_a_follower(g: Group) -> None:
 
 @scenario("sync")
 async def sync_whose_client_hung_up(g: Group) -> None:
-    """The member has synced all the same, and asks again on another connection."""
+    """The member counts as synced, and sends its sync again on another connection."""
     m1, m2 = g.member("m1"), g.member("m2")
     await g.form(m1, m2, synced=False)
     sync = await m2.sync().park()
@@ -45,7 +45,7 @@ async def sync_whose_client_hung_up(g: Group) -> None:
 
 @scenario("sync")
 async def faults_of_a_sync_in_their_order(g: Group) -> None:
-    """Instance, member, generation, protocol; the state is looked at last."""
+    """Instance, member, generation and protocol are checked in this order, the state last."""
     m1, m2 = g.member("m1", instance="i1"), g.member("m2")
     await m1.like(id="ghost").sync()
     await g.form(m1, m2)
@@ -68,7 +68,7 @@ async def faults_of_a_sync_in_their_order(g: Group) -> None:
 
 @scenario("sync")
 async def sync_of_an_empty_group(g: Group) -> None:
-    """Without members there is nobody to sync, whatever the generation."""
+    """Without members every sync is refused, whatever its generation."""
     m1 = g.member("m1")
     await g.form(m1)
     await m1.leave()
@@ -80,7 +80,7 @@ async def sync_of_an_empty_group(g: Group) -> None:
 
 @scenario("sync")
 async def assignments_for_strangers_are_dropped(g: Group) -> None:
-    """A leader may assign to whom it likes; only members get anything."""
+    """A leader may assign to any id; only members get an assignment."""
     m1, m2 = g.member("m1"), g.member("m2")
     await g.form(m1, m2, synced=False)
     await m1.sync({m1: "a1", m1.like(id="ghost"): "x"})
@@ -101,7 +101,7 @@ async def leader_without_assignments(g: Group) -> None:
 
 @scenario("sync")
 async def followers_assignments_do_not_count(g: Group) -> None:
-    """What a follower sends along is not looked at."""
+    """Assignments in a follower's sync are ignored."""
     m1, m2 = g.member("m1"), g.member("m2")
     await g.form(m1, m2, synced=False)
     sync = await m2.sync({m1: "x", m2: "y"}).park()
@@ -111,7 +111,7 @@ async def followers_assignments_do_not_count(g: Group) -> None:
 
 @scenario("sync")
 async def leader_leaves_before_it_syncs(g: Group) -> None:
-    """The followers that wait are sent back to join."""
+    """Waiting followers have to join again."""
     m1, m2 = g.member("m1"), g.member("m2")
     await g.form(m1, m2, synced=False)
     sync = await m2.sync().park()
@@ -126,7 +126,7 @@ async def leader_leaves_before_it_syncs(g: Group) -> None:
 
 @scenario("sync")
 async def follower_leaves_while_its_sync_is_parked(g: Group) -> None:
-    """Its sync is never answered; those who stay are asked to join again."""
+    """Its sync is never answered; the other members have to join again."""
     m1, m2, m3 = g.member("m1"), g.member("m2"), g.member("m3")
     await g.form(m1, m2, m3, synced=False)
     sync = await m2.sync().park()
@@ -142,7 +142,7 @@ async def follower_leaves_while_its_sync_is_parked(g: Group) -> None:
 
 @scenario("sync")
 async def changed_subscription_cancels_parked_syncs(g: Group) -> None:
-    """A follower that joins again with something new while all others sync."""
+    """A changed follower joins again while all others sync."""
     m1, m2 = g.member("m1"), g.member("m2")
     await g.form(m1, m2, synced=False)
     sync = await m2.sync().park()
@@ -156,7 +156,7 @@ async def changed_subscription_cancels_parked_syncs(g: Group) -> None:
 
 @scenario("sync")
 async def leader_repeats_its_join_before_it_syncs(g: Group) -> None:
-    """The leader is told again who is there, and may then sync; its old copy had the same."""
+    """The leader gets the members again and may then sync; its first copy had the same."""
     m1, m2 = g.member("m1"), g.member("m2")
     await g.form(m1, m2, synced=False)
     await m1.join(5)
@@ -183,7 +183,7 @@ async def every_version_of_a_heartbeat(g: Group) -> None:
 
 @scenario("heartbeat")
 async def faults_of_a_heartbeat_in_their_order(g: Group) -> None:
-    """Instance, member, generation, and the state at last."""
+    """Instance, member and generation are checked in this order, the state last."""
     m1, s1 = g.member("m1"), g.member("s1", instance="i1")
     await g.form(m1, s1)
     for state in ("Stable", "PreparingRebalance"):
@@ -221,7 +221,7 @@ async def heartbeat_of_the_generation_to_come(g: Group) -> None:
 
 @scenario("leave")
 async def batch_is_judged_in_its_order(g: Group) -> None:
-    """By id, by instance, by both, twice, and strangers between them."""
+    """By id, by instance, by both, twice, with unknown members in between."""
     m1, s2, m3 = g.member("m1"), g.member("s2", instance="i2"), g.member("m3")
     await g.form(m1, s2, m3)
     nameless = s2.like(id="")
@@ -234,7 +234,7 @@ async def batch_is_judged_in_its_order(g: Group) -> None:
 
 @scenario("leave")
 async def batch_of_nobody(g: Group) -> None:
-    """An empty batch, and one of strangers alone, start no rebalance."""
+    """An empty batch, and one of unknown members only, start no rebalance."""
     m1 = g.member("m1")
     await g.leave()
     await g.form(m1)
@@ -285,7 +285,7 @@ async def leaver_whose_join_is_parked(g: Group) -> None:
 
 @scenario("leave")
 async def last_missing_member_leaves(g: Group) -> None:
-    """The join completes as soon as nobody is missing."""
+    """The join completes as soon as no member is missing."""
     m1, m2, m3 = g.member("m1"), g.member("m2"), g.member("m3")
     await g.form(m1, m2, m3)
     m2.protocols = {"range": "t2"}
@@ -298,7 +298,7 @@ async def last_missing_member_leaves(g: Group) -> None:
 
 @scenario("leave")
 async def pending_ids_leave_in_a_batch(g: Group) -> None:
-    """The first time they are known, the second time not; then the join completes."""
+    """They are known the first time and unknown the second; then the join completes."""
     m1, m2 = g.member("m1"), g.member("m2")
     await g.form(m1)
     await m2.enlist()
@@ -310,7 +310,7 @@ async def pending_ids_leave_in_a_batch(g: Group) -> None:
 
 @scenario("leave")
 async def leave_while_completing(g: Group) -> None:
-    """A follower that leaves before anybody synced starts the next rebalance."""
+    """A follower that leaves before the syncs starts the next rebalance."""
     m1, m2 = g.member("m1"), g.member("m2")
     await g.form(m1, m2, synced=False)
     await m2.leave(4)
@@ -322,7 +322,7 @@ async def leave_while_completing(g: Group) -> None:
 
 @scenario("leave")
 async def leader_leaves_a_stable_group(g: Group) -> None:
-    """The one who is left becomes leader, and is given nothing until it assigns itself."""
+    """The remaining member becomes leader, and has no assignment until it syncs one."""
     m1, m2 = g.member("m1"), g.member("m2")
     await g.form(m1, m2)
     await m1.leave()
@@ -334,7 +334,7 @@ async def leader_leaves_a_stable_group(g: Group) -> None:
 
 @scenario("leave")
 async def leave_of_an_absent_and_of_an_empty_group(g: Group) -> None:
-    """Every version, with and without members ever."""
+    """Every version, for a group that never existed and one that became empty."""
     ghost = g.member("ghost", id="ghost")
     for version in range(6):
         await ghost.leave(version)

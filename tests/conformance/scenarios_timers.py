@@ -7,13 +7,13 @@ from tests.conformance.driver import Group, scenario
 
 @scenario("timeouts")
 async def pending_id_expires_with_its_session(g: Group) -> None:
-    """The time-out is that of the join that got the id; after it the id is unknown."""
+    """The session time-out of the join that got the id applies; then the id is unknown."""
     m1, m2 = g.member("m1"), g.member("m2", session=0.7)
     await g.form(m1)
-    asked = g.now()
+    sent_at = g.now()
     await m2.enlist()
     rejoin = await m1.join().park()
-    await rejoin.answer(near=0.7, since=asked)
+    await rejoin.answer(near=0.7, since=sent_at)
     await m2.join()
 
 
@@ -29,7 +29,7 @@ async def pending_id_of_an_empty_group_expires(g: Group) -> None:
 
 @scenario("timeouts")
 async def sessions_begin_with_the_generation(g: Group) -> None:
-    """Before its first join has completed a new member has no session that could end."""
+    """A new member has no session before its first join has completed."""
     m1, m2 = g.member("m1", rebalance=1.5), g.member("m2", session=0.4)
     await g.form(m1)
     await m2.enlist()
@@ -44,7 +44,7 @@ async def sessions_begin_with_the_generation(g: Group) -> None:
 
 @scenario("timeouts")
 async def parked_join_spares_a_member(g: Group) -> None:
-    """Who waits for the others cannot expire; its session starts anew with the answer."""
+    """A member with a parked join cannot expire; its session restarts with the answer."""
     m1, m2 = g.member("m1"), g.member("m2", session=0.5)
     await g.form(m1, m2)
     m2.protocols = {"range": "t2"}
@@ -58,7 +58,7 @@ async def parked_join_spares_a_member(g: Group) -> None:
 
 @scenario("timeouts")
 async def parked_sync_spares_a_member(g: Group) -> None:
-    """So does a sync that waits for the leader's."""
+    """A member with a parked sync cannot expire either."""
     m1, m2 = g.member("m1"), g.member("m2", session=0.5)
     await g.form(m1, m2, synced=False)
     sync = await m2.sync().park()
@@ -71,7 +71,7 @@ async def parked_sync_spares_a_member(g: Group) -> None:
 
 @scenario("timeouts")
 async def unjoined_member_expires_while_preparing(g: Group) -> None:
-    """Without signs of life the session runs on, whatever the group is doing."""
+    """Without requests of the member its session runs in every state of the group."""
     m1, m2 = g.member("m1"), g.member("m2", session=0.9)
     await g.form(m1, m2)
     beaten = g.now()
@@ -83,7 +83,7 @@ async def unjoined_member_expires_while_preparing(g: Group) -> None:
 
 @scenario("timeouts")
 async def heartbeats_while_preparing_keep_a_member(g: Group) -> None:
-    """A heartbeat that is told to rejoin is a sign of life all the same."""
+    """A heartbeat answered with REBALANCE_IN_PROGRESS extends the session too."""
     m1 = g.member("m1", rebalance=1.6)
     m2 = g.member("m2", session=0.7, rebalance=1.6)
     await g.form(m1, m2)
@@ -96,7 +96,7 @@ async def heartbeats_while_preparing_keep_a_member(g: Group) -> None:
 
 @scenario("timeouts")
 async def joins_and_syncs_of_a_stable_group_keep_nobody(g: Group) -> None:
-    """Answered at once, they are no signs of life; nor is a transactional commit."""
+    """If answered at once, they do not extend the session; nor does a transactional commit."""
     m1, m2, producer = g.member("m1"), g.member("m2", session=1.2), g.producer("p1")
     await g.form(m1, m2)
     await producer.begin(g)
@@ -111,7 +111,7 @@ async def joins_and_syncs_of_a_stable_group_keep_nobody(g: Group) -> None:
 
 @scenario("timeouts")
 async def commits_of_a_stable_group_keep_a_member(g: Group) -> None:
-    """A commit is a sign of life."""
+    """A commit extends the session."""
     m1 = g.member("m1", session=0.8)
     await g.form(m1)
     await g.sleep(0.5)
@@ -122,7 +122,7 @@ async def commits_of_a_stable_group_keep_a_member(g: Group) -> None:
 
 @scenario("timeouts")
 async def refused_requests_keep_nobody(g: Group) -> None:
-    """What is refused for its generation or identity does not extend the session."""
+    """A request refused for its generation or identity does not extend the session."""
     m1 = g.member("m1", session=1.0)
     await g.form(m1)
     beaten = g.now()
@@ -137,7 +137,7 @@ async def refused_requests_keep_nobody(g: Group) -> None:
 
 @scenario("timeouts")
 async def leader_expires_before_it_syncs(g: Group) -> None:
-    """The followers that wait for it are sent back to join."""
+    """The waiting followers have to join again."""
     m1, m2 = g.member("m1", session=0.8), g.member("m2")
     await g.form(m1, m2, synced=False)
     formed = g.now()
@@ -164,7 +164,7 @@ async def last_member_expires(g: Group) -> None:
 
 @scenario("timeouts")
 async def session_timeout_changes_with_a_join(g: Group) -> None:
-    """An unchanged follower's new session time-out is not heard; with a rebalance it is."""
+    """An unchanged follower's new session time-out is ignored; a rebalance applies it."""
     m1, m2 = g.member("m1"), g.member("m2")
     await g.form(m1, m2)
     m2.session = 0.6
@@ -182,7 +182,7 @@ async def session_timeout_changes_with_a_join(g: Group) -> None:
 
 @scenario("timeouts")
 async def rebalance_timeout_is_the_longest(g: Group) -> None:
-    """The most patient member's counts, as it was told before the rebalance."""
+    """The longest time-out of all members counts, as known before the rebalance."""
     m1, m2 = g.member("m1", rebalance=0.4), g.member("m2", rebalance=1.1)
     await g.form(m1, m2)
     await m1.join().answer(near=1.1)
@@ -191,7 +191,7 @@ async def rebalance_timeout_is_the_longest(g: Group) -> None:
 
 @scenario("timeouts")
 async def rebalance_timeout_changes_with_a_join(g: Group) -> None:
-    """The join that begins a rebalance may bring another time-out for it."""
+    """The join that begins a rebalance may change the time-out of that rebalance."""
     m1, m2 = g.member("m1"), g.member("m2", rebalance=0.5)
     await g.form(m1, m2)
     m1.rebalance = 0.9
@@ -201,7 +201,7 @@ async def rebalance_timeout_changes_with_a_join(g: Group) -> None:
 
 @scenario("timeouts")
 async def patient_newcomer_does_not_move_the_end(g: Group) -> None:
-    """How long a rebalance waits is settled when it begins."""
+    """The length of a rebalance is fixed when it begins."""
     m1 = g.member("m1", rebalance=0.9)
     m2, m3 = g.member("m2", rebalance=0.9), g.member("m3", rebalance=0.9)
     await g.form(m1, m2)
@@ -216,7 +216,7 @@ async def patient_newcomer_does_not_move_the_end(g: Group) -> None:
 
 @scenario("timeouts")
 async def rebalance_timeout_of_version_0(g: Group) -> None:
-    """Version 0 has none of its own: the session time-out takes its place."""
+    """Version 0 has no rebalance time-out: the session time-out is used."""
     m1, m2 = g.member("m1", session=0.8), g.member("m2", session=0.8)
     await m1.join(0)
     await m1.sync({m1: "a1"}, 0)
@@ -227,7 +227,7 @@ async def rebalance_timeout_of_version_0(g: Group) -> None:
 
 @scenario("timeouts")
 async def nobody_syncs(g: Group) -> None:
-    """At the rebalance time-out whoever has not synced is out: here all are."""
+    """At the rebalance time-out, every member that has not synced is removed: here all."""
     m1, m2 = g.member("m1", rebalance=0.7), g.member("m2", rebalance=0.7)
     await g.form(m1, m2, synced=False)
     await g.state("Empty", near=0.7, since=g.now())
@@ -238,7 +238,7 @@ async def nobody_syncs(g: Group) -> None:
 
 @scenario("timeouts")
 async def leader_does_not_sync(g: Group) -> None:
-    """The leader is out; who has synced is sent back to join."""
+    """The leader is removed; members that have synced have to join again."""
     m1, m2 = g.member("m1", rebalance=0.7), g.member("m2", rebalance=0.7)
     await g.form(m1, m2, synced=False)
     sync = await m2.sync().park()
@@ -250,7 +250,7 @@ async def leader_does_not_sync(g: Group) -> None:
 
 @scenario("timeouts")
 async def heartbeats_do_not_replace_a_sync(g: Group) -> None:
-    """A static member that only beats is removed when the time for syncs is over."""
+    """A static member that only sends heartbeats is removed at the time-out for syncs."""
     m1 = g.member("m1", rebalance=1.0)
     s2 = g.member("s2", instance="i2", rebalance=1.0)
     await g.form(m1, s2)
@@ -264,7 +264,7 @@ async def heartbeats_do_not_replace_a_sync(g: Group) -> None:
 
 @scenario("timeouts")
 async def all_have_synced_and_the_time_for_it_passes(g: Group) -> None:
-    """Nothing happens when the time for syncs is over and none is missing."""
+    """At the time-out for syncs nothing happens if none is missing."""
     m1, m2 = g.member("m1", rebalance=0.6), g.member("m2", rebalance=0.6)
     await g.form(m1, m2)
     await g.sleep(0.9)
@@ -275,7 +275,7 @@ async def all_have_synced_and_the_time_for_it_passes(g: Group) -> None:
 
 @scenario("timeouts")
 async def late_sync_of_a_dropped_follower(g: Group) -> None:
-    """It is a stranger by then, and may come back as a new member only."""
+    """The member is unknown by then, and may only return as a new one."""
     m1, m2 = g.member("m1", rebalance=0.7), g.member("m2", rebalance=0.7)
     await g.form(m1, m2, synced=False)
     formed = g.now()
@@ -289,7 +289,7 @@ async def late_sync_of_a_dropped_follower(g: Group) -> None:
 
 @scenario("timeouts")
 async def turned_away_member_is_waited_for_in_vain(g: Group) -> None:
-    """Who finds the group full while it prepares is removed, but the join waits its full time."""
+    """A member refused for the group's size is removed, but the join waits its full time."""
     members = [g.member(f"m{number}", rebalance=1.5) for number in range(1, 5)]
     m5, s6 = g.member("m5", rebalance=1.5), g.member("s6", instance="i6", rebalance=1.5)
     await g.form(*members)
@@ -308,7 +308,7 @@ async def turned_away_member_is_waited_for_in_vain(g: Group) -> None:
 
 @scenario("timeouts")
 async def hung_up_newcomer_is_kept_for_long(g: Group) -> None:
-    """A new member's parked join is kept for minutes, with or without its connection."""
+    """A new member's parked join is kept for minutes, even if its connection is closed."""
     m1, m2 = g.member("m1", rebalance=0.8), g.member("m2", session=0.3, rebalance=0.8)
     await g.form(m1)
     await m2.enlist()

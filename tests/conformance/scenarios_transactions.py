@@ -22,7 +22,7 @@ async def commit_as_each(
 
 @scenario("transactional commit")
 async def claims_in_a_transaction(g: Group) -> None:
-    """Who may commit in a stable group; an anonymous commit is taken, as old producers' must be."""
+    """Members of a stable group may commit; anonymous commits are accepted for old producers."""
     s1, m2, producer = g.member("s1", instance="i1"), g.member("m2"), g.producer("p1")
     await g.form(s1, m2)
     await commit_as_each(g, producer, claims(s1, m2), more={"nowhere-0": 1})
@@ -39,7 +39,7 @@ async def claims_in_a_transaction_while_preparing(g: Group) -> None:
 
 @scenario("transactional commit")
 async def claims_in_a_transaction_while_completing(g: Group) -> None:
-    """Unlike a plain commit, one in a transaction is taken before the assignment is known."""
+    """Unlike a plain commit, one in a transaction is accepted before the assignment is known."""
     s1, m2, producer = g.member("s1", instance="i1"), g.member("m2"), g.producer("p1")
     await g.form(s1, m2, synced=False)
     await commit_as_each(g, producer, claims(s1, m2))
@@ -47,7 +47,7 @@ async def claims_in_a_transaction_while_completing(g: Group) -> None:
 
 @scenario("transactional commit")
 async def claims_in_a_transaction_of_an_emptied_group(g: Group) -> None:
-    """Without members every commit without a generation is taken."""
+    """Without members every commit without a generation is accepted."""
     s1, m2, producer = g.member("s1", instance="i1"), g.member("m2"), g.producer("p1")
     await g.form(s1, m2)
     await g.leave(s1, m2)
@@ -70,7 +70,7 @@ async def every_version_of_a_transactional_commit(g: Group) -> None:
 
 @scenario("transactional commit")
 async def absent_group_in_a_transaction(g: Group) -> None:
-    """With a generation it is refused; without one the group is made."""
+    """With a generation the commit is refused; without one it creates the group."""
     producer, ghost = g.producer("p1"), g.member("ghost", id="ghost", generation=5)
     await producer.begin(g)
     await producer.commit(ghost, {"t1-0": 1})
@@ -86,7 +86,7 @@ async def absent_group_in_a_transaction(g: Group) -> None:
 
 @scenario("transactional commit")
 async def aborted_transaction_leaves_nothing(g: Group) -> None:
-    """The offsets from before show again, and are stable again."""
+    """The offsets from before are visible again, and stable."""
     m1, producer = g.member("m1"), g.producer("p1")
     await g.form(m1)
     await m1.commit({"t1-0": 9, "t1-1": (8, "old")})
@@ -100,7 +100,7 @@ async def aborted_transaction_leaves_nothing(g: Group) -> None:
 
 @scenario("transactional commit")
 async def aborted_transaction_of_a_group_of_its_own(g: Group) -> None:
-    """A group that only a transaction made is there, without offsets, when that is aborted."""
+    """A group that only a transaction created exists without offsets after an abort."""
     producer = g.producer("p1")
     await producer.begin(g)
     await producer.commit(g.member("nobody"), {"t1-0": 10})
@@ -112,7 +112,7 @@ async def aborted_transaction_of_a_group_of_its_own(g: Group) -> None:
 
 @scenario("transactional commit")
 async def plain_commit_during_a_transaction(g: Group) -> None:
-    """The later of the two commits counts when the transaction ends, by when it was written."""
+    """When the transaction ends, the commit that was written later counts."""
     nobody, producer = g.member("nobody"), g.producer("p1")
     await producer.begin(g)
     await producer.commit(nobody, {"t1-0": 5, "t1-1": 6})
@@ -141,7 +141,7 @@ async def two_producers_at_once(g: Group) -> None:
 
 @scenario("transactional commit")
 async def one_commit_after_the_other(g: Group) -> None:
-    """The last commit of a transaction counts; the next transaction starts anew."""
+    """The last commit of a transaction counts; the next transaction starts without it."""
     nobody, producer = g.member("nobody"), g.producer("p1")
     await producer.begin(g)
     await producer.commit(nobody, {"t1-0": 1, "t1-1": 1})
@@ -156,7 +156,7 @@ async def one_commit_after_the_other(g: Group) -> None:
 
 @scenario("transactional commit")
 async def generation_moves_on_in_a_transaction(g: Group) -> None:
-    """A member left behind cannot commit any more; what it had committed still counts."""
+    """A member that was left behind cannot commit; its earlier commits still count."""
     m1, m2, producer = g.member("m1"), g.member("m2"), g.producer("p1")
     await g.form(m1)
     await producer.begin(g)
@@ -176,7 +176,7 @@ async def generation_moves_on_in_a_transaction(g: Group) -> None:
 
 @scenario("transactional commit")
 async def deleted_group_in_a_transaction(g: Group) -> None:
-    """Deleting the group takes its pending offsets too; the marker finds nothing."""
+    """Deleting the group deletes its pending offsets too; the marker finds none."""
     nobody, producer = g.member("nobody"), g.producer("p1")
     await nobody.commit({"t1-0": 9})
     await producer.begin(g)
@@ -191,7 +191,7 @@ async def deleted_group_in_a_transaction(g: Group) -> None:
 
 @scenario("transactional commit")
 async def deleted_offsets_in_a_transaction(g: Group) -> None:
-    """Deleting an offset takes the pending one with it."""
+    """Deleting an offset deletes the pending one too."""
     nobody, producer = g.member("nobody"), g.producer("p1")
     await nobody.commit({"t1-0": 9, "t1-1": 8})
     await producer.begin(g)

@@ -16,22 +16,22 @@ from tests.conformance.wire import Opener
 SUITE: Final = "open"
 """The other suites are played on Kafka by ``python -m tests.conformance``."""
 JOBS: Final = (16, 1, 1)
-"""How many scenarios are played at a time: at first many, for they mostly wait. Those that came
-out differently are played again, alone: on a busy machine an answer may come too late to be seen
-where it belongs, but a difference that is Kafka's stays."""
+"""How many scenarios are played at a time: many at first, because they mostly wait. Those that
+differ are played again, one at a time: on a busy machine an answer may come too late for its place
+in the transcript, but a real difference of Kafka's remains."""
 
 
 async def differing(scenarios: list[Scenario], open_stream: Opener, jobs: int) -> dict[str, str]:
-    """Play scenarios; the differences from what was recorded, by the scenarios' names."""
+    """Play scenarios; return the differences from the recorded transcripts, by scenario."""
     golden = read_golden(golden_path(SUITE))
     found: dict[str, str] = {}
 
-    def tell(scenario: Scenario, lines: list[str]) -> None:
+    def keep_difference(scenario: Scenario, lines: list[str]) -> None:
         difference = compare(golden[scenario.name]["transcript"], lines)
         if difference:
             found[scenario.name] = "\n".join(difference)
 
-    await play_all(scenarios, open_stream, tell, jobs=jobs)
+    await play_all(scenarios, open_stream, keep_difference, jobs=jobs)
     return found
 
 

@@ -55,7 +55,7 @@ class Connection:
         """Close it, as a client that is gone does."""
         await trio.aclose_forcefully(self._stream)
 
-    async def ask(self, api: str, version: int, fields: Fields, client_id: str) -> Fields:
+    async def request(self, api: str, version: int, fields: Fields, client_id: str) -> Fields:
         """Send a request and return its answer. After any exception the connection is useless.
 
         Raises:
@@ -109,11 +109,11 @@ class Pool:
         self._open_stream = open_stream
         self._idle: list[Connection] = []
 
-    async def ask(self, api: str, version: int, fields: Fields, client_id: str) -> Fields:
-        """Send a request on a connection that nothing waits on; as ``Connection.ask``."""
+    async def request(self, api: str, version: int, fields: Fields, client_id: str) -> Fields:
+        """Send a request on a connection that nothing waits on; as ``Connection.request``."""
         connection = self._idle.pop() if self._idle else await Connection.open(self._open_stream)
         try:
-            answer = await connection.ask(api, version, fields, client_id)
+            answer = await connection.request(api, version, fields, client_id)
         except BaseException:
             with trio.CancelScope(shield=True):
                 await connection.aclose()
