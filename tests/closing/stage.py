@@ -65,7 +65,7 @@ class Away(enum.Enum):
     REFUSING = "all brokers: connections are cut and refused"
     HALF_OPEN = "all brokers: connections open and stay, and nothing is answered"
     NEVER_OPENS = "all brokers: what is open is silent, and nothing opens"
-    METADATA = "answers to Metadata, which watchers ask for"
+    METADATA = "answers to Metadata, which watchers wait for"
     SOURCE = "the end of the source of records"
 
 
@@ -104,7 +104,7 @@ class Network:
             await trio.sleep_forever()
         if self._away is Away.REFUSING:
             await trio.lowlevel.checkpoint()
-            raise ConnectionRefusedError("nobody listens")
+            raise ConnectionRefusedError("connection refused")
         connection = _Connection(await self._broker.open_stream(host, port), self)
         self.connections.add(connection)
         return connection
@@ -153,7 +153,7 @@ class _Connection(trio.abc.Stream):
 
 @final
 class Source:
-    """A source of records that begins, or ends, as slowly as it is told."""
+    """A source of records that begins, or ends, as slowly as the test says."""
 
     def __init__(self, stage: Stage, config: GroupConfig, on_fault: OnFault) -> None:
         self._stage = stage
@@ -259,14 +259,14 @@ class State:
     """A state of the member, and how it comes into it.
 
     Attributes:
-        asks: whether the program asks for generations.
+        calls_next: whether the program calls `next()`.
         holds: the API whose first request is not answered; the member waits for it.
         handler: what runs in a generation.
         then: what happens once the generation was handed over.
-        told: the kind of event by which the state is known, if a held request does not show it.
+        reached: whether an event shows that the state is reached, if no held request does.
         settings: of the group.
         shielded: seconds that the handler takes after it was cancelled.
-        leaves: whether the coordinator is told, if nothing is away.
+        leaves: whether the member sends LeaveGroup, if nothing is away.
         source_never_begins: whether entering the source of records takes for ever.
         entered: whether the group is entered before it is closed.
         closes_first: whether the program has closed the group itself.
@@ -274,11 +274,11 @@ class State:
         assignor_never_ends: whether dividing the partitions takes for ever.
     """
 
-    asks: bool = True
+    calls_next: bool = True
     holds: str | None = None
     handler: Handler | None = None
     then: Callable[[Stage, Generation], None] | None = None
-    told: Callable[[Event], bool] | None = None
+    reached: Callable[[Event], bool] | None = None
     settings: Mapping[str, object] = attrs.field(factory=dict)
     shielded: float = 0.0
     leaves: bool = True
@@ -385,7 +385,7 @@ class Stage:
                 self.network.strike(away)
 
     def lose_coordinator(self) -> None:
-        """Let the broker coordinate the group no more, and nobody else."""
+        """Let the broker coordinate the group no longer, and no other broker either."""
         self.broker.inject("find_coordinator", ErrorCode.COORDINATOR_NOT_AVAILABLE, times=None)
         for api in _GROUP_APIS:
             self.broker.inject(api, ErrorCode.NOT_COORDINATOR, times=None)
@@ -395,15 +395,15 @@ class Stage:
         return self.state.handler is not None or self.state.closes_first
 
     def _is_reached(self) -> bool:
-        if self.state.told is not None:
-            return any(map(self.state.told, self.events))
+        if self.state.reached is not None:
+            return any(map(self.state.reached, self.events))
         if self.held is not None:
             return self.held.seen > 0
         return self.reached
 
     async def _until(self, holds: Callable[[], bool]) -> None:
         with trio.fail_after(120):
-            while not holds():  # noqa: ASYNC110 # many things, all cheap to look at
+            while not holds():  # noqa: ASYNC110 # many conditions, all cheap to check
                 await trio.sleep(_STEP)
 
     async def _compute(self, work: Callable[[], T], name: str) -> T:
@@ -431,7 +431,7 @@ class Stage:
             self._left.set()
 
     async def _work(self) -> None:
-        if not self.state.asks:
+        if not self.state.calls_next:
             self.reached = True
             await self.group.wait_closed()
         if self.state.closes_first:

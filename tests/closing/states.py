@@ -31,7 +31,7 @@ def _ends_as_planned(_: Stage, generation: Generation) -> None:
 
 
 def _rebalances(stage: Stage, _: Generation) -> None:
-    """The next heartbeat tells of a rebalance, and the Join after it is parked."""
+    """The next heartbeat reports a rebalance, and the JoinGroup after it is parked."""
     stage.broker.inject("heartbeat", ErrorCode.REBALANCE_IN_PROGRESS)
     stage.hold()
 
@@ -53,7 +53,7 @@ async def _awaits_work(_: Stage, generation: Generation) -> None:
 STATES: Final[Mapping[str, State]] = {
     "not entered": State(entered=False),
     "entering its source of records": State(source_never_begins=True),
-    "entered, and asked for nothing": State(asks=False),
+    "entered, and next() not called": State(calls_next=False),
     "finding the coordinator": State(holds="find_coordinator"),
     "looking up what its patterns match": State(
         holds="metadata", settings={"topics": [re.compile("top.*")]}
@@ -72,7 +72,7 @@ STATES: Final[Mapping[str, State]] = {
     "running, the handler shields itself": State(handler=shields, shielded=SHIELDED),
     "running, a commit under way": State(handler=commits, holds="offset_commit"),
     "running, a heartbeat under way": State(handler=obeys, holds="heartbeat"),
-    "running, watchers ask": State(
+    "running, watchers fetch topics": State(
         handler=obeys, holds="metadata", settings={"topics": [re.compile("top.*")]}
     ),
     "running, the body holds it": State(body=_holds),
@@ -80,17 +80,17 @@ STATES: Final[Mapping[str, State]] = {
     "draining, the handler blocks": State(
         handler=blocks,
         then=_ends_as_planned,
-        told=lambda event: isinstance(event, GenerationDraining),
+        reached=lambda event: isinstance(event, GenerationDraining),
     ),
     "draining, the handler swallows its cancellation": State(
         handler=swallows,
         then=_ends_as_planned,
-        told=lambda event: isinstance(event, GenerationDraining),
+        reached=lambda event: isinstance(event, GenerationDraining),
     ),
     "draining, the handler shields itself": State(
         handler=shields,
         then=_ends_as_planned,
-        told=lambda event: isinstance(event, GenerationDraining),
+        reached=lambda event: isinstance(event, GenerationDraining),
         shielded=SHIELDED,
     ),
     "joining again": State(handler=obeys, holds="join_group", then=_rebalances),
@@ -104,18 +104,18 @@ STATES: Final[Mapping[str, State]] = {
         handler=obeys,
         then=_loses_its_coordinator,
         leaves=False,
-        told=lambda event: isinstance(event, GenerationEnded),
+        reached=lambda event: isinstance(event, GenerationEnded),
     ),
     "backing off after a task that returned": State(
         handler=returns,
         settings={"rejoin_backoff": 60.0, "rejoin_backoff_max": 60.0},
-        told=lambda event: isinstance(event, BackingOff),
+        reached=lambda event: isinstance(event, BackingOff),
     ),
     "leaving": State(closes_first=True, holds="leave_group", leaves=False),
     "a static member, draining": State(
         handler=blocks,
         then=_ends_as_planned,
-        told=lambda event: isinstance(event, GenerationDraining),
+        reached=lambda event: isinstance(event, GenerationDraining),
         settings={"group_instance_id": "one"},
         leaves=False,
     ),

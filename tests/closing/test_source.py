@@ -1,4 +1,4 @@
-"""The source of records as a group closes: it is told how long it may take."""
+"""The record source as a group closes: a deadline says how long it may take."""
 
 from __future__ import annotations
 
@@ -61,6 +61,6 @@ async def test_the_source_has_a_deadline(autojump_clock: MockClock, *, cancelled
                 if cancelled:
                     around.cancel()
                     await trio.sleep_forever()
-    (told,) = sources
-    assert told.left is not None
-    assert 0 < told.left <= config.longest_close
+    (made,) = sources
+    assert made.left is not None
+    assert 0 < made.left <= config.longest_close
