@@ -40,8 +40,7 @@ from kgroup.wire.entities import LostFieldError
 from kgroup.wire.streams import MAX_FRAME, FrameStream
 from kgroup.wire.versions import (
     API_KEYS,
-    MAX_RESPONSE_BYTES,
-    SUPPORTED_VERSIONS,
+    SUPPORTED_REQUESTS,
     choose_version,
     kafka_name,
 )
@@ -120,7 +119,7 @@ class Connection:
         """
         name = broker or f"{host}:{port}"
         step = "no connection to"
-        version = SUPPORTED_VERSIONS[_NEGOTIATION].highest
+        version = SUPPORTED_REQUESTS[_NEGOTIATION].highest
         with trio.move_on_after(timeout):
             while True:
                 try:
@@ -142,11 +141,11 @@ class Connection:
                     await connection.aclose()
                     if (
                         not _closed_by_peer(error)
-                        or version == SUPPORTED_VERSIONS[_NEGOTIATION].lowest
+                        or version == SUPPORTED_REQUESTS[_NEGOTIATION].lowest
                     ):
                         raise
                 # Some brokers close the connection if they do not know the version.
-                version = SUPPORTED_VERSIONS[_NEGOTIATION].lowest
+                version = SUPPORTED_REQUESTS[_NEGOTIATION].lowest
         raise RequestTimeoutError(f"{step} {name} within {timeout:.3g} s")
 
     @property
@@ -260,7 +259,7 @@ class Connection:
                 client_id=self._client_id,
             )
         except LostFieldError as error:
-            if chosen == SUPPORTED_VERSIONS[api].highest:
+            if chosen == SUPPORTED_REQUESTS[api].highest:
                 raise
             raise UnsupportedVersionError(
                 f"{self._broker} and this request support {kafka_name(api)} up to v{chosen}:"
@@ -279,7 +278,7 @@ class Connection:
         # INVARIANT: until the response is complete, every way out of here breaks the connection.
         try:
             await self._frames.send(body)
-            response = await self._frames.receive(MAX_RESPONSE_BYTES[api])
+            response = await self._frames.receive(SUPPORTED_REQUESTS[api].max_response)
             (received,) = _CORRELATION_ID.unpack_from(response)
             if received != correlation_id:
                 raise ProtocolError(
@@ -334,7 +333,7 @@ class Connection:
 
     def _lower_version(self, refused: int, response: bytes) -> int:
         """The version to try after UNSUPPORTED_VERSION, whose response has the form of v0."""
-        lowest = SUPPORTED_VERSIONS[_NEGOTIATION].lowest
+        lowest = SUPPORTED_REQUESTS[_NEGOTIATION].lowest
         if refused == lowest:
             raise UnsupportedVersionError(f"{self._broker} supports no version of ApiVersions")
         try:

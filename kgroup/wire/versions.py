@@ -22,71 +22,52 @@ API_KEYS: Final[Mapping[str, int]] = {name: key for key, name in api_key_map.ite
 """Kafka's number of every API, by kio's name."""
 
 
+_KIB: Final = 1024
+_MIB: Final = 1024 * _KIB
+
+
 @final
 @attrs.frozen
-class VersionRange:
-    """The versions of one API that kgroup's client supports.
+class SupportedRequest:
+    """The versions of one request that kgroup's client supports, and the limit of its response.
+
+    A decoded response takes up to twenty times its bytes as objects, so a response that is short
+    by nature has a small limit. Responses about partitions have some 50 bytes for each, or up to
+    4 KiB with their metadata.
 
     Attributes:
         lowest: the first version.
         highest: the last version.
+        max_response: the size of the largest response, in bytes.
         why_lowest: what the versions before the first lack.
         why_highest: why later versions are not supported, or what the last one added.
     """
 
     lowest: int
     highest: int
+    max_response: int
     why_lowest: str
     why_highest: str
 
 
 #: Every request of the client. Brokers from Kafka 2.5 on support a version of each.
-SUPPORTED_VERSIONS: Final[Mapping[str, VersionRange]] = {
-    "api_versions": VersionRange(0, 4, "the fallback that every broker supports", "KIP-1022"),
-    "metadata": VersionRange(
-        4, 13, "auto-creation can be switched off", "KIP-1102, top-level error"
-    ),
-    "find_coordinator": VersionRange(0, 6, "a group by its name", "v4 and up: by list (KIP-699)"),
-    "join_group": VersionRange(
-        2, 9, "rebalance time-out and throttle time", "skip_assignment, KIP-814"
-    ),
-    "sync_group": VersionRange(0, 5, "all fields of a dynamic member", "protocol name, KIP-559"),
-    "heartbeat": VersionRange(1, 4, "throttle time, KIP-124", "flexible, KIP-482"),
-    "leave_group": VersionRange(0, 5, "one member", "a reason, KIP-800"),
-    "offset_commit": VersionRange(
-        2, 9, "the first by group coordinators", "v10 names topics by id only"
-    ),
-    "offset_fetch": VersionRange(7, 9, "require_stable, KIP-447", "v10 names topics by id only"),
-    "list_offsets": VersionRange(1, 10, "one offset a partition", "a time-out, KIP-1075"),
-    "describe_groups": VersionRange(
-        0, 6, "state and members", "an error for a missing group, KIP-1043"
-    ),
-    "sasl_handshake": VersionRange(
-        1, 1, "authentication in framed requests", "there is no later one"
-    ),
-    "sasl_authenticate": VersionRange(0, 2, "the first", "flexible, KIP-482"),
-}
-
-
-_KIB: Final = 1024
-_MIB: Final = 1024 * _KIB
-#: The size of the largest response to each request, in bytes. A decoded response takes up to twenty
-#: times its bytes as objects, so a response that is short by nature has a small limit. Responses
-#: about partitions have some 50 bytes for each, or up to 4 KiB with their metadata.
-MAX_RESPONSE_BYTES: Final[Mapping[str, int]] = {
-    "api_versions": 64 * _KIB,
-    "metadata": 64 * _MIB,
-    "find_coordinator": 64 * _KIB,
-    "join_group": 100 * _MIB,
-    "sync_group": 16 * _MIB,
-    "heartbeat": 4 * _KIB,
-    "leave_group": 64 * _KIB,
-    "offset_commit": 16 * _MIB,
-    "offset_fetch": 64 * _MIB,
-    "list_offsets": 16 * _MIB,
-    "describe_groups": 100 * _MIB,
-    "sasl_handshake": 64 * _KIB,
-    "sasl_authenticate": 1 * _MIB,
+SUPPORTED_REQUESTS: Final[Mapping[str, SupportedRequest]] = {
+    api: SupportedRequest(*row)
+    for api, row in {
+        "api_versions": (0, 4, 64 * _KIB, "the fallback that every broker supports", "KIP-1022"),
+        "metadata": (4, 13, 64 * _MIB, "auto-creation can be switched off", "error code, KIP-1102"),
+        "find_coordinator": (0, 6, 64 * _KIB, "a group by its name", "v4 and up: by list, KIP-699"),
+        "join_group": (2, 9, 100 * _MIB, "rebalance time-out", "skip_assignment, KIP-814"),
+        "sync_group": (0, 5, 16 * _MIB, "all fields of a dynamic member", "protocol name, KIP-559"),
+        "heartbeat": (1, 4, 4 * _KIB, "throttle time, KIP-124", "flexible, KIP-482"),
+        "leave_group": (0, 5, 64 * _KIB, "one member", "a reason, KIP-800"),
+        "offset_commit": (2, 9, 16 * _MIB, "the first by coordinators", "v10 has topic ids only"),
+        "offset_fetch": (7, 9, 64 * _MIB, "require_stable, KIP-447", "v10 has topic ids only"),
+        "list_offsets": (1, 10, 16 * _MIB, "one offset a partition", "a time-out, KIP-1075"),
+        "describe_groups": (0, 6, 100 * _MIB, "state and members", "missing groups, KIP-1043"),
+        "sasl_handshake": (1, 1, 64 * _KIB, "authentication in framed requests", "the last one"),
+        "sasl_authenticate": (0, 2, 1 * _MIB, "the first", "flexible, KIP-482"),
+    }.items()
 }
 
 
@@ -113,7 +94,7 @@ def choose_version(
     Raises:
         UnsupportedVersionError: there is none; the text names both ranges.
     """
-    supported = SUPPORTED_VERSIONS[api]
+    supported = SUPPORTED_REQUESTS[api]
     highest = supported.highest if max_version is None else min(supported.highest, max_version)
     ours = f"kgroup supports {kafka_name(api)} v{supported.lowest} to v{highest}"
     if (theirs := offered.get(API_KEYS[api])) is None:

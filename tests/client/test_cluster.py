@@ -22,7 +22,7 @@ from kgroup.errors import (
 )
 from kgroup.types import BrokerAddress, IsolationLevel, TopicInfo, TopicPartition
 from kgroup.wire.codec import RequestFrame
-from kgroup.wire.versions import SUPPORTED_VERSIONS
+from kgroup.wire.versions import SUPPORTED_REQUESTS
 from tests.nodes import SILENCE, Nodes, metadata
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
@@ -31,7 +31,7 @@ ALONE = {1: "a:1"}
 
 def versions_of(api: str) -> range:
     """All versions that kgroup supports."""
-    return range(SUPPORTED_VERSIONS[api].lowest, SUPPORTED_VERSIONS[api].highest + 1)
+    return range(SUPPORTED_REQUESTS[api].lowest, SUPPORTED_REQUESTS[api].highest + 1)
 
 
 @pytest.mark.parametrize("version", versions_of("metadata"))

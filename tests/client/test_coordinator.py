@@ -33,7 +33,7 @@ from kgroup.events import BackingOff, RequestFailed
 from kgroup.types import Membership, OffsetAndMetadata, TopicPartition
 from kgroup.wire.codec import RequestFrame
 from kgroup.wire.consumer_protocol import encode_assignment, encode_subscription
-from kgroup.wire.versions import SUPPORTED_VERSIONS
+from kgroup.wire.versions import SUPPORTED_REQUESTS
 from tests.client.test_cluster import coordinator_of
 from tests.group.world import P0, P1, world
 from tests.nodes import SILENCE, Answer, Node, Nodes
@@ -70,8 +70,8 @@ FIRST_WITH_INSTANCE: Final = {
 def common_versions() -> Iterator[tuple[str, int]]:
     """Each version that kgroup and the embedded broker have in common."""
     for api in FLOW:
-        lowest = max(SUPPORTED_VERSIONS[api].lowest, APIS[api].lowest)
-        for version in range(lowest, min(SUPPORTED_VERSIONS[api].highest, APIS[api].highest) + 1):
+        lowest = max(SUPPORTED_REQUESTS[api].lowest, APIS[api].lowest)
+        for version in range(lowest, min(SUPPORTED_REQUESTS[api].highest, APIS[api].highest) + 1):
             yield api, version
 
 

@@ -14,7 +14,7 @@ from kgroup.member import JOINS_AT_ONCE, JOINS_PER_SECOND
 from kgroup.watchers.heartbeat import MAX_THROTTLE_PART
 from kgroup.wire.connection import LARGE_RESPONSE
 from kgroup.wire.consumer_protocol import MAX_ASSIGNMENT_BYTES
-from kgroup.wire.versions import MAX_RESPONSE_BYTES, kafka_name
+from kgroup.wire.versions import SUPPORTED_REQUESTS, kafka_name
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "security.md"
 MIB = 1024 * 1024
@@ -26,12 +26,12 @@ def rows() -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "api", sorted(api for api in MAX_RESPONSE_BYTES if not api.startswith("sasl"))
+    "api", sorted(api for api in SUPPORTED_REQUESTS if not api.startswith("sasl"))
 )
 def test_the_page_has_the_longest_answer_of_each_request(api: str) -> None:
     """Exactly one row names the request, and it has the code's number."""
     (row,) = [row for row in rows() if "an answer to" in row and kafka_name(api) in row]
-    size = MAX_RESPONSE_BYTES[api]
+    size = SUPPORTED_REQUESTS[api].max_response
     assert f"{size // MIB} MiB" in row if size >= MIB else f"{size // 1024} KiB" in row
 
 

@@ -15,7 +15,7 @@ from kgroup.broker.apis import APIS
 from kgroup.error_codes import ErrorCode
 from kgroup.events import Assigned, BackingOff, GenerationEnded, Joined
 from kgroup.types import Cause, MemberSubscription, TopicInfo, TopicPartition
-from kgroup.wire.versions import SUPPORTED_VERSIONS
+from kgroup.wire.versions import SUPPORTED_REQUESTS
 from tests.group.world import P0, P1, P2, World, world
 
 ONE = {"group_instance_id": "one"}
@@ -65,7 +65,7 @@ async def test_what_still_fits_is_kept(autojump_clock: MockClock) -> None:
         assert described(here) == 1
 
 
-@pytest.mark.parametrize("version", range(SUPPORTED_VERSIONS["describe_groups"].highest + 1))
+@pytest.mark.parametrize("version", range(SUPPORTED_REQUESTS["describe_groups"].highest + 1))
 async def test_in_every_version_of_the_request(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
@@ -88,9 +88,9 @@ async def test_a_broker_that_describes_no_groups(
 ) -> None:
     """A version that is not shared costs a rebalance, and nothing else."""
     monkeypatch.setitem(
-        SUPPORTED_VERSIONS,
+        SUPPORTED_REQUESTS,
         "describe_groups",
-        attrs.evolve(SUPPORTED_VERSIONS["leave_group"], lowest=99),
+        attrs.evolve(SUPPORTED_REQUESTS["leave_group"], lowest=99),
     )
     async with world(2) as here:
         before = await lead_and_go(here)

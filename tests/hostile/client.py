@@ -47,7 +47,7 @@ from kgroup.wire.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from kgroup.wire.versions import API_KEYS, SUPPORTED_VERSIONS
+from kgroup.wire.versions import API_KEYS, SUPPORTED_REQUESTS
 from tests.hostile.extremes import Change, body, choose, message, sample
 from tests.hostile.group import play_group
 from tests.hostile.wire import AnsweringStream, negotiated
@@ -141,8 +141,8 @@ def _played(seed: int, numbers: Iterable[int]) -> Iterator[tuple[int, str]]:
 async def play_call(random: Random) -> tuple[str, str | None]:
     """Change one response; returns the case and what was wrong with how it ended."""
     api = random.choice(list(CALLS))
-    lowest = SUPPORTED_VERSIONS[api].lowest
-    version = random.randint(lowest, SUPPORTED_VERSIONS[api].highest)
+    lowest = SUPPORTED_REQUESTS[api].lowest
+    version = random.randint(lowest, SUPPORTED_REQUESTS[api].highest)
     kind: Any = load_response_schema(API_KEYS[api], version)
     known = {**KNOWN, "metadata": ""} if api == "offset_fetch" else KNOWN
     change = choose(random, sample(kind, known))

@@ -15,12 +15,12 @@ from kgroup.interfaces import Batch
 from kgroup.testing.memory import config_for, memory_runtime
 from kgroup.types import TopicPartition
 from kgroup.wire.codec import RequestFrame, decode_request, decode_response
-from kgroup.wire.versions import SUPPORTED_VERSIONS
+from kgroup.wire.versions import SUPPORTED_REQUESTS
 from tests.hostile.extremes import choose, message
 
 SETTINGS: Final = {"group.initial.rebalance.delay.ms": "0", "auto.create.topics.enable": "false"}
 ATTACKED: Final = sorted(
-    SUPPORTED_VERSIONS.keys() - {"sasl_handshake", "sasl_authenticate", "describe_groups"}
+    SUPPORTED_REQUESTS.keys() - {"sasl_handshake", "sasl_authenticate", "describe_groups"}
 )
 RECORDS: Final = 6
 HOSTILE: Final = 30.0

@@ -9,21 +9,21 @@ import pytest
 from kio.index import load_request_schema, load_response_schema
 
 from kgroup.wire.entity_writer import entity_writer
-from kgroup.wire.versions import API_KEYS, SUPPORTED_VERSIONS
+from kgroup.wire.versions import API_KEYS, SUPPORTED_REQUESTS
 from tests.hostile.extremes import body, changes, choose, sample
 
 NEWEST = [
     *(
         load_request_schema(API_KEYS[api], spoken.highest)
-        for api, spoken in SUPPORTED_VERSIONS.items()
+        for api, spoken in SUPPORTED_REQUESTS.items()
     ),
     *(
         load_response_schema(API_KEYS[api], spoken.highest)
-        for api, spoken in SUPPORTED_VERSIONS.items()
+        for api, spoken in SUPPORTED_REQUESTS.items()
     ),
     *(
         load_response_schema(API_KEYS[api], spoken.lowest)
-        for api, spoken in SUPPORTED_VERSIONS.items()
+        for api, spoken in SUPPORTED_REQUESTS.items()
     ),
 ]
 

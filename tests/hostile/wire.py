@@ -8,7 +8,7 @@ from typing import Any, Final, final
 import trio
 
 from kgroup.wire.codec import RequestFrame, decode_request, encode_response
-from kgroup.wire.versions import SUPPORTED_VERSIONS
+from kgroup.wire.versions import SUPPORTED_REQUESTS
 from tests.wire.scripted import NO_TIME, api_keys
 
 _LENGTH: Final = 4
@@ -19,7 +19,7 @@ Answer = Callable[[RequestFrame], bytes | None]
 
 def negotiated(frame: RequestFrame, api: str, version: int) -> bytes:
     """An honest ApiVersions response that allows one version of one API."""
-    ranges = {name: (spoken.lowest, spoken.highest) for name, spoken in SUPPORTED_VERSIONS.items()}
+    ranges = {name: (spoken.lowest, spoken.highest) for name, spoken in SUPPORTED_REQUESTS.items()}
     ranges[api] = (version, version)
     fields = {"error_code": 0, "api_keys": api_keys(ranges)}
     more: Any = NO_TIME if frame.version else {}

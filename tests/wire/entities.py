@@ -14,7 +14,7 @@ from kio.schema.index import schema_name_map
 from kio.static.constants import EntityType
 
 from kgroup.wire.entities import field_shape
-from kgroup.wire.versions import API_KEYS, SUPPORTED_VERSIONS
+from kgroup.wire.versions import API_KEYS, SUPPORTED_REQUESTS
 
 #: What an embedded broker reads and writes besides what the client speaks.
 BROKERS = (
@@ -101,7 +101,7 @@ def _values(field: dataclasses.Field[Any]) -> st.SearchStrategy[Any]:
 
 def _message_types() -> list[Any]:
     found: list[Any] = []
-    for api in (*SUPPORTED_VERSIONS, *BROKERS):
+    for api in (*SUPPORTED_REQUESTS, *BROKERS):
         lowest, highest = known_versions(api)
         for version in range(lowest, highest + 1):
             found.append(load_request_schema(API_KEYS[api], version))

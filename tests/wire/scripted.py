@@ -12,11 +12,11 @@ import trio.testing
 from kgroup.errors import ConnectionLostError
 from kgroup.wire.codec import RequestFrame, decode_request, encode_response
 from kgroup.wire.streams import FrameStream
-from kgroup.wire.versions import API_KEYS, SUPPORTED_VERSIONS
+from kgroup.wire.versions import API_KEYS, SUPPORTED_REQUESTS
 
 NO_TIME: Mapping[str, Any] = {"throttle_time": timedelta(0)}
 RANGES: Mapping[str, tuple[int, int]] = {
-    api: (supported.lowest, supported.highest) for api, supported in SUPPORTED_VERSIONS.items()
+    api: (supported.lowest, supported.highest) for api, supported in SUPPORTED_REQUESTS.items()
 }
 
 

@@ -20,7 +20,7 @@ from kgroup.wire.codec import (
     milliseconds,
 )
 from kgroup.wire.entities import UnknownErrorCode
-from kgroup.wire.versions import API_KEYS, SUPPORTED_VERSIONS
+from kgroup.wire.versions import API_KEYS, SUPPORTED_REQUESTS
 from tests.wire.entities import MESSAGE_TYPES, entities, known_versions
 
 HEARTBEAT = {"group_id": "g", "generation_id": 1, "member_id": "m"}
@@ -256,7 +256,7 @@ def test_an_unreadable_response_names_request_version_and_broker() -> None:
 @settings(max_examples=300, deadline=None)
 @given(
     data=st.binary(max_size=60),
-    what=st.sampled_from(sorted(SUPPORTED_VERSIONS)),
+    what=st.sampled_from(sorted(SUPPORTED_REQUESTS)),
 )
 def test_any_response_is_an_entity_or_a_protocol_error(data: bytes, what: str) -> None:
     """Any bytes are a response or a ProtocolError, in the oldest and the newest version."""
@@ -269,7 +269,7 @@ def test_any_response_is_an_entity_or_a_protocol_error(data: bytes, what: str) -
 
 @settings(max_examples=300, deadline=None)
 @given(
-    key=st.sampled_from([API_KEYS[api] for api in sorted(SUPPORTED_VERSIONS)])
+    key=st.sampled_from([API_KEYS[api] for api in sorted(SUPPORTED_REQUESTS)])
     | st.integers(-1, 99),
     version=st.integers(-1, 15),
     data=st.binary(max_size=60),

@@ -26,7 +26,7 @@ from kgroup.wire import connection as connection_module
 from kgroup.wire.codec import encode_response
 from kgroup.wire.connection import LARGE_RESPONSE, Connection
 from kgroup.wire.streams import open_tcp
-from kgroup.wire.versions import MAX_RESPONSE_BYTES
+from kgroup.wire.versions import SUPPORTED_REQUESTS
 from kgroup.worker_thread import compute_inline
 from tests.wire.scripted import NO_TIME, RANGES, Peer, ScriptedBroker, api_keys
 
@@ -486,7 +486,9 @@ async def test_a_response_that_is_too_large_for_its_api_is_not_read(nursery: tri
     async def script(peer: Peer) -> None:
         await peer.negotiate()
         await peer.request()
-        await peer.stream.send_all(struct.pack(">i", MAX_RESPONSE_BYTES["heartbeat"] + 1))
+        await peer.stream.send_all(
+            struct.pack(">i", SUPPORTED_REQUESTS["heartbeat"].max_response + 1)
+        )
         await peer.rest()
 
     connection = await opened(ScriptedBroker(nursery, script))

@@ -14,7 +14,7 @@ from kgroup.testing.kafka import KafkaAddress
 from kgroup.wire.connection import Connection
 from kgroup.wire.consumer_protocol import encode_assignment, encode_subscription
 from kgroup.wire.streams import open_tcp
-from kgroup.wire.versions import SUPPORTED_VERSIONS
+from kgroup.wire.versions import SUPPORTED_REQUESTS
 
 SECONDS = timedelta(seconds=10)
 GROUP = "wire-smoke"
@@ -79,13 +79,13 @@ def fields_of(api: str, version: int) -> dict[str, Any]:
     return requests[api]
 
 
-@pytest.mark.parametrize("api", sorted(SUPPORTED_VERSIONS.keys() - {"sasl_authenticate"}))
+@pytest.mark.parametrize("api", sorted(SUPPORTED_REQUESTS.keys() - {"sasl_authenticate"}))
 async def test_every_version_is_answered(api: str, connection: Connection) -> None:
     """Each version that both support is answered in that version, and nothing breaks.
 
     SaslAuthenticate is left out: a PLAINTEXT broker ends the connection on it.
     """
-    supported = SUPPORTED_VERSIONS[api]
+    supported = SUPPORTED_REQUESTS[api]
     answered = set()
     for highest in range(supported.lowest, supported.highest + 1):
         try:

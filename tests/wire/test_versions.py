@@ -7,8 +7,7 @@ import pytest
 from kgroup.errors import UnsupportedVersionError
 from kgroup.wire.versions import (
     API_KEYS,
-    MAX_RESPONSE_BYTES,
-    SUPPORTED_VERSIONS,
+    SUPPORTED_REQUESTS,
     choose_version,
     kafka_name,
 )
@@ -19,20 +18,15 @@ BROKER = "broker 1 at b:9092"
 
 def test_kio_has_every_supported_version() -> None:
     """A range of the table is within kio's, and no wider than its own ends."""
-    for api, supported in SUPPORTED_VERSIONS.items():
+    for api, supported in SUPPORTED_REQUESTS.items():
         lowest, highest = known_versions(api)
         assert lowest <= supported.lowest <= supported.highest <= highest, api
-
-
-def test_every_response_has_a_limit() -> None:
-    """Every supported request has a limit for its response, and every limit a request."""
-    assert MAX_RESPONSE_BYTES.keys() == SUPPORTED_VERSIONS.keys()
 
 
 @pytest.mark.parametrize("api", ["offset_commit", "offset_fetch"])
 def test_offsets_are_requested_by_topic_name(api: str) -> None:
     """Version 10 has topic ids only, so the client stops at 9."""
-    assert SUPPORTED_VERSIONS[api].highest == 9
+    assert SUPPORTED_REQUESTS[api].highest == 9
     assert choose_version(api, {API_KEYS[api]: (0, 10)}, BROKER) == 9
 
 

@@ -16,7 +16,7 @@ from kgroup.cli.assign.live import fetch_group, read_members
 from kgroup.errors import ProtocolError, TransportError, UsageError
 from kgroup.testing.memory import memory_runtime
 from kgroup.types import Claim, TopicPartition
-from kgroup.wire.versions import SUPPORTED_VERSIONS
+from kgroup.wire.versions import SUPPORTED_REQUESTS
 from tests.group.world import World, world
 
 ALL = tuple(TopicPartition("topic", number) for number in range(4))
@@ -29,7 +29,7 @@ async def fetch(here: World, group_id: str = "group") -> GroupInput:
     )
 
 
-@pytest.mark.parametrize("version", range(SUPPORTED_VERSIONS["describe_groups"].highest + 1))
+@pytest.mark.parametrize("version", range(SUPPORTED_REQUESTS["describe_groups"].highest + 1))
 async def test_a_group_is_seen_as_it_is(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
