@@ -40,7 +40,7 @@ def running(*options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_serves_until_it_is_told_to_stop(number: signal.Signals) -> None:
+def test_it_serves_until_a_signal(number: signal.Signals) -> None:
     """It prints its address, has the topics of its options, and ends cleanly with status 0."""
     with running("--listen", "127.0.0.1:0", "--topic", "a:2", "--topic", "b:1") as (process, where):
         admin = AdminClient({"bootstrap.servers": where})
@@ -59,7 +59,7 @@ def test_a_setting_holds() -> None:
         assert set(admin.list_topics(timeout=PATIENCE).brokers) == {7}
 
 
-def test_several_brokers_are_told_of() -> None:
+def test_several_brokers_are_listed() -> None:
     """With --brokers it names every address, and topics have leaders on all of them."""
     options = ["--listen", "127.0.0.1:0", "--brokers", "3", "--topic", "a:3"]
     with running(*options) as (_, where):

@@ -107,7 +107,7 @@ def test_bad_options_are_refused(options: tuple[str, ...], complaint: str) -> No
     assert complaint in " ".join(result.output.split())
 
 
-def test_a_trace_that_cannot_be_written_is_told_of(tmp_path: Path) -> None:
+def test_a_trace_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     """The message names the file and why."""
     trace = tmp_path / "nowhere" / "trace"
     small = ("--members", "1", "--brokers", "1", "--minutes", "0.1")

@@ -50,12 +50,12 @@ def test_without_limits_nothing_bounds_a_batch() -> None:
     ],
 )
 def test_a_budget_is_spent_when_either_half_is(budget: Budget, spent: bool) -> None:
-    """Records without bytes are as useless as bytes without records."""
+    """A budget without records or without bytes allows nothing."""
     assert budget.spent is spent
 
 
 def test_a_limiter_begins_with_a_second_and_saves_up_a_burst() -> None:
-    """What is not used within the burst is given up, not owed."""
+    """Unused tokens are saved up to the burst; the rest is dropped."""
     limiter = RateLimiter(Limits(max_records_per_second=100), 50.0, burst=3)
     assert limiter.budget(50.0).records == 100
     assert limiter.budget(51.0).records == 200
@@ -63,7 +63,7 @@ def test_a_limiter_begins_with_a_second_and_saves_up_a_burst() -> None:
 
 
 def test_the_limit_of_a_batch_stays_beside_what_is_saved_up() -> None:
-    """The lesser of the two counts, for records and for bytes by themselves."""
+    """The lower of the two applies, separately for records and for bytes."""
     limits = Limits(
         max_records=150, max_bytes=900, max_records_per_second=100, max_bytes_per_second=500
     )
@@ -73,7 +73,7 @@ def test_the_limit_of_a_batch_stays_beside_what_is_saved_up() -> None:
 
 
 def test_a_debt_of_bytes_is_waited_for() -> None:
-    """A record larger than what was left is paid by the time until the next."""
+    """After a record larger than what was left, the next plan waits until the debt is paid."""
     limiter = RateLimiter(Limits(max_bytes_per_second=100), 0.0)
     limiter.spend(1, 1100, 0.0)
     assert limiter.budget(0.0).spent
@@ -83,7 +83,7 @@ def test_a_debt_of_bytes_is_waited_for() -> None:
 
 
 def test_an_estimate_is_corrected_later() -> None:
-    """Bytes that were not there come back."""
+    """Bytes that were estimated too high are given back."""
     limiter = RateLimiter(Limits(max_bytes_per_second=100), 0.0)
     limiter.spend(1, 100, 0.0)
     limiter.spend(0, -40, 0.0)
@@ -120,7 +120,7 @@ def test_a_burst_is_a_number_of_seconds(burst: float) -> None:
     pauses=st.lists(st.tuples(st.floats(0, 20), st.floats(0, 1)), min_size=1, max_size=30),
 )
 def test_over_any_time_the_rate_holds(rate: int, pauses: list[tuple[float, float]]) -> None:
-    """All that is taken is at most what the time brings, and the burst once."""
+    """Over any time at most the rate times the time and one burst are taken."""
     now, taken = 0.0, 0
     limiter = RateLimiter(Limits(max_records_per_second=rate), now, burst=10)
     for pause, part in pauses:

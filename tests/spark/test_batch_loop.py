@@ -28,10 +28,10 @@ def ranges_of(ranges: tuple[OffsetRange, ...]) -> list[tuple[int, int, int]]:
     return [(part.partition, part.start, part.end) for part in ranges]
 
 
-async def test_new_records_are_one_batch_and_nothing_new_is_none(
+async def test_new_records_are_one_batch_and_without_them_there_is_none(
     autojump_clock: MockClock,
 ) -> None:
-    """A batch spans what is new; while nothing is, nothing is run."""
+    """A batch spans all new records; without new records no job runs."""
     async with world(2) as here:
         await here.append(10, 0)
         await here.append(4, 1)
@@ -53,7 +53,7 @@ async def test_new_records_are_one_batch_and_nothing_new_is_none(
             assert not here.events_of(PartitionsNotRead)
 
 
-async def test_one_look_is_one_request(autojump_clock: MockClock) -> None:
+async def test_one_poll_is_one_request(autojump_clock: MockClock) -> None:
     """The ends of all partitions come in one request, and the leaders are remembered."""
     async with world(12) as here, here.group(watch_partition_changes=False) as group:
         loop = loop_of(await group.next(), FakeEngine(), poll_interval=0.5)
@@ -94,7 +94,7 @@ async def later(seconds: float, fn: object) -> None:
 
 
 async def test_the_same_ranges_have_the_same_id(autojump_clock: MockClock) -> None:
-    """What was not committed comes again under the same id and another job group."""
+    """Records that were not committed come again, with the same id and another job group."""
     async with world() as here:
         await here.append(10)
         ids, groups = [], []
@@ -111,7 +111,7 @@ async def test_the_same_ranges_have_the_same_id(autojump_clock: MockClock) -> No
         assert len(set(groups)) == 1  # of two processes' groups: epochs are each one's own
 
 
-async def test_a_failed_run_is_not_passed_over(autojump_clock: MockClock) -> None:
+async def test_a_failed_run_is_not_skipped(autojump_clock: MockClock) -> None:
     """Its error is the caller's; there is no next batch and no commit until it is settled."""
     async with world() as here:
         await here.append(10)
@@ -141,8 +141,8 @@ async def test_a_failed_run_is_not_passed_over(autojump_clock: MockClock) -> Non
             assert ranges_of((await anext(loop)).ranges) == [(0, 8, 10)]
 
 
-async def test_a_batch_that_is_not_run_is_not_passed_over(autojump_clock: MockClock) -> None:
-    """Asking for the next one is an error that says so; a commit settles it."""
+async def test_a_batch_that_is_not_run_is_not_skipped(autojump_clock: MockClock) -> None:
+    """Advancing the loop is then an error that says so; a commit of the batch allows it."""
     async with world() as here:
         await here.append(10)
         async with here.group() as group:
@@ -175,7 +175,7 @@ async def test_a_later_commit_takes_earlier_batches_along(autojump_clock: MockCl
 
 
 async def test_several_batches_in_flight(autojump_clock: MockClock) -> None:
-    """They run side by side, and are committed in their order whichever ends first."""
+    """They run at the same time, and are committed in their order, whichever ends first."""
     async with world() as here:
         await here.append(6)
         async with here.group() as group:
@@ -199,7 +199,7 @@ async def test_several_batches_in_flight(autojump_clock: MockClock) -> None:
 
 
 async def test_a_run_goes_on_in_the_drain_and_is_committed(autojump_clock: MockClock) -> None:
-    """On a planned end the batch in hand ends and commits under the old id; no other begins."""
+    """When the generation drains, the running batch ends and commits; no other begins."""
     async with world() as here:
         await here.append(10)
         engine = FakeEngine(lasts=8.0)
@@ -298,8 +298,8 @@ async def test_a_programs_own_cancellation(autojump_clock: MockClock) -> None:
         assert await here.committed() == {P0: 10}
 
 
-async def test_asking_is_cancelled_without_loss(autojump_clock: MockClock) -> None:
-    """A cancelled wait takes nothing: the next one has the same records."""
+async def test_a_cancelled_wait_loses_nothing(autojump_clock: MockClock) -> None:
+    """A cancelled wait for a batch loses nothing: the next one gets the same records."""
     async with world() as here:
         await here.append(10)
         async with here.group() as group:
@@ -311,8 +311,8 @@ async def test_asking_is_cancelled_without_loss(autojump_clock: MockClock) -> No
             assert ranges_of((await anext(loop)).ranges) == [(0, 0, 10)]
 
 
-async def test_two_tasks_that_ask(autojump_clock: MockClock) -> None:
-    """One loop is one task's."""
+async def test_two_tasks_cannot_iterate(autojump_clock: MockClock) -> None:
+    """Only one task at a time may iterate over a loop."""
     async with world() as here, here.group() as group:
         loop = loop_of(await group.next(), FakeEngine())
         async with trio.open_nursery() as nursery:
@@ -323,7 +323,7 @@ async def test_two_tasks_that_ask(autojump_clock: MockClock) -> None:
             nursery.cancel_scope.cancel()
 
 
-async def test_records_that_are_gone(autojump_clock: MockClock) -> None:
+async def test_deleted_records_are_reported(autojump_clock: MockClock) -> None:
     """A position before the log's beginning is reset by auto_offset_reset, and an event says so."""
     async with world() as here:
         await here.append(10)
@@ -336,7 +336,7 @@ async def test_records_that_are_gone(autojump_clock: MockClock) -> None:
 
 
 async def test_the_end_of_a_generation_closes_the_engine(autojump_clock: MockClock) -> None:
-    """Also where the program has left the loop by ``break``."""
+    """The engine is closed even if the program has left the loop by ``break``."""
     async with world() as here:
         await here.append(10)
         engine = FakeEngine()
@@ -346,8 +346,8 @@ async def test_the_end_of_a_generation_closes_the_engine(autojump_clock: MockClo
         assert engine.closed >= 1
 
 
-async def test_progress_is_told(autojump_clock: MockClock) -> None:
-    """Each committed batch is an event with its rows and what is left."""
+async def test_progress_is_reported(autojump_clock: MockClock) -> None:
+    """Each committed batch is an event with its rows and the lag."""
     async with world() as here:
         await here.append(10)
         async with here.group() as group:
@@ -362,7 +362,7 @@ async def test_progress_is_told(autojump_clock: MockClock) -> None:
 
 
 def test_every_stage_can_be_left() -> None:
-    """What is not done can be settled somehow, and what is done by nothing."""
+    """Every stage but the final ones allows a method, and the final ones allow none."""
     settled = {BatchStage.COMMITTED, BatchStage.SKIPPED, BatchStage.RUNNING}
     for stage in BatchStage:
         ways = {what for what, stages in ALLOWED.items() if stage in stages}

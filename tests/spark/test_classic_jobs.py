@@ -84,7 +84,7 @@ def test_a_call_sets_group_and_description_and_undoes_what_was_set(spark: SparkS
     assert dict(java_context(spark).getLocalProperties()) == before
 
 
-def test_a_group_poisoned_before_its_call_runs_nothing(spark: SparkSession) -> None:
+def test_a_group_cancelled_before_its_call_runs_nothing(spark: SparkSession) -> None:
     """The function is not called, however often the group was cancelled."""
     jobs = ClassicJobs(spark)
     jobs.cancel("early")

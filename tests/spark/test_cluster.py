@@ -25,7 +25,7 @@ WORK: Final = "2.0"
 
 
 @pytest.mark.timeout(1000)
-def test_what_dies_in_the_middle_of_a_batch_is_done_again_by_spark(
+def test_spark_repeats_the_tasks_of_a_lost_executor_and_worker(
     own_spark_cluster: Callable[..., SparkCluster], tmp_path: Path
 ) -> None:
     """An executor is killed in one batch and a worker in the next: each has its records once."""

@@ -55,7 +55,7 @@ def test_the_kind_of_session_decides(spark: SparkSession, connected: SparkSessio
 
 
 async def test_threads_and_calls_carry_tags(connected: SparkSession) -> None:
-    """The maker's tags and the group's hold inside a call; what the function adds ends with it."""
+    """A call has the tags of the creating thread and the group; the function's own end with it."""
     connected.addTag("nightly")
     try:
         jobs = jobs_of(connected)
@@ -73,7 +73,7 @@ async def test_threads_and_calls_carry_tags(connected: SparkSession) -> None:
     assert connected.getTags() == set()
 
 
-def test_a_group_poisoned_before_its_call_runs_nothing(connected: SparkSession) -> None:
+def test_a_group_cancelled_before_its_call_runs_nothing(connected: SparkSession) -> None:
     """The function is not called, and there is nothing to wait for."""
     jobs = jobs_of(connected)
     jobs.cancel("early")
@@ -86,7 +86,7 @@ def test_a_group_poisoned_before_its_call_runs_nothing(connected: SparkSession) 
 async def test_a_python_worker_has_stopped_when_the_cancelled_run_raises(
     connected: SparkSession, tmp_path: Path
 ) -> None:
-    """Its process is gone by then, though a client sees no tasks."""
+    """Its process has ended by then, although a client sees no tasks."""
     path = tmp_path / "written"
 
     def busy(batches: Iterable[pyarrow.RecordBatch]) -> Iterable[pyarrow.RecordBatch]:
@@ -121,7 +121,7 @@ def test_spark_durations_are_read(duration: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("duration", ["", "soon", "1.5s", "2 parsecs"])
-def test_what_is_no_duration_is_refused(duration: str) -> None:
+def test_other_texts_are_not_durations(duration: str) -> None:
     """The setting and its value are named."""
     with pytest.raises(UsageError, match="killTimeout"):
         _seconds(duration)

@@ -34,7 +34,7 @@ def jobs_of(spark: SparkSession, group_id: str) -> list[tuple[str, str]]:
     ]
 
 
-def test_jobs_tell_whose_they_are(spark: SparkSession) -> None:
+def test_jobs_show_their_group_and_batch(spark: SparkSession) -> None:
     """Every job of a batch has a group of its own and describes the batch; others have neither."""
     topic, group_id = unique("described"), unique("group")
 

@@ -141,7 +141,7 @@ async def test_a_rate(autojump_clock: MockClock) -> None:
             assert trio.current_time() - began == pytest.approx(4.0, abs=1.5)
 
 
-async def test_a_look_up_of_a_position_ends_with_the_generation(
+async def test_a_lookup_of_a_position_ends_with_the_generation(
     autojump_clock: MockClock,
 ) -> None:
     """A loop that waits for a leader to say where to begin ends when the end begins."""

@@ -62,7 +62,7 @@ def test_what_no_partition_has_is_refused_by_name(values: tuple[Any, ...], named
         OffsetRange(*values)
 
 
-def test_a_range_tells_its_partition_its_span_and_itself() -> None:
+def test_a_range_has_a_partition_a_span_and_a_text() -> None:
     """The end is exclusive, and the words name partition and bounds."""
     part = OffsetRange("orders", 3, 10, 15)
     assert part.topic_partition == TopicPartition("orders", 3)

@@ -69,7 +69,7 @@ def taken(planned: BatchPlan) -> dict[TopicPartition, int]:
 def test_small_backlogs_are_taken_whole_and_the_rest_share(
     backlog: list[int], records: int | None, turn: int, shares: list[int]
 ) -> None:
-    """What does not divide goes to those whose turn it is."""
+    """A remainder goes to the partitions whose turn it is."""
     positions, ends = logs(backlog)
     planned = plan_batch(positions, ends, Budget(records), KNOWN, turn)
     assert [taken(planned).get(name, 0) for name in positions] == shares
@@ -83,21 +83,21 @@ def test_small_backlogs_are_taken_whole_and_the_rest_share(
 
 
 def test_large_records_of_one_do_not_take_the_bytes_of_all() -> None:
-    """Each has the same bytes where only bytes are limited."""
+    """If only bytes are limited, each partition gets the same number of bytes."""
     positions, ends = logs([10**6] * 3)
     planned = plan_batch(positions, ends, Budget(None, 301_000), sized([100, 1000, 10_000]))
     assert taken(planned) == {P0: 1004, P1: 100, P2: 10}
 
 
 def test_each_pays_by_what_it_uses_more_of() -> None:
-    """Small records are stopped by their number where large ones are by their bytes."""
+    """Partitions of small records are limited by records, those of large ones by bytes."""
     positions, ends = logs([10**6] * 2)
     planned = plan_batch(positions, ends, Budget(1000, 1_000_000), sized([100, 10_000]))
     assert taken(planned) == {P0: 910, P1: 90}
 
 
 def test_a_record_larger_than_the_limit_is_a_batch() -> None:
-    """The group would stand still otherwise; the others wait for their turn."""
+    """Otherwise the partition would never be read; the others wait for their turn."""
     positions, ends = logs([5, 5])
     huge = sized([1000, 1000])
     assert taken(plan_batch(positions, ends, Budget(None, 10), huge, 0)) == {P0: 1}
@@ -105,7 +105,7 @@ def test_a_record_larger_than_the_limit_is_a_batch() -> None:
 
 
 def test_large_records_beside_small_ones_have_their_turn() -> None:
-    """A partition whose share is less than one of its records has one when its turn comes."""
+    """A partition whose share is less than one record gets one record when its turn comes."""
     positions, ends = logs([10**6] * 3)
     each = sized([900, 100, 100])
     assert taken(plan_batch(positions, ends, Budget(None, 1000), each, 0)) == {P0: 1, P1: 1}
@@ -113,13 +113,13 @@ def test_large_records_beside_small_ones_have_their_turn() -> None:
 
 
 @pytest.mark.parametrize("budget", [Budget(0), Budget(None, 0), Budget(-3, 10), Budget(5, -1)])
-def test_a_spent_budget_plans_nothing_and_still_tells_the_lag(budget: Budget) -> None:
-    """Waiting for the rate limit is not being done."""
+def test_a_spent_budget_plans_nothing_and_still_has_the_lag(budget: Budget) -> None:
+    """A plan that waits for the rate limit still reports the lag."""
     assert plan_batch({P0: 3}, {P0: 10}, budget, KNOWN) == BatchPlan((), 7)
 
 
-def test_a_position_past_the_end_is_told() -> None:
-    """It is neither planned nor "nothing new", and takes nothing from the others."""
+def test_a_position_past_the_end_is_reported() -> None:
+    """It is not planned, is reported in the plan, and takes nothing from the others."""
     planned = plan_batch({P0: 10, P1: 5, P2: 0}, {P0: 4, P1: 4, P2: 3}, Budget(2), KNOWN, 1)
     assert planned == BatchPlan(
         (OffsetRange("t", 2, 0, 2),), 1, (PositionBeyondEnd(P0, 10, 4), PositionBeyondEnd(P1, 5, 4))
@@ -134,8 +134,8 @@ def test_ends_that_are_not_known_are_left_for_the_next_plan() -> None:
     )
 
 
-def test_nothing_new_is_an_empty_plan() -> None:
-    """No range, no lag, and so no Spark job."""
+def test_no_new_records_make_an_empty_plan() -> None:
+    """The plan has no range and no lag, so that no Spark job runs."""
     assert plan_batch({P0: 4}, {P0: 4}, Budget(10, 10), KNOWN) == BatchPlan()
     assert plan_batch({}, {}, Budget(10, 10), KNOWN) == BatchPlan()
 
@@ -155,7 +155,7 @@ def test_ranges_are_sorted_by_topic_and_number() -> None:
 def test_a_plan_keeps_to_the_budget_and_makes_progress(
     backlog: list[int], each: list[int], budget: Budget, turn: int
 ) -> None:
-    """Never past an end, never more than allowed, never nothing when something is new."""
+    """A plan never passes an end or the budget, and is not empty if there are new records."""
     positions, ends = logs(backlog)
     sizes = sized(each)
     planned = plan_batch(positions, ends, budget, sizes, turn)
@@ -176,7 +176,7 @@ def test_a_plan_keeps_to_the_budget_and_makes_progress(
 
 @given(backlogs, st.integers(1, 50) | st.integers(1, 2**41), st.integers(0, 100))
 def test_records_are_shared_by_max_min(backlog: list[int], records: int, turn: int) -> None:
-    """Nobody who has less than it wants has over one less than another; nothing is left over."""
+    """A partition that gets less than its backlog gets at most one less than any other."""
     positions, ends = logs(backlog)
     shares = taken(plan_batch(positions, ends, Budget(records), KNOWN, turn))
     assert sum(shares.values()) == min(records, sum(backlog))
@@ -189,7 +189,7 @@ def test_records_are_shared_by_max_min(backlog: list[int], records: int, turn: i
 def test_budgets_are_shared_by_max_min(
     backlog: list[int], each: list[int], budget: Budget, turn: int
 ) -> None:
-    """Nobody who wants more uses less than another, but for what rounding and turns give."""
+    """A partition with a backlog left uses no less than another, except for rounding and turns."""
     positions, ends = logs(backlog)
     shares = taken(plan_batch(positions, ends, budget, sized(each), turn))
 
@@ -217,7 +217,7 @@ def test_budgets_are_shared_by_max_min(
 def test_no_partition_starves(
     rounds: list[int], each: list[int], budget: Budget, starved: int, first: int
 ) -> None:
-    """One that has something new is read within 12 plans, whatever the others have each time."""
+    """A partition with new records is read within 12 plans, whatever the other backlogs are."""
     positions = dict.fromkeys(NAMES, 0)
     served = False
     for turn, others in enumerate(rounds, first):
@@ -228,7 +228,7 @@ def test_no_partition_starves(
 
 
 def test_a_few_records_go_round_evenly() -> None:
-    """In as many plans as there are partitions each has had the same."""
+    """After as many plans as there are partitions each has got the same number."""
     positions, ends = logs([100] * 12)
     had = dict.fromkeys(NAMES, 0)
     for turn in range(12):

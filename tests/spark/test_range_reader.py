@@ -103,7 +103,7 @@ def test_every_column_is_as_produced(kafka: Kafka, pool: ConsumerPool) -> None:
     assert batches[0].schema.names == list(ALL)
 
 
-def test_the_broker_s_time_is_told_as_such(kafka: Kafka, pool: ConsumerPool) -> None:
+def test_the_brokers_time_has_its_own_type(kafka: Kafka, pool: ConsumerPool) -> None:
     """A topic with LogAppendTime gives type 1."""
     topic = make_topic(kafka.bootstrap_servers, stamp="LogAppendTime")
     produce(kafka.bootstrap_servers, topic, range(2))
@@ -153,9 +153,7 @@ def test_a_range_without_any_record_ends(kafka: Kafka, pool: ConsumerPool) -> No
     assert counts == {Name(topic, 0): ReadCounts(0, 0)}
 
 
-def test_a_range_that_does_not_end_is_told_with_all_that_helps(
-    kafka: Kafka, pool: ConsumerPool
-) -> None:
+def test_the_error_of_a_stuck_range_says_what_is_known(kafka: Kafka, pool: ConsumerPool) -> None:
     """An open transaction stops read_committed: partition, offsets, position, seconds, reason."""
     servers = kafka.bootstrap_servers
     topic = make_topic(servers)
@@ -180,7 +178,7 @@ def test_a_range_that_does_not_end_is_told_with_all_that_helps(
     producer.abort_transaction(30)
 
 
-def test_a_range_past_the_log_s_end_is_told(kafka: Kafka, pool: ConsumerPool) -> None:
+def test_a_range_past_the_logs_end_is_an_error(kafka: Kafka, pool: ConsumerPool) -> None:
     """A log shorter than the plan says so: nothing comes, and nothing is made up."""
     topic = make_topic(kafka.bootstrap_servers)
     produce(kafka.bootstrap_servers, topic, range(2))

@@ -57,7 +57,7 @@ def test_settings_travel_and_compare_by_value() -> None:
     assert hash(copy) == hash(settings)
 
 
-def test_secrets_are_looked_up_where_they_are_used(
+def test_secrets_are_resolved_where_they_are_used(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Each kind of reference leads to its value, a file's without its line end."""

@@ -198,7 +198,7 @@ async def test_a_result_that_was_there_before_the_cancellation_is_handed_out() -
     assert not jobs.cancelled.is_set()
 
 
-async def test_a_function_that_stays_is_told_of_with_its_stack() -> None:
+async def test_a_function_that_does_not_return_is_reported_with_its_stack() -> None:
     """The thread is named with its stack, again and again, until it is gone."""
     reported: list[OutstayedJob] = []
     enough = threading.Event()
@@ -218,7 +218,7 @@ async def test_a_function_that_stays_is_told_of_with_its_stack() -> None:
     assert any("enough.wait()" in (job.stack or "") for job in reported)
 
 
-async def test_tasks_that_stay_after_their_function_are_told_of() -> None:
+async def test_tasks_that_run_on_after_their_function_are_reported() -> None:
     """Once the function has returned there is no stack to show, and its tasks are counted."""
     reported: list[OutstayedJob] = []
 
@@ -268,7 +268,7 @@ async def test_a_runner_runs_one_function_at_a_time_and_none_after_its_block() -
         await runner.run("c", "words", int)
 
 
-async def test_a_poisoned_group_is_refused() -> None:
+async def test_a_cancelled_group_is_refused() -> None:
     """Running under a cancelled group says so and calls nothing."""
     jobs = FakeJobs()
     jobs.cancel("g")

@@ -99,7 +99,7 @@ def test_a_schema_of_other_types_is_refused(settings: ReaderSettings) -> None:
         source_of(settings).reader(schema)
 
 
-def test_a_task_reads_its_ranges_and_tells_what_it_read(
+def test_a_task_reads_its_ranges_and_reports_its_counts(
     settings: ReaderSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The id of a task comes in, its records go out, and their number is counted."""
@@ -119,7 +119,7 @@ def test_a_task_reads_its_ranges_and_tells_what_it_read(
     assert list(ReadTasks(((RANGE,),), settings, ("value",))([ids.slice(0, 1)]))
 
 
-def test_what_a_task_told_last_counts() -> None:
+def test_the_last_report_of_a_task_counts() -> None:
     """A task that Spark runs twice is counted once."""
     param = LatestOfTask()
     assert param.addInPlace(param.addInPlace(param.zero({1: 2}), {0: "a"}), {0: "b"}) == {0: "b"}

@@ -57,7 +57,7 @@ def test_all_assignors_side_by_side(tmp_path: Path) -> None:
         assert name in result.output
 
 
-def test_those_that_are_asked_for_as_json() -> None:
+def test_chosen_assignors_as_json() -> None:
     """They come in the order given, a custom one among them."""
     arguments = ["-", "--output", "json", "--assignor", OWN, "--assignor", "sticky"]
     result = run(*arguments, given=line())
@@ -127,7 +127,9 @@ def test_wrong_options_are_refused(arguments: list[str], fault: str) -> None:
         (["--bootstrap-servers", "localhost:1", "--group", ""], b"", "group_id='' is refused"),
     ],
 )
-def test_what_has_no_plan_is_told(arguments: list[str], given: bytes, fault: str) -> None:
+def test_a_group_without_a_result_is_an_error(
+    arguments: list[str], given: bytes, fault: str
+) -> None:
     """One clear error without a traceback, and status 1."""
     result = run(*arguments, given=given)
     assert result.exit_code == 1

@@ -60,7 +60,7 @@ def test_recorded_lines_come_back_as_they_are(name: str) -> None:
             assert shape(answer_line(one)) == shape(one)
 
 
-def test_another_assignor_can_be_asked() -> None:
+def test_another_assignor_can_be_used() -> None:
     """A given assignor is used whatever the line names, and the answer names it."""
     answered = json.loads(answer_line(line("none"), BUILTIN["roundrobin"]))
     assert answered["assignor"] == "roundrobin"
@@ -87,7 +87,7 @@ def test_a_line_in_a_line_out() -> None:
     assert seen == ["read", "range", "read", "sticky", "read"]
 
 
-def test_a_wrong_line_is_told_with_its_number() -> None:
+def test_a_wrong_line_is_reported_with_its_number() -> None:
     """The lines after it are answered all the same."""
     lines = iter([line(), b"\n", line(members=3), line(), b""])
     answers: list[str] = []
@@ -98,7 +98,7 @@ def test_a_wrong_line_is_told_with_its_number() -> None:
     assert faults[1] == "line 3: members is 3, not an array"
 
 
-def test_a_wrong_answer_is_told_with_its_line() -> None:
+def test_a_wrong_answer_is_reported_with_its_line() -> None:
     """An error of a custom assignor is reported, and the line has no assignment."""
     lines = iter([line(), b""])
     faults: list[str] = []

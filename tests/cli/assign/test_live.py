@@ -51,7 +51,7 @@ async def test_a_group_is_seen_as_it_is(
             assert generation.end is None
 
 
-async def test_a_group_that_is_not_there(autojump_clock: MockClock) -> None:
+async def test_a_group_that_does_not_exist(autojump_clock: MockClock) -> None:
     """The error names the group and says what may be the matter."""
     async with world(1) as here:
         with pytest.raises(UsageError, match="group 'nobody' does not exist"):
@@ -121,7 +121,7 @@ def test_a_member_that_has_nothing_claims_nothing() -> None:
         ),
     ],
 )
-def test_what_cannot_be_planned_for(fields: dict[str, Any], fault: str) -> None:
+def test_groups_that_are_refused(fields: dict[str, Any], fault: str) -> None:
     """Each is one error that names the group."""
     with pytest.raises(UsageError, match=fault):
         read_members(described(**fields))

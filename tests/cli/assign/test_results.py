@@ -53,7 +53,7 @@ def test_what_is_even_stays(name: str) -> None:
     assert (found.owned, found.moved, found.rounds) == (4, 0, 1)
 
 
-def test_what_is_gone_does_not_move() -> None:
+def test_a_partition_that_no_longer_exists_does_not_move() -> None:
     """A partition that does not exist any more is not owned; the one that claims it gives it up."""
     found = evaluate(BUILTIN["cooperative-sticky"], group(owning("a", "orders", 0, 9)))
     assert (found.owned, found.moved, found.rounds) == (1, 0, 2)

@@ -20,7 +20,7 @@ def changes_of(story: Story, **evidence: Any) -> dict[str, Any]:
     return {name: value for name, value in now.items() if value != right[name]}
 
 
-def test_a_story_in_which_nothing_is_wrong() -> None:
+def test_a_demo_in_which_nothing_is_wrong() -> None:
     """A kill and a freeze repeat what was not committed, and the report counts it."""
     account = audit(whole_story().evidence())
     assert account.faults == []
@@ -83,8 +83,8 @@ def a_third_time(story: Story) -> None:
         a_third_time,
     ],
 )
-def test_a_repetition_without_an_excuse_is_found(change: Callable[[Story], None]) -> None:
-    """It counts as one of planned rebalances, of which there must be none."""
+def test_a_repetition_without_an_explanation_is_found(change: Callable[[Story], None]) -> None:
+    """It counts as a repetition in a planned rebalance, and there must be none."""
     story = whole_story()
     change(story)
     changed = changes_of(story)
@@ -93,8 +93,8 @@ def test_a_repetition_without_an_excuse_is_found(change: Callable[[Story], None]
     assert "repeated_by_frozen" not in changed
 
 
-def test_a_generation_has_no_excuse_for_its_own_repetition() -> None:
-    """Also the killed worker must not have got a record twice within its last generation."""
+def test_a_repetition_within_a_generation_is_not_explained() -> None:
+    """Even the killed worker must not process a record twice within its last generation."""
     story = whole_story()
     entry = next(
         e for e in story.journals["first"] if isinstance(e, RecordProcessed) and e.offset == 3
@@ -110,7 +110,7 @@ def test_a_lost_line_is_found() -> None:
     assert changes_of(story) == {"processed": 15, "lost": 1, "counts_equal": False}
 
 
-def test_what_only_the_killed_worker_has_processed_is_repeated_by_nobody() -> None:
+def test_a_record_that_only_the_killed_worker_processed_is_no_repetition() -> None:
     """Without a second processing there is no repetition."""
     story = whole_story()
     del story.journals["second"][3 + 2 :]
@@ -118,7 +118,7 @@ def test_what_only_the_killed_worker_has_processed_is_repeated_by_nobody() -> No
     assert changed["repeated_after_kill"] == 0
 
 
-def test_a_record_that_nobody_produced_is_found() -> None:
+def test_a_record_that_was_never_produced_is_found() -> None:
     """A record beyond the end of what was produced."""
     story = whole_story()
     story.processes("third", 1, 8, 9)
@@ -155,7 +155,7 @@ def test_records_out_of_order_are_found() -> None:
 
 
 def test_repetitions_out_of_order_are_found() -> None:
-    """A generation reads in order also what was read before it."""
+    """A generation must read in order even what an earlier generation has read."""
     story = whole_story()
     journal = story.journals["third"]
     places = [
@@ -170,7 +170,7 @@ def test_repetitions_out_of_order_are_found() -> None:
 
 
 def test_what_the_woken_worker_had_in_hand_may_come_late() -> None:
-    """It is no fault of the order that the new owner has not come so far yet."""
+    """It is not out of order, although the new owner may be behind it or past it."""
     story = whole_story()
     journal = story.journals["third"]
     late = [
@@ -185,7 +185,7 @@ def test_what_the_woken_worker_had_in_hand_may_come_late() -> None:
 
 
 def test_records_beyond_the_batch_in_hand_are_found() -> None:
-    """The woken worker may finish the batch that it has, not begin another."""
+    """The woken worker may finish the batch that it holds, but must not begin another."""
     story = whole_story()
     story.receives("second", 1, 7, 8)
     story.processes("second", 1, 7, 8)
@@ -195,7 +195,7 @@ def test_records_beyond_the_batch_in_hand_are_found() -> None:
 
 
 def test_another_partitions_batch_is_in_hand_too() -> None:
-    """Each partition may have a batch in hand, also one that was given just before the freeze."""
+    """The worker may hold a batch of each partition, even one received just before the freeze."""
     story = whole_story()
     story.receives("second", 0, 4, 5)
     story.processes("second", 0, 4, 5)
@@ -210,7 +210,7 @@ def test_a_stale_commit_that_was_accepted_is_found() -> None:
 
 
 def test_a_commit_that_was_on_its_way_at_the_freeze_is_not_stale() -> None:
-    """It was accepted before; only its answer is read after waking."""
+    """The coordinator accepted it before the freeze; the worker reads the response afterwards."""
     story = whole_story()
     journal = story.journals["second"]
     begun, _ = journal[-2:]
@@ -229,12 +229,12 @@ def test_commits_of_a_new_generation_are_not_stale() -> None:
 
 @pytest.mark.parametrize("committed", [{0: 8, 1: 7}, {0: 8}, {0: 8, 1: 9}, {0: 8, 1: 8, 2: 1}])
 def test_a_wrong_offset_in_the_end_is_found(committed: dict[int, int]) -> None:
-    """What the group has committed in the end is the end of every partition."""
+    """The group's final committed offset must be the end of each partition."""
     assert changes_of(whole_story(), committed=committed) == {"offsets_wrong": 1}
 
 
 def test_a_demo_that_broke_off_early_is_accounted_for() -> None:
-    """Without a worker, a kill or a freeze there are figures all the same."""
+    """Without a worker, a kill or a freeze the report still has all figures."""
     account = audit(
         Story().evidence(kill=None, freeze=None, committed=None, problems=["no broker"])
     )
@@ -242,8 +242,8 @@ def test_a_demo_that_broke_off_early_is_accounted_for() -> None:
     assert account.faults[0] == "no broker"
 
 
-def test_a_worker_that_never_had_a_generation_excuses_nothing() -> None:
-    """Struck before its first generation, it has nothing in hand."""
+def test_a_worker_without_a_generation_explains_nothing() -> None:
+    """A worker that was killed before its first generation held no batch."""
     story = whole_story()
     for number, entry in enumerate(story.journals["first"]):
         story.journals["first"][number] = attrs.evolve(entry, time=entry.time + 16)
@@ -256,7 +256,7 @@ RIGHT = audit(whole_story().evidence())
 
 
 @pytest.mark.parametrize("figure", [name for name, _ in FAULTS])
-def test_a_figure_that_must_be_nought(figure: str) -> None:
+def test_a_figure_that_must_be_0(figure: str) -> None:
     """If such a figure is not 0, the report has a fault that gives the number."""
     assert RIGHT.faults == []
     figures: dict[str, Any] = {figure: 7}
@@ -265,7 +265,7 @@ def test_a_figure_that_must_be_nought(figure: str) -> None:
 
 
 def test_every_figure_is_either_a_fault_or_a_fact() -> None:
-    """A new figure has to be decided on."""
+    """Each figure is classified; a new one fails this test until it is."""
     facts = {
         "produced",
         "processed",
@@ -284,11 +284,11 @@ def test_every_figure_is_either_a_fault_or_a_fact() -> None:
 
 
 def test_unequal_counts_are_a_fault() -> None:
-    """The words decide too."""
+    """Unequal word counts are a fault even if all other figures are right."""
     (fault,) = attrs.evolve(RIGHT, counts_equal=False).faults
     assert "word counts" in fault
 
 
-def test_a_problem_on_the_way_is_a_fault() -> None:
-    """A demo that could not show everything is not right, whatever the figures say."""
+def test_a_problem_is_a_fault() -> None:
+    """A demo with a problem is not right, whatever the figures are."""
     assert attrs.evolve(RIGHT, problems=("no worker came",)).faults == ["no worker came"]

@@ -20,7 +20,7 @@ def cluster(kafka: Kafka) -> DemoCluster:
 
 
 async def test_lines_go_to_all_partitions_in_turn(cluster: DemoCluster) -> None:
-    """Ten in a row to each, new partitions included; where each is, is known."""
+    """Ten consecutive lines go to each, new partitions included; every offset is recorded."""
     await trio.to_thread.run_sync(cluster.create_topic, 2)
     producer = LineProducer(cluster.bootstrap_servers, cluster.topic, ["a", "", *"b" * 53])
     await producer.spread_over(2)
@@ -37,8 +37,8 @@ async def test_lines_go_to_all_partitions_in_turn(cluster: DemoCluster) -> None:
     await trio.to_thread.run_sync(cluster.remove)
 
 
-def test_a_refusal_is_told(cluster: DemoCluster) -> None:
-    """What, of which topic, and the cluster's own words."""
+def test_a_refusal_is_reported(cluster: DemoCluster) -> None:
+    """The error says what failed, for which topic, and the cluster's reason."""
     with pytest.raises(DemoError, match="cannot have more partitions: .*(nknown|no) topic"):
         cluster.add_partitions(3)
     with pytest.raises(
@@ -51,10 +51,10 @@ def test_a_refusal_is_told(cluster: DemoCluster) -> None:
     cluster.remove()
 
 
-async def test_a_line_that_is_refused_is_told(
+async def test_a_refused_line_is_reported(
     cluster: DemoCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A topic that is gone takes no lines, and its partitions are not known."""
+    """A deleted topic accepts no lines, and has no partitions in the metadata."""
     monkeypatch.setattr("kgroup.cli.demo.cluster.FLUSH_TIMEOUT", 1.0)
     producer = LineProducer(cluster.bootstrap_servers, cluster.topic, ["a"])
     with pytest.raises(DemoError, match="did not reach 1 partitions within"):

@@ -99,7 +99,7 @@ def test_with_spark_the_workers_are_two_drivers(
 
 
 @pytest.mark.parametrize("missing", ["pyarrow", "pyspark", "psutil", "Java"])
-def test_what_spark_needs_and_is_not_there_is_named(
+def test_the_error_names_what_spark_lacks(
     run: Run, plans: list[DemoPlan], monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
     """Before anything is started; the error says what to do."""
@@ -162,7 +162,7 @@ def test_a_text_without_a_line_is_refused(run: Run, tmp_path: Path, plans: list[
     assert plans == []
 
 
-def test_what_fails_within_leaves_no_folder(
+def test_a_bug_in_the_demo_leaves_no_folder(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A bug of the demo's own is a traceback, not an account."""

@@ -47,7 +47,7 @@ def watch() -> WorkerProgress:
 
 
 def test_elsewhere_there_are_plain_lines() -> None:
-    """One line for each thing said, with its time; no picture, no control characters."""
+    """One line for each message, with its time; no table, and no control characters."""
     output = io.StringIO()
     with Display(Console(file=output, width=40)) as display:
         display.show(watch(), 10, 20, 4)

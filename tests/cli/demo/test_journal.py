@@ -41,7 +41,7 @@ GENERATION = cast("Generation", FakeGeneration())
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
-    """Every kind of entry, in its order, with the time of its writing and its generation."""
+    """Every kind of entry is read in order, with its time and its generation."""
     path = tmp_path / "journal"
     began = time.monotonic()
     end = End(Cause.CLOSED, "enough")
@@ -79,7 +79,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 
 def test_a_commit_whose_outcome_is_unknown_has_none(tmp_path: Path) -> None:
-    """Another error is neither accepted nor refused as stale; it goes on to the caller."""
+    """After another error the commit is neither accepted nor refused; the caller gets the error."""
     path = tmp_path / "journal"
     with (
         Journal(path) as journal,
@@ -91,7 +91,7 @@ def test_a_commit_whose_outcome_is_unknown_has_none(tmp_path: Path) -> None:
 
 
 def test_a_line_that_is_not_whole_waits(tmp_path: Path) -> None:
-    """A reader gives each entry once, and none of which only a part is there."""
+    """A reader returns each entry once, and only when the whole line was written."""
     path = tmp_path / "journal"
     with Journal(path) as journal:
         journal.started(GENERATION)
@@ -107,7 +107,7 @@ def test_a_line_that_is_not_whole_waits(tmp_path: Path) -> None:
 
 
 def test_entries_are_there_before_the_journal_is_closed(tmp_path: Path) -> None:
-    """A worker that is killed closes nothing."""
+    """A killed worker does not close its journal, and its entries are there all the same."""
     path = tmp_path / "journal"
     with Journal(path) as journal:
         journal.started(GENERATION)

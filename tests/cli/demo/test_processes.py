@@ -46,7 +46,7 @@ async def until_stopped(child: Child, *, stopped: bool) -> None:
 
 
 async def test_a_process_ends_by_itself(tmp_path: Path) -> None:
-    """Left, the place closes its standard input, and it ends with status 0."""
+    """At the end of the block its standard input is closed, and it exits with status 0."""
     async with children(tmp_path) as started:
         child = await started.start("broker", BROKER)
         assert (await child.first_line()).startswith("127.0.0.1:")
@@ -55,7 +55,7 @@ async def test_a_process_ends_by_itself(tmp_path: Path) -> None:
 
 
 async def test_a_frozen_process_is_woken_to_end_by_itself(tmp_path: Path) -> None:
-    """Frozen it stands still; at the end it is woken first."""
+    """A frozen process does not run; at the end of the block it is woken first."""
     async with children(tmp_path) as started:
         child = await started.start("broker", BROKER)
         await child.first_line()
@@ -85,7 +85,7 @@ async def test_cancelled_it_ends_too(tmp_path: Path) -> None:
 async def test_a_process_that_does_not_end_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After its time is over."""
+    """A process that does not exit within EXIT_TIMEOUT is killed."""
     monkeypatch.setattr(processes, "EXIT_TIMEOUT", 0.1)
     (tmp_path / "deaf.py").write_text(DEAF)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -94,7 +94,7 @@ async def test_a_process_that_does_not_end_is_killed(
     assert child.status == -signal.SIGKILL
 
 
-async def test_one_that_ends_too_early_is_named_with_its_last_words(tmp_path: Path) -> None:
+async def test_the_error_names_a_process_that_ends_too_early(tmp_path: Path) -> None:
     """The error contains the module's own error."""
     async with children(tmp_path) as started:
         child = await started.start("nobody", "kgroup.cli.demo.nobody")
@@ -112,7 +112,7 @@ async def test_one_that_is_gone_cannot_be_frozen(tmp_path: Path) -> None:
 
 
 def test_a_frozen_process_ends_when_its_starter_is_killed(tmp_path: Path) -> None:
-    """SIGKILL to the starter wakes it, and it ends by itself."""
+    """If its starter gets SIGKILL the frozen process is woken, and exits by itself."""
     command = [sys.executable, "-c", FREEZES, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as starter:
         assert starter.stdout is not None
@@ -150,7 +150,7 @@ def ended(seconds: float, then: str) -> tuple[int, str]:
 
 
 def test_a_process_that_goes_on_is_ended() -> None:
-    """After its seconds, with a status and words that say so; the descriptor may never block."""
+    """After the grace time it ends with its own status and a message; its input may not block."""
     status, errors = ended(0.1, BLOCKS)
     assert status == OVERDUE_STATUS
     assert "the process did not exit within 0.1 s" in errors

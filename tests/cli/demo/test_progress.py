@@ -73,21 +73,21 @@ def test_not_settled_without_a_partition(bench: Bench) -> None:
 
 
 def test_not_settled_in_two_generations(bench: Bench) -> None:
-    """One worker is further than the other."""
+    """Two workers in different generations have not settled."""
     bench.write(1, Started, 6, epoch=2, partitions=[2])
     assert not bench.watch.settled(3)
 
 
 def test_not_settled_after_the_end_of_a_generation(bench: Bench) -> None:
-    """What has ended is owned no more; the end of an older one changes nothing."""
+    """An ended generation owns nothing; the end of an older generation changes nothing."""
     bench.write(0, Ended, 4, epoch=0, why="")
     assert bench.watch.settled(3)
     bench.write(0, Ended, 5, why="")
     assert not bench.watch.settled(3)
 
 
-def test_who_is_gone_or_frozen_does_not_count(bench: Bench) -> None:
-    """Others have to take its partitions over."""
+def test_ended_and_frozen_workers_do_not_count(bench: Bench) -> None:
+    """The running workers must own all partitions, those of ended and frozen ones included."""
     bench.watch.workers[1].condition = Condition.FROZEN
     assert not bench.watch.settled(3)
     bench.write(0, Started, 6, epoch=2, partitions=[0, 1, 2])
@@ -95,7 +95,7 @@ def test_who_is_gone_or_frozen_does_not_count(bench: Bench) -> None:
 
 
 def test_halfway(bench: Bench) -> None:
-    """Some of a batch is processed, not all; committed or given up, it is in hand no more."""
+    """A part of a batch is processed; a batch that is committed or revoked does not count."""
     halfway = []
 
     def write(kind: type[Entry], **more: Any) -> None:

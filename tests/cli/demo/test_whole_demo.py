@@ -94,7 +94,7 @@ def test_on_apache_kafka(real_kafka: KafkaAddress, tmp_path: Path) -> None:
     assert left == groups == []
 
 
-def test_a_cluster_that_is_not_there_is_a_problem_that_is_told() -> None:
+def test_an_unreachable_cluster_is_reported() -> None:
     """The exit status is 1, and the account says why."""
     command = [*COMMAND, "--json", "--lines=1000", "--bootstrap-servers=127.0.0.1:1"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -104,7 +104,7 @@ def test_a_cluster_that_is_not_there_is_a_problem_that_is_told() -> None:
     assert f"WRONG: {problem}" in ended.stdout
 
 
-def test_a_worker_that_dies_by_itself_is_a_problem_that_is_told() -> None:
+def test_a_worker_that_dies_by_itself_is_reported() -> None:
     """The demo stops there, names the worker and how it ended, and exits with 1."""
     with subprocess.Popen(COMMAND, stdout=subprocess.PIPE, text=True) as demo:
         assert demo.stdout is not None
@@ -124,7 +124,7 @@ def test_a_worker_that_dies_by_itself_is_a_problem_that_is_told() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_no_process_is_left_behind(number: signal.Signals) -> None:
+def test_no_process_remains(number: signal.Signals) -> None:
     """Ctrl-C and SIGTERM end everything first; after SIGKILL everything ends by itself."""
     with subprocess.Popen(COMMAND, stdout=subprocess.PIPE, text=True) as demo:
         assert demo.stdout is not None
@@ -141,7 +141,7 @@ def test_no_process_is_left_behind(number: signal.Signals) -> None:
     assert left == []
 
 
-def test_no_process_is_left_behind_in_the_middle_of_it() -> None:
+def test_no_process_remains_after_a_kill_during_a_freeze() -> None:
     """SIGKILL while a worker is frozen: broker, workers, and the frozen one too, end."""
     with subprocess.Popen(COMMAND, stdout=subprocess.PIPE, text=True) as demo:
         assert demo.stdout is not None

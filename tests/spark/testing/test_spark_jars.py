@@ -63,7 +63,7 @@ def test_a_spark_without_delta_is_named(monkeypatch: pytest.MonkeyPatch) -> None
         jars.delta_jars()
 
 
-def test_what_cannot_be_had_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jars_that_cannot_be_downloaded_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each kind of jar that cannot be fetched is an error of its own."""
 
     def out_of_reach(*_: object, **__: object) -> list[Path]:
