@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import pkgutil
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -49,17 +48,30 @@ def is_link_good(page: Path, link: str) -> bool:
 
 
 def exists(name: str) -> bool:
-    """Whether a dotted name is a module, or an attribute of one."""
-    try:
-        pkgutil.resolve_name(name)
-    except (AttributeError, ImportError):
-        return False
-    return True
+    """Whether a dotted name is a module of kgroup, or is defined or imported by one.
+
+    Sources are read and not imported, because most environments lack PySpark.
+    """
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        place = ROOT.joinpath(*parts[:length])
+        for file in (place.with_suffix(".py"), place / "__init__.py"):
+            if file.is_file():
+                return length == len(parts) or has(file, parts[length:])
+    return False
+
+
+def has(file: Path, names: list[str]) -> bool:
+    """Whether a module has a name; a second one is an attribute of the class of that name."""
+    if ".".join(names) in definitions(file):
+        return True
+    origin = imports(file).get(names[0])
+    return origin is not None and exists(".".join([origin, *names[1:]]))
 
 
 @cache
 def definitions(file: Path) -> frozenset[str]:
-    """The classes, functions and methods that a file defines, methods with their class."""
+    """What a file defines: classes, functions, variables; attributes come after their class."""
     found: set[str] = set()
 
     def visit(body: list[ast.stmt], owner: str) -> None:
@@ -68,9 +80,24 @@ def definitions(file: Path) -> frozenset[str]:
                 found.add(owner + node.name)
             if isinstance(node, ast.ClassDef):
                 visit(node.body, f"{owner}{node.name}.")
+            targets = node.targets if isinstance(node, ast.Assign) else ()
+            if isinstance(node, ast.AnnAssign):
+                targets = [node.target]
+            found.update(owner + target.id for target in targets if isinstance(target, ast.Name))
 
     visit(ast.parse(file.read_text(encoding="utf-8")).body, "")
     return frozenset(found)
+
+
+@cache
+def imports(file: Path) -> dict[str, str]:
+    """The names that a file imports from modules of kgroup, and where each one is."""
+    return {
+        alias.name: f"{node.module}.{alias.name}"
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("kgroup")
+        for alias in node.names
+    }
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
