@@ -1,4 +1,4 @@
-"""What separates a member from its coordinator: heartbeats that are held back."""
+"""Separates a member from its coordinator by holding back its heartbeats."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ HEARTBEAT: Final = 12
 
 @final
 class Heartbeats:
-    """Opens connections on which heartbeats can be held back, and nothing else."""
+    """Opens connections on which heartbeats, and nothing else, can be held back."""
 
     def __init__(self) -> None:
         self._gate = trio.Event()
         self._gate.set()
 
     def hold(self) -> None:
-        """Send none from now on."""
+        """Hold heartbeats back from now on."""
         self._gate = trio.Event()
 
-    def let_go(self) -> None:
-        """Send them again."""
+    def release(self) -> None:
+        """Stop holding heartbeats back."""
         self._gate.set()
 
-    async def wait_until_free(self) -> None:
-        """Wait while they are held back."""
+    async def wait_until_released(self) -> None:
+        """Wait while heartbeats are held back."""
         await self._gate.wait()
 
     async def open_stream(self, host: str, port: int) -> trio.abc.Stream:
@@ -47,7 +47,7 @@ class _Gated(trio.abc.Stream):
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         _, api_key = struct.unpack_from(">ih", data)
         if api_key == HEARTBEAT:
-            await self._heartbeats.wait_until_free()
+            await self._heartbeats.wait_until_released()
         await self._stream.send_all(data)
 
     async def wait_send_all_might_not_block(self) -> None:

@@ -40,7 +40,7 @@ class Node(Protocol):
 
 
 class Peer:
-    """What the other clients share: a thread, and a way to the ledger."""
+    """What the other clients share: a thread, and access to the ledger."""
 
     def __init__(self, here: Stage, name: str, strategy: str) -> None:
         self.name = name
@@ -78,7 +78,7 @@ class Peer:
                 await in_thread(self._thread.join, SOON)
 
     def run(self) -> None:
-        """Consume until ``_over`` is set."""
+        """Consume until the member is asked to leave."""
         raise NotImplementedError
 
     def _guarded(self) -> None:
@@ -175,7 +175,7 @@ class AiokafkaPeer(Peer):
             async def on_partitions_revoked(  # pyright: ignore[reportIncompatibleMethodOverride]
                 self, revoked: Any
             ) -> None:
-                """Wait for the record that is being processed, and give up all."""
+                """Finish the current record, and give up all partitions."""
                 del revoked
                 nonlocal rebalances
                 rebalances += 1
@@ -185,7 +185,7 @@ class AiokafkaPeer(Peer):
             async def on_partitions_assigned(  # pyright: ignore[reportIncompatibleMethodOverride]
                 self, assigned: Any
             ) -> None:
-                """Go on."""
+                """Continue."""
                 peer._note_owned(len(assigned))
 
         await consumer.start()

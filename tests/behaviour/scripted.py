@@ -1,4 +1,4 @@
-"""A transactional producer of one topic, request by request: clients never send what is refused."""
+"""A transactional producer that sends single requests, also ones that no client would send."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COMPLETE: Final = ("CompleteCommit", "CompleteAbort")
 
 
 async def settled(ask: Callable[[], Awaitable[int]]) -> int:
-    """Ask until the broker is no longer busy; its error."""
+    """Repeat a request until the broker is no longer busy; returns the error."""
     with trio.fail_after(SOON):
         code = await ask()
         while code in BUSY:
@@ -36,7 +36,7 @@ async def settled(ask: Callable[[], Awaitable[int]]) -> int:
 
 @final
 class ScriptedProducer:
-    """Each call gives the error that it is answered with.
+    """Sends requests; each call returns the error of the response.
 
     Attributes:
         topic: its own, of two partitions; its group and its transactional id have the same name.
@@ -60,7 +60,7 @@ class ScriptedProducer:
         await in_thread(admin.delete_topic, self._servers, self.topic)
 
     async def init(self) -> int:
-        """InitProducerId, again until an open transaction is aborted."""
+        """Send InitProducerId, repeated until an open transaction is aborted."""
         await settled(lambda: self._find(1))
         return await settled(self._init)
 
@@ -167,7 +167,7 @@ class ScriptedProducer:
         return await settled(ask)
 
     async def end(self, *, committed: bool) -> int:
-        """EndTxn, and every marker is written: Kafka answers before that."""
+        """Send EndTxn and wait until every marker is written: Kafka answers before that."""
 
         async def ask() -> int:
             answer = await self._client.request(
@@ -186,7 +186,7 @@ class ScriptedProducer:
                 await trio.sleep(PAUSE)
 
     async def ends(self) -> tuple[int, int]:
-        """Where partition 0 ends, and where it ends for those who read committed records."""
+        """The end offset of partition 0, and the end for readers of committed records."""
         return await self._end(0), await self._end(1)
 
     async def _end(self, isolation_level: int) -> int:
@@ -202,9 +202,9 @@ class ScriptedProducer:
                 isolation_level=isolation_level,
                 topics=[{"name": self.topic, "partitions": [part]}],
             )
-            told = answer.topics[0].partitions[0]
-            found = told.offset
-            return int(told.error_code)
+            partition = answer.topics[0].partitions[0]
+            found = partition.offset
+            return int(partition.error_code)
 
         assert await settled(ask) == 0
         return found
@@ -219,7 +219,7 @@ class ScriptedProducer:
 
 @asynccontextmanager
 async def scripted_producer(kafka: Kafka) -> AsyncIterator[ScriptedProducer]:
-    """A producer that has its topic, its id and its epoch."""
+    """A producer with a topic, a producer id and an epoch."""
     host, _, port = kafka.bootstrap_servers.rpartition(":")
     async with await trio.open_tcp_stream(host, int(port)) as stream:
         producer = ScriptedProducer(kafka, Client(stream))

@@ -1,4 +1,4 @@
-"""What a behaviour test plays on: a topic and a group of its own, members, and what they did.
+"""The stage of a behaviour test: a topic and a group of its own, members, and what they processed.
 
 Members are real ones, in the test's own event loop: TCP, librdkafka, real time. What they process
 is kept in one ledger, in the order in which it happened.
@@ -46,7 +46,7 @@ QUICK: Final[Mapping[str, Any]] = {
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call what blocks."""
+    """Run a blocking function in a thread."""
     return await trio.to_thread.run_sync(partial(function, *args, **kwargs))
 
 
@@ -64,7 +64,7 @@ class Processed:
 
 @final
 class Ledger:
-    """What all members have processed, in order."""
+    """The records that all members have processed, in order."""
 
     def __init__(self) -> None:
         self.entries: list[Processed] = []
@@ -76,12 +76,12 @@ class Ledger:
         self.wake()
 
     def wake(self) -> None:
-        """Something that is waited for may hold now."""
+        """Something has changed that a test may wait for."""
         self._changed.set()
         self._changed = trio.Event()
 
     async def until(self, holds: Callable[[], object], missed: str) -> None:
-        """Wait until something holds that an entry or an event can bring about."""
+        """Wait until something holds that a ledger entry or an event can cause."""
         with trio.move_on_after(SOON):
             while not holds():
                 await self._changed.wait()
@@ -93,7 +93,7 @@ class Ledger:
         return [entry.offset for entry in self.entries if entry.partition == partition]
 
     def repeated(self) -> dict[tuple[TopicPartition, int], int]:
-        """What was processed more than once, and how often."""
+        """The records that were processed more than once, and how often."""
         counts = Counter((entry.partition, entry.offset) for entry in self.entries)
         return {record: count for record, count in counts.items() if count > 1}
 
@@ -104,7 +104,7 @@ class Ledger:
 
 @final
 class Member:
-    """A member that processes everything it is given, and commits batch by batch."""
+    """A member that processes every record that it gets, and commits batch by batch."""
 
     def __init__(self, stage: Stage, name: str, group: ConsumerGroup, seconds: float) -> None:
         self.name = name
@@ -116,7 +116,7 @@ class Member:
 
     @property
     def generation(self) -> Generation:
-        """The latest one."""
+        """The latest generation."""
         return self.generations[-1]
 
     def settled(self, *partitions: TopicPartition) -> bool:
@@ -143,11 +143,11 @@ class Member:
                     generation.start_soon(self._handle, generation, partition)
 
     async def leave(self) -> None:
-        """Close, and wait until it has left."""
+        """Close the group, and wait until the member has left."""
         await self.group.aclose()
 
-    def told(self, kind: type[E]) -> list[E]:
-        """The events of one kind."""
+    def events_of(self, kind: type[E]) -> list[E]:
+        """The events of one class."""
         return [event for event in self.events if isinstance(event, kind)]
 
     async def _handle(self, generation: Generation, partition: TopicPartition) -> None:
@@ -168,7 +168,7 @@ class Member:
 
 @final
 class Stage:
-    """One test's topic and group on a broker."""
+    """The topic and the group of one test on a broker."""
 
     def __init__(self, kafka: Kafka, nursery: trio.Nursery) -> None:
         self.kafka = kafka
@@ -187,7 +187,7 @@ class Stage:
         return [self.partition(number) for number in range(count)]
 
     def config(self, **settings: object) -> GroupConfig:
-        """A configuration for the group; quick unless told otherwise."""
+        """A configuration for the group, with short intervals by default."""
         given: dict[str, Any] = {
             "group_id": self.group_id,
             "bootstrap_servers": self.bootstrap_servers,
@@ -214,7 +214,7 @@ class Stage:
         runtime: Runtime | None = None,
         **settings: object,
     ) -> Member:
-        """Start a member that processes everything, each record in so many seconds."""
+        """Start a member that processes everything, with so many seconds for each record."""
         events: list[Event] = []
 
         def note(event: Event) -> None:
@@ -232,13 +232,13 @@ class Stage:
         await in_thread(admin.create_topic, self.bootstrap_servers, self.topic, partitions, config)
 
     async def produce(self, values: Sequence[str | bytes], partition: int = 0) -> None:
-        """Produce to a partition, everything acknowledged."""
+        """Produce to a partition, and wait until all is acknowledged."""
         await in_thread(
             admin.produce, self.bootstrap_servers, self.topic, values, partition=partition
         )
 
     async def committed(self, count: int = 1) -> list[int | None]:
-        """What the group has committed for the first so many partitions."""
+        """The group's committed offsets of the first so many partitions."""
         names = self.partitions(count)
         found = await in_thread(
             admin.committed_offsets, self.bootstrap_servers, self.group_id, names
@@ -246,7 +246,7 @@ class Stage:
         return [None if (at := found[name]) is None else at.offset for name in names]
 
     async def ends(self, count: int = 1) -> list[int]:
-        """The offsets that the next records of the first so many partitions will get."""
+        """The end offsets of the first so many partitions."""
         names = self.partitions(count)
         found = await in_thread(admin.end_offsets, self.bootstrap_servers, names)
         return [found[name] for name in names]
@@ -254,7 +254,7 @@ class Stage:
 
 @asynccontextmanager
 async def stage(kafka: Kafka) -> AsyncIterator[Stage]:
-    """A stage, whose members are gone when it ends."""
+    """A stage; its members have left when the test ends."""
     async with trio.open_nursery() as nursery:
         yield Stage(kafka, nursery)
         nursery.cancel_scope.cancel()
@@ -262,7 +262,7 @@ async def stage(kafka: Kafka) -> AsyncIterator[Stage]:
 
 @final
 class SteadyProducer:
-    """Produces numbers to partitions in turn, until it is stopped."""
+    """Produces numbers to the partitions in turn until it is stopped."""
 
     def __init__(self, here: Stage, partitions: int, *, per_second: float = 500.0) -> None:
         self._here = here

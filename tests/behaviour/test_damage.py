@@ -1,4 +1,4 @@
-"""Records that are damaged on their way, on both brokers: an error, and nothing skipped."""
+"""Records that are damaged in transit, on both brokers: an error, and nothing is skipped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LENGTH: Final = struct.Struct(">i")
 
 @final
 class Damage:
-    """A way to a broker, which no client that takes it leaves, and which can damage records.
+    """A proxy to a broker, which its clients never bypass, and which can damage records.
 
     Answers name the broker by host and port; here they name this way's port instead.
     """
@@ -32,7 +32,7 @@ class Damage:
         self.on = True
 
     async def run(self, nursery: trio.Nursery) -> str:
-        """Begin; the ``host:port`` to go by."""
+        """Start it; returns its ``host:port``."""
         (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
         self._own_port = listener.socket.getsockname()[1]
         nursery.start_soon(trio.serve_listeners, self._serve, [listener])
@@ -80,7 +80,7 @@ class Damage:
 
 @asynccontextmanager
 async def damage(kafka: Kafka) -> AsyncIterator[tuple[Damage, str]]:
-    """A way to the broker, and its ``host:port``."""
+    """A proxy to the broker, and its ``host:port``."""
     host, _, port = kafka.bootstrap_servers.rpartition(":")
     async with trio.open_nursery() as nursery:
         way = Damage(host, int(port))
@@ -89,7 +89,7 @@ async def damage(kafka: Kafka) -> AsyncIterator[tuple[Damage, str]]:
 
 
 async def test_a_damaged_batch_is_an_error_and_is_not_skipped(kafka: Kafka) -> None:
-    """Where a CRC is wrong the stream raises FetchError; other partitions, and commits, go on."""
+    """With a wrong CRC the stream raises FetchError; other partitions and commits still work."""
     async with damage(kafka) as (way, bootstrap_servers), stage(kafka) as here:
         await here.create(2)
         await here.produce([DAMAGED], 0)

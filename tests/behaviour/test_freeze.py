@@ -36,7 +36,7 @@ REFUSALS: Final = {"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"}
 
 @final
 class FrozenWorker:
-    """A worker's process, and its journal."""
+    """A worker's process and its journal."""
 
     def __init__(self, task: Task) -> None:
         self._journal = Path(task.journal)
@@ -44,14 +44,14 @@ class FrozenWorker:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE)
 
     def lines(self) -> list[Line]:
-        """What the journal has, whole lines only."""
+        """The complete lines of the journal."""
         if not self._journal.exists():
             return []
         written = self._journal.read_bytes()
         return [json.loads(line) for line in written[: written.rfind(b"\n") + 1].splitlines()]
 
     async def until(self, *wanted: str, partitions: int | None = None) -> None:
-        """Wait until the last generation has said all of this, with so many partitions."""
+        """Wait until the last generation has written these lines, with so many partitions."""
         with trio.move_on_after(SOON):
             while True:
                 last = latest(self.lines())
@@ -64,7 +64,7 @@ class FrozenWorker:
         raise AssertionError(f"the worker did not say {wanted}; last {self.lines()[-5:]}")
 
     async def freeze(self) -> list[Line]:
-        """Stop the process in the middle of a batch; what it has written until then."""
+        """Stop the process in the middle of a batch; returns what it has written until then."""
         deadline = time.monotonic() + SOON
         while time.monotonic() < deadline:
             self._process.send_signal(signal.SIGSTOP)
@@ -79,16 +79,16 @@ class FrozenWorker:
         raise AssertionError("the worker was never in the middle of a batch")
 
     def wake(self) -> None:
-        """Let it go on."""
+        """Let it continue."""
         self._process.send_signal(signal.SIGCONT)
 
     async def ended(self) -> int:
-        """Wait for its end; the exit status."""
+        """Wait for its end; returns the exit status."""
         with trio.fail_after(SOON):
             return await in_thread(self._process.wait)
 
     def end(self) -> None:
-        """End it, whatever it does."""
+        """End it in any case."""
         self._process.kill()
         self._process.communicate()
 
@@ -100,7 +100,7 @@ def latest(lines: list[Line]) -> list[Line]:
 
 
 def in_hand(lines: list[Line]) -> tuple[int, list[int]] | None:
-    """The partition and the offsets that were received and not processed yet."""
+    """The partition and the offsets that were received but not yet processed."""
     if not lines or lines[-1]["what"] not in ("received", "processed"):
         return None
     last = max(number for number, line in enumerate(lines) if line["what"] == "received")
@@ -111,7 +111,7 @@ def in_hand(lines: list[Line]) -> tuple[int, list[int]] | None:
 
 @contextmanager
 def frozen_worker(task: Task) -> Iterator[FrozenWorker]:
-    """A worker that does not outlive the block."""
+    """A worker that ends with the block."""
     process = FrozenWorker(task)
     try:
         yield process
@@ -120,7 +120,7 @@ def frozen_worker(task: Task) -> Iterator[FrozenWorker]:
 
 
 def task_of(here: Stage, journal: Path, *, lease: bool) -> Task:
-    """A worker for this stage."""
+    """The task of a worker for this stage."""
     config = {
         "group_id": here.group_id,
         "bootstrap_servers": here.bootstrap_servers,
@@ -136,7 +136,7 @@ def task_of(here: Stage, journal: Path, *, lease: bool) -> Task:
 @final
 @attrs.frozen
 class Frozen:
-    """What there is to look at when a frozen worker has come to its end."""
+    """What a frozen worker has written when it has ended."""
 
     before: list[Line]
     after: list[Line]
@@ -151,7 +151,7 @@ class Frozen:
         return hand
 
     def said(self, what: str) -> list[Line]:
-        """What it said after it woke."""
+        """What it wrote after it woke."""
         return [line for line in self.after if line["what"] == what]
 
 
@@ -210,7 +210,7 @@ async def freeze_and_wake(kafka: Kafka, journal: Path, *, lease: bool) -> Frozen
 
 
 def check_account(frozen: Frozen) -> None:
-    """What holds with a lease and without: nothing lost, nothing accepted after the wake."""
+    """Check what must hold with and without a lease: no loss, and no commit after the wake."""
     epoch = frozen.before[-1]["epoch"]
     # Commits whose answers lay waiting when it was stopped had been accepted before that.
     sent_before = [line for line in frozen.before if line["what"] == "committing"]
@@ -235,7 +235,7 @@ def check_account(frozen: Frozen) -> None:
 
 
 async def test_a_frozen_process_stops_by_its_lease(kafka: Kafka, tmp_path: Path) -> None:
-    """It receives no further record, at most finishes its batch, and commits nothing."""
+    """After the freeze it gets no record, at most finishes its batch, and commits nothing."""
     frozen = await freeze_and_wake(kafka, tmp_path / "journal", lease=True)
     check_account(frozen)
     assert not frozen.said("received")
@@ -248,7 +248,7 @@ async def test_a_frozen_process_stops_by_its_lease(kafka: Kafka, tmp_path: Path)
 
 
 async def test_without_a_lease_the_coordinator_refuses(kafka: Kafka, tmp_path: Path) -> None:
-    """A member whose clock never ends its lease is refused each commit by the coordinator."""
+    """The coordinator refuses every commit of a member whose lease never ends."""
     frozen = await freeze_and_wake(kafka, tmp_path / "journal", lease=False)
     check_account(frozen)
     refused = frozen.said("refused")
@@ -257,8 +257,8 @@ async def test_without_a_lease_the_coordinator_refuses(kafka: Kafka, tmp_path: P
     assert refused[0]["reason"] in REFUSALS
 
 
-def test_a_batch_in_hand_is_told_from_one_that_is_done() -> None:
-    """The test's own eye: a batch is in hand from its receipt to its last record."""
+def test_a_batch_in_hand_is_recognized() -> None:
+    """The test's own helper: a batch is in hand from its receipt to its last record."""
     received = {"what": "received", "partition": 1, "offsets": [4, 5]}
     four = {"what": "processed", "partition": 1, "offset": 4}
     five = {"what": "processed", "partition": 1, "offset": 5}

@@ -1,4 +1,4 @@
-"""Generations on both brokers: why they end, what a drain can commit, what is refused as stale."""
+"""Generations on both brokers: why they end, what a drain can commit, what is stale."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.brokers import Kafka
 
 
 async def test_a_returning_task_ends_it(kafka: Kafka) -> None:
-    """A task that returns ends the generation; the next has the same member, in a new one."""
+    """After a task returns, the next generation has the same member."""
     async with stage(kafka) as here:
         await here.create()
         async with here.group() as group:
@@ -44,7 +44,7 @@ async def test_a_returning_task_ends_it(kafka: Kafka) -> None:
 
 
 async def test_a_raising_task_ends_it_and_surfaces(kafka: Kafka) -> None:
-    """A task that raises ends the generation, after its siblings have committed what they hold."""
+    """When a task raises, its siblings finish and commit before the error surfaces."""
     async with stage(kafka) as here:
         await here.create(2)
         await here.produce(["0", "1", "2"])
@@ -68,7 +68,7 @@ async def test_a_raising_task_ends_it_and_surfaces(kafka: Kafka) -> None:
 
 
 async def test_a_drain_commits_under_the_old_id(kafka: Kafka) -> None:
-    """In a rebalance, what is held may be finished and committed, and comes to nobody again."""
+    """Work that is finished and committed in a drain is not repeated."""
     async with stage(kafka) as here:
         await here.create(2)
         await here.produce([str(number) for number in range(10)], 0)
@@ -109,7 +109,7 @@ async def test_a_drain_commits_under_the_old_id(kafka: Kafka) -> None:
 
 
 async def test_the_coordinator_refuses_a_stale_commit(kafka: Kafka) -> None:
-    """A commit of a generation that was left behind is refused, and changes nothing.
+    """A commit of an old generation is refused and changes nothing.
 
     The member's heartbeats do not arrive, and its clock does not let the lease end.
     """
@@ -141,14 +141,14 @@ async def test_the_coordinator_refuses_a_stale_commit(kafka: Kafka) -> None:
             assert refused.stale
             assert refused.reason == "UNKNOWN_MEMBER_ID"
             assert await here.committed() == [10]
-            heartbeats.let_go()
+            heartbeats.release()
             again = await group.next()
             assert again.member_id != generation.member_id
             assert again.positions == {here.partition(0): 10}
 
 
 async def test_the_lease_stops_what_the_coordinator_cannot_reach(kafka: Kafka) -> None:
-    """Without heartbeats the lease ends; no record is handed out, and no commit sent, after it."""
+    """After the lease has ended without heartbeats, nothing is handed out or committed."""
     async with stage(kafka) as here:
         await here.create()
         await here.produce([str(number) for number in range(10)])
@@ -169,7 +169,7 @@ async def test_the_lease_stops_what_the_coordinator_cannot_reach(kafka: Kafka) -
                 await anext(stream)
             with pytest.raises(StaleGenerationError):
                 await generation.commit({here.partition(0): 5}, beyond_read=True)
-            heartbeats.let_go()
+            heartbeats.release()
             again = await group.next()
             assert again.positions == {here.partition(0): 0}
         assert await here.committed() == [None]
@@ -178,7 +178,7 @@ async def test_the_lease_stops_what_the_coordinator_cannot_reach(kafka: Kafka) -
 async def test_partitions_that_are_not_owned_and_offsets_that_go_back_are_refused(
     kafka: Kafka,
 ) -> None:
-    """Both are refused here, before anything is sent; a floor is where it was after a restart."""
+    """Both are refused before anything is sent, after a restart too."""
     async with stage(kafka) as here:
         await here.create()
         await here.produce([str(number) for number in range(10)])
@@ -200,7 +200,7 @@ async def test_partitions_that_are_not_owned_and_offsets_that_go_back_are_refuse
 
 
 async def test_commits_go_on_beside_each_other(kafka: Kafka) -> None:
-    """Many tasks commit at once; each has its answer, and the last offset of each is kept."""
+    """Concurrent commits each get a response, and the last offset of each is kept."""
     async with stage(kafka) as here:
         await here.create(20)
         async with here.group() as group:
@@ -215,7 +215,7 @@ async def test_commits_go_on_beside_each_other(kafka: Kafka) -> None:
 
 
 async def test_a_drained_group_gives_its_partitions_at_once(kafka: Kafka) -> None:
-    """A member that closes leaves: the other has everything long before a session is over."""
+    """When a member closes, the other gets everything long before a session expires."""
     async with stage(kafka) as here:
         await here.create(2)
         one = here.start("one", session_timeout=60.0, rebalance_timeout=60.0)

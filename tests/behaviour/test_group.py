@@ -1,4 +1,4 @@
-"""Groups on both brokers: hand-over under a steady load, and every way in which one ends."""
+"""Groups on both brokers: hand-overs under steady load, and every way in which a group ends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PARTITIONS = 6
 
 
 def shared_by(*members: Member) -> bool:
-    """Whether these members own all partitions, each of them some, in one generation."""
+    """Whether these members own all partitions in one generation, each of them some."""
     owned = [member.owned() for member in members]
     return (
         min(owned) > 0
@@ -38,7 +38,7 @@ def shared_by(*members: Member) -> bool:
 
 
 async def test_hand_over_loses_and_repeats_nothing(kafka: Kafka) -> None:
-    """While members come and go every record is processed, none twice, in order."""
+    """While members come and go every record is processed once and in order."""
     async with stage(kafka) as here:
         await here.create(PARTITIONS)
         producer = SteadyProducer(here, PARTITIONS)
@@ -74,14 +74,14 @@ async def test_hand_over_loses_and_repeats_nothing(kafka: Kafka) -> None:
             offsets = ledger.offsets(partition)
             assert all(later == before + 1 for before, later in pairwise(offsets))
         assert await here.committed(PARTITIONS) == await here.ends(PARTITIONS)
-        assert not any(member.told(CommitRefused) for member in (one, two, three))
+        assert not any(member.events_of(CommitRefused) for member in (one, two, three))
         for member in (one, two, three):
             epochs = [generation.epoch for generation in member.generations]
             assert epochs == sorted(set(epochs))
 
 
 async def test_closing_a_member_whose_join_waits(kafka: Kafka) -> None:
-    """A Join that the coordinator holds back is no reason to stay: the member leaves at once."""
+    """A member whose JoinGroup is parked leaves at once when it closes."""
     async with stage(kafka) as here:
         await here.create(2)
         async with here.group() as keeper:
@@ -99,7 +99,7 @@ async def test_closing_a_member_whose_join_waits(kafka: Kafka) -> None:
 
 
 async def test_a_next_that_is_given_up_loses_nothing(kafka: Kafka) -> None:
-    """The generation that was joined for meanwhile is what the following next() gives."""
+    """A generation joined during a cancelled next() is returned by the following one."""
     async with stage(kafka) as here:
         await here.create()
         await here.produce(["0", "1"])
@@ -127,7 +127,7 @@ async def test_a_next_that_is_given_up_loses_nothing(kafka: Kafka) -> None:
 
 
 async def test_another_task_shuts_down(kafka: Kafka) -> None:
-    """The loop ends without an error, after the drain's commit, and the member has left."""
+    """After shutdown() the loop ends without an error, after the drain's commit and the leave."""
     async with stage(kafka) as here:
         await here.create()
         await here.produce(["0", "1", "2"])
@@ -158,7 +158,7 @@ async def test_another_task_shuts_down(kafka: Kafka) -> None:
 
 
 async def test_a_raising_task_lets_the_others_finish_and_leaves(kafka: Kafka) -> None:
-    """Siblings commit, the coordinator has no member, and one group holds what was raised."""
+    """Siblings commit, the member leaves, and one exception group holds the errors."""
     async with stage(kafka) as here:
         await here.create()
         present: list[int] = []

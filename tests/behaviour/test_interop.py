@@ -19,7 +19,7 @@ KINDS = ("kgroup", "confluent", "aiokafka")
 
 
 def start(here: Stage, kind: str, strategy: str) -> Node:
-    """Start a member of a kind."""
+    """Start a member of one kind."""
     if kind == "kgroup":
         return here.start(kind, assignors=[strategy])
     peer = {"confluent": ConfluentPeer, "aiokafka": AiokafkaPeer}[kind](here, kind, strategy)
@@ -28,7 +28,7 @@ def start(here: Stage, kind: str, strategy: str) -> Node:
 
 
 async def until_shared(here: Stage, nodes: Mapping[str, Node]) -> None:
-    """Wait until all partitions are shared by these, and each has processed some of its own."""
+    """Wait until these members share all partitions, and each has processed some."""
     share = PARTITIONS // len(nodes)
     await here.ledger.until(
         lambda: [node.owned() for node in nodes.values()] == [share] * len(nodes),
@@ -42,7 +42,7 @@ async def until_shared(here: Stage, nodes: Mapping[str, Node]) -> None:
 
 
 async def check_account(here: Stage, nodes: Mapping[str, Node], produced: int) -> None:
-    """Every record was processed, none twice, each partition's in order, and all is committed."""
+    """Check that every record was processed once and in order, and all is committed."""
     everything = set(map(str, range(produced)))
     try:
         await here.ledger.until(
@@ -62,7 +62,7 @@ async def check_account(here: Stage, nodes: Mapping[str, Node], produced: int) -
 @pytest.mark.parametrize("strategy", ["range", "roundrobin"])
 @pytest.mark.parametrize("first", KINDS)
 async def test_one_group_of_three_clients(kafka: Kafka, first: str, strategy: str) -> None:
-    """Whoever leads, all three own their share, and every record is processed once."""
+    """Whichever member leads, all three own their share, and every record is processed once."""
     async with stage(kafka) as here:
         await here.create(PARTITIONS)
         producer = SteadyProducer(here, PARTITIONS, per_second=200)
@@ -84,7 +84,7 @@ async def test_one_group_of_three_clients(kafka: Kafka, first: str, strategy: st
 
 
 async def test_rolling_restarts(kafka: Kafka) -> None:
-    """Each client in turn leaves and comes back, while the others work on."""
+    """Each client in turn leaves and comes back while the others continue."""
     async with stage(kafka) as here:
         await here.create(PARTITIONS)
         producer = SteadyProducer(here, PARTITIONS, per_second=200)

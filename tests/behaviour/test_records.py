@@ -1,4 +1,4 @@
-"""Records on both brokers: batches, back-pressure, seek, gaps, resets, transactions, big ones."""
+"""Records on both brokers: batches, back-pressure, seeks, gaps, resets, transactions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.brokers import Kafka
 
 
 async def read(stream: RecordStream, count: int) -> list[int]:
-    """The next so many numbers, and perhaps a few more of the last batch."""
+    """Read at least so many numbers, and the rest of the last batch."""
     found: list[int] = []
     with trio.fail_after(SOON):
         while len(found) < count:
@@ -35,7 +35,7 @@ async def read(stream: RecordStream, count: int) -> list[int]:
 
 
 async def nothing_comes(stream: RecordStream) -> None:
-    """The stream stays silent for a while."""
+    """Check that the stream returns nothing for a while."""
     with trio.move_on_after(0.5):
         batch = await anext(stream)
         raise AssertionError(f"{batch} was handed out")
@@ -47,7 +47,7 @@ def texts(count: int, start: int = 0) -> list[str]:
 
 
 async def test_batches_continue_each_other(kafka: Kafka) -> None:
-    """Batches have at most as many records as asked for, follow on, and name the next offset."""
+    """Batches have at most as many records as requested, follow on, and name the next offset."""
     async with stage(kafka) as here:
         await here.create(2)
         await here.produce(texts(250), 0)
@@ -69,7 +69,7 @@ async def test_batches_continue_each_other(kafka: Kafka) -> None:
 
 
 async def test_streams_share_no_partition(kafka: Kafka) -> None:
-    """Two streams of one partition, or one of a partition not owned, are refused."""
+    """A second stream of a partition, or a stream of a partition not owned, is refused."""
     async with stage(kafka) as here:
         await here.create(2)
         await here.produce(["0"], 0)
@@ -87,7 +87,7 @@ async def test_streams_share_no_partition(kafka: Kafka) -> None:
 
 
 async def test_a_slow_handler_stops_the_fetching(kafka: Kafka) -> None:
-    """No more is buffered than the limit and a hand-over; what follows comes without a gap."""
+    """A slow handler bounds what is buffered, and later records come without a gap."""
     count, limit = 8000, 200
     sources: list[LibrdkafkaSource] = []
 
@@ -114,7 +114,7 @@ async def test_a_slow_handler_stops_the_fetching(kafka: Kafka) -> None:
 
 
 async def test_a_thread_that_died_is_replaced_with_the_next_generation(kafka: Kafka) -> None:
-    """The generation's streams fail; the next generation's read on where the commit is."""
+    """The generation's streams fail; the next generation continues at the commit."""
     sources: list[LibrdkafkaSource] = []
     events: list[Event] = []
 
@@ -147,7 +147,7 @@ async def test_a_thread_that_died_is_replaced_with_the_next_generation(kafka: Ka
 
 
 async def test_pause_and_resume(kafka: Kafka) -> None:
-    """A paused partition is silent while others are not; resumed, it goes on where it was."""
+    """A paused partition is silent while others are not, and resumes where it was."""
     async with stage(kafka) as here:
         await here.create(2)
         await here.produce(texts(20), 0)
@@ -166,7 +166,7 @@ async def test_pause_and_resume(kafka: Kafka) -> None:
 
 
 async def test_seek_goes_back_and_forward(kafka: Kafka) -> None:
-    """After a seek the next record is the one asked for, and commits are allowed from there."""
+    """After a seek the record sought comes next, and commits are allowed from there."""
     async with stage(kafka) as here:
         await here.create()
         await here.produce(texts(100))
@@ -187,7 +187,7 @@ async def test_seek_goes_back_and_forward(kafka: Kafka) -> None:
 
 
 async def test_a_half_read_queue_survives_a_rebalance(kafka: Kafka) -> None:
-    """Of a kept partition nothing is lost and nothing repeated, though much of it was fetched."""
+    """No record of a kept partition is lost or repeated, although many were fetched."""
     count = 5000
     async with stage(kafka) as here:
         await here.create(2)
@@ -242,7 +242,7 @@ async def cut(here: Stage, before: int) -> None:
 
 @pytest.mark.parametrize(("reset", "first"), [("earliest", 60), ("latest", 100)])
 async def test_a_committed_offset_that_is_gone(kafka: Kafka, reset: str, first: int) -> None:
-    """A committed offset before the log's start is replaced as ``auto_offset_reset`` says."""
+    """A committed offset before the log's start is reset as ``auto_offset_reset`` says."""
     async with stage(kafka) as here:
         await here.create()
         await here.produce(texts(100))
@@ -272,14 +272,14 @@ async def test_a_committed_offset_that_is_gone(kafka: Kafka, reset: str, first: 
 
                 nursery.start_soon(produce_when_reset)
             assert (await read(stream, 1))[0] == first
-            (told,) = [event for event in events if isinstance(event, OffsetReset)]
-            assert (told.partition, told.offset) == (here.partition(0), first)
+            (reset_event,) = [event for event in events if isinstance(event, OffsetReset)]
+            assert (reset_event.partition, reset_event.offset) == (here.partition(0), first)
             await generation.commit({here.partition(0): 101}, beyond_read=True)
         assert await here.committed() == [101]
 
 
-async def test_an_offset_that_is_gone_is_an_error_if_so_asked(kafka: Kafka) -> None:
-    """With ``error`` the handler is told, and may seek to where it wants to go on."""
+async def test_an_offset_that_is_gone_is_an_error_with_error(kafka: Kafka) -> None:
+    """With ``error`` the handler gets the error and may seek."""
     async with stage(kafka) as here:
         await here.create()
         await here.produce(texts(100))
@@ -298,7 +298,7 @@ async def test_an_offset_that_is_gone_is_an_error_if_so_asked(kafka: Kafka) -> N
 
 
 async def test_the_log_is_cut_under_a_reader(kafka: Kafka) -> None:
-    """Records that are deleted before they were fetched are skipped, in order, and told of."""
+    """Records that are deleted before they are fetched are skipped and reported."""
     async with stage(kafka) as here:
         await here.create()
         await here.produce([str(number).rjust(1000) for number in range(3000)])
@@ -321,7 +321,7 @@ async def test_the_log_is_cut_under_a_reader(kafka: Kafka) -> None:
 
 @pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
 async def test_transactions_and_isolation(kafka: Kafka, level: str) -> None:
-    """Aborted records are read only without isolation; open ones are waited for with it."""
+    """Only readers of uncommitted records get aborted and open ones."""
     async with stage(kafka) as here:
         await here.create()
         producer = Producer(
@@ -361,7 +361,7 @@ async def test_transactions_and_isolation(kafka: Kafka, level: str) -> None:
 
 
 async def test_a_restart_behind_a_transaction_marker_repeats_nothing(kafka: Kafka) -> None:
-    """An offset committed before a marker goes on behind it."""
+    """After a commit before a marker, reading continues behind it."""
     async with stage(kafka) as here:
         await here.create()
         settings = {"bootstrap.servers": here.bootstrap_servers, "log_level": 0}
@@ -384,7 +384,7 @@ async def test_a_restart_behind_a_transaction_marker_repeats_nothing(kafka: Kafk
 
 
 async def test_big_records_come_through_a_small_buffer(kafka: Kafka) -> None:
-    """Records far larger than all that may be buffered still come, each once, in order."""
+    """Records far larger than the buffer still come once and in order."""
     async with stage(kafka) as here:
         await here.create()
         big = [str(number).rjust(900_000) for number in range(8)]
@@ -395,7 +395,7 @@ async def test_big_records_come_through_a_small_buffer(kafka: Kafka) -> None:
 
 
 async def test_nothing_is_delivered_after_the_end(kafka: Kafka) -> None:
-    """A stream of an ended generation ends, though much is fetched; the next one goes on."""
+    """A stream of an ended generation ends, although records are fetched; the next continues."""
     async with stage(kafka) as here:
         await here.create()
         await here.produce(texts(1000))
@@ -414,7 +414,7 @@ async def test_nothing_is_delivered_after_the_end(kafka: Kafka) -> None:
 
 @pytest.mark.parametrize("reset", ["earliest", "latest"])
 async def test_where_a_new_group_starts(kafka: Kafka, reset: str) -> None:
-    """Without an offset a group starts at the end that it is told; latest is committed at once."""
+    """Without an offset ``auto_offset_reset`` decides; latest is committed at once."""
     async with stage(kafka) as here:
         await here.create()
         await here.produce(texts(5))

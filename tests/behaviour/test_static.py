@@ -16,7 +16,7 @@ from tests.brokers import Kafka
 
 
 async def test_a_restart_causes_no_rebalance(kafka: Kafka) -> None:
-    """A static member that comes back has its partitions again; the others notice nothing."""
+    """A static member that comes back gets its partitions again without a rebalance."""
     async with stage(kafka) as here:
         await here.create(2)
         other = here.start("other", session_timeout=15.0)
@@ -46,7 +46,7 @@ async def test_a_restart_causes_no_rebalance(kafka: Kafka) -> None:
 
 
 async def test_a_static_leader_that_comes_back_still_watches(kafka: Kafka) -> None:
-    """The restarted leader leads again: new partitions are found."""
+    """A restarted leader still finds new partitions."""
     async with stage(kafka) as here:
         await here.create(1)
         settings: dict[str, Any] = {"group_instance_id": "one", "session_timeout": 15.0}
@@ -63,7 +63,7 @@ async def test_a_static_leader_that_comes_back_still_watches(kafka: Kafka) -> No
 
 
 async def test_partitions_added_while_the_leader_was_away_are_read(kafka: Kafka) -> None:
-    """The coordinator gives the restarted leader its old assignment; the leader sees the gap."""
+    """The restarted leader notices that its old assignment lacks new partitions."""
     async with stage(kafka) as here:
         await here.create(1)
         settings: dict[str, Any] = {"group_instance_id": "one", "session_timeout": 15.0}
@@ -80,7 +80,7 @@ async def test_partitions_added_while_the_leader_was_away_are_read(kafka: Kafka)
 
 
 async def test_a_topic_that_a_returning_follower_adds_is_read(kafka: Kafka) -> None:
-    """A new subscription moves no coordinator to rebalance; the member leaves, and joins."""
+    """A new subscription causes no rebalance by itself; the member leaves and joins."""
     async with stage(kafka) as here:
         await here.create(2)
         other = here.start("other", session_timeout=15.0)
@@ -98,7 +98,7 @@ async def test_a_topic_that_a_returning_follower_adds_is_read(kafka: Kafka) -> N
 
 
 async def test_a_twin_fences_the_member_before(kafka: Kafka) -> None:
-    """Of two members with one instance id the later stays; the earlier is told, for good."""
+    """The later of two members with one instance id stays; the earlier is fenced for good."""
     async with stage(kafka) as here:
         await here.create()
         await here.produce(["0", "1"])
@@ -126,7 +126,7 @@ async def test_a_twin_fences_the_member_before(kafka: Kafka) -> None:
 
 
 async def test_a_commit_finds_the_fence_first(kafka: Kafka) -> None:
-    """A commit of the fenced member is refused by the coordinator, before a heartbeat tells."""
+    """A fenced member may learn of it from a commit before a heartbeat."""
     async with stage(kafka) as here:
         await here.create()
         partition = here.partition(0)

@@ -1,4 +1,4 @@
-"""What both brokers take into a transaction, and how they refuse what is not in it (KIP-890)."""
+"""What both brokers accept into a transaction, and how they refuse the rest (KIP-890)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STRANGER: Final = 10**9
 
 
 async def check_outside(producer: ScriptedProducer, sequence: int) -> None:
-    """Nothing of this producer is taken, and each version is told so as its clients know it."""
+    """Check that nothing of this producer is accepted, in each version with its own error."""
     assert [await producer.write(sequence, version) for version in (3, 10, 11)] == [
         INVALID_TXN_STATE,
         INVALID_TXN_STATE,
@@ -34,7 +34,7 @@ async def check_outside(producer: ScriptedProducer, sequence: int) -> None:
 
 
 async def test_what_was_never_added_is_refused(kafka: Kafka) -> None:
-    """Before and beside what is in the transaction neither records nor offsets are taken."""
+    """Records and offsets that were not added to the transaction are refused."""
     async with scripted_producer(kafka) as producer:
         await check_outside(producer, 0)
         assert await producer.add(1) == 0
@@ -45,7 +45,7 @@ async def test_what_was_never_added_is_refused(kafka: Kafka) -> None:
 
 @pytest.mark.parametrize("committed", [True, False])
 async def test_a_transaction_that_has_ended_takes_nothing(kafka: Kafka, committed: bool) -> None:
-    """After EndTxn not even a batch is taken that repeats one of the transaction."""
+    """After EndTxn even a repeated batch of the transaction is refused."""
     async with scripted_producer(kafka) as producer:
         assert await producer.add() == 0
         assert await producer.write(0) == 0
@@ -59,7 +59,7 @@ async def test_a_transaction_that_has_ended_takes_nothing(kafka: Kafka, committe
 
 
 async def test_another_epoch_is_fenced(kafka: Kafka) -> None:
-    """An epoch that the coordinator has not given is refused, be it old or still to come."""
+    """An epoch that is older or newer than the current one is refused."""
     async with scripted_producer(kafka) as producer:
         assert await producer.add() == 0
         assert await producer.write(0) == 0
@@ -80,7 +80,7 @@ async def test_another_epoch_is_fenced(kafka: Kafka) -> None:
 
 
 async def test_a_batch_names_its_transaction(kafka: Kafka) -> None:
-    """A batch is refused without its transactional id, of another producer, without a sequence."""
+    """A batch without transactional id or sequence, or of another producer, is refused."""
     async with scripted_producer(kafka) as producer:
         assert await producer.add() == 0
         assert await producer.write(0, named=False) == AUTHORIZATION_FAILED
@@ -95,7 +95,7 @@ async def test_a_batch_names_its_transaction(kafka: Kafka) -> None:
 
 
 async def test_a_topic_that_is_created_again_is_in_the_transaction(kafka: Kafka) -> None:
-    """A transaction knows partitions by name: a late record is taken, and the marker ends it."""
+    """Partitions are known by name: a late record is accepted, and the marker ends it."""
     async with scripted_producer(kafka) as producer:
         assert await producer.add() == 0
         assert await producer.write(0) == 0
@@ -111,7 +111,7 @@ async def test_a_topic_that_is_created_again_is_in_the_transaction(kafka: Kafka)
 
 
 async def test_a_deleted_topic_holds_no_transaction_up(kafka: Kafka) -> None:
-    """EndTxn leaves out partitions that are gone, and marks one that has its name by then."""
+    """EndTxn skips deleted partitions, and marks one that has their name by then."""
     async with scripted_producer(kafka) as producer:
         assert await producer.add() == 0
         assert await producer.write(0) == 0

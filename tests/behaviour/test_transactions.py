@@ -17,7 +17,7 @@ from tests.brokers import Kafka
 
 
 async def producer_for(here: Stage) -> Producer:
-    """A transactional producer that is ready."""
+    """A transactional producer that is initialized."""
     producer = Producer(
         {
             "bootstrap.servers": here.bootstrap_servers,
@@ -30,7 +30,7 @@ async def producer_for(here: Stage) -> Producer:
 
 
 async def test_records_and_offsets_are_committed_together(kafka: Kafka) -> None:
-    """What is written in an aborted transaction is read again; in a committed one it is not."""
+    """Records of an aborted transaction are read again, those of a committed one are not."""
     async with stage(kafka) as here:
         target = Stage(kafka, here.nursery)
         await here.create()
@@ -61,7 +61,7 @@ async def test_records_and_offsets_are_committed_together(kafka: Kafka) -> None:
 
 
 async def test_a_new_member_waits_for_an_open_transaction(kafka: Kafka) -> None:
-    """Offsets in a transaction that is not decided are waited for, never read as none."""
+    """Offsets of an open transaction are waited for and never count as missing."""
     async with stage(kafka) as here:
         await here.create()
         await here.produce([str(number) for number in range(10)])
@@ -74,8 +74,8 @@ async def test_a_new_member_waits_for_an_open_transaction(kafka: Kafka) -> None:
             producer.produce(here.topic, "10", partition=0)
             await generation.commit_in_transaction(producer, {partition: 5}, beyond_read=True)
         member = here.start("next")
-        await here.ledger.until(lambda: member.told(RequestFailed), "it does not ask")
-        assert "UNSTABLE_OFFSET_COMMIT" in member.told(RequestFailed)[0].reason
+        await here.ledger.until(lambda: member.events_of(RequestFailed), "it does not ask")
+        assert "UNSTABLE_OFFSET_COMMIT" in member.events_of(RequestFailed)[0].reason
         assert not member.generations
         await in_thread(producer.commit_transaction, SOON)
         await here.ledger.until(lambda: len(here.ledger.entries) == 6, "not read")
@@ -83,7 +83,7 @@ async def test_a_new_member_waits_for_an_open_transaction(kafka: Kafka) -> None:
 
 
 async def test_an_old_generation_is_refused(kafka: Kafka) -> None:
-    """Offsets of a generation that the coordinator has left behind make their transaction abort."""
+    """Offsets of an old generation make their transaction abort."""
     async with stage(kafka) as here:
         target = Stage(kafka, here.nursery)
         await here.create()
@@ -112,4 +112,4 @@ async def test_an_old_generation_is_refused(kafka: Kafka) -> None:
             (refused,) = [event for event in events if isinstance(event, CommitRefused)]
             assert refused.reason in {"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"}
             assert await here.committed() == [10]
-            heartbeats.let_go()
+            heartbeats.release()

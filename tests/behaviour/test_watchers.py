@@ -1,4 +1,4 @@
-"""Topics that change under a group, on both brokers: grown, late, deleted, created again."""
+"""Topics that change under a group, on both brokers: extended, late, deleted, created again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.brokers import Kafka, unique
 
 
 async def test_added_partitions_are_read(kafka: Kafka) -> None:
-    """The leader sees new partitions; they are shared out, and the old ones repeat nothing."""
+    """The leader finds new partitions, all are assigned, and no record is repeated."""
     async with stage(kafka) as here:
         await here.create(2)
         for number in range(2):
@@ -33,7 +33,7 @@ async def test_added_partitions_are_read(kafka: Kafka) -> None:
 
 
 async def test_added_partitions_are_read_from_their_start_with_latest(kafka: Kafka) -> None:
-    """With ``latest`` the first records of a partition that was added later are not skipped."""
+    """With ``latest`` the first records of a partition added later are read too."""
     async with stage(kafka) as here:
         await here.create()
         one = here.start("one", auto_offset_reset="latest", partition_watch_interval=1.0)
@@ -44,14 +44,14 @@ async def test_added_partitions_are_read_from_their_start_with_latest(kafka: Kaf
 
 
 async def test_a_topic_that_is_created_later_is_read(kafka: Kafka) -> None:
-    """A group may wait for its topic, and one that is missing does not keep others from work."""
+    """A missing topic does not keep a group from reading the others."""
     async with stage(kafka) as here:
         other = Stage(kafka, here.nursery)
         await other.create()
         await other.produce(["here"])
         member = here.start("one", topics=[here.topic, other.topic])
         await here.ledger.until(lambda: here.ledger.values() == ["here"], "not read")
-        (missing,) = member.told(TopicsMissing)
+        (missing,) = member.events_of(TopicsMissing)
         assert missing.topics == (here.topic,)
         await here.create(3)
         await here.produce(["late"], 2)
@@ -60,7 +60,7 @@ async def test_a_topic_that_is_created_later_is_read(kafka: Kafka) -> None:
 
 
 async def test_a_group_waits_for_its_only_topic(kafka: Kafka) -> None:
-    """A generation without partitions is one too; it ends when there is something to own."""
+    """A generation without partitions ends when there is something to assign."""
     async with stage(kafka) as here, here.group() as group:
         empty = await group.next()
         assert not empty.assignment
@@ -71,7 +71,7 @@ async def test_a_group_waits_for_its_only_topic(kafka: Kafka) -> None:
 
 
 async def test_a_deleted_topic_is_given_up(kafka: Kafka) -> None:
-    """Its partitions are gone from the next generation; another topic's records go on."""
+    """The next generation is without its partitions; other topics are read on."""
     async with stage(kafka) as here:
         other = Stage(kafka, here.nursery)
         await here.create(2)
@@ -91,7 +91,7 @@ async def test_a_deleted_topic_is_given_up(kafka: Kafka) -> None:
 
 
 async def test_a_topic_that_is_created_again_is_read_from_its_start(kafka: Kafka) -> None:
-    """Where the leader has seen that the old one was gone, all of the new one's records come."""
+    """If the leader noticed the deletion, all records of the new topic are read."""
     async with stage(kafka) as here:
         await here.create()
         await here.produce([f"old {number}" for number in range(5)])
@@ -106,8 +106,8 @@ async def test_a_topic_that_is_created_again_is_read_from_its_start(kafka: Kafka
         assert here.ledger.values()[5:] == [f"new {number}" for number in range(9)]
 
 
-async def test_a_topic_that_is_created_again_between_two_looks_is_read_on(kafka: Kafka) -> None:
-    """A reader that saw nothing of it goes on: from the start, or where it was if that exists.
+async def test_a_topic_created_again_between_two_polls_is_read_on(kafka: Kafka) -> None:
+    """A reader that did not notice continues at its position if that exists, or at the start.
 
     A fetch position has no topic id in librdkafka, and an offset has none in OffsetCommit up to
     version 9: nobody can tell whether offset 5 is of the old topic or of the new one.
@@ -132,7 +132,7 @@ async def test_a_topic_that_is_created_again_between_two_looks_is_read_on(kafka:
 
 
 async def test_a_pattern_finds_new_topics(kafka: Kafka) -> None:
-    """A member that subscribes by pattern reads a topic that matches and is created later."""
+    """A member with a pattern reads a matching topic that is created later."""
     async with stage(kafka) as here:
         prefix = unique("pattern")
         first, second = Stage(kafka, here.nursery), Stage(kafka, here.nursery)

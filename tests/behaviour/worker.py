@@ -1,4 +1,4 @@
-"""A member as a process of its own, that writes down what it sees; the tests stop and wake it.
+"""A member in a process of its own that writes down what it sees; the tests stop and wake it.
 
 Run as ``python worker.py TASK``, where TASK is a `Task` in JSON. Each line of its journal is one
 observation in JSON, written before the worker goes on. It ends when a generation of its own was
@@ -26,7 +26,7 @@ from kgroup.runtime import Runtime
 @final
 @attrs.frozen(kw_only=True)
 class Task:
-    """What a worker is told.
+    """The task of a worker.
 
     Attributes:
         journal: the path of its journal.
@@ -46,13 +46,13 @@ class Task:
 
 @final
 class BackwardClock:
-    """A clock by which no lease ever ends: whenever it is read it is an hour earlier."""
+    """A clock on which no lease ever ends: every reading is an hour before the last."""
 
     def __init__(self) -> None:
         self._now = 0.0
 
     def now(self) -> float:
-        """Seconds; always fewer."""
+        """Seconds, fewer every time."""
         self._now -= 3600.0
         return self._now
 
@@ -65,11 +65,11 @@ class Journal:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def write(self, what: str, **details: object) -> None:
-        """Write one."""
+        """Write one observation."""
         os.write(self._file, json.dumps({"what": what, **details}).encode() + b"\n")
 
     def event(self, event: Event) -> None:
-        """Write down what the group tells, where the tests look at it."""
+        """Write down the events that the tests check."""
         if isinstance(event, CommitRefused):
             self.write("refused", reason=event.reason, stale=event.stale, epoch=event.epoch)
 
@@ -119,7 +119,7 @@ async def handle(
 
 
 async def close_at_end_of_input(group: ConsumerGroup) -> None:
-    """Close the group when nobody holds the other end of standard input."""
+    """Close the group when standard input is closed."""
     async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as stdin:
         while await stdin.receive_some():
             pass
@@ -127,5 +127,5 @@ async def close_at_end_of_input(group: ConsumerGroup) -> None:
 
 
 if __name__ == "__main__":
-    told = Task(**json.loads(sys.argv[1]))
-    trio.run(work, told, Journal(Path(told.journal)))
+    task = Task(**json.loads(sys.argv[1]))
+    trio.run(work, task, Journal(Path(task.journal)))

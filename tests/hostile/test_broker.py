@@ -580,7 +580,7 @@ async def test_no_text_is_longer_than_the_oldest_version_can_say(broker: Embedde
 
 
 async def test_groups_are_limited() -> None:
-    """A name of 40 kB is refused: no response in v0 could contain it."""
+    """Neither a JoinGroup nor a commit may create a group beyond the limit."""
     async with in_memory(hostile.PROPERTIES | {"kgroup.max.groups": 1}) as broker:
         await broker.create_topic("t", 1)
         client = await Client.open(broker)

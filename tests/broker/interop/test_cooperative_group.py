@@ -99,8 +99,8 @@ async def test_a_group_goes_from_range_to_cooperative_sticky(
             return [node for node in nodes.values() if isinstance(node, Member)]
 
         def gave_up() -> int:
-            told = [event.reason for node in ours() for event in node.told(Joining)]
-            return sum("gave up" in reason for reason in told)
+            reasons = [event.reason for node in ours() for event in node.events_of(Joining)]
+            return sum("gave up" in reason for reason in reasons)
 
         for name in kinds:
             await start_anew(name, "range")
