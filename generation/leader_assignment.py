@@ -210,7 +210,7 @@ class LeaderAssignment:
                     RequestFailed,
                     request=Request.JOIN.value,
                     reason=f"the subscription of member {member.member_id} cannot be read",
-                    next_action="it is given nothing",
+                    next_action="assign it no partitions",
                 )
 
 

@@ -334,7 +334,8 @@ class GroupCoordinator:
         if connection is None:
             await trio.lowlevel.checkpoint()
             raise ConnectionLostError(
-                f"the coordinator of group {self._config.group_id!r} is not known"
+                f"the coordinator of group {self._config.group_id!r} is not known; the request was"
+                " not sent"
             )
         return await connection.request_value(
             read,

@@ -200,7 +200,9 @@ async def test_members_that_cannot_be_read_are_reported(
     it = Led(nursery, subscribed("m-1", "t"), broken)
     assert await it.leader.assign(known(1)) == {"m-1": (T0,), "m-9": ()}
     (event,) = it.events
-    assert "the subscription of member m-9 cannot be read; next: it is given nothing" in str(event)
+    assert "the subscription of member m-9 cannot be read; next: assign it no partitions" in str(
+        event
+    )
 
 
 async def test_an_assignor_is_called_beside_the_event_loop(nursery: trio.Nursery) -> None:
