@@ -26,8 +26,7 @@ from kgroup.client.error_policy import OTHERWISE, REACTIONS, Request, TransportF
 from kgroup.config import FIELDS, RULES
 from kgroup.error_codes import ErrorCode
 from kgroup.generation.lifecycle import TRANSITIONS, Signal, State
-from kgroup.spark.batch_limits import Limits
-from kgroup.spark.batch_loop import BatchPace
+from kgroup.spark.batch_limits import BatchPace, Limits
 from kgroup.spark.reader_settings import ReaderSettings
 from kgroup.testing.simulation import Scenario
 from kgroup.testing.simulation.checks import CHECKS

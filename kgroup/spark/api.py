@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from kgroup.events import JobOutstayed
 from kgroup.generation.generation import Generation
 from kgroup.spark.batch import MicroBatch
-from kgroup.spark.batch_limits import Limits
-from kgroup.spark.batch_loop import Batches, BatchPace
+from kgroup.spark.batch_limits import BatchPace, Limits
+from kgroup.spark.batch_loop import Batches
 from kgroup.spark.reader_settings import ReaderSettings, Value
 from kgroup.types import TopicPartition
 

@@ -1,4 +1,4 @@
-"""How much a batch may hold: limits of one batch, and of each second.
+"""How much a batch may hold, and when it is made: the settings of a batch loop.
 
 `Limits` are the user's settings; a `Budget` is what one plan may use; a `RateLimiter` computes a
 budget from the limits and the time that has passed, with a token bucket for records and one for
@@ -16,8 +16,10 @@ from typing import Final, final
 import attrs
 
 from kgroup import bounds
-from kgroup.types import INT64_MAX
+from kgroup.types import INT32_MAX, INT64_MAX
 
+MAX_IN_FLIGHT: Final = 1000
+"""The most batches that may be handed out and not yet run."""
 _DEFAULT_BURST: Final = 10.0
 
 
@@ -67,6 +69,28 @@ class Limits:
     def budget(self) -> Budget:
         """The budget of one batch, without the limits per second."""
         return Budget(self.max_records, self.max_bytes)
+
+
+@final
+@attrs.frozen(kw_only=True)
+class BatchPace:
+    """When a batch is made.
+
+    Attributes:
+        max_wait: seconds for which the first new record may wait for more, so that batches are
+            larger; 0 makes a batch as soon as there is a new record.
+        poll_interval: seconds between polls of the end offsets when there are no new records.
+        in_flight: how many batches may be handed out and not yet run.
+        record_bytes: the assumed size of a record where the reader does not count bytes.
+
+    Raises:
+        ConfigError: a value is not allowed.
+    """
+
+    max_wait: float = attrs.field(default=0.0, validator=bounds.seconds(0))
+    poll_interval: float = attrs.field(default=0.05, validator=bounds.seconds())
+    in_flight: int = attrs.field(default=1, validator=bounds.whole(1, MAX_IN_FLIGHT))
+    record_bytes: int = attrs.field(default=1024, validator=bounds.whole(1, INT32_MAX))
 
 
 @final

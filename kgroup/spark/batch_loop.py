@@ -28,48 +28,23 @@ from typing import Any, Final, Self, TypeVar, final
 import attrs
 import trio
 
-from kgroup import bounds
 from kgroup.errors import LeaseExpiredError, StaleGenerationError, UsageError
 from kgroup.events import BatchCancelled, BatchDone, BatchFailed
 from kgroup.generation.generation import Generation
 from kgroup.notifier import Notifier
 from kgroup.spark.batch import PROCESSED, BatchStage, MicroBatch
-from kgroup.spark.batch_limits import Limits
+from kgroup.spark.batch_limits import BatchPace, Limits
 from kgroup.spark.engine import Engine, Frame
 from kgroup.spark.offset_poller import OffsetPoller
 from kgroup.spark.offset_ranges import batch_id
 from kgroup.spark.planning import BatchPlan
 from kgroup.spark.size_estimates import SizeEstimates
-from kgroup.types import INT32_MAX, TopicPartition
+from kgroup.types import TopicPartition
 
 T = TypeVar("T")
 
-MAX_IN_FLIGHT: Final = 1000
-"""The most batches that may be handed out and not yet run."""
 CLOSE_TIMEOUT: Final = 10.0
 """Seconds that the engine's idle threads may take to end."""
-
-
-@final
-@attrs.frozen(kw_only=True)
-class BatchPace:
-    """When a batch is made.
-
-    Attributes:
-        max_wait: seconds for which the first new record may wait for more, so that batches are
-            larger; 0 makes a batch as soon as there is a new record.
-        poll_interval: seconds between polls of the end offsets when there are no new records.
-        in_flight: how many batches may be handed out and not yet run.
-        record_bytes: the assumed size of a record where the reader does not count bytes.
-
-    Raises:
-        ConfigError: a value is not allowed.
-    """
-
-    max_wait: float = attrs.field(default=0.0, validator=bounds.seconds(0))
-    poll_interval: float = attrs.field(default=0.05, validator=bounds.seconds())
-    in_flight: int = attrs.field(default=1, validator=bounds.whole(1, MAX_IN_FLIGHT))
-    record_bytes: int = attrs.field(default=1024, validator=bounds.whole(1, INT32_MAX))
 
 
 @final

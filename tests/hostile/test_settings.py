@@ -18,8 +18,7 @@ from kgroup.broker.groups.coordinator_settings import PROPERTIES as GROUP_PROPER
 from kgroup.broker.groups.coordinator_settings import CoordinatorSettings
 from kgroup.config import GroupConfig
 from kgroup.errors import ConfigError
-from kgroup.spark.batch_limits import Limits
-from kgroup.spark.batch_loop import BatchPace
+from kgroup.spark.batch_limits import BatchPace, Limits
 from kgroup.spark.reader_settings import ReaderSettings
 from kgroup.testing.simulation import Scenario
 from tests.hostile.values import VALUES

@@ -8,8 +8,8 @@ from typing import Any, TypeVar, final
 import trio
 
 from kgroup.generation.generation import Generation
-from kgroup.spark.batch_limits import Limits
-from kgroup.spark.batch_loop import Batches, BatchPace
+from kgroup.spark.batch_limits import BatchPace, Limits
+from kgroup.spark.batch_loop import Batches
 from kgroup.spark.engine import Frame
 from kgroup.spark.offset_ranges import OffsetRange
 from kgroup.spark.size_estimates import ReadCounts

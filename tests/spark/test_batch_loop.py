@@ -12,8 +12,8 @@ from kgroup.errors import ConfigError, KgroupError, StaleGenerationError, UsageE
 from kgroup.events import BatchCancelled, BatchDone, BatchFailed, PartitionsNotRead
 from kgroup.generation.lifecycle import State
 from kgroup.spark.batch import ALLOWED, BatchStage, MicroBatch
-from kgroup.spark.batch_limits import Limits
-from kgroup.spark.batch_loop import Batches, BatchPace
+from kgroup.spark.batch_limits import BatchPace, Limits
+from kgroup.spark.batch_loop import Batches
 from kgroup.spark.offset_ranges import OffsetRange, batch_id
 from kgroup.types import Cause, TopicPartition
 from tests.group.test_stale import evict

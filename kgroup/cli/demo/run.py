@@ -99,9 +99,6 @@ def seconds_of(stages: Sequence[DemoStage]) -> float:
     return sum(stage.seconds for stage in stages)
 
 
-SECONDS: Final = seconds_of(STAGES)
-
-
 async def run_demo(plan: DemoPlan, folder: Path, display: Display) -> AuditReport:
     """Run a demo, and audit it.
 
@@ -194,6 +191,7 @@ class _DemoRun:
 
     async def _remove(self, cluster: DemoCluster) -> None:
         """Delete the topic and the group; a failure is recorded beside what happened before."""
+        # Its deadline is that of the calls in `DemoCluster.remove`.
         with trio.CancelScope(shield=True):
             try:
                 await trio.to_thread.run_sync(cluster.remove)

@@ -19,9 +19,10 @@ from kgroup.cli.demo.display import Display
 from kgroup.cli.demo.journal import JournalReader
 from kgroup.cli.demo.processes import Child, Children
 from kgroup.cli.demo.progress import Condition, Worker
-from kgroup.cli.demo.run import SECONDS, STAGES
+from kgroup.cli.demo.run import STAGES, seconds_of
 
 LINES = 10_000
+SECONDS = seconds_of(STAGES)
 
 
 @attrs.define
