@@ -44,7 +44,7 @@ async def warm_up(open_stream: Opener) -> None:
     """Create the topics and wait until both coordinators answer.
 
     Raises:
-        NoAnswerError: nobody answers.
+        NoAnswerError: no broker answers.
         trio.TooSlowError: the coordinators take too long.
     """
     pool = Pool(open_stream)

@@ -74,7 +74,7 @@ async def size_counts_those_who_have_joined_again(g: Group) -> None:
 
 
 @scenario("limits")
-async def full_group_goes_on(g: Group) -> None:
+async def full_group_continues(g: Group) -> None:
     """Members of a full group commit, send heartbeats, join again and change as before."""
     members = [g.member(f"m{number}") for number in range(1, 5)]
     await g.form(*members)
@@ -147,7 +147,7 @@ async def several_groups_are_described(g: Group) -> None:
     """Each group has its own state or error; a group named twice is described twice."""
     h, k = g.sibling("h"), g.sibling("k")
     await g.form(g.member("m1"))
-    await h.member("nobody").commit({"t1-0": 1})
+    await h.member("consumer").commit({"t1-0": 1})
     await g.describe(h, k)
     await g.describe(h, k, g, version=5)
 
@@ -159,7 +159,7 @@ async def lists_with_filters(g: Group) -> None:
     m1, m2 = g.member("m1"), h.member("m2")
     await g.form(m1)
     await h.form(m2, synced=False)
-    await k.member("nobody").commit({"t1-0": 1})
+    await k.member("consumer").commit({"t1-0": 1})
     for states in (
         ["Stable"],
         ["completingrebalance", "EMPTY"],
@@ -181,7 +181,7 @@ async def list_of_another_protocol_type(g: Group) -> None:
     w = h.member("w", protocol_type="connect", protocols={"eager": b"x"})
     await h.form(w)
     await k.member("m", protocol_type="x", protocols={"y": b"z"}).join(3)
-    await g.member("nobody").commit({"t1-0": 1})
+    await g.member("consumer").commit({"t1-0": 1})
     await g.list_groups(0)
     await w.leave()
     await h.state("Empty")
@@ -193,7 +193,7 @@ async def several_groups_are_deleted(g: Group) -> None:
     """Each group that may be deleted is deleted, whatever happens to the others."""
     h, k = g.sibling("h"), g.sibling("k")
     await g.form(g.member("m1"))
-    await h.member("nobody").commit({"t1-0": 1})
+    await h.member("consumer").commit({"t1-0": 1})
     await g.delete(h, k)
     await g.describe(h, k)
     await h.delete(k, version=0)
@@ -219,7 +219,7 @@ async def group_is_deleted_in_no_other_state(g: Group) -> None:
 
 
 @scenario("administration")
-async def deleted_group_begins_anew(g: Group) -> None:
+async def deleted_group_starts_again(g: Group) -> None:
     """Generations start at one again, and old ids are unknown."""
     m1, m2 = g.member("m1"), g.member("m2")
     await g.form(m1, m2)
@@ -237,7 +237,7 @@ async def deleted_group_begins_anew(g: Group) -> None:
 async def offsets_of_an_absent_and_of_a_simple_group(g: Group) -> None:
     """69 without a group; without members all offsets can be deleted, unknown ones too."""
     await g.delete_offsets("t1-0")
-    await g.member("nobody").commit({"t1-0": 1, "t1-1": 2, "t2-0": 3})
+    await g.member("consumer").commit({"t1-0": 1, "t1-1": 2, "t2-0": 3})
     await g.delete_offsets("t1-0", "t1-2", "t1-9", "nowhere-0")
     await g.fetch(everything=True)
     await g.delete_offsets("t1-1", "t2-0")
@@ -247,7 +247,7 @@ async def offsets_of_an_absent_and_of_a_simple_group(g: Group) -> None:
 
 @scenario("administration")
 async def offsets_in_every_state(g: Group) -> None:
-    """The subscriptions of the last completed join protect offsets, whoever left since."""
+    """The subscriptions of the last completed join protect offsets, even if members left since."""
     m1 = g.member("m1", protocols={"range": "t1"})
     m2 = g.member("m2", protocols={"range": "t2"})
     await m1.enlist()

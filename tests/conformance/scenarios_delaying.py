@@ -126,7 +126,7 @@ async def group_during_the_delay(g: Group) -> None:
     await s1.like(instance=None).heartbeat()
     await g.delete_offsets("t1-0")
     await g.delete()
-    await g.member("nobody").commit({"t1-0": 4})
+    await g.member("consumer").commit({"t1-0": 4})
     await g.member("odd", instance="i9", protocols={"no": "t1"}).join()
     await join.answer()
 
@@ -134,10 +134,10 @@ async def group_during_the_delay(g: Group) -> None:
 @scenario("initial delay", broker="delay")
 async def simple_group_is_delayed_too(g: Group) -> None:
     """A group with offsets only is empty; during the delay it refuses simple commits."""
-    await g.member("nobody").commit({"t1-0": 4})
+    await g.member("consumer").commit({"t1-0": 4})
     s1 = g.member("s1", instance="i1")
     join = await s1.join().park()
-    await g.member("nobody").commit({"t1-0": 5})
+    await g.member("consumer").commit({"t1-0": 5})
     await s1.like(id="ghost", generation=0).commit({"t1-0": 5})
     await join.answer()
     await g.fetch("t1-0")

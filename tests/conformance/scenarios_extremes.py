@@ -115,20 +115,20 @@ async def largest_generation(g: Group) -> None:
         await odd.heartbeat()
         await odd.sync()
         await odd.commit({"t1-0": 1})
-        await g.member("nobody", generation=generation).commit({"t1-0": 2})
+        await g.member("consumer", generation=generation).commit({"t1-0": 2})
     await g.fetch("t1-0")
 
 
 @scenario("offset commit")
 async def partitions_named_twice(g: Group) -> None:
     """A partition is answered as often as it is named; its commits apply in their order."""
-    nobody = g.member("nobody")
-    await nobody.commit({"t1-0": 1})
+    consumer = g.member("consumer")
+    await consumer.commit({"t1-0": 1})
     await g.fetch("t1-0", "t1-0", "t1-1")
     await g.fetch("t1-0", "t1-0", version=5)
     await g.delete_offsets("t1-1", "t1-1", "t1-0")
     await g.fetch(everything=True)
-    await nobody.commit({"t1-0": 1, "t1-00": 2})
+    await consumer.commit({"t1-0": 1, "t1-00": 2})
     await g.fetch("t1-0")
 
 
@@ -136,7 +136,7 @@ async def partitions_named_twice(g: Group) -> None:
 async def commit_of_nothing(g: Group) -> None:
     """A request without topics gets an answer without topics, from any sender."""
     m1 = g.member("m1")
-    await g.member("nobody").commit({})
+    await g.member("consumer").commit({})
     await g.describe()
     await g.form(m1)
     await m1.like(generation=9).commit({})
@@ -149,8 +149,8 @@ async def commit_of_nothing(g: Group) -> None:
 @scenario("offset commit")
 async def partitions_below_nothing(g: Group) -> None:
     """Negative partitions are unknown to a commit and a delete, and have no offset."""
-    nobody = g.member("nobody")
-    await nobody.commit({"t1--1": 1, "t1-0": 2})
+    consumer = g.member("consumer")
+    await consumer.commit({"t1--1": 1, "t1-0": 2})
     await g.fetch("t1--1", "t1-0", version=6)
     await g.delete_offsets("t1--1", "t1-0")
     await g.fetch(everything=True)
@@ -170,8 +170,8 @@ async def groups_with_odd_names(g: Group) -> None:
 @scenario("administration")
 async def one_group_named_twice(g: Group) -> None:
     """Describe, delete and fetch handle a group as often as it is named."""
-    nobody = g.member("nobody")
-    await nobody.commit({"t1-0": 1})
+    consumer = g.member("consumer")
+    await consumer.commit({"t1-0": 1})
     same = g.sibling("g", group_id=g.id)
     await g.describe(same)
     await g.fetch_groups({g: ["t1-0"], same: None})

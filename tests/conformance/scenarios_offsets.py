@@ -101,13 +101,13 @@ async def newcomer_commits_while_preparing(g: Group) -> None:
 @scenario("offset commit")
 async def simple_consumer_with_names(g: Group) -> None:
     """A commit without a generation to a group without members may carry any names."""
-    nobody = g.member("nobody")
-    await nobody.commit({"t1-0": 0})
-    await nobody.like(id="x").commit({"t1-0": 10})
-    await nobody.like(instance="x").commit({"t1-1": 11})
-    await nobody.like(id="x", instance="y").commit({"t1-2": 12})
-    await nobody.like(generation=0).commit({"t1-0": 13})
-    await nobody.like(generation=-5).commit({"t2-0": 14})
+    consumer = g.member("consumer")
+    await consumer.commit({"t1-0": 0})
+    await consumer.like(id="x").commit({"t1-0": 10})
+    await consumer.like(instance="x").commit({"t1-1": 11})
+    await consumer.like(id="x", instance="y").commit({"t1-2": 12})
+    await consumer.like(generation=0).commit({"t1-0": 13})
+    await consumer.like(generation=-5).commit({"t2-0": 14})
     await g.fetch(everything=True)
     await g.describe()
 
@@ -115,13 +115,13 @@ async def simple_consumer_with_names(g: Group) -> None:
 @scenario("offset commit")
 async def odd_offsets_and_epochs(g: Group) -> None:
     """Offsets are stored unchanged, negative ones too; a valid epoch is returned."""
-    nobody = g.member("nobody")
-    await nobody.commit({"t1-0": 0, "t1-1": -1, "t1-2": -5, "t2-0": 2**62})
+    consumer = g.member("consumer")
+    await consumer.commit({"t1-0": 0, "t1-1": -1, "t1-2": -5, "t2-0": 2**62})
     await g.fetch(everything=True)
     for epoch in (-1, 0, 5, 3):
-        await nobody.commit({"t1-0": 9}, epoch=epoch)
+        await consumer.commit({"t1-0": 9}, epoch=epoch)
         await g.fetch("t1-0", version=5)
-    await nobody.commit({"t1-0": 9})
+    await consumer.commit({"t1-0": 9})
     await g.fetch("t1-0")
     await g.fetch("t1-0", version=4)
 
@@ -129,12 +129,12 @@ async def odd_offsets_and_epochs(g: Group) -> None:
 @scenario("offset commit")
 async def unknown_partitions(g: Group) -> None:
     """A commit of unknown partitions only creates no group; known ones beside them are accepted."""
-    nobody = g.member("nobody")
-    await nobody.commit({"nowhere-0": 10})
+    consumer = g.member("consumer")
+    await consumer.commit({"nowhere-0": 10})
     await g.describe()
-    await nobody.commit({"t1-3": 1, "t2-2": 2})
+    await consumer.commit({"t1-3": 1, "t2-2": 2})
     await g.describe()
-    await nobody.commit({"t1-3": 1, "t1-2": 2, "nowhere-1": 3})
+    await consumer.commit({"t1-3": 1, "t1-2": 2, "nowhere-1": 3})
     await g.fetch(everything=True)
     await g.member("m", id="m", generation=4).commit({"nowhere-0": 1, "t1-0": 1})
 
@@ -142,10 +142,12 @@ async def unknown_partitions(g: Group) -> None:
 @scenario("offset commit")
 async def metadata_at_its_limit(g: Group) -> None:
     """The limit holds for each partition: empty, the longest, one more, and multi-byte text."""
-    nobody = g.member("nobody")
-    await nobody.commit({"t1-0": (1, "x" * 4097)})
-    await nobody.commit({"t1-0": (1, "x" * 4096), "t1-1": (2, "é" * 4096), "t1-2": (3, "")})
-    await nobody.commit({"t1-0": (4, "x" * 5000), "t2-0": (5, "ok"), "nowhere-0": (6, "y" * 5000)})
+    consumer = g.member("consumer")
+    await consumer.commit({"t1-0": (1, "x" * 4097)})
+    await consumer.commit({"t1-0": (1, "x" * 4096), "t1-1": (2, "é" * 4096), "t1-2": (3, "")})
+    await consumer.commit(
+        {"t1-0": (4, "x" * 5000), "t2-0": (5, "ok"), "nowhere-0": (6, "y" * 5000)}
+    )
     await g.fetch(everything=True)
 
 
@@ -195,17 +197,17 @@ async def commit_of_a_generation_that_has_passed(g: Group) -> None:
 @scenario("offset commit")
 async def group_without_members_becomes_one_with(g: Group) -> None:
     """A simple consumer's group accepts members; then it refuses the simple consumer."""
-    nobody, m1 = g.member("nobody"), g.member("m1")
-    await nobody.commit({"t1-0": 1})
+    consumer, m1 = g.member("consumer"), g.member("m1")
+    await consumer.commit({"t1-0": 1})
     await m1.enlist()
-    await nobody.commit({"t1-0": 2})
+    await consumer.commit({"t1-0": 2})
     await m1.join()
-    await nobody.commit({"t1-0": 3})
+    await consumer.commit({"t1-0": 3})
     await m1.sync({m1: "a1"})
-    await nobody.commit({"t1-0": 4}, 2)
+    await consumer.commit({"t1-0": 4}, 2)
     await m1.leave()
     await g.state("Empty")
-    await nobody.commit({"t1-0": 5})
+    await consumer.commit({"t1-0": 5})
     await g.fetch("t1-0")
 
 
@@ -230,7 +232,7 @@ async def every_version_of_a_fetch(g: Group) -> None:
 async def several_groups_at_once(g: Group) -> None:
     """Each group has its own partitions, or all; groups that do not exist have none."""
     h, k = g.sibling("h"), g.sibling("k")
-    await g.member("nobody").commit({"t1-0": 1})
+    await g.member("consumer").commit({"t1-0": 1})
     m1 = h.member("m1")
     await h.form(m1)
     await m1.commit({"t2-0": 4, "t1-2": (5, "meta")}, epoch=7)

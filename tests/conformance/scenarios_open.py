@@ -170,7 +170,7 @@ async def first_member_must_name_a_protocol(g: Group) -> None:
 
 
 @scenario("join")
-async def emptied_group_goes_on_counting_generations(g: Group) -> None:
+async def emptied_group_continues_counting_generations(g: Group) -> None:
     """Becoming empty is a generation of its own; ids from before are invalid."""
     m1, m2 = g.member("m1"), g.member("m2")
     await g.form(m1)
@@ -488,20 +488,20 @@ async def commits_in_a_stable_group(g: Group) -> None:
     await m1.like(generation=-1).commit({"t1-0": 12})
     await m1.like(id="").commit({"t1-0": 12})
     await m1.like(id="ghost").commit({"t1-0": 12})
-    await g.member("nobody").commit({"t1-0": 12})
+    await g.member("consumer").commit({"t1-0": 12})
     await g.fetch("t1-0")
 
 
 @scenario("offset commit")
 async def commits_while_completing(g: Group) -> None:
-    """Between join and sync nobody may commit: the assignment is not known yet."""
+    """Between join and sync no member may commit: the assignment is not known yet."""
     m1, m2 = g.member("m1"), g.member("m2")
     await g.form(m1, m2, synced=False)
     await m1.commit({"t1-0": 10})
     await m2.commit({"t1-0": 10}, version=6)
     await m1.like(generation=1).commit({"t1-0": 10})
     await m1.like(id="ghost").commit({"t1-0": 10})
-    await g.member("nobody").commit({"t1-0": 10})
+    await g.member("consumer").commit({"t1-0": 10})
     await g.fetch("t1-0")
 
 
@@ -512,7 +512,7 @@ async def commits_to_an_absent_group(g: Group) -> None:
     await ghost.commit({"t1-0": 10}, version=8)
     await ghost.commit({"t1-0": 10}, version=9)
     await g.state("Dead")
-    await g.member("nobody").commit({"t1-0": 10})
+    await g.member("consumer").commit({"t1-0": 10})
     await g.describe()
     await g.fetch("t1-0")
 
@@ -555,7 +555,7 @@ async def all_offsets_of_a_group_are_fetched(g: Group) -> None:
     """Null topics mean every partition with an offset, from version 2 on."""
     await g.fetch(version=2, everything=True)
     await g.fetch("t1-0", version=7)
-    await g.member("nobody").commit({"t1-0": 10, "t1-2": 12, "t2-1": 20})
+    await g.member("consumer").commit({"t1-0": 10, "t1-2": 12, "t2-1": 20})
     await g.fetch(version=2, everything=True)
     await g.fetch(version=7, everything=True, stable=True)
 
@@ -663,7 +663,7 @@ async def groups_are_listed_by_state_and_type(g: Group) -> None:
     await empty.form(leaver)
     await leaver.leave()
     await empty.state("Empty")
-    await simple.member("nobody").commit({"t1-0": 1})
+    await simple.member("consumer").commit({"t1-0": 1})
     for version in range(6):
         await g.list_groups(version)
     await g.list_groups(4, states=["Stable"])

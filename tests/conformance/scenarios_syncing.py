@@ -233,7 +233,7 @@ async def batch_is_judged_in_its_order(g: Group) -> None:
 
 
 @scenario("leave")
-async def batch_of_nobody(g: Group) -> None:
+async def batch_without_members(g: Group) -> None:
     """An empty batch, and one of unknown members only, start no rebalance."""
     m1 = g.member("m1")
     await g.leave()
@@ -338,6 +338,6 @@ async def leave_of_an_absent_and_of_an_empty_group(g: Group) -> None:
     ghost = g.member("ghost", id="ghost")
     for version in range(6):
         await ghost.leave(version)
-    await g.member("nobody").commit({"t1-0": 1})
+    await g.member("consumer").commit({"t1-0": 1})
     for version in range(6):
         await ghost.leave(version)

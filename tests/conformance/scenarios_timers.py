@@ -95,7 +95,7 @@ async def heartbeats_while_preparing_keep_a_member(g: Group) -> None:
 
 
 @scenario("timeouts")
-async def joins_and_syncs_of_a_stable_group_keep_nobody(g: Group) -> None:
+async def joins_and_syncs_of_a_stable_group_do_not_keep_a_member(g: Group) -> None:
     """If answered at once, they do not extend the session; nor does a transactional commit."""
     m1, m2, producer = g.member("m1"), g.member("m2", session=1.2), g.producer("p1")
     await g.form(m1, m2)
@@ -121,7 +121,7 @@ async def commits_of_a_stable_group_keep_a_member(g: Group) -> None:
 
 
 @scenario("timeouts")
-async def refused_requests_keep_nobody(g: Group) -> None:
+async def refused_requests_do_not_keep_a_member(g: Group) -> None:
     """A request refused for its generation or identity does not extend the session."""
     m1 = g.member("m1", session=1.0)
     await g.form(m1)
@@ -226,7 +226,7 @@ async def rebalance_timeout_of_version_0(g: Group) -> None:
 
 
 @scenario("timeouts")
-async def nobody_syncs(g: Group) -> None:
+async def no_member_syncs(g: Group) -> None:
     """At the rebalance time-out, every member that has not synced is removed: here all."""
     m1, m2 = g.member("m1", rebalance=0.7), g.member("m2", rebalance=0.7)
     await g.form(m1, m2, synced=False)

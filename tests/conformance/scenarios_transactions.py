@@ -103,7 +103,7 @@ async def aborted_transaction_of_a_group_of_its_own(g: Group) -> None:
     """A group that only a transaction created exists without offsets after an abort."""
     producer = g.producer("p1")
     await producer.begin(g)
-    await producer.commit(g.member("nobody"), {"t1-0": 10})
+    await producer.commit(g.member("consumer"), {"t1-0": 10})
     await g.state("Empty")
     await producer.end(g, "t1-0", committed=False)
     await g.fetch(everything=True)
@@ -113,10 +113,10 @@ async def aborted_transaction_of_a_group_of_its_own(g: Group) -> None:
 @scenario("transactional commit")
 async def plain_commit_during_a_transaction(g: Group) -> None:
     """When the transaction ends, the commit that was written later counts."""
-    nobody, producer = g.member("nobody"), g.producer("p1")
+    consumer, producer = g.member("consumer"), g.producer("p1")
     await producer.begin(g)
-    await producer.commit(nobody, {"t1-0": 5, "t1-1": 6})
-    await nobody.commit({"t1-0": 9})
+    await producer.commit(consumer, {"t1-0": 5, "t1-1": 6})
+    await consumer.commit({"t1-0": 9})
     await g.fetch("t1-0", "t1-1")
     await g.fetch("t1-0", "t1-1", stable=True)
     await producer.end(g, "t1-0", "t1-1", committed=True)
@@ -126,11 +126,11 @@ async def plain_commit_during_a_transaction(g: Group) -> None:
 @scenario("transactional commit")
 async def two_producers_at_once(g: Group) -> None:
     """A partition is unstable until the last transaction that has it ends."""
-    first, second, nobody = g.producer("p1"), g.producer("p2"), g.member("nobody")
+    first, second, consumer = g.producer("p1"), g.producer("p2"), g.member("consumer")
     await first.begin(g)
     await second.begin(g)
-    await first.commit(nobody, {"t1-0": 1})
-    await second.commit(nobody, {"t1-0": 2, "t1-1": 3})
+    await first.commit(consumer, {"t1-0": 1})
+    await second.commit(consumer, {"t1-0": 2, "t1-1": 3})
     await g.fetch("t1-0", "t1-1", stable=True)
     await second.end(g, "t1-1", committed=True)
     await g.fetch("t1-0", "t1-1", stable=True)
@@ -142,14 +142,14 @@ async def two_producers_at_once(g: Group) -> None:
 @scenario("transactional commit")
 async def one_commit_after_the_other(g: Group) -> None:
     """The last commit of a transaction counts; the next transaction starts without it."""
-    nobody, producer = g.member("nobody"), g.producer("p1")
+    consumer, producer = g.member("consumer"), g.producer("p1")
     await producer.begin(g)
-    await producer.commit(nobody, {"t1-0": 1, "t1-1": 1})
-    await producer.commit(nobody, {"t1-0": 2})
+    await producer.commit(consumer, {"t1-0": 1, "t1-1": 1})
+    await producer.commit(consumer, {"t1-0": 2})
     await producer.end(g, "t1-0", "t1-1", committed=True)
     await g.fetch(everything=True)
     await producer.begin(g)
-    await producer.commit(nobody, {"t1-1": 3})
+    await producer.commit(consumer, {"t1-1": 3})
     await producer.end(g, "t1-1", committed=False)
     await g.fetch(everything=True)
 
@@ -177,10 +177,10 @@ async def generation_moves_on_in_a_transaction(g: Group) -> None:
 @scenario("transactional commit")
 async def deleted_group_in_a_transaction(g: Group) -> None:
     """Deleting the group deletes its pending offsets too; the marker finds none."""
-    nobody, producer = g.member("nobody"), g.producer("p1")
-    await nobody.commit({"t1-0": 9})
+    consumer, producer = g.member("consumer"), g.producer("p1")
+    await consumer.commit({"t1-0": 9})
     await producer.begin(g)
-    await producer.commit(nobody, {"t1-0": 10, "t1-2": 7})
+    await producer.commit(consumer, {"t1-0": 10, "t1-2": 7})
     await g.delete()
     await g.state("Dead")
     await g.fetch("t1-0", stable=True)
@@ -192,10 +192,10 @@ async def deleted_group_in_a_transaction(g: Group) -> None:
 @scenario("transactional commit")
 async def deleted_offsets_in_a_transaction(g: Group) -> None:
     """Deleting an offset deletes the pending one too."""
-    nobody, producer = g.member("nobody"), g.producer("p1")
-    await nobody.commit({"t1-0": 9, "t1-1": 8})
+    consumer, producer = g.member("consumer"), g.producer("p1")
+    await consumer.commit({"t1-0": 9, "t1-1": 8})
     await producer.begin(g)
-    await producer.commit(nobody, {"t1-0": 10, "t1-2": 7})
+    await producer.commit(consumer, {"t1-0": 10, "t1-2": 7})
     await g.delete_offsets("t1-0", "t1-2", "t2-0")
     await g.fetch("t1-0", "t1-1", "t1-2", stable=True)
     await producer.end(g, "t1-0", "t1-2", committed=True)

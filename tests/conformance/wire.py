@@ -44,7 +44,7 @@ class Connection:
         """Connect.
 
         Raises:
-            NoAnswerError: nobody listens.
+            NoAnswerError: no broker listens there.
         """
         try:
             return cls(await open_stream())
