@@ -103,7 +103,7 @@ class BufferedSource:
         If the fetcher broke, another one takes its place, which is reported as a fault.
 
         Raises:
-            UsageError: the epoch is not past the one before, a position is no int or negative,
+            UsageError: the epoch is not past the one before, a position is negative or not an int,
                 or the source is closed; nothing has changed.
         """
         if self._closed:
@@ -219,7 +219,7 @@ class BufferedSource:
 
         Raises:
             NotOwnedError: the partition was not assigned.
-            UsageError: the offset is no int or negative; nothing has changed.
+            UsageError: the offset is negative or not an int; nothing has changed.
         """
         if epoch != self._epoch:
             return
