@@ -55,7 +55,7 @@ _ADVICE: Final = {
 
 
 class BatchLoop(Protocol):
-    """What a batch needs of its loop; ``batch_loop.Batches`` is one."""
+    """The methods of a loop that its batches call; ``batch_loop.Batches`` implements them."""
 
     async def run_batch(self, batch: MicroBatch, fn: Callable[..., T], args: tuple[Any, ...]) -> T:
         """Run a function as the batch's job."""

@@ -1,4 +1,4 @@
-"""What a batch loop needs of Spark: frames of ranges, and runs that can be cancelled.
+"""The interface between a batch loop and Spark: frames of ranges, and runs that can be cancelled.
 
 It is a protocol so that the loop can be tested without Spark; ``session`` implements it for a
 real Spark session, and imports what only Spark programs have.

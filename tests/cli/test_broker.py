@@ -53,7 +53,7 @@ def test_it_serves_until_a_signal(number: signal.Signals) -> None:
 
 
 def test_a_setting_holds() -> None:
-    """What --set says can be read back from the broker."""
+    """A property given with --set can be read back from the broker."""
     with running("--listen", "127.0.0.1:0", "--set", "node.id=7") as (_, where):
         admin = AdminClient({"bootstrap.servers": where})
         assert set(admin.list_topics(timeout=PATIENCE).brokers) == {7}

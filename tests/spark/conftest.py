@@ -1,4 +1,4 @@
-"""What holds for the tests on Spark: what they define travels to the executors with them."""
+"""Settings for the tests on Spark: functions that they define are shipped to the executors."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ P0, P1 = TopicPartition("topic", 0), TopicPartition("topic", 1)
 
 
 def ranges_of(ranges: tuple[OffsetRange, ...]) -> list[tuple[int, int, int]]:
-    """What a batch's function is given, in short."""
+    """The arguments of a batch's function, in short."""
     return [(part.partition, part.start, part.end) for part in ranges]
 
 

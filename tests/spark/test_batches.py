@@ -39,7 +39,7 @@ COLUMNS = [
     ("timestampType", "int"),
     ("headers", "array<struct<key:string,value:binary>>"),
 ]
-"""Those of Spark's own Kafka source with ``includeHeaders``."""
+"""The columns of Spark's own Kafka source with ``includeHeaders``."""
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ class FakeConsumer:
 
 @pytest.fixture
 def made() -> list[FakeConsumer]:
-    """What the pool of the test has made."""
+    """The consumers that the test's pool has created."""
     return []
 
 

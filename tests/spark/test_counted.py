@@ -58,7 +58,7 @@ def partition(bootstrap_servers: str) -> Iterator[TopicPartition]:
 async def ends_of(
     bootstrap_servers: str, name: TopicPartition, level: IsolationLevel
 ) -> Mapping[TopicPartition, int]:
-    """What a leader says of the end."""
+    """The end offset as a leader reports it."""
     config = GroupConfig(bootstrap_servers=bootstrap_servers, group_id="g", topics=[name.topic])
     cluster = Cluster(config, open_tcp, random.Random(1))
     try:

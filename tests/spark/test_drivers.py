@@ -129,8 +129,8 @@ def working(folder: Path, began: str) -> list[str]:
         time.sleep(PAUSE)
 
 
-def disturb(driver: Worker, folder: Path, where: str) -> set[Place]:
-    """What a driver has in hand, when it has come so far with it."""
+def wait_for_step(driver: Worker, folder: Path, where: str) -> set[Place]:
+    """Wait until a driver has reached a step, and return the places of its batch."""
     line = following(driver, where)
     if where == "began":
         working(folder, line)
@@ -177,7 +177,7 @@ def owners(topic: Topic, group_id: str) -> set[str]:
 
 
 def sink(folder: Path) -> dict[str, list[Place]]:
-    """What each driver has written."""
+    """The records that each driver has written."""
     written: dict[str, list[Place]] = {}
     for file in folder.glob("driver=*/attempt=*/part-*.json"):
         rows = map(json.loads, file.read_text().splitlines())
@@ -207,14 +207,14 @@ def test_drivers_come_and_go(
             following(freezes, "committed")
             # The third may have joined by then.
             assert owners(topic, group_id) >= {"stops", "freezes"}
-            stopped = disturb(stops, tmp_path, "began")
+            stopped = wait_for_step(stops, tmp_path, "began")
             stops.send(signal.SIGTERM)
             assert stops.ended() == 0
             has(dies, 2)
             # In the middle of the work; then when the sink has it, before the commit.
             steps = ("began", "cancelled", cancelled), ("written", "refused", refused)
             for where, what, hands in steps:
-                hands.extend(disturb(freezes, tmp_path, where))
+                hands.extend(wait_for_step(freezes, tmp_path, where))
                 with frozen(freezes):
                     has(dies, PARTITIONS)
                     following(dies, "committed")
@@ -222,7 +222,7 @@ def test_drivers_come_and_go(
                 woken = following(freezes, what)
                 has(freezes, 2, after=woken)
                 has(dies, 2)
-            killed = disturb(dies, tmp_path, "written")
+            killed = wait_for_step(dies, tmp_path, "written")
             dies.send(signal.SIGKILL)
             dies.ended()
         has(freezes, PARTITIONS)

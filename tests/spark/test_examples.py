@@ -57,7 +57,7 @@ def enriched_of(lines: Iterable[str]) -> list[tuple[Any, ...]]:
 
 
 def words(row: tuple[Any, ...]) -> list[str]:
-    """What rows are sorted by: some columns may be null."""
+    """The sort key of rows, of which some columns may be null."""
     return list(map(str, row))
 
 

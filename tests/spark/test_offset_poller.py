@@ -1,4 +1,4 @@
-"""What a batch loop does about positions that the log lost, and leaders that are away."""
+"""The offset poller: positions that the log has lost, and leaders that do not answer."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_a_leader_that_does_not_answer(autojump_clock: MockClock) -> None:
 
 
 async def test_a_refusal_for_good(autojump_clock: MockClock) -> None:
-    """It is the program's, also where it came while a batch ran."""
+    """The program gets the error, also if it came while a batch ran."""
     async with world() as here:
         await here.append(10)
         async with here.group() as group:

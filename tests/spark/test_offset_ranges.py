@@ -37,7 +37,7 @@ def disjoint(draw: st.DrawFn) -> list[OffsetRange]:
 
 
 def covered(ranges: Iterable[OffsetRange]) -> list[tuple[str, int, int, int]]:
-    """What ranges cover, whatever they are cut into."""
+    """The offsets that ranges cover, however they are split."""
     return [(part.topic, part.partition, part.start, part.end) for part in merged(ranges)]
 
 

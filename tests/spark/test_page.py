@@ -26,7 +26,7 @@ RECORDS: Final = 100
 
 
 def named(text: str) -> str:
-    """What a program is called: by the first function that it calls of kgroup.spark."""
+    """The name of a program: the first function of kgroup.spark that it calls."""
     found = re.search(r"(await|read_ranges|ReaderSettings|foreach_batch|batch\.run)", text)
     return found[1] if found else "?"
 

@@ -1,4 +1,4 @@
-"""What travels to executors: settings that hold no secret."""
+"""The settings that are shipped to executors contain no secret."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ SECRET = "do-not-show"  # noqa: S105 # not a real one
 
 
 def a_secret() -> str:
-    """What ``call:`` finds."""
+    """The target of a ``call:`` reference."""
     return SECRET
 
 
 def a_token(config: str) -> tuple[str, float]:
-    """What confluent-kafka would call for a token."""
+    """The function that confluent-kafka would call for a token."""
     return config, 0.0
 
 
@@ -110,7 +110,7 @@ def test_a_secret_among_plain_settings_is_refused_unseen(name: str) -> None:
 
 
 def test_a_secret_in_place_of_its_reference_is_refused_unseen() -> None:
-    """What is no reference may be the secret itself: it is not shown."""
+    """A text that is not a reference may be the secret itself, so the error does not show it."""
     with pytest.raises(ConfigError, match="env:NAME") as raised:
         ReaderSettings(bootstrap_servers="a:1", secrets={"sasl.password": SECRET})
     assert SECRET not in str(raised.value)
@@ -132,6 +132,6 @@ def test_a_secret_in_place_of_its_reference_is_refused_unseen() -> None:
     ],
 )
 def test_a_wrong_setting_is_refused_by_name(fields: dict[str, Any], named: str) -> None:
-    """What cannot work is refused when the settings are made."""
+    """Settings that cannot work are refused when they are created."""
     with pytest.raises(ConfigError, match=named):
         ReaderSettings(**{"bootstrap_servers": "a:1", **fields})

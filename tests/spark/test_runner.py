@@ -21,7 +21,7 @@ NUMBER = contextvars.ContextVar("NUMBER", default=0)
 
 
 class JobError(Exception):
-    """What a function sees of a cancelled job."""
+    """The error that a function gets when its job was cancelled."""
 
 
 class FakeJobs:
@@ -118,7 +118,7 @@ async def test_runs_share_a_thread_with_the_runners_name_and_the_callers_context
 
 
 async def test_a_functions_exception_is_raised_and_the_runner_goes_on() -> None:
-    """What a function raises comes to who ran it, and the next function runs."""
+    """The caller gets a function's exception, and the next function runs."""
     async with Runner(FakeJobs(), "runner", nothing_outstayed) as runner:
         with pytest.raises(ValueError, match="invalid literal"):
             await runner.run("a", "words", int, "x")
@@ -159,7 +159,7 @@ async def test_a_function_that_hides_its_jobs_failure_is_cancelled_all_the_same(
 
 
 async def test_an_error_of_the_functions_own_is_not_lost_by_cancelling() -> None:
-    """What a cancelled function raises of its own takes the place of Cancelled."""
+    """A cancelled function's own exception is raised instead of Cancelled."""
     with pytest.RaisesGroup(pytest.RaisesExc(ValueError, match="disk full")):
         await cancel_once_started(FakeJobs(), lambda: _raise(ValueError("disk full")))
 

@@ -23,7 +23,7 @@ P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def read(sizes: SizeEstimates, offsets: int, records: int, size: int) -> SizeEstimates:
-    """What is known after one range of partition 0."""
+    """The estimates after one range of partition 0 was read."""
     return sizes.after([OffsetRange("t", 0, 0, offsets)], {P0: ReadCounts(records, size)})
 
 

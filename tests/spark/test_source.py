@@ -44,7 +44,7 @@ def source_of(settings: ReaderSettings, **others: str) -> KgroupSource:
 
 
 def test_options_are_settings_and_back(settings: ReaderSettings) -> None:
-    """Whatever settings say travels as options, secrets by reference."""
+    """All settings can be expressed as options, and secrets by reference."""
     options = options_of([RANGE], settings, columns=DEFAULT, parallelism=None)
     assert settings_of(options) == settings
     assert options["secret.ssl.key.password"] == "env:KEY"

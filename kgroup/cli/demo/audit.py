@@ -157,7 +157,7 @@ class _Processing:
 @final
 @attrs.frozen(kw_only=True)
 class _AfterWaking:
-    """What the frozen worker did in its old generation after it woke."""
+    """The frozen worker's actions in its old generation after it woke."""
 
     processed: int = 0
     beyond: int = 0

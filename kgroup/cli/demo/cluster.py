@@ -1,4 +1,4 @@
-"""What the demo does on a Kafka cluster: its topic, its lines, its committed offsets, its removal.
+"""The demo's topic on a Kafka cluster: its creation, lines, committed offsets and removal.
 
 A thin layer over confluent-kafka. `DemoCluster` blocks, `LineProducer` does not. The topic and the
 group have unique names, so that the demo can run on a shared cluster and leave it as it was.

@@ -38,7 +38,7 @@ rebalance."""
 @final
 @attrs.frozen(kw_only=True)
 class WorkerKind:
-    """What the demo's workers are.
+    """A kind of worker: plain workers, or Spark drivers.
 
     Attributes:
         name: the prefix of their names.

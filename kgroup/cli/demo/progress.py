@@ -1,4 +1,4 @@
-"""What the workers are doing now, read from their journals.
+"""The workers' progress, read from their journals.
 
 The director waits by it, and the display shows it. Whether it is right is for the audit to decide.
 """

@@ -17,7 +17,7 @@ O1 = TopicPartition("orders", 1)
 
 
 def test_every_field_is_read() -> None:
-    """What a line says of a topic and a member is what an assignor is given."""
+    """The topics and members of a line are the input of the assignor."""
     racks = {"0": ["east", "west"], "1": []}
     full = member(
         "m",
@@ -149,6 +149,6 @@ def test_a_wrong_field_is_named(fields: dict[str, Any], fault: str) -> None:
 
 
 def test_a_file_is_read_as_a_line_is() -> None:
-    """What was written as JSON comes back as the same group."""
+    """A group that was written as JSON is read as the same group."""
     fields = {"topics": ORDERS, "members": [owning("a", "orders", 0, 1)]}
     assert read_group(read_json(json.dumps(fields))) == read_group(fields)

@@ -23,7 +23,7 @@ ALL = tuple(TopicPartition("topic", number) for number in range(4))
 
 
 async def fetch(here: World, group_id: str = "group") -> GroupInput:
-    """What is seen of a group."""
+    """Fetch a group."""
     return await fetch_group(
         here.broker.bootstrap_servers, group_id, memory_runtime(here.broker, seed=99)
     )
@@ -68,7 +68,7 @@ async def test_a_group_without_members(autojump_clock: MockClock) -> None:
 
 
 async def test_no_broker(autojump_clock: MockClock) -> None:
-    """It is the transport's own error."""
+    """The error is the transport's own."""
 
     async def refuse(host: str, port: int) -> trio.abc.Stream:
         await trio.lowlevel.checkpoint()

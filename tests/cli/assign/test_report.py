@@ -70,7 +70,7 @@ def test_racks_have_a_row_where_there_are_any() -> None:
 
 
 def test_names_are_not_markup() -> None:
-    """What members call themselves is shown as it is, and steers no terminal."""
+    """Members' names are printed literally, without control characters for the terminal."""
     text = printed(group(member("[red]a[/]\x1b[2J", "orders")))
     assert "[red]a[/]?[2J" in text
 
@@ -91,7 +91,7 @@ def test_ranges() -> None:
 
 
 def test_the_object_has_everything() -> None:
-    """It is JSON, with the assignment in the shape of the lines."""
+    """The result is JSON, with assignments in the format of the lines."""
     here = read_group(json.loads(line()))
     parsed = json.loads(json.dumps(as_json(here, [evaluate(BUILTIN["range"], here)])))
     assert (parsed["members"], parsed["partitions"]) == (2, {"orders": 4})

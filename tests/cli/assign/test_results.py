@@ -60,7 +60,7 @@ def test_a_partition_that_no_longer_exists_does_not_move() -> None:
 
 
 def test_a_partition_that_two_claim_stays_with_either() -> None:
-    """It is owned once, and has not moved where one of the two keeps it."""
+    """It counts as owned once, and as not moved if one of the two keeps it."""
     found = evaluate(
         BUILTIN["range"], group(owning("a", "orders", 0, 1), owning("b", "orders", 1, 2))
     )
@@ -128,7 +128,7 @@ def test_an_assignor_without_an_end_is_given_up() -> None:
 
 
 def test_claims_follow_the_rounds() -> None:
-    """What is owned after a round is claimed in the next, under a later generation."""
+    """The partitions of a round are claimed in the next one, in a later generation."""
     calls: list[list[tuple[int, int]]] = []
 
     class Watching(Restless):

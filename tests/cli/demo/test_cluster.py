@@ -1,4 +1,4 @@
-"""What the demo does to a cluster, on both brokers, and what it says when that fails."""
+"""The demo's requests to a cluster, on both brokers, and the errors when they fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person sees, in a terminal and elsewhere."""
+"""The demo's output, in a terminal and elsewhere."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Terminal(io.StringIO):
     """A terminal whose screen is a string."""
 
     def isatty(self) -> bool:
-        """It is one."""
+        """It is a terminal."""
         return True
 
 

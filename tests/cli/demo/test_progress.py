@@ -29,7 +29,7 @@ class Scripted:
         self.waiting: list[Entry] = []
 
     def new_entries(self) -> Iterator[Entry]:
-        """What was put here since the last call."""
+        """The entries that were added since the last call."""
         while self.waiting:
             yield self.waiting.pop(0)
 

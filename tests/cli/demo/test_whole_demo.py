@@ -36,12 +36,12 @@ pytestmark = pytest.mark.timeout(500)
 
 @pytest.fixture(autouse=True)
 def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What a demo keeps, because its account is wrong or it was killed, goes with the test."""
+    """The files that a failed or killed demo keeps are removed with the test."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 
 
 def run_demo(*options: str) -> tuple[str, dict[str, Any]]:
-    """What the demo wrote, and its account; the account must be right."""
+    """The output of a demo, and its account, which must be right."""
     command = [*COMMAND, "--json", f"--lines={LINES}", *options]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -12,7 +12,7 @@ from kgroup.spark.offset_ranges import OffsetRange
 @final
 @attrs.frozen
 class Held:
-    """What the examples use of a batch."""
+    """The attributes of a batch that the examples use."""
 
     ranges: tuple[OffsetRange, ...]
     group_id: str = "group"

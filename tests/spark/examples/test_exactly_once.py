@@ -61,7 +61,7 @@ class Machine:
 @final
 @attrs.frozen
 class Story:
-    """What has happened.
+    """The results of the story.
 
     Attributes:
         produced: every record.

@@ -1,4 +1,4 @@
-"""What the table refuses, and what it does not, in the example of Delta Lake."""
+"""The Delta Lake example: which writes the table accepts, and which it refuses."""
 
 from __future__ import annotations
 

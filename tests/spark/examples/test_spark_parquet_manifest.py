@@ -1,4 +1,4 @@
-"""What the manifests refuse, and what they do not, in the example of plain Parquet."""
+"""The plain Parquet example: which batches the manifests accept, and which they refuse."""
 
 from __future__ import annotations
 

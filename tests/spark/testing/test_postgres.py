@@ -18,7 +18,7 @@ from kgroup.testing.probe import free_ports
 
 
 def test_psycopg_and_spark_see_the_same(postgres: Postgres, spark: SparkSession) -> None:
-    """What Spark writes by JDBC is what psycopg reads."""
+    """psycopg reads the rows that Spark has written by JDBC."""
     options = {"driver": "org.postgresql.Driver"}
     spark.range(3).write.jdbc(postgres.jdbc_url, "from_spark", properties=options)
     with psycopg.connect(postgres.url) as connection:

@@ -13,7 +13,7 @@ from kgroup.testing.spark import SparkUnavailableError, jars
 
 
 def test_no_jar_is_there_twice() -> None:
-    """What PySpark ships is not fetched again, and its Kafka source has what PySpark lacks."""
+    """Jars that PySpark ships are not downloaded; the Kafka source has those that it lacks."""
     found, missing = jars.all_jars()
     assert missing == []
     fetched = {jars.artifact_of(path) for path in found}

@@ -109,7 +109,7 @@ def test_a_home_passes_arguments_on(
     [("/x:/the conf/:/a.jar:/b/*", "/a.jar:/b/*"), ("/a.jar:/b/*", "/a.jar:/b/*")],
 )
 def test_a_class_path_begins_behind_a_folder(tmp_path: Path, given: str, expected: str) -> None:
-    """What an archive of classes does not go with is left out of the class path, and only there."""
+    """A folder that a class archive does not allow is removed from the class path only."""
     real = tmp_path / "java"
     real.write_text('#!/bin/sh\nfor each do printf "%s|" "$each"; done\n')
     real.chmod(0o755)
