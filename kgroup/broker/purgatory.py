@@ -6,8 +6,8 @@ Theory of operation
 ``kgroup.broker.groups`` decides and never waits. A JoinGroup that it parks gets its response from a
 later call: from another member's join, or from a timer. The tasks that serve connections must wait
 for that, and something must call the coordinator when a timer is due. Both are done here, for one
-broker, and nothing here knows what a request means. The name is Kafka's, where delayed joins and
-heartbeats wait in a ``DelayedOperationPurgatory``.
+broker, and nothing here knows what a request means. The name is Kafka's, whose brokers keep delayed
+operations in a ``DelayedOperationPurgatory``.
 
 Who waits, and what wakes it:
 
