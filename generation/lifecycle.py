@@ -6,8 +6,9 @@ Theory of operation
 **Two kinds of tasks.** *Work* is what the program started with `Generation.start_soon` or
 `Generation.run`, and the body of the program's ``async for`` loop while it holds the generation.
 *Services* are what kgroup started: heartbeats, watchers, the steps before the hand-over. Both run
-in one nursery, so that nothing outlives the generation. The first task of either kind that returns
-an `End`, returns (work) or raises ends the generation.
+in one nursery, so that nothing outlives the generation. The generation ends with the first task of
+`Generation.start_soon` that returns or raises, and with the first service that raises or returns an
+`End`.
 
 **The end has two kinds.** `TRANSITIONS` is the whole table. After a *planned* end (a rebalance, a
 task that returned, the group that closes) the coordinator still accepts commits under this
@@ -44,10 +45,10 @@ may be on its way.
 
 - Between an end and the end of the nursery other tasks run. Each step that hands something to the
   program checks `state` and hands it over without a checkpoint in between.
-- A service must not wait for the drain, which waits until services are cancelled last. A service
-  whose result must not be lost does that part within `working`, which counts as work.
-- `run_within` waits for its function even if the caller was cancelled, because the function may be
-  in a thread, which cannot be cancelled.
+- The drain does not wait for services; they are cancelled after it. What a service must finish
+  (such as the first commit of a start position) it does within `working`, which counts as work.
+- `run_within` waits for its function even if the caller was cancelled, because the function may
+  run in a thread, which cannot be cancelled.
 - `StaleGenerationError` of this very generation, out of one of its tasks, is a normal way to end
   and no failure. The same error of another generation is a mistake in the program, and surfaces.
 
