@@ -38,7 +38,9 @@ SUBCOMMANDS: Final = {
         "kgroup.cli.assign.command:assign", "Compare how assignors divide a group's partitions."
     ),
     "broker": Subcommand("kgroup.cli.broker:broker", "Run the embedded broker."),
-    "demo": Subcommand("kgroup.cli.demo.command:demo", "Show a group at work, and account for it."),
+    "demo": Subcommand(
+        "kgroup.cli.demo.command:demo", "Show a group at work, and account for every line."
+    ),
     "simulate": Subcommand(
         "kgroup.cli.simulate:simulate", "Check a group in virtual time, one simulation a seed."
     ),
