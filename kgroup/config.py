@@ -98,7 +98,7 @@ def _is_instance(value: object) -> bool:
     )
 
 
-def _why(reason: str, *, allowed: str | None = None) -> dict[str, str]:
+def _documented(reason: str, *, allowed: str | None = None) -> dict[str, str]:
     return {"reason": reason} if allowed is None else {"reason": reason, "allowed": allowed}
 
 
@@ -113,12 +113,12 @@ class GroupConfig:
 
     group_id: str = attrs.field(
         validator=bounds.text(),
-        metadata=_why("The group; members with the same group id share the partitions."),
+        metadata=_documented("The group; members with the same group id share the partitions."),
     )
     bootstrap_servers: tuple[str, ...] = attrs.field(
         converter=bounds.servers,
         validator=bounds.check_servers,
-        metadata=_why(
+        metadata=_documented(
             "The brokers to contact first, as 'host:port'; kgroup tries each until one answers.",
             allowed=bounds.SERVERS,
         ),
@@ -126,7 +126,7 @@ class GroupConfig:
     topics: tuple[str | re.Pattern[str], ...] = attrs.field(
         converter=_topics,
         validator=_check_topics,
-        metadata=_why(
+        metadata=_documented(
             "The topics to read: names, and compiled patterns, which must match whole names and"
             " never match Kafka's internal topics. A topic that does not exist yet is read once it"
             " exists; kgroup never creates it.",
@@ -137,7 +137,7 @@ class GroupConfig:
         default=DEFAULT_ASSIGNORS,
         converter=_assignors,
         validator=_check_assignors,
-        metadata=_why(
+        metadata=_documented(
             "The assignors that the member offers, in order of preference; the group chooses one"
             " that all members offer. The member uses the cooperative protocol only if all its"
             " assignors are cooperative (KIP-429).",
@@ -147,7 +147,7 @@ class GroupConfig:
     heartbeat_interval: float = attrs.field(
         default=1.0,
         validator=bounds.seconds(),
-        metadata=_why(
+        metadata=_documented(
             "Members learn of a rebalance only from the response to a heartbeat, so a rebalance"
             " mostly waits for this interval. A heartbeat is one small request. See the rules"
             " below."
@@ -156,7 +156,7 @@ class GroupConfig:
     session_timeout: float = attrs.field(
         default=30.0,
         validator=bounds.seconds(),
-        metadata=_why(
+        metadata=_documented(
             "The coordinator removes a member from which it gets no heartbeat for this long. The"
             " broker bounds it (group.min.session.timeout.ms and group.max.session.timeout.ms; by"
             " default 6 s to 30 min)."
@@ -165,7 +165,7 @@ class GroupConfig:
     rebalance_timeout: float = attrs.field(
         default=30.0,
         validator=bounds.seconds(),
-        metadata=_why(
+        metadata=_documented(
             "How long the coordinator waits in a rebalance for this member to finish its work and"
             " join again, and then for the leader's assignment. It bounds the drain."
         ),
@@ -173,19 +173,19 @@ class GroupConfig:
     watch_partition_changes: bool = attrs.field(
         default=True,
         validator=bounds.flag(),
-        metadata=_why(
+        metadata=_documented(
             "Whether the leader watches the group's topics for added and deleted partitions."
         ),
     )
     partition_watch_interval: float = attrs.field(
         default=5.0,
         validator=bounds.seconds(),
-        metadata=_why("How often the leader requests metadata to watch the partitions."),
+        metadata=_documented("How often the leader requests metadata to watch the partitions."),
     )
     rejoin_backoff: float = attrs.field(
         default=0.1,
         validator=bounds.seconds(),
-        metadata=_why(
+        metadata=_documented(
             "The first wait before a failed request is sent again. It doubles with each failure,"
             " with jitter, so that a broken broker is not flooded with requests."
         ),
@@ -193,12 +193,14 @@ class GroupConfig:
     rejoin_backoff_max: float = attrs.field(
         default=5.0,
         validator=bounds.seconds(),
-        metadata=_why("The longest such wait, and so how late the member may notice a recovery."),
+        metadata=_documented(
+            "The longest such wait, and so how late the member may notice a recovery."
+        ),
     )
     drain_timeout: float = attrs.field(
         default=25.0,
         validator=bounds.seconds(0),
-        metadata=_why(
+        metadata=_documented(
             "How long tasks may continue their current work when a generation ends as planned; less"
             " if rebalance_timeout requires it."
         ),
@@ -206,7 +208,7 @@ class GroupConfig:
     close_timeout: float = attrs.field(
         default=5.0,
         validator=bounds.seconds(),
-        metadata=_why(
+        metadata=_documented(
             "How long leaving the group may take after the drain. Closing takes at most the drain,"
             " this timeout and 2 s (`GroupConfig.longest_close`), whatever has failed."
         ),
@@ -215,14 +217,14 @@ class GroupConfig:
         default=AutoOffsetReset.EARLIEST,
         converter=_offset_reset,
         validator=bounds.one_of(AutoOffsetReset),
-        metadata=_why(
+        metadata=_documented(
             "Where to start in a partition that has no usable offset; 'earliest' skips no record."
         ),
     )
     commit_initial_position: bool = attrs.field(
         default=True,
         validator=bounds.flag(),
-        metadata=_why(
+        metadata=_documented(
             "Whether a start offset that 'latest' gave is committed immediately, so that a restart"
             " before the first record skips no record."
         ),
@@ -231,7 +233,7 @@ class GroupConfig:
         default=IsolationLevel.READ_UNCOMMITTED,
         converter=_isolation_level,
         validator=bounds.one_of(IsolationLevel),
-        metadata=_why("Whether records of open and aborted transactions are read."),
+        metadata=_documented("Whether records of open and aborted transactions are read."),
     )
     group_instance_id: str | None = attrs.field(
         default=None,
@@ -239,7 +241,7 @@ class GroupConfig:
             lambda value: value is None or _is_instance(value),
             "it must be None or 1 to 249 ASCII letters, digits, '.', '_', '-', not '.' or '..'",
         ),
-        metadata=_why(
+        metadata=_documented(
             "The identity of a static member (KIP-345): a restart within session_timeout causes no"
             " rebalance, and closing does not leave the group."
         ),
@@ -247,21 +249,21 @@ class GroupConfig:
     client_id: str = attrs.field(
         default="kgroup",
         validator=bounds.text(),
-        metadata=_why(
+        metadata=_documented(
             "The name of this client in brokers' logs and quotas; member ids begin with it."
         ),
     )
     rack_id: str | None = attrs.field(
         default=None,
         validator=bounds.optional(bounds.text()),
-        metadata=_why(
+        metadata=_documented(
             "The member's rack, for rack-aware assignment (KIP-881) and fetching (KIP-392)."
         ),
     )
     request_timeout: float = attrs.field(
         default=10.0,
         validator=bounds.seconds(),
-        metadata=_why(
+        metadata=_documented(
             "How long kgroup waits for the response to a request; for a JoinGroup it waits"
             " rebalance_timeout + 5 s."
         ),
@@ -269,7 +271,7 @@ class GroupConfig:
     commit_timeout: float = attrs.field(
         default=30.0,
         validator=bounds.seconds(),
-        metadata=_why(
+        metadata=_documented(
             "How long a commit is retried while the coordinator is unavailable or moves, so that"
             " the restart of a broker fails no handler. The end of the drain ends it earlier."
         ),
@@ -277,19 +279,21 @@ class GroupConfig:
     max_buffered_bytes: int = attrs.field(
         default=64 * 1024 * 1024,
         validator=bounds.whole(1024, bounds.MOST_BUFFERED),
-        metadata=_why(
+        metadata=_documented(
             "How many bytes of fetched records the member may buffer before it stops fetching."
         ),
     )
     max_buffered_records: int = attrs.field(
         default=100_000,
         validator=bounds.whole(1, 10_000_000),
-        metadata=_why("How many fetched records the member may buffer before it stops fetching."),
+        metadata=_documented(
+            "How many fetched records the member may buffer before it stops fetching."
+        ),
     )
     max_processing_time: float | None = attrs.field(
         default=None,
         validator=bounds.optional(bounds.seconds()),
-        metadata=_why(
+        metadata=_documented(
             "If set, a handler that holds a batch for longer ends the generation, with the cause"
             " 'processing stuck', so that other members get the partitions of a stuck handler."
         ),
@@ -297,7 +301,7 @@ class GroupConfig:
     offset_retention: float | None = attrs.field(
         default=None,
         validator=bounds.optional(bounds.seconds()),
-        metadata=_why(
+        metadata=_documented(
             "With None, the broker decides: since Kafka 2.1 (KIP-211) it keeps offsets for"
             " offsets.retention.minutes (7 days) after the group became empty. With a value, every"
             " commit is an OffsetCommit v4 or older, the last version that carries a retention;"

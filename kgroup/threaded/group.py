@@ -96,7 +96,7 @@ class ConsumerGroup:
         self._current: Generation | None = None
         self._watchers: trio.Nursery | None = None
         self._leaving = trio.Event()
-        self._drain_scope = trio.CancelScope()
+        self._group_scope = trio.CancelScope()
         self._error: BaseException | None = None
         self._late_errors: list[BaseException] = []
 
@@ -208,7 +208,7 @@ class ConsumerGroup:
             self._group.shutdown(self._close_reason)
         async with trio.open_nursery() as self._watchers:
             try:
-                with self._drain_scope:
+                with self._group_scope:
                     async with self._group:
                         await self._leaving.wait()
             except BaseException as error:  # noqa: BLE001 # raised when the block is left
@@ -263,7 +263,7 @@ class ConsumerGroup:
             self._loop.join()
         except BaseException:
             # Interrupted during the drain: end the drain now, and still leave the group.
-            self._loop.post(self._drain_scope.cancel)
+            self._loop.post(self._group_scope.cancel)
             self._loop.join()
             raise
         finally:
