@@ -84,7 +84,7 @@ class Peer:
     def _guarded(self) -> None:
         try:
             self.run()
-        except BaseException as error:  # noqa: BLE001 # raised where the test looks at it
+        except BaseException as error:  # noqa: BLE001 # raised in the test
             self._error = error
         finally:
             self._owned = -1 if self._error is None else self._owned
@@ -196,7 +196,7 @@ class AiokafkaPeer(Peer):
                 found = await consumer.getmany(timeout_ms=int(POLL * 1000), max_records=1)
                 async with busy:
                     if rebalances != before:
-                        # Of which assignment they are nobody can tell: nothing of them counts.
+                        # They may be of the old assignment, so none of them counts.
                         for partition, records in found.items():
                             if partition in consumer.assignment():
                                 consumer.seek(partition, records[0].offset)

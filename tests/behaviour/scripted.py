@@ -24,13 +24,13 @@ PAUSE: Final = 0.02
 COMPLETE: Final = ("CompleteCommit", "CompleteAbort")
 
 
-async def settled(ask: Callable[[], Awaitable[int]]) -> int:
+async def settled(send: Callable[[], Awaitable[int]]) -> int:
     """Repeat a request until the broker is no longer busy; returns the error."""
     with trio.fail_after(SOON):
-        code = await ask()
+        code = await send()
         while code in BUSY:
             await trio.sleep(PAUSE)
-            code = await ask()
+            code = await send()
         return code
 
 
@@ -85,7 +85,7 @@ class ScriptedProducer:
     async def add(self, partition: int = 0) -> int:
         """AddPartitionsToTxn."""
 
-        async def ask() -> int:
+        async def send() -> int:
             answer = await self._client.request(
                 "add_partitions_to_txn",
                 3,
@@ -97,7 +97,7 @@ class ScriptedProducer:
             (topic,) = answer.results_by_topic_v3_and_below
             return int(topic.results_by_partition[0].partition_error_code)
 
-        return await settled(ask)
+        return await settled(send)
 
     async def write(
         self,
@@ -121,7 +121,7 @@ class ScriptedProducer:
         stamp = {**identity, "base_sequence": sequence, "transactional": True, **changes}
         part = {"index": partition, "records": batch(b"value", **stamp)}
 
-        async def ask() -> int:
+        async def send() -> int:
             answer = await self._client.request(
                 "produce",
                 version,
@@ -132,19 +132,19 @@ class ScriptedProducer:
             )
             return int(answer.responses[0].partition_responses[0].error_code)
 
-        return await settled(ask)
+        return await settled(send)
 
     async def add_group(self) -> int:
         """AddOffsetsToTxn."""
 
-        async def ask() -> int:
+        async def send() -> int:
             answer = await self._client.request(
                 "add_offsets_to_txn", 3, **self._identity(), group_id=self.topic
             )
             return int(answer.error_code)
 
         await settled(lambda: self._find(0))
-        return await settled(ask)
+        return await settled(send)
 
     async def commit(self, version: int = 4, *, epoch: int | None = None) -> int:
         """TxnOffsetCommit."""
@@ -153,7 +153,7 @@ class ScriptedProducer:
         if epoch is not None:
             identity["producer_epoch"] = epoch
 
-        async def ask() -> int:
+        async def send() -> int:
             answer = await self._client.request(
                 "txn_offset_commit",
                 version,
@@ -164,18 +164,18 @@ class ScriptedProducer:
             return int(answer.topics[0].partitions[0].error_code)
 
         await settled(lambda: self._find(0))
-        return await settled(ask)
+        return await settled(send)
 
     async def end(self, *, committed: bool) -> int:
         """Send EndTxn and wait until every marker is written: Kafka answers before that."""
 
-        async def ask() -> int:
+        async def send() -> int:
             answer = await self._client.request(
                 "end_txn", 3, **self._identity(), committed=committed
             )
             return int(answer.error_code)
 
-        code = await settled(ask)
+        code = await settled(send)
         with trio.fail_after(SOON):
             while True:
                 answer = await self._client.request(
@@ -193,7 +193,7 @@ class ScriptedProducer:
         part = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}
         found = -1
 
-        async def ask() -> int:
+        async def send() -> int:
             nonlocal found
             answer = await self._client.request(
                 "list_offsets",
@@ -206,7 +206,7 @@ class ScriptedProducer:
             found = partition.offset
             return int(partition.error_code)
 
-        assert await settled(ask) == 0
+        assert await settled(send) == 0
         return found
 
     def _identity(self) -> dict[str, Any]:

@@ -170,7 +170,7 @@ async def freeze_and_wake(kafka: Kafka, journal: Path, *, lease: bool) -> Frozen
             producer.start()
             before = await frozen.freeze()
             owned = latest(before)[0]["partitions"]
-            await here.ledger.until(lambda: other.owned() == count, "nobody took over")
+            await here.ledger.until(lambda: other.owned() == count, "no member took over")
             epoch = other.generation.epoch
             # It is past the place where the frozen one was, and goes on under load.
             await here.ledger.until(

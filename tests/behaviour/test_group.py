@@ -88,7 +88,7 @@ async def test_closing_a_member_whose_join_waits(kafka: Kafka) -> None:
             kept = await keeper.next()
             async with here.group() as group, trio.open_nursery() as nursery:
                 nursery.start_soon(closed_in_next, group)
-                # The keeper's body never asks again, so the other's Join waits for it.
+                # The keeper never calls next() again, so the other's JoinGroup waits for it.
                 await kept.ending.wait()
                 assert kept.end is not None
                 assert kept.end.cause is Cause.REBALANCE
@@ -192,9 +192,9 @@ async def closed_in_next(group: ConsumerGroup) -> None:
 async def members(here: Stage) -> list[str]:
     """The ids of the members that the coordinator has in the stage's group."""
 
-    def ask() -> list[str]:
+    def describe() -> list[str]:
         client = AdminClient({"bootstrap.servers": here.bootstrap_servers, "log_level": 0})
         described = client.describe_consumer_groups([here.group_id], request_timeout=SOON)
         return [member.member_id for member in described[here.group_id].result(SOON).members]
 
-    return await in_thread(ask)
+    return await in_thread(describe)

@@ -74,7 +74,9 @@ async def test_a_new_member_waits_for_an_open_transaction(kafka: Kafka) -> None:
             producer.produce(here.topic, "10", partition=0)
             await generation.commit_in_transaction(producer, {partition: 5}, beyond_read=True)
         member = here.start("next")
-        await here.ledger.until(lambda: member.events_of(RequestFailed), "it does not ask")
+        await here.ledger.until(
+            lambda: member.events_of(RequestFailed), "it does not fetch offsets"
+        )
         assert "UNSTABLE_OFFSET_COMMIT" in member.events_of(RequestFailed)[0].reason
         assert not member.generations
         await in_thread(producer.commit_transaction, SOON)

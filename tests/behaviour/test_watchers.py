@@ -25,7 +25,7 @@ async def test_added_partitions_are_read(kafka: Kafka) -> None:
         await in_thread(admin.add_partitions, here.bootstrap_servers, here.topic, 4)
         for number in range(4):
             await here.produce(["c"], number)
-        await here.ledger.until(lambda: (one.owned(), two.owned()) == (2, 2), "not shared anew")
+        await here.ledger.until(lambda: (one.owned(), two.owned()) == (2, 2), "not shared again")
         await here.ledger.until(lambda: len(here.ledger.entries) == 8, "not read")
         assert not here.ledger.repeated()
         assert ended.end is not None
@@ -110,7 +110,7 @@ async def test_a_topic_created_again_between_two_polls_is_read_on(kafka: Kafka) 
     """A reader that did not notice continues at its position if that exists, or at the start.
 
     A fetch position has no topic id in librdkafka, and an offset has none in OffsetCommit up to
-    version 9: nobody can tell whether offset 5 is of the old topic or of the new one.
+    version 9, so offset 5 of the old topic looks like offset 5 of the new one.
     """
     async with stage(kafka) as here:
         await here.create()

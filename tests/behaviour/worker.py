@@ -31,9 +31,9 @@ class Task:
     Attributes:
         journal: the path of its journal.
         config: the arguments of its `GroupConfig`.
-        batch: how many records it takes at once.
+        batch: the most records of a batch.
         seconds: how long each of them takes; it blocks its event loop meanwhile, as work does
-            that nobody has moved to a thread.
+            that was not moved to a thread.
         lease: whether its lease ends by its own clock; if not, only the coordinator can stop it.
     """
 

@@ -194,7 +194,7 @@ class _Brokers:
         honest = sample(kind, known)
         change = None
         if self.hostile and frame.api == self._api:
-            # ApiVersions is asked in a version that nobody has agreed on.
+            # ApiVersions is sent before any version is negotiated.
             same = frame.version == self._version
             change = self._change if same else choose(Random(frame.version), honest)
         return message(honest, change, correlation_id=frame.correlation_id)
@@ -267,7 +267,7 @@ def _lead(theirs: bytes) -> str | None:
         checked = check_assignments(name, topics, members, given)
         waiting = set(other.owned)
         if lost := [one for one in checked.unassigned if one not in waiting]:
-            return f"{name} gives {lost} to nobody"
+            return f"{name} leaves {lost} unassigned"
     return None
 
 

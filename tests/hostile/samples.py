@@ -43,7 +43,7 @@ class Lying(Unnamed):
         """A name, the first time."""
         self._asked += 1
         if self._asked > 1:
-            raise RuntimeError("asked again")
+            raise RuntimeError("read a second time")
         return "lying"
 
 

@@ -1,7 +1,7 @@
 """Random schedules of worker processes under steady load, and the audit of their journals.
 
-The harness counts, from what the workers wrote down before they went on; kgroup is not asked. The
-workers are those of ``kgroup demo``, whose work takes time, so that there is always some in flight.
+The counts come from what the workers wrote down, not from kgroup. The workers are those of
+``kgroup demo``; their work takes time, so that some is always in progress.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from kgroup.cli.demo.worker import Task
 from kgroup.types import Cause
 
 EVENTS: Final = ("join", "leave", "grow", "restart", "kill")
-"""What happens in every schedule, each once and in an order of chance."""
+"""The events of every schedule, each once and in random order."""
 WORKERS: Final = 3
 PARTITIONS: Final = 6
 LINES: Final = 1440
@@ -55,8 +55,8 @@ class Account:
     Attributes:
         missing: records that were produced and never processed.
         strange: records that were processed and never produced.
-        planned: records that were processed again although nothing unplanned befell whoever
-            processed them first.
+        planned: records that were processed again although their first worker was neither
+            killed nor lost its membership.
         after_kill: records that were processed again because a worker was killed.
         after_loss: records that were processed again because a member lost its membership.
         disordered: records that a generation processed after a later one of their partition.
@@ -134,8 +134,8 @@ class Run:
     async def _all_committed(self) -> None:
         """Wait until the coordinator has committed offsets up to the end of every partition.
 
-        Not by the journals': one that was killed has not written down a commit that was accepted
-        in its last moment, and nobody commits that again.
+        The journals are not enough: a killed worker may not have written down a commit that was
+        accepted in its last moment, and no other worker repeats it.
         """
         await self._until(
             lambda: self._feed.placed.keys() <= self._watch.done, "all records to be processed"

@@ -55,10 +55,10 @@ def assert_right(account: Account) -> None:
 @pytest.mark.parametrize("seed", EMBEDDED)
 async def test_a_schedule_on_the_embedded_broker(seed: int, tmp_path: Path) -> None:
     """Joins, a leave, growth and a moving coordinator repeat no record; only the SIGKILL may."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     async with serve(settings=SETTINGS) as broker:
         restart = partial(
-            broker.restart_coordinator, away=chance.uniform(0, 1), loading=chance.uniform(0, 0.5)
+            broker.restart_coordinator, away=rng.uniform(0, 1), loading=rng.uniform(0, 0.5)
         )
         account = await played(
             seed, broker.bootstrap_servers, tmp_path, session_timeout=3.0, restart=restart

@@ -17,8 +17,8 @@ STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
 SLEEPS = """
 import os, sys, time
 {}
-with open(sys.argv[1], "w") as told:
-    told.write(str(os.getpid()))
+with open(sys.argv[1], "w") as pid_file:
+    pid_file.write(str(os.getpid()))
 time.sleep(600)
 """
 USES = """
@@ -45,20 +45,20 @@ def test_a_signal_that_ended_it_is_in_the_status() -> None:
 
 def test_one_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     """A command that ignores SIGTERM is killed after the grace, and the error names it."""
-    told = tmp_path / "pid"
-    command = [sys.executable, "-c", SLEEPS.format(STUBBORN), str(told)]
+    pid_file = tmp_path / "pid"
+    command = [sys.executable, "-c", SLEEPS.format(STUBBORN), str(pid_file)]
     with pytest.raises(subprocess.TimeoutExpired) as raised:
         child_of.run(command, stdin="", timeout=2.0, grace=0.1)
     assert raised.value.cmd == command
-    assert not psutil.pid_exists(int(told.read_text()))
+    assert not psutil.pid_exists(int(pid_file.read_text()))
 
 
 def test_it_ends_with_a_user_that_was_killed(tmp_path: Path) -> None:
     """The pipe ends the command even if its caller is killed."""
-    told = tmp_path / "pid"
-    os.mkfifo(told)
-    user = subprocess.Popen([sys.executable, "-c", USES, SLEEPS.format(""), str(told)])
-    command = psutil.Process(int(told.read_text()))
+    pid_file = tmp_path / "pid"
+    os.mkfifo(pid_file)
+    user = subprocess.Popen([sys.executable, "-c", USES, SLEEPS.format(""), str(pid_file)])
+    command = psutil.Process(int(pid_file.read_text()))
     processes = psutil.Process(user.pid).children(recursive=True)
     assert command in processes
     user.kill()

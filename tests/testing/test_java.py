@@ -28,7 +28,7 @@ class Repository:
         self.failures = 0
 
     def resolve(self, endpoint: str) -> list[SimpleNamespace]:
-        """jgo.resolve, for endpoints ``group:artifact+...``; fails as often as it is told to."""
+        """jgo.resolve, for endpoints ``group:artifact+...``; fails as often as `failures` says."""
         self.resolved.append(endpoint)
         if self.failures:
             self.failures -= 1

@@ -182,9 +182,9 @@ def fake_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("fake_java")
 def test_another_port_and_a_log_that_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A port that somebody else took in the meantime is given up for another.
+    """If another process has taken a port meanwhile, another one is chosen.
 
-    A log in a temporary place is kept, and named, when an exception leaves the block.
+    A temporary log is kept, and named, when an exception leaves the block.
     """
     with socket.create_server(("127.0.0.1", 0)) as taken:
         choices = [[taken.getsockname()[1], *free_ports(1)], free_ports(2)]
@@ -203,7 +203,7 @@ def test_another_port_and_a_log_that_stays(monkeypatch: pytest.MonkeyPatch) -> N
 def _until_it_ends_or_serves(port: int) -> Callable[[str, Callable[[str], None]], None]:
     def wait(server: str, pause: Callable[[str], None]) -> None:
         while not server.endswith(f":{port}"):
-            pause("somebody else answers")
+            pause("another process answers")
 
     return wait
 

@@ -182,10 +182,10 @@ def test_a_program_that_never_joins_is_no_success() -> None:
     async def program(process: Process) -> None:
         raise ValueError("a setting is missing")
 
-    told = (
+    text = (
         r"no group became stable in any of 2 .* ended with: m\d: ValueError: a setting is missing"
     )
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(UsageError, match=text):
         check(CALM, range(2), program)
 
 

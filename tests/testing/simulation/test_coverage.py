@@ -11,21 +11,21 @@ from tests.testing.simulation.samples import SMALL
 
 def test_what_was_visited_is_counted_and_what_was_not_is_named() -> None:
     """Visits are counted by states, and the cells without any are named."""
-    told = list(lines(((("Crash", "running", "Stable"), 3), (("Stop", "running", "Stable"), 1))))
-    assert f": 2 of {len(CELLS)} combinations" in told[0]
-    (row,) = [line for line in told if line.startswith("  running ")]
+    table = list(lines(((("Crash", "running", "Stable"), 3), (("Stop", "running", "Stable"), 1))))
+    assert f": 2 of {len(CELLS)} combinations" in table[0]
+    (row,) = [line for line in table if line.startswith("  running ")]
     assert row.endswith(f"2/{len(KINDS)} 4")
-    assert "    joining, Preparing: every fault" in told
-    (named,) = [line for line in told if line.startswith("    running, Stable: ")]
+    assert "    joining, Preparing: every fault" in table
+    (named,) = [line for line in table if line.startswith("    running, Stable: ")]
     assert "Freeze" in named
     assert "Crash" not in named
 
 
 def test_a_campaign_that_visited_all_names_nothing() -> None:
     """If all cells were visited there is only the table."""
-    told = list(lines(tuple((cell, 1) for cell in CELLS)))
-    assert f": {len(CELLS)} of {len(CELLS)} combinations" in told[0]
-    assert not any("never visited" in line for line in told)
+    table = list(lines(tuple((cell, 1) for cell in CELLS)))
+    assert f": {len(CELLS)} of {len(CELLS)} combinations" in table[0]
+    assert not any("never visited" in line for line in table)
 
 
 def test_a_simulation_counts_its_cells() -> None:

@@ -144,8 +144,8 @@ def is_created_again(outcome: Outcome) -> bool:
 
 def joined(outcome: Outcome, process: str, after: float, before: float) -> int:
     """How often a member has joined."""
-    told = of(outcome, history.EventReported, after, before)
-    return sum(isinstance(one.event, Joined) and one.process == process for one in told)
+    reported = of(outcome, history.EventReported, after, before)
+    return sum(isinstance(one.event, Joined) and one.process == process for one in reported)
 
 
 M1: Final[dict[str, Any]] = {"at": AT, "process": "m1"}
@@ -177,8 +177,8 @@ def test_a_fault_does_what_it_says(fault: Fault) -> None:
     """A fault is recorded, has its effect, and breaks no invariant."""
     outcome = run(fault)
     about_faults = (history.FaultBegan, history.FaultEnded)
-    told = [(type(one), one.fault) for one in outcome.history if isinstance(one, about_faults)]
-    assert told == [(history.FaultBegan, fault), (history.FaultEnded, fault)]
+    found = [(type(one), one.fault) for one in outcome.history if isinstance(one, about_faults)]
+    assert found == [(history.FaultBegan, fault), (history.FaultEnded, fault)]
     assert outcome.violations == ()
     assert SIGHT[fault](outcome), SIGHT[fault].__doc__
 

@@ -38,8 +38,8 @@ def test_every_fault_is_over_in_time() -> None:
 
 def test_every_kind_of_fault_is_generated() -> None:
     """Every kind of fault can be generated and injected."""
-    drawn = {type(fault) for seed in SEEDS for fault in generate_plan(ROUGH, seed).faults}
-    assert drawn == kinds() == set(INJECTORS)
+    generated = {type(fault) for seed in SEEDS for fault in generate_plan(ROUGH, seed).faults}
+    assert generated == kinds() == set(INJECTORS)
 
 
 def test_a_calm_scenario_has_no_fault() -> None:

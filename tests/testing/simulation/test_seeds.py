@@ -55,9 +55,9 @@ def test_no_seed_breaks_an_invariant(part: int) -> None:
     """Whatever goes wrong in a plan of these seeds, every invariant of the group holds."""
     share = SEEDS // PARTS
     scenario = {**SHAPES[part % len(SHAPES)], "duration": MINUTES * 60.0}
-    asked = json.dumps([[part * share, (part + 1) * share], scenario])
+    arguments = json.dumps([[part * share, (part + 1) * share], scenario])
     ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM, asked],
+        [sys.executable, "-c", PROGRAM, arguments],
         capture_output=True,
         text=True,
         check=False,

@@ -25,7 +25,7 @@ WHO: dict[str, Any] = {"process": "m1", "life": 1}
 
 def generation(begin: float, number: int) -> Iterator[HistoryEntry]:
     """m1 has a generation for ten seconds."""
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "group_id": "group",
         "member_id": "m1-1",
         "generation_id": number,
@@ -33,10 +33,10 @@ def generation(begin: float, number: int) -> Iterator[HistoryEntry]:
     }
     events = (
         (0.0, Joining(group_id="group", reason="rebalance")),
-        (1.0, Assigned(assignment=Assignment([P0, P1]), positions={P0: 3, P1: 4}, **told)),
-        (1.0, GenerationStarted(**told)),
-        (9.0, GenerationDraining(end=End(Cause.REBALANCE), deadline=5.0, **told)),
-        (10.0, GenerationEnded(end=End(Cause.REBALANCE), cut_short=False, **told)),
+        (1.0, Assigned(assignment=Assignment([P0, P1]), positions={P0: 3, P1: 4}, **fields)),
+        (1.0, GenerationStarted(**fields)),
+        (9.0, GenerationDraining(end=End(Cause.REBALANCE), deadline=5.0, **fields)),
+        (10.0, GenerationEnded(end=End(Cause.REBALANCE), cut_short=False, **fields)),
     )
     for after, event in events:
         yield history.EventReported(at=begin + after, event=event, **WHO)

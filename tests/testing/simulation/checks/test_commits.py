@@ -64,7 +64,7 @@ def test_what_kafka_accepts_and_refuses_keeps_four() -> None:
     story.send_commit("a", P0, 1, generation_id=7, error=ErrorCode.ILLEGAL_GENERATION)
     story.generation_id = 2
     story.group("Empty", {})
-    story.send_commit("nobody", P0, 1, generation_id=-1)
+    story.send_commit("stranger", P0, 1, generation_id=-1)
     assert story.broken(AcceptedCommits) == []
 
 

@@ -22,7 +22,7 @@ CLIENT: Final = (
     ),
     Mutation(
         breaks=1,
-        description="The range assignor gives away no more than comes out even.",
+        description="The range assignor assigns no more than divides evenly.",
         module="kgroup.assignors.range",
         old="width = least + (nth < extra)",
         new="width = least",
@@ -37,7 +37,7 @@ CLIENT: Final = (
     ),
     Mutation(
         breaks=5,
-        description="What was assigned before is kept beside what is assigned now.",
+        description="Partitions of the previous assignment are kept in the new one.",
         module="kgroup.generation.received_assignment",
         old="assignment = Assignment(received.partitions, previous)",
         new="assignment = Assignment(sorted({*received.partitions, *previous}), previous)",
@@ -51,7 +51,7 @@ CLIENT: Final = (
     ),
     Mutation(
         breaks=7,
-        description="A batch says that it ends one record further on.",
+        description="A batch reports an end one record too far.",
         module="kgroup.records.buffered_source",
         old="next_offset=queue.position,",
         new="next_offset=queue.position + 1,",
@@ -66,14 +66,14 @@ CLIENT: Final = (
     ),
     Mutation(
         breaks=6,
-        description="A generation starts one record before what is committed.",
+        description="A generation starts one record before the committed offset.",
         module="kgroup.generation.start_offsets",
         old="known = {name: at.offset for name, at in committed.items() if at is not None}",
         new="known = {name: max(at.offset - 1, 0) for name, at in committed.items() if at}",
     ),
     Mutation(
         breaks=6,
-        description="A kept partition goes on where its queue is.",
+        description="A kept partition continues where its queue is.",
         module="kgroup.records.buffered_source",
         old="if queue is None or not queue.continues_at(offset):",
         new="if queue is None:",
@@ -81,7 +81,7 @@ CLIENT: Final = (
     ),
     Mutation(
         breaks=6,
-        description="A generation starts at the beginning whatever is committed.",
+        description="A generation ignores the committed offset and starts at the beginning.",
         module="kgroup.generation.start_offsets",
         old="source.assign(epoch, {name: known.get(name, 0) for name in assignment})",
         new="source.assign(epoch, dict.fromkeys(assignment, 0))",
@@ -104,7 +104,7 @@ CLIENT: Final = (
     ),
     Mutation(
         breaks=7,
-        description="A batch that may not be handed out any more is not given back.",
+        description="A batch that may no longer be handed out is not returned to the source.",
         module="kgroup.generation.streams",
         old="source.seek(epoch, batch.partition, batch.messages[0].offset())",
         new="source.seek(epoch, batch.partition, batch.next_offset)",
@@ -143,7 +143,7 @@ CLIENT: Final = (
     ),
     Mutation(
         breaks=8,
-        description="The program does not commit what it has done when it breaks off.",
+        description="The program does not commit what it has processed when it breaks off.",
         module=_WORKER,
         old="await generation.commit({partition: message.offset() + 1})",
         new="pass",
@@ -158,21 +158,21 @@ CLIENT: Final = (
     ),
     Mutation(
         breaks=10,
-        description="The end of a generation that is lost is not told.",
+        description="The end of a lost generation is not reported.",
         module="kgroup.member",
         old=_TOLD,
         new=f"last.end.can_commit and {_TOLD}",
     ),
     Mutation(
         breaks=10,
-        description="The end of a generation is told once by the member and once on the way out.",
+        description="The end of a generation is reported twice.",
         module="kgroup.member",
         old="await runner.run(offer)",
         new="await runner.run(offer); self._over(runner)",
     ),
     Mutation(
         breaks=10,
-        description="The end of a generation is told only where it was handed over.",
+        description="The end of a generation is reported only if it was handed over.",
         module="kgroup.member",
         old=_TOLD,
         new=f"last.handed_over and {_TOLD}",
@@ -189,14 +189,14 @@ CLIENT: Final = (
     ),
     Mutation(
         breaks=6,
-        description="A program that seeks goes on where its partition was.",
+        description="A seek has no effect.",
         module="kgroup.generation.generation",
         old="self._member.source.seek(self.epoch, partition, position)",
         new="pass",
     ),
     Mutation(
         breaks=13,
-        description="Records are read whatever the isolation level is.",
+        description="The isolation level is ignored.",
         module="kgroup.records.memory",
         old="self._isolation = isolation",
         new="self._isolation = IsolationLevel.READ_UNCOMMITTED",

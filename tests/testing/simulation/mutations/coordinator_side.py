@@ -14,14 +14,14 @@ _LONGEST: Final = (
 COORDINATOR: Final = (
     Mutation(
         breaks=1,
-        description="Every member is given what the leader has.",
+        description="Every member gets the leader's assignment.",
         module=f"{_GROUPS}.actions",
         old='member.assignment = given.get(member.member_id, b"")',
         new='member.assignment = given.get(group.leader, b"")',
     ),
     Mutation(
         breaks=2,
-        description="A join completes as soon as half of the members have come.",
+        description="A join completes as soon as half of the members have joined.",
         module=f"{_GROUPS}.group",
         old="return self._parked_joins == len(self.members) and not self.pending",
         new="return self._parked_joins * 2 >= len(self.members) and not self.pending",
@@ -36,7 +36,7 @@ COORDINATOR: Final = (
     ),
     Mutation(
         breaks=2,
-        description="Whoever has not joined in time stays, and is given partitions.",
+        description="A member that has not joined in time stays and gets partitions.",
         module=f"{_GROUPS}.rebalance",
         old="if member.parked_join is None and not member.is_static",
         new="if member.parked_join is None and member.is_new",
@@ -52,7 +52,7 @@ COORDINATOR: Final = (
     ),
     Mutation(
         breaks=3,
-        description="A group that becomes empty counts its generations anew.",
+        description="A group that becomes empty starts its generations again.",
         module=f"{_GROUPS}.rebalance",
         within="def _become_empty(context: EventContext) -> None:",
         old="group.generation_id += 1",
@@ -69,7 +69,7 @@ COORDINATOR: Final = (
     ),
     Mutation(
         breaks=4,
-        description="The generation of a commit is not looked at.",
+        description="The generation of a commit is not checked.",
         module=f"{_GROUPS}.conditions",
         old="return bool(context.event.generation_id != context.group.generation_id)",
         new="return bool(context.event.generation_id > context.group.generation_id)",
@@ -77,7 +77,7 @@ COORDINATOR: Final = (
     ),
     Mutation(
         breaks=4,
-        description="The group is not asked whether it allows a commit.",
+        description="The group's state is not checked for a commit.",
         module=f"{_GROUPS}.request_handling",
         old="error = registry.validate(now, request)",
         new="error = ErrorCode.NONE",
@@ -85,7 +85,7 @@ COORDINATOR: Final = (
     ),
     Mutation(
         breaks=4,
-        description="A commit is stamped anew with the group's generation.",
+        description="A commit is restamped with the group's generation.",
         module=f"{_GROUPS}.machine",
         old="return run(_VALIDATIONS[type(request)], self._context(now, request))",
         new="return run(_VALIDATIONS[type(request)], self._context(now,"
@@ -103,14 +103,14 @@ COORDINATOR: Final = (
     ),
     Mutation(
         breaks=6,
-        description="The coordinator answers the next offset but one.",
+        description="The coordinator returns an offset that is one too high.",
         module=f"{_GROUPS}.offset_requests",
         old="offset=record.offset,",
         new="offset=record.offset + 1,",
     ),
     Mutation(
         breaks=8,
-        description="Commits are refused from the moment that a rebalance begins.",
+        description="Commits are refused as soon as a rebalance begins.",
         module=f"{_GROUPS}.rule_tables",
         within="OFFSET_COMMIT: Final[Table] = (",
         old="Row({COMPLETING}, error=ErrorCode.REBALANCE_IN_PROGRESS),  # 27",
@@ -126,28 +126,28 @@ COORDINATOR: Final = (
     ),
     Mutation(
         breaks=9,
-        description="What is at rest while nobody coordinates loses the offsets.",
+        description="A shard without a coordinator loses its offsets.",
         module="kgroup.broker.shards",
         old="self._offsets.load(snapshot.offsets, snapshot.pending)",
         new="self._offsets.load({}, snapshot.pending)",
     ),
     Mutation(
         breaks=9,
-        description="Only the first commit of a partition is written down for a successor.",
+        description="Only the first commit of a partition is written for the next coordinator.",
         module=f"{_GROUPS}.offset_store",
         old="self._offsets[group_id] = dict(known)",
         new="self._offsets[group_id] = {name: known[name] for name in list(known)[:1]}",
     ),
     Mutation(
         breaks=11,
-        description="A static member that is replaced stays beside its successor.",
+        description="A replaced static member stays in the group.",
         module=f"{_GROUPS}.group",
         old="old = self.members.pop(self._static[group_instance_id])",
         new="old = self.members[self._static[group_instance_id]]",
     ),
     Mutation(
         breaks=11,
-        description="An instance id is not recognised when its program comes back.",
+        description="An instance id is not recognized when its program comes back.",
         module=f"{_GROUPS}.group",
         old="return self._static.get(group_instance_id)",
         new="return None",
@@ -170,7 +170,7 @@ COORDINATOR: Final = (
     ),
     Mutation(
         breaks=12,
-        description="The timer of the wait for syncs is forgotten.",
+        description="The pending-sync timer is never set.",
         module=f"{_GROUPS}.rebalance",
         old="context.set_timer(TimerKind.SYNC, group.rebalance_timeout)",
         new="context.cancel_timer(TimerKind.SYNC)",
@@ -178,7 +178,7 @@ COORDINATOR: Final = (
     ),
     Mutation(
         breaks=12,
-        description="The timer of the wait for joins is forgotten.",
+        description="The timer of a join is never set.",
         module=f"{_GROUPS}.rebalance",
         old="context.set_timer(TimerKind.JOIN, group.rebalance_timeout)",
         new="context.cancel_timer(TimerKind.JOIN)",
@@ -186,7 +186,7 @@ COORDINATOR: Final = (
     ),
     Mutation(
         breaks=12,
-        description="Nobody ends the initial wait of an empty group.",
+        description="The initial rebalance delay never ends.",
         module=f"{_GROUPS}.rebalance",
         within="if was_empty:",
         old="context.set_timer(TimerKind.JOIN, delay)",
@@ -201,7 +201,7 @@ COORDINATOR: Final = (
     ),
     Mutation(
         breaks=12,
-        description="Who waits at a coordinator that gives the group up is not told.",
+        description="Requests parked at a coordinator that unloads the group are not answered.",
         module=f"{_GROUPS}.rule_tables",
         old="Row(ANY, then=(do.fail_all_parked, do.mark_dead), to=DEAD),",
         new="Row(ANY, then=(do.mark_dead,), to=DEAD),",
@@ -209,14 +209,14 @@ COORDINATOR: Final = (
     ),
     Mutation(
         breaks=13,
-        description="An aborted transaction is not written down.",
+        description="An aborted transaction is not recorded.",
         module="kgroup.broker.log",
         old="self._aborted.append(AbortedTransaction(producer_id, first, self._end - 1))",
         new="pass",
     ),
     Mutation(
         breaks=13,
-        description="An open transaction does not hold back those who read committed records.",
+        description="Readers of committed records read past an open transaction.",
         module="kgroup.broker.log",
         old="return self.last_stable_offset if committed else self._end",
         new="return self._end",

@@ -74,11 +74,11 @@ class Hunter:
         """
         return self._request(change=None, breaks=None, seeds=seeds)
 
-    def _request(self, **asked: Any) -> Catch:
+    def _request(self, **hunt: Any) -> Catch:
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(json.dumps({"scenario": SCENARIO, **asked}, default=list) + "\n")
+        process.stdin.write(json.dumps({"scenario": SCENARIO, **hunt}, default=list) + "\n")
         process.stdin.flush()
         answer = json.loads(process.stdout.readline() or '{"error": "the program has ended"}')
         if "error" in answer:

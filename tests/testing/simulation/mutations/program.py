@@ -146,27 +146,27 @@ def _warm_up() -> None:
     gc.freeze()
 
 
-def hunt(asked: Mapping[str, Any]) -> dict[str, object]:
+def hunt(request: Mapping[str, Any]) -> dict[str, object]:
     """Simulate seed after seed until the invariant is broken. Once in a process."""
-    change = asked["change"]
+    change = request["change"]
     if change is not None:
         sys.meta_path.insert(0, _ChangedFinder(change))
     simulate = importlib.import_module(RUN).simulate
     generate_plan = importlib.import_module(PLAN_GENERATION).generate_plan
-    scenario = importlib.import_module(PLAN).Scenario(**asked["scenario"])
+    scenario = importlib.import_module(PLAN).Scenario(**request["scenario"])
     if change is not None and change["module"] not in sys.modules:
         raise ChangeError(f"{change['module']} plays no part in a simulation")
     failed: list[str] = []
     found: tuple[int, Violation] | None = None
     tried = 0
-    for seed in asked["seeds"]:
+    for seed in request["seeds"]:
         tried += 1
         try:
             outcome = simulate(generate_plan(scenario, seed))
         except Exception as error:  # noqa: BLE001 # changed code may do anything
             failed.append(f"seed {seed}: {error!r}")
             continue
-        broken = [one for one in outcome.violations if asked["breaks"] in (None, one.number)]
+        broken = [one for one in outcome.violations if request["breaks"] in (None, one.number)]
         if broken:
             found = seed, broken[0]
             break
