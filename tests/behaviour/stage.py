@@ -22,6 +22,7 @@ from kgroup.events import Event
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
 from kgroup.interfaces import Message
+from kgroup.notifier import Notifier
 from kgroup.runtime import Runtime
 from kgroup.testing import admin
 from kgroup.types import TopicPartition
@@ -68,7 +69,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self.entries: list[Processed] = []
-        self._changed = trio.Event()
+        self._changed = Notifier()
 
     def add(self, entry: Processed) -> None:
         """A member has processed a record."""
@@ -77,8 +78,7 @@ class Ledger:
 
     def wake(self) -> None:
         """Something has changed that a test may wait for."""
-        self._changed.set()
-        self._changed = trio.Event()
+        self._changed.notify()
 
     async def until(self, holds: Callable[[], object], missed: str) -> None:
         """Wait until something holds that a ledger entry or an event can cause."""
