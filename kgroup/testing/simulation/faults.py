@@ -44,13 +44,13 @@ class Fault:
     at: float
     when: Moment | None = None
 
-    def words(self) -> str:
+    def message(self) -> str:
         """What happens, as text."""
         raise NotImplementedError
 
     def __str__(self) -> str:
         moment = "" if self.when is None else f", {self.when}"
-        return f"{self.at:8.2f} s  {self.words()}{moment}"
+        return f"{self.at:8.2f} s  {self.message()}{moment}"
 
 
 @attrs.frozen(kw_only=True)
@@ -70,7 +70,7 @@ class Freeze(LastingFault):
 
     process: str
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Fault``."""
         return f"{self.process} is frozen for {self.seconds:.2f} s"
 
@@ -82,7 +82,7 @@ class Crash(LastingFault):
 
     process: str
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Fault``."""
         return f"{self.process} crashes, and starts again after {self.seconds:.2f} s"
 
@@ -94,7 +94,7 @@ class Stop(LastingFault):
 
     process: str
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Fault``."""
         return f"{self.process} is stopped, and starts again after {self.seconds:.2f} s"
 
@@ -106,7 +106,7 @@ class Twin(LastingFault):
 
     process: str
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Fault``."""
         return f"{self.process} has a twin for {self.seconds:.2f} s"
 
@@ -119,7 +119,7 @@ class SlowWork(LastingFault):
     process: str
     times: float
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Fault``."""
         return f"{self.process} works {self.times:.0f} times slower for {self.seconds:.2f} s"
 
@@ -135,7 +135,7 @@ class Split(LastingFault):
     process: str
     broker: str
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Fault``."""
         return f"no byte passes between {self.process} and {self.broker} for {self.seconds:.2f} s"
 
@@ -152,7 +152,7 @@ class Stall(LastingFault):
     process: str
     broker: str
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Fault``."""
         return (
             f"half of the connections between {self.process} and {self.broker} are stalled"
@@ -168,7 +168,7 @@ class Cut(Fault):
     process: str
     broker: str
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Fault``."""
         return f"the connections between {self.process} and {self.broker} are cut"
 
@@ -182,7 +182,7 @@ class SlowNetwork(LastingFault):
     broker: str
     delay: float
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Fault``."""
         return (
             f"bytes between {self.process} and {self.broker} take up to {self.delay:.2f} s more"
@@ -206,7 +206,7 @@ class BrokerStops(LastingFault):
     broker: str
     loading: float = 0.0
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Fault``."""
         return f"{self.broker} is stopped for {self.seconds:.2f} s"
 
@@ -224,7 +224,7 @@ class BrokerDies(LastingFault):
     broker: str
     loading: float = 0.0
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Fault``."""
         return f"{self.broker} is killed, and back after {self.seconds:.2f} s"
 
@@ -237,7 +237,7 @@ class SlowBroker(LastingFault):
     broker: str
     delay: float
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Fault``."""
         return f"{self.broker} is {self.delay:.2f} s slow for {self.seconds:.2f} s"
 
@@ -255,7 +255,7 @@ class CoordinatorMoves(Fault):
     away: float
     loading: float
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Fault``."""
         return (
             f"the coordinator moves: away for {self.away:.2f} s, loading for {self.loading:.2f} s"
@@ -270,7 +270,7 @@ class LeaderMoves(Fault):
     topic: str
     partition: int
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Fault``."""
         return f"the leader of {self.topic}-{self.partition} moves"
 
@@ -286,7 +286,7 @@ class MorePartitions(Fault):
     topic: str
     by: int
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Fault``."""
         return f"{self.topic} gets {self.by} more partitions"
 
@@ -304,7 +304,7 @@ class TopicDeleted(LastingFault):
     topic: str
     partitions: int
 
-    def words(self) -> str:
+    def message(self) -> str:
         """See ``Fault``."""
         return (
             f"{self.topic} is deleted, and created again with {self.partitions} partitions"

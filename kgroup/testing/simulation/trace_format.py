@@ -272,7 +272,7 @@ def _fault_began(_: TraceFormatter, entry: history.FaultBegan) -> TraceEntry:
         at=entry.at,
         lane=getattr(entry.fault, "process", COORDINATOR).strip("*"),
         label="FAULT",
-        words=f"FAULT: {entry.fault.words()}",
+        words=f"FAULT: {entry.fault.message()}",
         outline=True,
     )
 
@@ -283,7 +283,7 @@ def _fault_ended(_: TraceFormatter, entry: history.FaultEnded) -> TraceEntry | N
     return TraceEntry(
         at=entry.at,
         lane=getattr(entry.fault, "process", COORDINATOR).strip("*"),
-        words=f"fault over: {entry.fault.words()}",
+        words=f"fault over: {entry.fault.message()}",
         outline=True,
     )
 
