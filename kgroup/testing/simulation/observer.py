@@ -187,15 +187,15 @@ class CoordinatorObserver:
         coordinator: GroupCoordinatorService,
         request: Request,
         ticket: Hashable,
-        answers: Sequence[CoordinatorResponse],
+        responses: Sequence[CoordinatorResponse],
     ) -> None:
         """A coordinator handled a request."""
         own, others = None, []
-        for answer in answers:
-            if answer.ticket is ticket:
-                own = answer.response
+        for response in responses:
+            if response.ticket is ticket:
+                own = response.response
             else:
-                others.append(answer)
+                others.append(response)
         group_id = getattr(request, "group_id", None)
         if others:
             self.answered(node_id, others)
@@ -224,15 +224,15 @@ class CoordinatorObserver:
         if group_id is not None and not isinstance(request, Heartbeat | OffsetFetch):
             self.record_group(node_id, coordinator, group_id)
 
-    def answered(self, node_id: int, answers: Sequence[CoordinatorResponse]) -> None:
+    def answered(self, node_id: int, responses: Sequence[CoordinatorResponse]) -> None:
         """Coordinators answered parked requests."""
-        for answer in answers:
-            if answer.ticket not in self._tickets:
+        for response in responses:
+            if response.ticket not in self._tickets:
                 continue
-            number, process = self._tickets[answer.ticket]
-            self._remember_process(answer.response, process)
+            number, process = self._tickets[response.ticket]
+            self._remember_process(response.response, process)
             self._recorder.record(
-                ParkedRequestAnswered, node_id=node_id, ticket=number, response=answer.response
+                ParkedRequestAnswered, node_id=node_id, ticket=number, response=response.response
             )
 
     def record_group(
@@ -313,20 +313,20 @@ class BrokerObserver:
         self._coordinator = coordinator
 
     def handled(
-        self, request: Request, ticket: Hashable, answers: Sequence[CoordinatorResponse]
+        self, request: Request, ticket: Hashable, responses: Sequence[CoordinatorResponse]
     ) -> None:
         """See ``PurgatoryObserver``."""
-        self._observer.handled(self._node_id, self._coordinator, request, ticket, answers)
+        self._observer.handled(self._node_id, self._coordinator, request, ticket, responses)
 
-    def expired(self, answers: Sequence[CoordinatorResponse]) -> None:
+    def expired(self, responses: Sequence[CoordinatorResponse]) -> None:
         """See ``PurgatoryObserver``."""
-        self._observer.answered(self._node_id, answers)
+        self._observer.answered(self._node_id, responses)
         self._observer.record_groups(self._node_id, self._coordinator)
 
-    def unloaded(self, shards: Collection[int], answers: Sequence[CoordinatorResponse]) -> None:
+    def unloaded(self, shards: Collection[int], responses: Sequence[CoordinatorResponse]) -> None:
         """See ``PurgatoryObserver``."""
         del shards
-        self._observer.answered(self._node_id, answers)
+        self._observer.answered(self._node_id, responses)
 
     def loaded(self, shards: Collection[int]) -> None:
         """See ``PurgatoryObserver``."""
