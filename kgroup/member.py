@@ -1,7 +1,8 @@
 """One member's way through the group: join, be assigned, own a generation, join again.
 
-The group decides when; this module decides how, by the error policy. It keeps what outlives a
-generation: the member id, the epoch, what is remembered of the last generation, the record source.
+`ConsumerGroup` decides when each step happens. This module does the step, and reacts to its failure
+as the error policy says. `Member` keeps what outlives a generation: the member id, the epoch, the
+record source, and what the next generation needs to know of the last one.
 
 INVARIANTS: one generation at a time; no JoinGroup is sent before every task of the last generation
 has ended; heartbeats begin when JoinGroup is answered.
@@ -20,7 +21,7 @@ import trio
 
 from kgroup.client.backoff import RateLimit
 from kgroup.client.cluster import Cluster
-from kgroup.client.coordinator import GroupCoordinator
+from kgroup.client.coordinator import CoordinatorClient
 from kgroup.client.error_policy import Action, MemberId, Request, decide, row_of
 from kgroup.client.retry import find_coordinator, must_wait, until_answered
 from kgroup.client.subscription import Subscription
@@ -65,7 +66,7 @@ class Member:
         # Each has a thread of its own: even while an assignor that was given up goes on, answers
         # of brokers and of the coordinator are read, and assignments are checked.
         assignor_thread, checking_thread = runtime.compute(), runtime.compute()
-        self._coordinator = GroupCoordinator(self._cluster, config, runtime.compute())
+        self._coordinator = CoordinatorClient(self._cluster, config, runtime.compute())
         self._subscription = Subscription(config.topics, self._cluster)
         self._context = MemberContext(
             config=config,
@@ -137,7 +138,7 @@ class Member:
         try:
             await runner.run(offer)
         finally:
-            self._over(runner)
+            self._remember(runner)
 
     async def recover(self, last: GenerationRunner) -> None:
         """Do what the end of a generation requires before the next JoinGroup.
@@ -346,7 +347,8 @@ class Member:
         )
         await trio.sleep(seconds)
 
-    def _over(self, last: GenerationRunner) -> None:
+    def _remember(self, last: GenerationRunner) -> None:
+        """Keep what the next generation needs to know of this one, and report its end."""
         claim = last.claim
         if claim is not None and not last.end.can_commit:
             claim = attrs.evolve(claim, lost=True)

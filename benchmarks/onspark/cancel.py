@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.onspark.bench import Bench, fill, line, load, spread, title
 from kgroup import StaleGenerationError
 from kgroup.client.cluster import Cluster
-from kgroup.client.coordinator import GroupCoordinator
+from kgroup.client.coordinator import CoordinatorClient
 from kgroup.config import GroupConfig
 from kgroup.group import default_runtime
 from kgroup.spark.threaded import batches
@@ -63,7 +63,7 @@ def evict(config: GroupConfig, member_id: str) -> float:
     async def leave() -> None:
         runtime = default_runtime()
         cluster = Cluster(config, runtime.open_stream, runtime.random)
-        coordinator = GroupCoordinator(cluster, config)
+        coordinator = CoordinatorClient(cluster, config)
         await coordinator.leave(member_id, None, "a benchmark")
         await coordinator.aclose()
         await cluster.aclose()

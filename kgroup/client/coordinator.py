@@ -1,5 +1,7 @@
 """The group's coordinator as a member uses it: one method for each request, on two connections.
 
+This is the client's side. The coordinator of the embedded broker is in ``kgroup.broker.groups``.
+
 A broker answers the requests of one connection in order, so a slow commit would delay a heartbeat
 behind it. Therefore JoinGroup and Heartbeat have one connection, and the offsets have another.
 SyncGroup uses that of the offsets, because the coordinator holds its response back until the
@@ -71,8 +73,11 @@ T = TypeVar("T")
 
 
 @final
-class GroupCoordinator:
-    """Sends requests to one group's coordinator; see the `Coordinator` protocol for each method."""
+class CoordinatorClient:
+    """Sends a member's requests to the coordinator; `Coordinator` describes each method.
+
+    INVARIANT: a request carries the ids of the `Membership` that it is given, and no others.
+    """
 
     def __init__(
         self, cluster: Cluster, config: GroupConfig, compute: Compute = compute_inline
@@ -83,8 +88,8 @@ class GroupCoordinator:
         self._assignors = resolve(config.assignors)
         self._cooperates = all_cooperative(self._assignors.values())
         self._broker: BrokerAddress | None = None
-        self._membership: BrokerConnection | None = None
-        self._offsets: BrokerConnection | None = None
+        self._membership_connection: BrokerConnection | None = None
+        self._offsets_connection: BrokerConnection | None = None
 
     @property
     def broker(self) -> BrokerAddress | None:
@@ -97,9 +102,9 @@ class GroupCoordinator:
         if found != self._broker:
             # INVARIANT: no checkpoint between this check and the change, since two tasks may be in
             # `find` at the same time.
-            old = self._membership, self._offsets
-            self._membership = self._cluster.new_connection(found.host, found.port)
-            self._offsets = self._cluster.new_connection(found.host, found.port)
+            old = self._membership_connection, self._offsets_connection
+            self._membership_connection = self._cluster.new_connection(found.host, found.port)
+            self._offsets_connection = self._cluster.new_connection(found.host, found.port)
             self._broker = found
             await _close(old)
 
@@ -108,7 +113,8 @@ class GroupCoordinator:
 
         Cancellation: they are closed all the same.
         """
-        connections, self._membership, self._offsets = (self._membership, self._offsets), None, None
+        connections = self._membership_connection, self._offsets_connection
+        self._membership_connection = self._offsets_connection = None
         self._broker = None
         await _close(connections)
 
@@ -130,7 +136,7 @@ class GroupCoordinator:
             ],
         }
         answer = await self._request(
-            self._membership,
+            self._membership_connection,
             self._read_join,
             "join_group",
             lambda version: {**fields, "reason": _sendable(reason)} if version >= 8 else fields,
@@ -169,7 +175,7 @@ class GroupCoordinator:
             "assignments": encoded,
         }
         answer, mine = await self._request(
-            self._offsets,
+            self._offsets_connection,
             _read_sync,
             "sync_group",
             lambda version: (
@@ -199,7 +205,7 @@ class GroupCoordinator:
 
         try:
             group = await self._request(
-                self._offsets,
+                self._offsets_connection,
                 partial(responses.described, group_id),
                 "describe_groups",
                 fields,
@@ -213,7 +219,7 @@ class GroupCoordinator:
     async def heartbeat(self, membership: Membership) -> float:
         """See `Coordinator.heartbeat`."""
         answer = await self._request(
-            self._membership,
+            self._membership_connection,
             _unchanged,
             "heartbeat",
             self._identity(membership),
@@ -281,7 +287,7 @@ class GroupCoordinator:
             return kept
 
         return await self._request(
-            self._offsets,
+            self._offsets_connection,
             partial(responses.commit_codes, wanted=offsets.keys()),
             "offset_commit",
             fields,
@@ -307,7 +313,7 @@ class GroupCoordinator:
             return {"group_id": group_id, "topics": topics, "require_stable": True}
 
         return await self._request(
-            self._offsets,
+            self._offsets_connection,
             partial(
                 responses.committed_offsets,
                 group_id=group_id,

@@ -17,7 +17,7 @@ import trio
 from trio.testing import MockClock
 
 from kgroup.broker.apis import APIS
-from kgroup.client.coordinator import UNREADABLE, GroupCoordinator
+from kgroup.client.coordinator import UNREADABLE, CoordinatorClient
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
     AuthorizationError,
@@ -175,13 +175,13 @@ async def test_a_broker_without_a_version_that_carries_a_retention(
 @asynccontextmanager
 async def coordinator(
     nursery: trio.Nursery, *, static: str | None = None, **settings: Any
-) -> AsyncIterator[tuple[GroupCoordinator, Node, Nodes]]:
+) -> AsyncIterator[tuple[CoordinatorClient, Node, Nodes]]:
     """A coordinator that is found at b:9."""
     nodes = Nodes(nursery)
     nodes.add("a:1", find_coordinator=coordinator_of)
     node = nodes.add("b:9", find_coordinator=coordinator_of)
     cluster = nodes.cluster(group_instance_id=static, **settings)
-    made = GroupCoordinator(cluster, nodes.config(group_instance_id=static, **settings))
+    made = CoordinatorClient(cluster, nodes.config(group_instance_id=static, **settings))
     await made.find()
     try:
         yield made, node, nodes
@@ -511,9 +511,9 @@ async def test_a_coordinator_that_stayed_keeps_its_connections(
     async with coordinator(nursery) as (here, node, nodes):
         node.answers["heartbeat"] = {"error_code": 0}
         await here.heartbeat(MEMBERSHIP)
-        link = here._membership
+        link = here._membership_connection
         await here.find()
-        assert here._membership is link
+        assert here._membership_connection is link
         nodes.add("c:9", heartbeat={"error_code": 0})
 
         def moved(frame: RequestFrame) -> Mapping[str, Any]:
@@ -535,7 +535,7 @@ async def test_two_lookups_at_once_leave_no_connection_behind(
     nodes.add("a:1", find_coordinator=coordinator_of)
     nodes.add("b:9", heartbeat={"error_code": 0}, offset_commit=committed(0))
     cluster = nodes.cluster()
-    here = GroupCoordinator(cluster, nodes.config())
+    here = CoordinatorClient(cluster, nodes.config())
     both = trio.Event()
     asked = cluster.find_coordinator
     waiting = []

@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from kgroup.client.cluster import Cluster
-from kgroup.client.coordinator import GroupCoordinator
+from kgroup.client.coordinator import CoordinatorClient
 from kgroup.config import GroupConfig
 from kgroup.errors import StaleGenerationError
 from kgroup.events import CommitRefused
@@ -28,7 +28,7 @@ async def evict_by(config: GroupConfig, member_id: str, runtime: Runtime | None 
     """Remove a member from a group, over TCP by default."""
     runtime = runtime or default_runtime()
     cluster = Cluster(config, runtime.open_stream, runtime.random)
-    coordinator = GroupCoordinator(cluster, config)
+    coordinator = CoordinatorClient(cluster, config)
     await coordinator.leave(member_id, None, "an administrator")
     await coordinator.aclose()
     await cluster.aclose()

@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from kgroup.client.coordinator import GroupCoordinator
+from kgroup.client.coordinator import CoordinatorClient
 from kgroup.errors import UsageError
 from kgroup.events import Left
 from kgroup.generation.generation import Generation
@@ -65,12 +65,12 @@ async def test_a_leader_that_is_asked_for_another_one_says_so(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A coordinator's mistake: no assignment is made up, the member leaves with an error."""
-    join = GroupCoordinator.join
+    join = CoordinatorClient.join
 
-    async def answer(self: GroupCoordinator, *args: Any) -> JoinResult:
+    async def answer(self: CoordinatorClient, *args: Any) -> JoinResult:
         return attrs.evolve(await join(self, *args), assignor="consistent")
 
-    monkeypatch.setattr(GroupCoordinator, "join", answer)
+    monkeypatch.setattr(CoordinatorClient, "join", answer)
     async with world(2) as here:
         with pytest.raises(UsageError, match="'consistent', which this member did not offer"):
             async with here.group() as group:

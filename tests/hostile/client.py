@@ -28,7 +28,7 @@ from kio.static.constants import EntityType
 from kgroup.assignors import resolve
 from kgroup.assignors.validation import check_assignments
 from kgroup.client.cluster import LATEST, PATIENCE, Cluster
-from kgroup.client.coordinator import JOIN_GRACE, GroupCoordinator
+from kgroup.client.coordinator import JOIN_GRACE, CoordinatorClient
 from kgroup.config import BUILTIN_ASSIGNORS, GroupConfig
 from kgroup.errors import KgroupError, ProtocolError
 from kgroup.generation.received_assignment import check_entries
@@ -93,7 +93,7 @@ ONE_IN: Final = 40
 LONGEST: Final = PATIENCE * CONFIG.request_timeout + CONFIG.rebalance_timeout + JOIN_GRACE + 1.0
 """Virtual seconds that any call may take: it may look for the coordinator first."""
 
-Call = Callable[[Cluster, GroupCoordinator], Awaitable[object]]
+Call = Callable[[Cluster, CoordinatorClient], Awaitable[object]]
 CALLS: Final[Mapping[str, Call]] = {
     "api_versions": lambda cluster, _: cluster.metadata({"topic"}),
     "metadata": lambda cluster, _: cluster.metadata({"topic"}),
@@ -149,7 +149,7 @@ async def play_call(random: Random) -> tuple[str, str | None]:
     case = f"{api} v{version}, {change}"
     brokers = _Brokers(api, version, change)
     cluster = Cluster(CONFIG, brokers.open, random)
-    coordinator = GroupCoordinator(cluster, CONFIG)
+    coordinator = CoordinatorClient(cluster, CONFIG)
     began = trio.current_time()
     what: str | None = None
     try:

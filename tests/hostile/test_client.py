@@ -11,7 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from kgroup.client.cluster import Cluster
-from kgroup.client.coordinator import GroupCoordinator
+from kgroup.client.coordinator import CoordinatorClient
 from kgroup.client.error_policy import REACTIONS, Request
 from kgroup.config import GroupConfig
 from kgroup.error_codes import ErrorCode
@@ -103,7 +103,7 @@ class Peer:
     def __init__(self, here: World, topics: Sequence[str], given: Sequence[TopicPartition]) -> None:
         self._config = here.config(topics=["topic"])
         self._cluster = Cluster(self._config, here.broker.open_stream, Random(1))
-        self._coordinator = GroupCoordinator(self._cluster, self._config)
+        self._coordinator = CoordinatorClient(self._cluster, self._config)
         self._topics = topics
         self._given = given
         self.in_group = trio.Event()

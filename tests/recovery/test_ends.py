@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock
 
 from kgroup.broker.groups import requests, responses
-from kgroup.client.coordinator import GroupCoordinator
+from kgroup.client.coordinator import CoordinatorClient
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import AuthorizationError, CommitUnknownError
 from kgroup.events import GenerationDraining, GenerationEnded
@@ -138,13 +138,13 @@ async def test_a_throttled_member_waits(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No heartbeat goes out sooner than throttle_time_ms allows (KIP-124)."""
-    beat = GroupCoordinator.heartbeat
+    beat = CoordinatorClient.heartbeat
 
-    async def throttled(self: GroupCoordinator, membership: Membership) -> float:
+    async def throttled(self: CoordinatorClient, membership: Membership) -> float:
         await beat(self, membership)
         return 4.0
 
-    monkeypatch.setattr(GroupCoordinator, "heartbeat", throttled)
+    monkeypatch.setattr(CoordinatorClient, "heartbeat", throttled)
     async with world() as here, here.group() as group:
         generation = await group.next()
         await trio.sleep(30)

@@ -168,7 +168,7 @@ CLIENT: Final = (
         description="The end of a generation is reported twice.",
         module="kgroup.member",
         old="await runner.run(offer)",
-        new="await runner.run(offer); self._over(runner)",
+        new="await runner.run(offer); self._remember(runner)",
     ),
     Mutation(
         breaks=10,
