@@ -1,7 +1,7 @@
 """Generation: what a program holds while it owns partitions.
 
-Everything is done through it: start work, read, commit. It ends when any of its tasks ends, and
-nothing that belongs to it outlives it. How it came to be, and what comes after, is the group's.
+A program starts its work, reads records and commits offsets through it. It ends when any of its
+tasks ends, and nothing that belongs to it outlives it. The group makes it and decides what follows.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_RECORDS: Final = 1000
-"""How many records a batch has at most, unless `records()` is called with another number."""
+"""The most records of a batch, unless `records()` is called with another number."""
 
 
 class MembershipView:
-    """A membership, as the holder of a generation reads it. Made by the class that is one.
+    """The properties of a membership, for classes that belong to one generation.
 
     Args:
-        membership: the member's, from the answer to its JoinGroup.
+        membership: the member's, from the response to its JoinGroup.
     """
 
     def __init__(self, membership: Membership) -> None:
@@ -49,7 +49,7 @@ class MembershipView:
 
     @property
     def member_id(self) -> str:
-        """The id that the coordinator knows this member by."""
+        """The id under which the coordinator knows this member."""
         return self._membership.member_id
 
     @property
@@ -59,12 +59,12 @@ class MembershipView:
 
     @property
     def generation_id(self) -> int:
-        """The coordinator's id of the generation; it can repeat, see `epoch`."""
+        """The coordinator's id of the generation. It can repeat; `epoch` does not."""
         return self._membership.generation_id
 
     @property
     def epoch(self) -> int:
-        """kgroup's own number of the generation; strictly rising within a ConsumerGroup."""
+        """kgroup's own number of the generation, which always increases in a ConsumerGroup."""
         return self._membership.epoch
 
     @property
@@ -80,12 +80,12 @@ class MembershipView:
 
 @final
 class Generation(MembershipView):
-    """One generation of a consumer group, as one member has it. Made by `ConsumerGroup`.
+    """One generation of a consumer group, for one member. `ConsumerGroup` makes it.
 
     Attributes:
-        assignment: the partitions; iterates over them.
-        ending: set when the end begins; a handler of long batches checks it and commits part
-            of its batch.
+        assignment: the partitions, a sorted collection.
+        ending: set when the generation begins to end; a handler of long batches can check it, and
+            commit a part of its batch.
     """
 
     def __init__(self, parts: GenerationParts, assignment: Assignment) -> None:
@@ -101,7 +101,7 @@ class Generation(MembershipView):
 
     @property
     def positions(self) -> Mapping[TopicPartition, int]:
-        """For each partition the offset at which it starts, as far as the hand-over knew it."""
+        """For each partition, its start offset, as far as it is known."""
         return self._positions.start
 
     @property
@@ -116,9 +116,9 @@ class Generation(MembershipView):
 
     @property
     def lease(self) -> float:
-        """Seconds for which the coordinator cannot have given the partitions away; 0 if over.
+        """The seconds for which no other member can own the partitions; 0 if there are none left.
 
-        A handler checks it before a side effect that must not happen twice.
+        A handler can check it before a side effect that must not happen twice.
         """
         return 0.0 if self.state is State.ENDED else max(0.0, self._lifecycle.lease.left)
 
@@ -133,30 +133,31 @@ class Generation(MembershipView):
         return frozenset(self._streams)
 
     def start_soon(self, fn: Task, *args: Any) -> bool:
-        """Start a task that ends with this generation, and ends it when it returns or raises.
+        """Start a task of this generation; its return or exception ends the generation.
 
         Returns:
-            False if the generation drains or has ended: nothing was started, which is no error;
-            the next generation comes.
+            False if the generation drains or has ended. Nothing was started, which is no error:
+            the program asks for the next generation.
 
         Raises:
-            ArgumentError: this is no function, such as a coroutine: ``start_soon(handle, batch)``
-                is meant, and not ``start_soon(handle(batch))``.
+            ArgumentError: ``fn`` is not a function, but a coroutine, for example. Call
+                ``start_soon(handle, batch)``, not ``start_soon(handle(batch))``.
         """
         return self._lifecycle.start_work(arguments.function("fn", fn), args)
 
     async def run(self, fn: Callable[[], Awaitable[T]]) -> T:
-        """Run a function as work of this generation, from whatever task, and wait for it.
+        """Run a function as work of this generation, and wait for it; any task may call this.
 
-        Unlike a task of `start_soon` it ends nothing when it returns or raises, and it may begin
-        in the drain. The generation's end waits for it, even where the caller is gone.
+        Unlike a task of `start_soon`, the function does not end the generation when it returns or
+        raises, and it may begin during the drain. The generation does not end before the function
+        does, even if the caller has been cancelled.
 
         Raises:
-            StaleGenerationError: the generation has ended, or ended meanwhile: at the drain's
-                deadline, or at once where membership is lost, the function is cancelled.
-            Exception: what the function raised.
+            StaleGenerationError: the generation has ended, or ended while the function ran. The
+                function is cancelled at the drain's deadline, or at once if membership is lost.
+            Exception: the function's own exception.
 
-        Cancellation: the function is cancelled, and waited for.
+        Cancellation: the function is cancelled, and the call returns when it has ended.
         """
         arguments.function("fn", fn)
         finished = await self._lifecycle.run_within(fn)
@@ -168,19 +169,19 @@ class Generation(MembershipView):
         return finished.value
 
     async def wait_ended(self) -> End:
-        """Wait until every task of the generation has ended; returns why.
+        """Wait until every task of the generation has ended, and return why.
 
-        In the loop's body it says that the body has nothing more to do than that. A task of the
-        generation's own would wait for itself, until the drain's deadline.
+        In the body of the loop, it says that the body has no other work in the generation. A task
+        of this generation must not call it: it would wait for itself until the drain's deadline.
         """
         return await self._lifecycle.wait_ended()
 
     def scope(self) -> AbstractContextManager[None]:
-        """A block for work in the loop's body: ``with generation.scope(): ...``.
+        """A block for work in the body of the loop: ``with generation.scope(): ...``.
 
-        What is inside is cancelled when the generation's tasks are, at the drain's deadline or
-        at once when membership is lost, and a `StaleGenerationError` of this very generation
-        ends the block quietly. After the block the program goes on to the next generation.
+        The work is cancelled when the generation's tasks are: at the drain's deadline, or at once
+        if membership is lost. A `StaleGenerationError` of this generation ends the block and is not
+        raised, so that the loop continues with the next generation.
         """
         return self._lifecycle.scope()
 
@@ -190,16 +191,16 @@ class Generation(MembershipView):
         *,
         max_records: int = MAX_RECORDS,
     ) -> RecordStream:
-        """Batches of one owned partition, of several, or of all of them (the default).
+        """Batches of one owned partition, of several, or by default of all of them.
 
         Args:
-            partitions: which.
-            max_records: how many records a batch has at most, 1 or more.
+            partitions: the partitions.
+            max_records: the most records of a batch, 1 or more.
 
         Raises:
-            ArgumentError: an argument is of the wrong type, or max_records is less than 1.
-            NotOwnedError: a partition is not of this generation.
-            UsageError: another open stream has one of them.
+            ArgumentError: an argument has a wrong type, or max_records is less than 1.
+            NotOwnedError: the generation does not own a partition.
+            UsageError: another open stream reads one of the partitions.
         """
         limit = arguments.whole("max_records", max_records, 1)
         wanted = self._free(partitions)
@@ -208,42 +209,43 @@ class Generation(MembershipView):
     def offsets(
         self, partitions: TopicPartition | Iterable[TopicPartition] | None = None
     ) -> OffsetStream:
-        """What there is to read of one owned partition, of several, or of all (the default).
+        """The offsets to read of one owned partition, of several, or by default of all of them.
 
-        For a program that reads records by other means, such as ``kgroup.spark``. As only that
-        knows what it has read, commits of these partitions may go as far as it says.
+        It is for programs that read records by other means, as ``kgroup.spark`` does. kgroup cannot
+        know what such a program has read, so commits of these partitions have no upper bound.
 
         Raises:
-            ArgumentError: these are no partitions.
-            NotOwnedError: a partition is not of this generation.
-            UsageError: another open stream has one of them.
+            ArgumentError: ``partitions`` has something else than partitions.
+            NotOwnedError: the generation does not own a partition.
+            UsageError: another open stream reads one of the partitions.
         """
         wanted = self._free(partitions)
         self._positions.lift(wanted)
         return OffsetStream(self._parts, wanted, self._streams)
 
     def pause(self, partitions: TopicPartition | Iterable[TopicPartition] | None = None) -> None:
-        """Hand out nothing of these partitions, or of all, until `resume`. Nothing is lost.
+        """Return no batch of these partitions, or of any, until `resume`. No record is lost.
 
         Raises:
-            NotOwnedError: a partition is not of this generation.
+            NotOwnedError: the generation does not own a partition.
         """
         self._member.source.pause(self.epoch, self._named(partitions))
 
     def resume(self, partitions: TopicPartition | Iterable[TopicPartition] | None = None) -> None:
-        """Hand out records of these partitions, or of all, again.
+        """Return batches of these partitions, or of all, again.
 
         Raises:
-            NotOwnedError: a partition is not of this generation.
+            NotOwnedError: the generation does not own a partition.
         """
         self._member.source.resume(self.epoch, self._named(partitions))
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on reading at this offset, and allow commits from there on.
+        """Continue reading at this offset, and allow commits from there on.
 
         Raises:
-            ArgumentError: the offset is no int from 0 to 2**63-1, or the partition is none.
-            NotOwnedError: the partition is not of this generation.
+            ArgumentError: the offset is not an int from 0 to 2**63-1, or ``partition`` is not a
+                partition.
+            NotOwnedError: the generation does not own the partition.
         """
         self._positions.check_owned(partition)
         position = arguments.whole(f"{partition}: offset", offset, 0)
@@ -255,30 +257,31 @@ class Generation(MembershipView):
     async def commit(self, offsets: Offsets, *, beyond_read: bool = False) -> None:
         """Commit the next offsets to read, under this generation's id.
 
-        One request at a time is sent for a generation; commits that wait for their turn go out
-        together, and each caller gets its own answer.
+        A generation sends one commit request at a time. Commits that wait for it are sent together
+        in the next request, and each caller gets its own result.
 
         Args:
-            offsets: for each partition the offset of the next record to read (last handled + 1),
-                as an int or an `OffsetAndMetadata`.
-            beyond_read: allow offsets past what this member was given to read. The records
-                between will be read by no member.
+            offsets: for each partition, the offset of the next record to read (the last processed
+                offset + 1), as an int or an `OffsetAndMetadata`.
+            beyond_read: whether to allow offsets past the records that the program was given. No
+                member will read the records in between.
 
         Raises:
-            ArgumentError: this is no mapping of partitions to offsets; nothing was sent.
+            ArgumentError: ``offsets`` is not a mapping of partitions to offsets; nothing was sent.
             StaleGenerationError: the generation has ended, or the coordinator has moved on;
-                nothing was committed. `LeaseExpiredError` where membership could not be
-                confirmed in time.
-            NotOwnedError: a partition is not of this generation; nothing was sent.
-            OffsetBehindFloorError: an offset is behind the start position or the last commit;
+                nothing was committed. It is a `LeaseExpiredError` if the coordinator did not
+                confirm the membership in time.
+            NotOwnedError: the generation does not own a partition; nothing was sent.
+            OffsetBehindFloorError: an offset is less than the start position or the last commit;
                 nothing was sent.
-            OffsetBeyondReadError: an offset is past the records that were handed out, and the
-                program neither sought there nor reads by `offsets`; nothing was sent.
-            CommitFailedError: some partitions were refused; ``.partitions`` says which and why.
-            CommitUnknownError: it was sent and not answered in time.
+            OffsetBeyondReadError: an offset is past the records that the program was given, and
+                the program neither sought there nor reads by `offsets`; nothing was sent.
+            CommitFailedError: the coordinator refused some partitions; ``.partitions`` says which
+                and why.
+            CommitUnknownError: the commit was sent, and no response arrived in time.
 
-        Cancellation: raises Cancelled only if nothing was sent. A commit that was sent is waited
-            for, up to ``commit_timeout`` and never past the drain's deadline.
+        Cancellation: raises Cancelled only if nothing was sent. A commit that was sent is awaited,
+            up to ``commit_timeout`` and never past the drain's deadline.
 
         Source: KIP-394, KIP-447; Kafka's ``OffsetMetadataManager.validateOffsetCommit``.
         """
@@ -290,10 +293,10 @@ class Generation(MembershipView):
         await self._committer.commit(checked)
 
     def transaction_metadata(self) -> bytes:
-        """What ``Producer.send_offsets_to_transaction`` takes as this generation's identity.
+        """This generation's identity, as ``Producer.send_offsets_to_transaction`` takes it.
 
         Raises:
-            UsageError: the installed librdkafka writes it in another format.
+            UsageError: the installed librdkafka uses another format.
         """
         return group_metadata(self._membership)
 
@@ -302,8 +305,9 @@ class Generation(MembershipView):
     ) -> None:
         """Add these offsets to the producer's open transaction, under this generation's id.
 
-        They become visible when the program commits the transaction; the drain waits for the
-        task that does so. The floor is not moved, because the transaction may yet be aborted.
+        They become visible when the program commits the transaction; the drain waits for the task
+        that does so. A later commit may name lower offsets, because the transaction may yet be
+        aborted.
 
         Args:
             producer: a transactional ``confluent_kafka.Producer`` with a transaction begun.
@@ -311,17 +315,17 @@ class Generation(MembershipView):
             beyond_read: as in `commit`.
 
         Raises:
-            ArgumentError: as in `commit`, or this is no producer; nothing was sent.
-            StaleGenerationError: the generation has ended or the coordinator refused it; abort
+            ArgumentError: as for `commit`, or ``producer`` is not a producer; nothing was sent.
+            StaleGenerationError: the generation has ended, or the coordinator refused it; abort
                 the transaction.
-            NotOwnedError: a partition is not of this generation; nothing was sent.
-            OffsetBehindFloorError, OffsetBeyondReadError: as in `commit`; nothing was sent.
-            CommitUnknownError: the producer did not answer in time; abort the transaction.
-            confluent_kafka.KafkaException: the producer's own failure; its error says whether
-                to retry or to abort.
+            NotOwnedError, OffsetBehindFloorError, OffsetBeyondReadError: as for `commit`; nothing
+                was sent.
+            CommitUnknownError: the producer did not finish in time; abort the transaction.
+            confluent_kafka.KafkaException: the producer failed; its error says whether to retry or
+                to abort.
 
-        Cancellation: raises Cancelled only if the producer was not called. The call is made in a
-            thread and waited for, up to ``commit_timeout`` and never past the drain's deadline.
+        Cancellation: raises Cancelled only if the producer was not called. A thread makes the call,
+            which is awaited, up to ``commit_timeout`` and never past the drain's deadline.
 
         Source: KIP-447.
         """
@@ -333,7 +337,7 @@ class Generation(MembershipView):
         await self._committer.commit_in_transaction(producer, checked)
 
     def emit(self, kind: Callable[..., Event], **fields: Any) -> None:
-        """Tell those who listen to the group's events of one about this generation."""
+        """Report an event about this generation to the group's event handlers."""
         self._member.emitter.emit(kind, **fields)
 
     def __repr__(self) -> str:

@@ -5,13 +5,13 @@ a member's life: it waits until `next()` is called, joins, runs the generation u
 has ended, recovers, and waits again. The steps from JoinGroup to the last task are in
 ``kgroup.generation.runner``; what happens between two generations is in ``kgroup.member``.
 
-Closing has one deadline, `GroupConfig.longest_close` after it began, whatever is down. It has three
-parts, one after the other. First the drain: the generation ends by its own deadline, and commits
-that were sent are not awaited for longer. Then ``close_timeout``: LeaveGroup, with the search for
-the coordinator that it may need. Then what ends by force: connections, and the record source.
-Nothing else that a member may be doing is waited for (entering the source, finding the coordinator,
-a parked JoinGroup, a back-off): it runs in a scope of `_until_closing`, which closing cancels, and
-which is cancelled from the start if the group is already closing.
+Closing has one deadline, `GroupConfig.longest_close` after it began, whatever has failed. It has
+three parts, one after the other. The drain: the generation ends by its own deadline, and commits
+that were sent are not awaited for longer. The leave, within ``close_timeout``: LeaveGroup, and the
+search for the coordinator that it may need. The rest: connections and the record source are closed
+by force. Closing waits for nothing else that a member may be doing (entering the source, finding
+the coordinator, a parked JoinGroup, a backoff): such steps run in a scope of `_until_closing`,
+which closing cancels. If the group is already closing, the scope is cancelled from the start.
 
 INVARIANTS: there is never more than one generation; no JoinGroup is sent unless `next()` waits and
 every task of the last generation has ended; `next()` never returns a generation that is over;
@@ -75,27 +75,27 @@ class ConsumerGroup:
                     generation.start_soon(handle, generation, partition)
 
     Leaving the block, by its end, by ``break``, by `aclose` or by an exception, lets the tasks of
-    the generation finish what they hold (the drain), and leaves the group. Cancellation from
-    outside does not drain, and still leaves the group; nor does a ``KeyboardInterrupt`` that hits a
-    task, or a second one (``restrict_keyboard_interrupt_to_checkpoints`` of ``trio.run`` keeps it
-    out of tasks). In each of these ways the group has closed within ``config.longest_close``
-    seconds, whatever is down; only a task of the program that goes on after it was cancelled adds
-    the time that it takes.
+    the generation finish their current work (the drain), and leaves the group. Three ends skip the
+    drain and still leave the group: a cancellation from outside, a ``KeyboardInterrupt`` that is
+    raised in a task, and a second ``KeyboardInterrupt``. The argument
+    ``restrict_keyboard_interrupt_to_checkpoints`` of ``trio.run`` keeps it out of tasks. In every
+    case the group closes within ``config.longest_close`` seconds, whatever has failed, unless a
+    task of the program continues after it was cancelled.
 
     Args:
         config: all settings.
-        runtime: the network, clock and record source; TCP, the system's clock and librdkafka by
-            default.
-        on_event: is called with each event, in this thread; it must not block. What it raises
-            ends nothing: the first exception is logged with its traceback.
+        runtime: the network, clock and record source; by default TCP, the system's clock and
+            librdkafka.
+        on_event: called with each event, in this thread; it must not block. Its exceptions end
+            nothing: the first one is logged with its traceback.
 
-    Raises (where it is made):
-        ArgumentError: an argument is of the wrong type, or cannot be called.
+    Raises (from the constructor):
+        ArgumentError: an argument has a wrong type, or ``on_event`` cannot be called.
 
     Raises (from ``async with``):
-        ExceptionGroup: tasks of a generation raised; it holds their exceptions (and the body's,
-            if that raised too), one level deep. Catch them with ``except*``.
-        FatalGroupError: bare, if the group is over and no `next()` has raised it.
+        ExceptionGroup: tasks of a generation raised. It has their exceptions, and the body's if
+            that raised too, without further nesting. Catch them with ``except*``.
+        FatalGroupError: the group is closed for good, and no `next()` has raised this error.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class ConsumerGroup:
         return self
 
     async def __anext__(self) -> Generation:
-        """As `next`; a closed group ends the iteration."""
+        """Like `next`, but a closed group ends the iteration."""
         try:
             return await self.next()
         except GroupClosedError:
@@ -168,17 +168,17 @@ class ConsumerGroup:
     async def next(self) -> Generation:
         """Wait for the next generation; this call makes the member join.
 
-        What the program does between two calls, in the loop's body, counts as work of the
-        generation.
+        Work between two calls, in the body of the loop, counts as work of the generation.
 
         Raises:
             GroupClosedError: the group was closed.
-            FatalGroupError: the group is over: fenced, not authorised, full, or its members
-                have no assignor in common. Every later call raises it again.
-            UsageError: another task waits in `next()` already, the call comes from a task of one
-                of this group's own generations, or the group was not entered.
+            FatalGroupError: the member cannot stay in the group: it was fenced, is not authorized,
+                the group is full, or its members have no common assignor. Every later call raises
+                it again.
+            UsageError: another task already waits in `next()`, the caller is a task of one of this
+                group's generations, or the group was not entered.
 
-        Cancellation: nothing is lost; the next call goes on where this one was.
+        Cancellation: nothing is lost; the next call continues the wait.
         """
         if self._opened is None:
             raise UsageError(
@@ -209,20 +209,27 @@ class ConsumerGroup:
             self._waiting = False
 
     def release(self) -> None:
-        """Release the generation that the loop's body holds, as `next` does, without joining again.
+        """Say that the body of the loop has no more work in its generation, as `next` does.
 
-        For a program that has something else to do before it calls `next`.
+        The drain then does not wait for the body. The member joins again only when the program
+        calls `next`. This is for programs that do something else first.
         """
         if self._held is not None:
             self._held.release_body()
             self._held = self._holder = None
 
     def shutdown(self, reason: str = "the program closes the group") -> None:
-        """Begin to close, without waiting: the generation drains, then the member leaves.
+        """Begin to close the group, without waiting: the generation drains, then the member leaves.
 
-        May be called any number of times, from any task of this event loop; from a signal
-        handler or another thread through ``trio.lowlevel.TrioToken.run_sync_soon``. The group
-        has closed ``config.longest_close`` seconds later at the latest; see `aclose`.
+        Any task of this event loop may call it, any number of times. A signal handler or another
+        thread calls it through ``trio.lowlevel.TrioToken.run_sync_soon``. The group closes within
+        ``config.longest_close`` seconds; see `aclose`.
+
+        Args:
+            reason: why, for events, for the error of later calls and for the broker's log.
+
+        Raises:
+            ArgumentError: ``reason`` is not a str.
         """
         arguments.instance("reason", reason, str)
         if self._closing is not None:
@@ -235,16 +242,22 @@ class ConsumerGroup:
         self._changed.notify()
 
     async def aclose(self, reason: str = "the program closes the group") -> None:
-        """Close: drain the generation, leave the group, and wait until that is done.
+        """Drain the generation, leave the group, and wait until that is done. Idempotent.
 
-        Called from a task of the generation it only signals, as `shutdown` does: the generation
-        waits for its tasks. Idempotent.
+        In a task of the generation it does not wait, because the generation waits for its tasks:
+        there it does what `shutdown` does.
 
-        It takes at most ``config.longest_close`` seconds, whatever is down: the coordinator, all
-        brokers, the network. A task that goes on after it was cancelled (it shields itself, or
-        waits for a thread) is waited for beyond that, because nothing can end it.
+        It takes at most ``config.longest_close`` seconds, whatever has failed: the coordinator, all
+        brokers, the network. If a task continues after it was cancelled, because it shields itself
+        or waits for a thread, kgroup waits for it beyond that time: nothing can end it.
 
-        Cancellation: the closing goes on; only the waiting is given up.
+        Args:
+            reason: as for `shutdown`.
+
+        Raises:
+            ArgumentError: ``reason`` is not a str.
+
+        Cancellation: the group continues to close; only the wait ends.
         """
         self.shutdown(reason)
         if self._opened is None or self in inside_of.get():
@@ -255,7 +268,10 @@ class ConsumerGroup:
         await self._done.wait()
 
     async def wait_closed(self) -> None:
-        """Wait until the group has closed, for whatever reason, and the member has left."""
+        """Wait until the group has closed, for any reason, and the member has left.
+
+        Cancellation: only the wait ends; the group is not closed by it.
+        """
         await self._done.wait()
 
     def __repr__(self) -> str:
