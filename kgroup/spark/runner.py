@@ -1,8 +1,8 @@
-"""``Runner``: runs Spark actions in a thread of their own, for a program on trio.
+"""``ActionRunner``: runs Spark actions in a thread of their own, for a program on trio.
 
 The event loop continues while an action runs, so heartbeats do too; cancelling the scope cancels
-the action's jobs. A thread cannot be cancelled: `Runner.run` waits for it, and reports it while it
-does not end.
+the action's jobs. A thread cannot be cancelled: `ActionRunner.run` waits for it, and reports it
+while it does not end.
 
 INVARIANTS: when ``run`` has returned or raised, its function has returned and no task of its job
 group runs; the function's result or exception is passed on, unless the function was cancelled.
@@ -65,10 +65,10 @@ class _Remaining:
 
 
 @final
-class Runner:
+class ActionRunner:
     """A thread that runs Spark actions one after another, each in a job group of its own.
 
-    ``async with Runner(jobs, "kgroup-orders", report) as runner: await runner.run(...)``. The
+    ``async with ActionRunner(jobs, "kgroup-orders", report) as runner: await runner.run(...)``. The
     first `run` starts the thread; it has the local properties (or tags) of the thread that made
     ``jobs``. Leaving the block ends it, and with it the JVM thread that belongs to it.
 

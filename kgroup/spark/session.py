@@ -16,7 +16,7 @@ from kgroup.spark.engine import Frame
 from kgroup.spark.frames import BACKENDS, Backend, frame, read_counter
 from kgroup.spark.offset_ranges import PARALLELISM, OffsetRange
 from kgroup.spark.reader_settings import ReaderSettings
-from kgroup.spark.runner import OutstayedJob, Runner
+from kgroup.spark.runner import ActionRunner, OutstayedJob
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,7 +77,7 @@ class SparkEngine:
         self._on_outstayed = on_outstayed
         self._jobs = jobs
         self._count = read_counter(spark) if reading.backend == "python" else None
-        self._idle: list[Runner] = []
+        self._idle: list[ActionRunner] = []
         self._runners = 0
 
     @property
@@ -90,7 +90,7 @@ class SparkEngine:
         return await trio.to_thread.run_sync(partial(self._frame, tuple(ranges)))
 
     async def run(self, group: str, description: str, fn: Callable[..., T], *args: Any) -> T:
-        """Call a function in a thread that is kept for the next run; see ``Runner.run``."""
+        """Call a function in a thread that is kept for the next run; see ``ActionRunner.run``."""
         runner = self._idle.pop() if self._idle else self._new_runner()
         try:
             return await runner.run(group, description, fn, *args)
@@ -104,9 +104,9 @@ class SparkEngine:
             await runner.__aexit__()
         await trio.lowlevel.checkpoint()
 
-    def _new_runner(self) -> Runner:
+    def _new_runner(self) -> ActionRunner:
         self._runners += 1
-        return Runner(self._jobs, f"{self._name}-{self._runners}", self._on_outstayed)
+        return ActionRunner(self._jobs, f"{self._name}-{self._runners}", self._on_outstayed)
 
     def _frame(self, ranges: tuple[OffsetRange, ...]) -> Frame:
         count = self._count = self._count and self._count.for_next_frame()

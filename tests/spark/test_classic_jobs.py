@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 # PySpark's own custom
 from kgroup.errors import UsageError
 from kgroup.spark.cancellable_jobs import JobGroupCancelledError
 from kgroup.spark.classic_jobs import ClassicJobs
-from kgroup.spark.runner import OutstayedJob, Runner
+from kgroup.spark.runner import ActionRunner, OutstayedJob
 
 Work = Callable[[SparkSession], object]
 POOL = "spark.scheduler.pool"
@@ -46,7 +46,7 @@ async def cancel_once_it_runs(
 ) -> None:
     """Run work in a scope that is cancelled as soon as it is ready."""
     async with (
-        Runner(jobs, "kgroup-test", nothing_outstayed, report_after=60.0) as runner,
+        ActionRunner(jobs, "kgroup-test", nothing_outstayed, report_after=60.0) as runner,
         trio.open_nursery() as nursery,
     ):
         nursery.start_soon(runner.run, group, "a test", work, spark)
@@ -109,7 +109,7 @@ async def test_threads_inherit_from_the_maker_and_their_twins_end(spark: SparkSe
         jvm: Any = context._jvm
         return context.getLocalProperty(POOL), jvm.java.lang.Thread.currentThread()
 
-    async with Runner(jobs, "kgroup-test", nothing_outstayed) as runner:
+    async with ActionRunner(jobs, "kgroup-test", nothing_outstayed) as runner:
         pool, twin = await runner.run("inherit-1", "words", read_properties)
         again = await runner.run("inherit-2", "words", read_properties)
         assert twin.isAlive()

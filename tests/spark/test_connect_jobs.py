@@ -18,7 +18,7 @@ from kgroup.errors import UsageError
 from kgroup.spark.cancellable_jobs import JobGroupCancelledError
 from kgroup.spark.classic_jobs import ClassicJobs
 from kgroup.spark.connect_jobs import ConnectJobs, _seconds
-from kgroup.spark.runner import OutstayedJob, Runner
+from kgroup.spark.runner import ActionRunner, OutstayedJob
 from kgroup.spark.session import jobs_of
 
 
@@ -67,7 +67,7 @@ async def test_threads_and_calls_carry_tags(connected: SparkSession) -> None:
         connected.addTag("mine")
         return tags
 
-    async with Runner(jobs, "kgroup-test", nothing_outstayed) as runner:
+    async with ActionRunner(jobs, "kgroup-test", nothing_outstayed) as runner:
         assert await runner.run("a,b", "words", tags_here) == {"nightly", "kgroup:a%2Cb"}
         assert await runner.run("c", "words", tags_here) == {"nightly", "kgroup:c"}
     assert connected.getTags() == set()
@@ -102,7 +102,9 @@ async def test_a_python_worker_has_stopped_when_the_cancelled_run_raises(
         connected.range(0, 1, 1, 1).mapInArrow(busy, "id long").collect()
 
     async with (
-        Runner(jobs_of(connected), "kgroup-test", nothing_outstayed, report_after=60.0) as runner,
+        ActionRunner(
+            jobs_of(connected), "kgroup-test", nothing_outstayed, report_after=60.0
+        ) as runner,
         trio.open_nursery() as nursery,
     ):
         nursery.start_soon(runner.run, "python", "words", work)
