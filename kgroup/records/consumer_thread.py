@@ -1,8 +1,8 @@
 """``ConsumerThread``: the one thread that owns a ``confluent_kafka.Consumer``.
 
-**Who owns the Consumer.** This thread alone creates, calls and closes it. A Consumer serialises
-the calls of all threads, so a call from the event loop's thread would block the loop for as long
-as this thread polls. The loop therefore never calls the Consumer. Each method of
+**Who owns the Consumer.** INVARIANT: this thread alone creates, calls and closes it. A Consumer
+serialises the calls of all threads, so a call from the event loop's thread would block the loop for
+as long as this thread polls. The loop therefore never calls the Consumer. Each method of
 ``Fetcher`` puts a command (a function without arguments) into a queue and returns at once; the
 thread runs commands between two polls. In the other direction the thread delivers lists of items
 through the loop's token: one call for each chunk that it consumed, since one call for each record
