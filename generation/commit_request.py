@@ -121,7 +121,8 @@ class CommitRequest:
         reasons = ", ".join(f"{name}: {error.name}" for name, error in sorted(refused.items()))
         self._emit_refused({name: offsets[name] for name in refused}, reasons)
         return CommitFailedError(
-            f"{self._membership}: these were not committed, all others were: {reasons}", refused
+            f"{self._membership}: these partitions were not committed, the others were: {reasons}",
+            refused,
         )
 
     async def _send_once(self) -> Reaction | None:
@@ -231,9 +232,8 @@ def emit_refused(
 def stale_error(membership: Membership, end: End, reason: str) -> StaleGenerationError:
     """The error of a commit under a generation that is over."""
     return StaleGenerationError(
-        f"{membership}: nothing was committed, because {reason}. The records after the last"
-        " commit will be read again by the next owner of the partitions; go on with the next"
-        " generation",
+        f"{membership}: nothing was committed, because {reason}. The next owner of the partitions"
+        " reads the records after the last commit again; continue with the next generation",
         end,
     )
 
@@ -250,9 +250,9 @@ def unknown_error(
     listed = ", ".join(f"{name} at {position.offset}" for name, position in sorted(offsets.items()))
     advice = "Committing the same or later offsets again is safe"
     if end is not None:
-        advice = f"The generation has ended since ({end}); go on with the next one"
+        advice = f"The generation has ended since ({end}); continue with the next one"
     return CommitUnknownError(
-        f"{membership}: the commit of {listed} was sent and not answered in"
+        f"{membership}: the commit of {listed} was sent, and no response arrived in"
         f" time; it may have been applied. {advice}",
         end,
     )

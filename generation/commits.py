@@ -129,9 +129,9 @@ class Committer:
             return
         emit_refused(self._member.emitter, offsets, "the producer did not answer in time")
         raise CommitUnknownError(
-            f"{self._membership}: the producer was given the commit of"
-            f" {', '.join(map(str, sorted(offsets)))} for its transaction and did not answer in"
-            " time; abort the transaction"
+            f"{self._membership}: the producer did not add the offsets of"
+            f" {', '.join(map(str, sorted(offsets)))} to its transaction in time; abort the"
+            " transaction"
         )
 
     async def _hand_to(self, producer: Producer, offsets: CommitOffsets, seconds: float) -> None:
@@ -245,9 +245,9 @@ def _check_order(
 
 def _lease_error(membership: Membership) -> LeaseExpiredError:
     return LeaseExpiredError(
-        f"{membership}: the lease has ended and no heartbeat could confirm membership, so"
-        " the commit was not sent; its records will be read again by the next owner of the"
-        " partitions"
+        f"{membership}: the lease has ended, and no heartbeat confirmed the membership; the commit"
+        " was not sent. The next owner of the partitions reads the records after the last"
+        " commit again"
     )
 
 

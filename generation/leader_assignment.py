@@ -137,16 +137,16 @@ class LeaderAssignment:
     async def assign(self, known: Mapping[str, TopicInfo]) -> MemberAssignments:
         """The partitions of every member; nothing where the coordinator keeps the last assignment.
 
-        The assignor runs in a thread, so that heartbeats go on. It has until shortly before the
+        The assignor runs in a thread, so that heartbeats continue. It has until shortly before the
         coordinator would remove a leader that sends no SyncGroup.
 
         Raises:
             UsageError: the coordinator chose an assignor that this member does not have.
             AssignorTimeoutError: the assignor takes too long.
-            InvalidAssignmentError: no group may follow what the assignor returned.
+            InvalidAssignmentError: the assignor returned an invalid assignment.
             Exception: whatever a custom assignor raises.
 
-        Cancellation: the assignor is given up, with an event; its thread may go on.
+        Cancellation: kgroup stops waiting for the assignor, with an event; its thread may continue.
 
         Source: Kafka's ``GroupMetadataManager.schedulePendingSync``.
         """
@@ -184,12 +184,12 @@ class LeaderAssignment:
             return checked
         self._emit_given_up(assignor, began, thread)
         raise AssignorTimeoutError(
-            f"{self.membership}: the assignor {assignor.name!r} was to divide"
-            f" {sum(topic.partitions for topic in known.values())} partitions among"
-            f" {len(self.answer.members)} members and has not answered in"
+            f"{self.membership}: the assignor {assignor.name!r} did not assign"
+            f" {sum(topic.partitions for topic in known.values())} partitions to"
+            f" {len(self.answer.members)} members within"
             f" {trio.current_time() - began:.1f} s; the coordinator waits {limit:g} s"
             " (rebalance_timeout) for its leader. Nothing was sent: this member leaves, and the"
-            f" group goes on without it; the thread {thread!r} ends when the assignor returns."
+            f" group continues without it. The thread {thread!r} ends when the assignor returns."
             " Make the assignor faster, or rebalance_timeout longer",
             assignor.name,
             thread,

@@ -128,7 +128,7 @@ class Positions:
         if arguments.partition("partition", partition) not in self._assignment:
             owned = ", ".join(map(str, self._assignment)) or "nothing"
             raise NotOwnedError(
-                f"{partition} is not of this generation: {self._membership} owns {owned};"
+                f"this generation does not own {partition}: {self._membership} owns {owned};"
                 " nothing was sent"
             )
 
@@ -159,12 +159,12 @@ class Positions:
         ceiling = max(self[partition], 0 if read is None else read)
         if offset <= ceiling:
             return
-        nothing = f"nothing was read yet, and it starts at {ceiling}"
-        so_far = nothing if read is None else f"records were handed out up to {ceiling} only"
+        nothing = f"it was given none yet, and the partition starts at {ceiling}"
+        so_far = nothing if read is None else f"it was given the records up to {ceiling} only"
         raise OffsetBeyondReadError(
-            f"{partition}: offset {offset} is past what this member was given to read: {so_far}"
-            f" ({self._membership}); nothing was sent. The records between would be skipped by"
-            " every member. Commit batch.next_offset, or the last record's offset + 1. To skip"
+            f"{partition}: offset {offset} is past the records that the program was given: {so_far}"
+            f" ({self._membership}); nothing was sent. No member would read the records in between."
+            " Commit batch.next_offset, or the last record's offset + 1. To skip"
             f" on purpose, seek to {offset} first, or commit with beyond_read=True.",
             partition,
             offset,

@@ -211,18 +211,18 @@ class StartOffsets:
         if self._rule is AutoOffsetReset.ERROR:
             names = ", ".join(map(str, sorted(partitions)))
             raise NoOffsetError(
-                f"{self._membership}: no offset is committed for {names} and auto_offset_reset is"
-                " 'error'; commit a position first, or choose 'earliest' or 'latest'"
+                f"{self._membership}: no offset is committed for {names}, and auto_offset_reset is"
+                " 'error'; commit an offset first, or set it to 'earliest' or 'latest'"
             )
         rule = self._rule
         late: Collection[TopicPartition] = ()
         if rule is AutoOffsetReset.LATEST:
             late = await self._added_later(partitions)
         found: dict[TopicPartition, StartPosition] = {}
-        reason = f"no offset is committed, so by auto_offset_reset at the {rule.value}"
+        reason = f"no offset is committed, so auto_offset_reset chose the {rule.value} offset"
         for name, offset in (await self._list(set(partitions).difference(late), rule)).items():
             found[name] = StartPosition(offset, rule, reason)
-        reason = "no offset is committed and the partition was added later, so at the earliest"
+        reason = "no offset is committed, and the partition was added later, so all of it is read"
         for name, offset in (await self._list(late, AutoOffsetReset.EARLIEST)).items():
             found[name] = StartPosition(offset, AutoOffsetReset.EARLIEST, reason)
         return found
@@ -238,7 +238,7 @@ class StartOffsets:
             raise error
         found = await self._list([error.partition], self._rule)
         at = f"offset {error.offset}" if error.offset >= 0 else "its position"
-        reason = f"{at} is not in the log, so by auto_offset_reset at the {self._rule.value}"
+        reason = f"{at} is not in the log, so auto_offset_reset chose the {self._rule.value} offset"
         return StartPosition(found[error.partition], self._rule, reason)
 
     async def list_offsets(
@@ -345,7 +345,8 @@ class StartOffsets:
         why = self._lifecycle.why
         raise StaleGenerationError(
             f"{self._membership}: the generation ended ({why}) before the partitions' leaders"
-            " said where to start; nothing was read or committed. Go on with the next generation",
+            " answered with a start offset; nothing was read or committed. Continue with the next"
+            " generation",
             why,
         )
 

@@ -298,7 +298,9 @@ class OffsetStream(PartitionStream):
             StaleGenerationError: the generation's end began before the leader had answered.
         """
         error = OffsetOutOfRangeError(
-            f"{partition}: offset {offset} is not in the log, and auto_offset_reset is 'error'",
+            f"{self._lifecycle.membership}: offset {offset} of {partition} is not in the log, and"
+            " auto_offset_reset is 'error'; seek to an offset in the log, or set it to 'earliest'"
+            " or 'latest'",
             partition,
             offset,
         )

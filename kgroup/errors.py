@@ -205,7 +205,9 @@ class BrokerError(KgroupError):
 
 @final
 class MemberIdRequiredError(BrokerError):
-    """The coordinator assigned a member id with which to join again (KIP-394); this is no fault.
+    """The coordinator assigned a member id, and the member joins again with it (KIP-394).
+
+    This is a normal step of joining; kgroup handles it, and programs never see this error.
 
     Attributes:
         member_id: the id.
@@ -216,8 +218,8 @@ class MemberIdRequiredError(BrokerError):
             79,
             "MEMBER_ID_REQUIRED",
             "JoinGroup",
-            f"the coordinator of group {group_id!r} assigned the member id {member_id!r}, with"
-            " which to join again",
+            f"the coordinator of group {group_id!r} assigned the member id {member_id!r}; the"
+            " member has to join again with it",
         )
         self.member_id = member_id
 
@@ -225,7 +227,8 @@ class MemberIdRequiredError(BrokerError):
 class FatalGroupError(BrokerError):
     """The broker refused a request, and a retry cannot help; the group is closed.
 
-    Every later ``next()`` raises it; if there is none, the exit of ``async with`` does.
+    Every later ``next()`` raises it. If the program does not call ``next()`` again, the end of the
+    ``async with`` block raises it.
     """
 
 
@@ -241,7 +244,7 @@ class AuthorizationError(FatalGroupError):
 
 @final
 class InconsistentProtocolError(FatalGroupError):
-    """This member shares no assignor, or not the protocol type, with the group's other members."""
+    """This member and the other members have no assignor, or no protocol type, in common."""
 
 
 @final

@@ -344,7 +344,7 @@ class PartitionsNotRead(Event):
     def message(self) -> str:
         """See ``Event``."""
         listed = ", ".join(map(str, self.partitions))
-        return f"no stream is open for {listed}; open generation.records() to read them"
+        return f"no stream is open for {listed}; call generation.records() to read them"
 
 
 @attrs.frozen(kw_only=True)
@@ -357,8 +357,8 @@ class LoopBlocked(Event):
     def message(self) -> str:
         """See ``Event``."""
         return (
-            f"the event loop was blocked, or the process was suspended, for {self.seconds:.1f} s,"
-            " and sent no heartbeats; move blocking work to a thread"
+            f"the event loop was blocked, or the process was suspended, for {self.seconds:.1f} s;"
+            " meanwhile no heartbeat was sent. Move blocking work to a thread"
         )
 
 
@@ -405,7 +405,10 @@ class Left(Event):
         """See ``Event``."""
         if self.notified:
             return f"left the group: {self.reason}"
-        return f"stopped without leaving the group: {self.reason}"
+        return (
+            f"stopped without leaving the group: {self.reason}; if it is still a member, others get"
+            " its partitions when its session ends"
+        )
 
 
 @attrs.frozen(kw_only=True)

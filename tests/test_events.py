@@ -223,15 +223,15 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
         PartitionsNotRead,
         {"partitions": (P0, P1)},
         WARNING,
-        "no stream is open for t-0, t-1; open generation.records() to read them",
+        "no stream is open for t-0, t-1; call generation.records() to read them",
     ),
     (
         LoopBlocked,
         {"seconds": 12.34},
         WARNING,
         (
-            "the event loop was blocked, or the process was suspended, for 12.3 s, and sent no"
-            " heartbeats; move blocking work to a thread"
+            "the event loop was blocked, or the process was suspended, for 12.3 s;"
+            " meanwhile no heartbeat was sent. Move blocking work to a thread"
         ),
     ),
     (
@@ -251,7 +251,10 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
         Left,
         {"reason": "closed", "notified": False},
         INFO,
-        "stopped without leaving the group: closed",
+        (
+            "stopped without leaving the group: closed; if it is still a member, others get its"
+            " partitions when its session ends"
+        ),
     ),
     (SourceFault, {"partition": P0, "reason": "away"}, WARNING, "fault while reading t-0: away"),
     (SourceFault, {"partition": None, "reason": "away"}, WARNING, "fault while reading: away"),

@@ -88,7 +88,7 @@ def batches(
     Raises:
         UsageError: another stream of the generation has a partition; the session cannot keep
             the jobs of threads apart.
-        NotOwnedError: a partition is not of this generation.
+        NotOwnedError: the generation does not own a partition.
         ConfigError: a setting is not allowed.
     """
     from kgroup.spark.columns import ALL

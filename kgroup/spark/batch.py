@@ -49,8 +49,8 @@ ALLOWED: Final[Mapping[str, frozenset[BatchStage]]] = {
 _ADVICE: Final = {
     BatchStage.RUNNING: "wait until its run has ended",
     BatchStage.FAILED: "run it again, or call batch.skip() to give up its records",
-    BatchStage.COMMITTED: "go on with the next batch",
-    BatchStage.SKIPPED: "go on with the next batch",
+    BatchStage.COMMITTED: "continue with the next batch",
+    BatchStage.SKIPPED: "continue with the next batch",
 }
 
 
@@ -76,7 +76,7 @@ class BatchLoop(Protocol):
 
 @final
 class MicroBatch:
-    """Some new records of a generation's partitions. Made by `batches`.
+    """Some new records of a generation's partitions. `batches` makes it.
 
     Attributes:
         id: a hash of the group and the ranges. The same ranges have the same id in every
@@ -132,7 +132,7 @@ class MicroBatch:
     async def run(self, fn: Callable[..., T], *args: Any) -> T:
         """Run ``fn(batch.df, *args)`` in a thread, as one cancellable Spark job group.
 
-        Heartbeats go on meanwhile. When the generation drains, the function may run until the
+        Heartbeats continue meanwhile. When the generation drains, the function may run until the
         drain's deadline. After that, or at once if membership is lost, its jobs are cancelled and
         no new one can start; the generation ends only when all its tasks have stopped.
 

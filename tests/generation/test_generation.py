@@ -122,7 +122,7 @@ async def test_a_batch_has_a_record_at_least(autojump_clock: MockClock, bad: int
 async def test_what_is_not_owned_is_refused(autojump_clock: MockClock, use: Any) -> None:
     """Nothing is done by halves."""
     made = Made()
-    with pytest.raises(NotOwnedError, match=r"t-2 is not of this generation"):
+    with pytest.raises(NotOwnedError, match=r"this generation does not own t-2"):
         use(made.generation)
     assert made.source.log == []
 

@@ -225,7 +225,7 @@ async def test_an_assignor_has_until_the_rebalance_time_out(
     """A second before the coordinator would throw the leader out it is given up."""
     it = Led(nursery, assignor=Everything([]), compute=for_ever)
     began = trio.current_time()
-    with pytest.raises(AssignorTimeoutError, match="2 partitions among 2 members") as raised:
+    with pytest.raises(AssignorTimeoutError, match="2 partitions to 2 members") as raised:
         await it.leader.assign(known())
     assert trio.current_time() - began == it.leader.member.config.rebalance_timeout - 1
     assert "'m-1'" in str(raised.value)

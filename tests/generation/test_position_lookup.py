@@ -93,7 +93,7 @@ async def test_without_a_rule_it_is_an_error(
 ) -> None:
     """It names the partitions, the member, and what to do."""
     it = Lookup(nursery, AutoOffsetReset.ERROR)
-    with pytest.raises(NoOffsetError, match=r"'m-1'.* for t-0, t-1 and .*'earliest' or 'latest'"):
+    with pytest.raises(NoOffsetError, match=r"'m-1'.* for t-0, t-1, and .*'earliest' or 'latest'"):
         await it.starts.without_commit([T1, T0])
     error = OffsetOutOfRangeError("gone", T0, 99)
     with pytest.raises(OffsetOutOfRangeError) as caught:
@@ -109,7 +109,7 @@ async def test_out_of_range(
     it = Lookup(nursery, AutoOffsetReset.LATEST)
     start = await it.starts.out_of_range(OffsetOutOfRangeError("gone", T1, at))
     assert (start.offset, start.rule) == (15, AutoOffsetReset.LATEST)
-    assert start.reason == f"{words} not in the log, so by auto_offset_reset at the latest"
+    assert start.reason == f"{words} not in the log, so auto_offset_reset chose the latest offset"
 
 
 async def test_only_what_is_not_known_yet_is_requested_again(

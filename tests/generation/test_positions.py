@@ -47,7 +47,7 @@ def test_the_start_position_is_the_first_floor() -> None:
 
 def test_what_is_not_owned_is_refused() -> None:
     """The error names the partition, the member and what it owns."""
-    with pytest.raises(NotOwnedError, match=r"t-2 is not of .*'m-1'.* owns t-0, t-1;"):
+    with pytest.raises(NotOwnedError, match=r"does not own t-2: .*'m-1'.* owns t-0, t-1;"):
         floors().check({P0: 0, P2: 1})
     nothing = Positions(MEMBERSHIP)
     with pytest.raises(NotOwnedError, match="owns nothing"):
@@ -113,7 +113,7 @@ def test_nothing_goes_past_what_was_handed_out() -> None:
     """The error names the partition, what was given, what was handed out, and what to do."""
     mine = ceilings()
     mine.check({P0: 5, P1: 0})
-    with pytest.raises(OffsetBeyondReadError, match=r"t-0: .* 6 .* nothing was read .* at 5 \(.*7"):
+    with pytest.raises(OffsetBeyondReadError, match=r"t-0: .* 6 .* given none yet, .* at 5 \(.*7"):
         mine.check({P0: 6})
     mine.handed_out(P0, 8)
     mine.check({P0: 8})

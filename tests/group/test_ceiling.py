@@ -25,7 +25,7 @@ async def test_records_that_were_never_handed_out_cannot_be_skipped(
             generation = await group.next()
             batch = await anext(generation.records(max_records=3))
             for far in (8, 4, OffsetAndMetadata(4)):
-                with pytest.raises(OffsetBeyondReadError, match="handed out up to 3 only"):
+                with pytest.raises(OffsetBeyondReadError, match="given the records up to 3 only"):
                     await generation.commit({P0: far})
             producer: Any = SimpleNamespace(send_offsets_to_transaction=pytest.fail)
             with pytest.raises(OffsetBeyondReadError):
@@ -63,7 +63,7 @@ async def test_two_streams_and_one_that_was_never_opened(autojump_clock: MockClo
             first = generation.records(P0, max_records=3)
             assert (await anext(first)).next_offset == 3
             first.close()
-            with pytest.raises(OffsetBeyondReadError, match="nothing was read yet"):
+            with pytest.raises(OffsetBeyondReadError, match="it was given none yet"):
                 await generation.commit({P0: 3, P1: 1})
             await generation.commit({P0: 3, P1: 0})
             assert (await anext(generation.records(P0))).next_offset == 4
@@ -87,7 +87,7 @@ async def test_a_kept_partition_keeps_what_was_handed_out(autojump_clock: MockCl
             here.broker.inject("heartbeat", 25)
             await after.ending.wait()
             lost = await group.next()
-            with pytest.raises(OffsetBeyondReadError, match="nothing was read yet"):
+            with pytest.raises(OffsetBeyondReadError, match="it was given none yet"):
                 await lost.commit({P0: 7})
 
 

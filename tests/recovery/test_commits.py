@@ -203,7 +203,7 @@ async def test_what_is_no_offset_is_refused(autojump_clock: MockClock, bad: Any)
         generation = await group.next()
         with pytest.raises((TypeError, ValueError), match="topic-0"):
             await generation.commit({P0: bad}, beyond_read=True)
-        with pytest.raises(NotOwnedError, match="topic-1 is not of this generation"):
+        with pytest.raises(NotOwnedError, match="this generation does not own topic-1"):
             await generation.commit({P0: 1, P1: 1}, beyond_read=True)
         await generation.commit({})
         assert here.requests_for(OFFSETS) == []

@@ -152,7 +152,9 @@ async def test_a_batch_that_is_not_run_is_not_skipped(autojump_clock: MockClock)
                 await anext(loop)
             await batch.commit()
             for what in ("run", "commit", "skip"):
-                with pytest.raises(UsageError, match="the batch is committed; go on with the next"):
+                with pytest.raises(
+                    UsageError, match="the batch is committed; continue with the next"
+                ):
                     batch.check_allowed(what)
             await anext(loop)
 
