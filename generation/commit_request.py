@@ -10,9 +10,12 @@ partition has one of these outcomes:
 - *unknown*: a request was sent and never answered. It may have been applied, whatever a later
   attempt was answered, so the caller gets `CommitUnknownError` unless a later attempt succeeds.
 
-Partitions with a code that passes (the coordinator is loading, or has moved) stay open and are sent
-again, alone. ``commits`` decides what is sent, and when; callers of several commits may share one
-request, and `outcome` says for each of them what came of its offsets.
+A partition whose code is transient (the coordinator is loading, or has moved) stays open, and the
+next attempt sends only the open ones. ``commits`` decides what is sent, and when. Several callers
+may share one request; `CommitRequest.outcome` gives each caller the error for its own offsets.
+
+The generation id of the request is that of the `Membership`, which ``kgroup.client.coordinator``
+writes into it.
 """
 
 from __future__ import annotations
@@ -53,7 +56,7 @@ class CommitRequest:
     if a failure concerns all of them, or if the scope around it is cancelled.
 
     Args:
-        member: the member's standing parts.
+        member: the parts of the member that outlive this generation.
         lifecycle: the generation's.
         positions: the generation's; what is committed raises the floors.
         offsets: for each partition what is committed.

@@ -1,7 +1,8 @@
 """Commits of one generation: one request at a time; those that wait go out together.
 
-Each caller has its own outcome, for its own partitions. A commit carries the ids of the generation
-that it was called on, and never those of another one.
+Each caller has its own outcome, for its own partitions. INVARIANTS: a commit carries the ids of the
+generation that it was called on, and never those of another one. Past the lease nothing is sent:
+commits wait for a heartbeat to confirm the membership, and fail if none does in time.
 
 Cancellation. INVARIANT: from the moment at which a request includes a caller's offsets, that caller
 is shielded until the outcome is known, or until the deadline. Before that, a cancelled caller takes

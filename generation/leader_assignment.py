@@ -1,7 +1,8 @@
 """What a leader does before it sends SyncGroup: fetch the group's topics, and call the assignor.
 
-INVARIANT: the subscriptions of other members end nothing of this one's. A name that no topic can
-have is left out here; of a topic that this leader may not read, the broker says so.
+INVARIANT: no subscription of another member can end this member's generation. A name that no topic
+can have is left out before the topics are requested; a topic that this leader may not read is left
+out when the broker refuses it.
 
 Source: Kafka's ``ConsumerCoordinator.onLeaderElected``; KIP-814 (a leader that skips it).
 """
@@ -76,7 +77,7 @@ class LeaderAssignment:
     """Computes one generation's assignment.
 
     Attributes:
-        member: the member's standing parts.
+        member: the parts of the member that outlive this generation.
         membership: the leader's.
         answer: the answer to its JoinGroup.
         deadline: when, by trio's clock, the coordinator stops waiting for this leader.

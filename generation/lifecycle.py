@@ -169,7 +169,7 @@ class Lifecycle:
     """The state, the lease and the tasks of one generation.
 
     Args:
-        member: the member's standing parts.
+        member: the parts of the member that outlive this generation.
         membership: whose generation it is.
         joined_at: when the JoinGroup was sent, by the runtime's clock.
 
@@ -221,7 +221,7 @@ class Lifecycle:
 
     @property
     def over(self) -> End | None:
-        """The recorded end, once no commit may be sent any more; None before."""
+        """The recorded end, once the state is ENDED and no commit may be sent; None before."""
         return self._machine.end if self.state is State.ENDED else None
 
     # The life, from the first task to the end of the last one.
@@ -381,12 +381,12 @@ class Lifecycle:
     # What waits, and until when.
 
     async def wait_to_read(self) -> None:
-        """Wait until the lease is valid, or records are not handed out any more."""
+        """Wait until the lease is valid, or the end has begun: then no record is handed out."""
         while self.lease.left <= 0 and self.state is State.RUNNING:
             await self._lease_changed.wait()
 
     async def wait_to_commit(self) -> None:
-        """Wait until the lease is valid, or commits are not sent any more."""
+        """Wait until the lease is valid, or the state is ENDED: then no commit is sent."""
         while self.lease.left <= 0 and self.state is not State.ENDED:
             await self._lease_changed.wait()
 

@@ -1,7 +1,7 @@
 """What a generation receives from its member: the parts that outlive it, and what came before it.
 
-All of these are values or are made once for a member. `GenerationRunner` and the parts that it
-makes take them as they are, so that each part calls the object that has the method.
+`MemberContext` is made once for a member and given to each of its generations.
+`PreviousGenerations` is a value that changes with each generation.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kgroup.types import Assignment, Claim, TopicPartition
 @final
 @attrs.frozen(kw_only=True, eq=False)
 class MemberContext:
-    """The standing parts of one member, which each of its generations uses.
+    """The parts of a member that outlive its generations, and that each generation uses.
 
     Attributes:
         config: the group's settings.

@@ -13,8 +13,8 @@ mistake in a handler would silently repeat records, or make the group skip recor
 has read. Programs that read by other means (``Generation.offsets``) have no ceiling, because only
 they know how far they are.
 
-What was handed out in the generation before counts where the member has kept the partition: its
-handlers may have carried over what they made of it.
+If the member has kept a partition, its ceiling of the previous generation still counts: the program
+may hold results of records that were handed out then, and may commit them now.
 
 INVARIANT: a commit is checked against the floor as its caller knew it. A commit that was called
 before the floor was moved is not refused because of the move, nor does its answer undo the move.
@@ -69,12 +69,12 @@ class Positions:
         return self._floors.get(partition, 0)
 
     def moves(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """How often each floor was moved so far, which is what a caller knows now."""
+        """How often each floor was moved so far; a commit notes it when it is called."""
         return {partition: self._moves[partition] for partition in partitions}
 
     @property
     def read(self) -> Mapping[TopicPartition, int]:
-        """Of partitions that were read the offset after the last record that was handed out."""
+        """For each partition that was read, the offset after the last record handed out."""
         return self._read
 
     def handed_out(self, partition: TopicPartition, next_offset: int) -> None:
@@ -147,7 +147,12 @@ class Positions:
     def raise_to(
         self, offsets: Mapping[TopicPartition, int], known: Mapping[TopicPartition, int]
     ) -> None:
-        """Offsets were committed by a caller that knew of so many moves."""
+        """Raise floors to committed offsets, except those moved since the commit was called.
+
+        Args:
+            offsets: what was committed.
+            known: `moves` when the commit was called.
+        """
         for partition, offset in offsets.items():
             if known[partition] == self._moves[partition]:
                 self._floors[partition] = max(offset, self[partition])

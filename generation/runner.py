@@ -1,7 +1,8 @@
 """One generation of one member, from the answered JoinGroup to the end of its last task.
 
-This file is the way of a rebalance, in its order. What stands in each step is in the file that the
-step names; `lifecycle` says how a generation ends and drains.
+The steps of a rebalance within a generation, in their order. Most steps have a file of their own,
+which is named below; ``lifecycle`` says how a generation ends and drains. The steps between two
+generations are in ``kgroup.member``.
 
 1. `run` opens the generation's tasks. From here on heartbeats go on until the last task has ended,
    because every step below may take longer than the session.
@@ -16,8 +17,8 @@ step names; `lifecycle` says how a generation ends and drains.
 7. The drain: tasks finish, and commit under this generation's id. Then nothing is left, and
    `Member` joins again.
 
-INVARIANT: whatever goes wrong before the hand-over ends the generation as anything else does, and
-the program is never handed a generation that is over or whose lease is.
+INVARIANT: a failure before the hand-over ends the generation in the same way as a later one, and
+the program is never handed a generation that has ended or whose lease is over.
 
 Source: kafka-go's ``ConsumerGroup.nextGeneration``; Kafka's ``AbstractCoordinator``.
 """
@@ -76,7 +77,7 @@ class GenerationRunner:
     """Runs one generation. After `run`, its attributes say how it went.
 
     Args:
-        member: the member's standing parts.
+        member: the parts of the member that outlive this generation.
         membership: the member's, in this generation.
         join: the answered JoinGroup.
         previous: what came before this generation.
@@ -374,7 +375,7 @@ class GenerationRunner:
 
 @final
 class _PartitionsRevokedError(Exception):
-    """A partition that the member owned was not assigned to it: the group waits for its Join."""
+    """The member lost a partition: the group waits until its JoinGroup gives that partition up."""
 
 
 @final

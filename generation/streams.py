@@ -2,8 +2,9 @@
 
 A stream holds its partitions while it is open: no other stream of the generation can have them. It
 ends when its generation does, whatever the cause. A record stream never hands out a record without
-a valid lease. What happens at an offset that the log does not have is for ``auto_offset_reset`` to
-say. An offset stream is for programs that read records by other means, as Spark's executors do.
+a valid lease: `RecordStream` checks the lease last, just before the hand-over. At an offset that
+the log does not have, ``auto_offset_reset`` decides. An offset stream is for programs that read
+records by other means, as Spark's executors do.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class GenerationParts:
     """The live parts of one generation, which the generation and its streams share.
 
     Attributes:
-        member: the member's standing parts.
+        member: the parts of the member that outlive this generation.
         lifecycle: the generation's state, lease and tasks.
         positions: where its partitions start, and what may be committed.
         starts: finds positions that are not known, or that do not exist.

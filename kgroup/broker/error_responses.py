@@ -1,6 +1,7 @@
 """For each API the response with one error for the whole request, in every field for an error.
 
-Used for an injected error, for a version that is not offered, and for a defect of the broker.
+Used for an injected error, for a version that is not offered, and for a defect of the broker. The
+group coordinator's own errors are in ``kgroup.broker.groups.error_responses``.
 
 Source: ``getErrorResponse`` of Kafka's request classes.
 """

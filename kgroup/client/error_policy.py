@@ -6,9 +6,12 @@ does about it, so that no other code branches on error codes. A code that has no
 request's reaction in ``OTHERWISE``.
 
 To add an error code: name it in ``kgroup.error_codes``, add its row here, and regenerate
-docs/recovery.md. Read the table beside Kafka's ``AbstractCoordinator`` (join, sync, heartbeat,
-leave) and ``ConsumerCoordinator`` (commit, offset fetch). Comments give the reason where kgroup
-reacts in another way.
+docs/recovery.md. Errors of Fetch are not here: librdkafka fetches, and ``ERROR_ACTIONS`` in
+``kgroup.records.librdkafka_messages`` is the table of its errors.
+
+Read the table beside Kafka's ``AbstractCoordinator`` (join, sync, heartbeat, leave) and
+``ConsumerCoordinator`` (commit, offset fetch). Comments give the reason where kgroup reacts in
+another way.
 """
 
 from __future__ import annotations

@@ -21,6 +21,8 @@ The lease is the earlier of two times:
 Both count from the sending and not from the answer. The coordinator restarted its timer at some
 moment between the two, so that the earlier one is safe. Past the lease, streams hand out nothing
 and no commit is sent, until a heartbeat confirms the membership or the generation is lost.
+This module only measures: ``RecordStream._next`` (``kgroup.generation.streams``) and ``Committer``
+(``kgroup.generation.commits``) stop.
 
 **Traps.**
 

@@ -232,7 +232,7 @@ class RecordingEmitter:
 
 
 def member_context(**parts: Any) -> MemberContext:
-    """A member's standing parts: fakes, except for those that are given.
+    """The parts of a member that outlive its generations: fakes, except for those that are given.
 
     Args:
         parts: attributes of `MemberContext`, and settings of its `GroupConfig`.

@@ -1,6 +1,7 @@
-"""The response to each request when one error applies to all of it.
+"""The coordinator's response to each request when one error applies to all of it.
 
-The server may use ``error_response`` too, for errors from outside the coordinator.
+These are values of the coordinator. For errors from outside it (an injected one, a version that is
+not offered), ``kgroup.broker.error_responses`` has the responses of every API, as they are encoded.
 
 Source: ``getErrorResponse`` of Kafka's requests.
 """

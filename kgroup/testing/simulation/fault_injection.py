@@ -1,4 +1,8 @@
-"""Injects faults: for each class of fault a context manager that begins and ends its effect."""
+"""Injects faults: for each class of fault a context manager that begins and ends its effect.
+
+``fault_generation`` and ``targeted_faults`` choose faults; how programs are frozen and killed is in
+``programs`` and ``freezing``.
+"""
 
 from __future__ import annotations
 

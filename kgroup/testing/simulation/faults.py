@@ -66,7 +66,10 @@ class LastingFault(Fault):
 @final
 @attrs.frozen(kw_only=True)
 class Freeze(LastingFault):
-    """A member is frozen and continues afterwards, as after SIGSTOP and SIGCONT."""
+    """A member is frozen and continues afterwards, as after SIGSTOP and SIGCONT.
+
+    ``freezing`` has the mechanism.
+    """
 
     process: str
 
