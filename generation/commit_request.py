@@ -94,12 +94,12 @@ class CommitRequest:
             if reaction is None:
                 continue
             failures += 1
-            if self._lifecycle.over is None:
+            if self._lifecycle.final_end is None:
                 # Cancelled once the generation is over: then nothing is sent again.
                 with self._lifecycle.until_ended():
                     await self._recover(reaction, failures, backoff)
-            if self._lifecycle.over is not None:
-                self.cut_off(self._lifecycle.over)
+            if self._lifecycle.final_end is not None:
+                self.cut_off(self._lifecycle.final_end)
 
     def cut_off(self, end: End) -> None:
         """The generation is over: give up what is still open."""
@@ -174,7 +174,7 @@ class CommitRequest:
     def _failed(self, error: BrokerError | TransportError) -> Reaction | None:
         reaction = decide(Request.COMMIT, error)
         self._member.emitter.failed(Request.COMMIT, error, reaction)
-        if (end := self._lifecycle.over) is not None and isinstance(error, TransportError):
+        if (end := self._lifecycle.final_end) is not None and isinstance(error, TransportError):
             self.cut_off(end)
             return None
         if reaction.action is Action.RETRY:

@@ -112,9 +112,9 @@ class Committer:
     async def commit_in_transaction(self, producer: Producer, offsets: CommitOffsets) -> None:
         """Hand these offsets, which were checked, to the producer's open transaction."""
         await trio.lowlevel.checkpoint()
-        if await self._lease_is_over() and self._lifecycle.over is None:
+        if await self._lease_is_over() and self._lifecycle.final_end is None:
             raise _lease_error(self._membership)
-        if (end := self._lifecycle.over) is not None:
+        if (end := self._lifecycle.final_end) is not None:
             raise generation_ended_error(self._membership, end)
         answered = False
         with self._lifecycle.commit_scope() as scope:
@@ -176,7 +176,7 @@ class Committer:
         for entry in entries:
             entry.taken = True
         try:
-            if (end := self._lifecycle.over) is not None:
+            if (end := self._lifecycle.final_end) is not None:
                 self._refuse(entries, generation_ended_error(self._membership, end))
             elif expired:
                 self._refuse(entries, _lease_error(self._membership))

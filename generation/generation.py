@@ -112,7 +112,7 @@ class Generation(MembershipView):
     @property
     def end(self) -> End | None:
         """Why it ended, or None while it runs."""
-        return self._lifecycle.why
+        return self._lifecycle.recorded_end
 
     @property
     def lease(self) -> float:

@@ -215,12 +215,12 @@ class Lifecycle:
         return self._machine.state
 
     @property
-    def why(self) -> End | None:
+    def recorded_end(self) -> End | None:
         """The recorded end, or None while there is none."""
         return self._machine.end
 
     @property
-    def over(self) -> End | None:
+    def final_end(self) -> End | None:
         """The recorded end, once the state is ENDED and no commit may be sent; None before."""
         return self._machine.end if self.state is State.ENDED else None
 
@@ -254,7 +254,7 @@ class Lifecycle:
             the end that is recorded now, which is an earlier one where there was one.
         """
         if not self._machine.signal(end):
-            return self.why or end
+            return self.recorded_end or end
         self._member.source.revoke(self.membership.epoch)
         self._lease_changed.notify()
         self.ending.set()
@@ -281,7 +281,7 @@ class Lifecycle:
         limit = self._drain_limit()
         deadline = trio.current_time() + limit
         self._bound_commits(deadline)
-        self._member.emitter.emit(GenerationDraining, end=self.why, deadline=limit)
+        self._member.emitter.emit(GenerationDraining, end=self.recorded_end, deadline=limit)
         with trio.move_on_at(deadline):
             while (self._working or self._body is not None) and self.state is State.DRAINING:
                 await self._work_changed.wait()
@@ -303,8 +303,8 @@ class Lifecycle:
             await self.ended.wait()
         finally:
             self._body = self._body or body
-        assert self.why is not None  # nothing ends without a cause
-        return self.why
+        assert self.recorded_end is not None  # nothing ends without a cause
+        return self.recorded_end
 
     # Work and services.
 
@@ -425,7 +425,7 @@ class Lifecycle:
             try:
                 yield
             except BaseException as error:
-                rest = without_stale_errors(error, self.why)
+                rest = without_stale_errors(error, self.recorded_end)
                 if rest is error:
                     raise
                 if rest is not None:
@@ -447,9 +447,9 @@ class Lifecycle:
 
     def commits_are_over(self) -> End | None:
         """The recorded end, once no commit of this generation is awaited; None before."""
-        if self.over is None and trio.current_time() >= self._last_commit_by:
-            return self.why
-        return self.over
+        if self.final_end is None and trio.current_time() >= self._last_commit_by:
+            return self.recorded_end
+        return self.final_end
 
     # How tasks end.
 
@@ -458,7 +458,7 @@ class Lifecycle:
         try:
             await fn(*args)
         except Exception as error:  # noqa: BLE001 # kept, and raised when the others have drained
-            rest = without_stale_errors(error, self.why)
+            rest = without_stale_errors(error, self.recorded_end)
             if rest is None:
                 self.end(End(Cause.MEMBERSHIP_LOST, str(error), error))
             else:

@@ -16,8 +16,9 @@ they know how far they are.
 If the member has kept a partition, its ceiling of the previous generation still counts: the program
 may hold results of records that were handed out then, and may commit them now.
 
-INVARIANT: a commit is checked against the floor as its caller knew it. A commit that was called
-before the floor was moved is not refused because of the move, nor does its answer undo the move.
+INVARIANTS: no commit is sent that is behind its floor or past its ceiling. A commit is checked
+against the floor as its caller knew it. A commit that was called before the floor was moved is not
+refused because of the move, nor does its answer undo the move.
 """
 
 from __future__ import annotations

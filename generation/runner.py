@@ -127,8 +127,8 @@ class GenerationRunner:
     @property
     def end(self) -> End:
         """Why the generation ended."""
-        assert self.lifecycle.why is not None  # `run` returns only after the end
-        return self.lifecycle.why
+        assert self.lifecycle.recorded_end is not None  # `run` returns only after the end
+        return self.lifecycle.recorded_end
 
     @property
     def read(self) -> Mapping[TopicPartition, int]:

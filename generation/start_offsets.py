@@ -342,7 +342,7 @@ class StartOffsets:
     async def _until_ending(self, find: Callable[[], Awaitable[T]]) -> T:
         if (found := await self._lifecycle.until_ending(find)) is not None:
             return found.value
-        why = self._lifecycle.why
+        why = self._lifecycle.recorded_end
         raise StaleGenerationError(
             f"{self._membership}: the generation ended ({why}) before the partitions' leaders"
             " answered with a start offset; nothing was read or committed. Continue with the next"

@@ -242,6 +242,8 @@ class Member:
         was closed. The coordinator answers a follower's JoinGroup in a stable group with the
         generation that it has, and would apply such a commit after later ones of the same member id
         and generation: the committed offset would go back.
+
+        INVARIANT: after such a commit, its member id never continues in its generation.
         """
         reason = "a commit of the last generation was never answered, and must not be applied later"
         with trio.move_on_after(self._config.close_timeout):

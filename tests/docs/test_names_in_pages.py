@@ -122,7 +122,7 @@ def test_renamed_names_are_where_the_changelog_says() -> None:
 
 
 def test_architecture_names_code_that_exists() -> None:
-    """Each step of a record, a commit and a rebalance is in the file that the page names."""
+    """Each step of a path is in the file that the page names."""
     steps = STEP.findall(ARCHITECTURE.read_text(encoding="utf-8"))
     assert len(steps) > 20
     missing = [

@@ -68,7 +68,7 @@ async def test_a_refused_partition_fails_the_callers_that_named_it(
     }
     assert bench.committed == [{P0: 1, P2: 3}]
     assert bench.refused == [({P1: 2}, "t-1: OFFSET_METADATA_TOO_LARGE", False)]
-    assert bench.lifecycle.why is None
+    assert bench.lifecycle.recorded_end is None
 
 
 async def test_what_passes_is_sent_again_alone(autojump_clock: MockClock) -> None:
@@ -174,7 +174,7 @@ async def test_a_refused_generation_fails_every_caller(
     bench.coordinator.replies = [{P0: code, P1: code}]
     made = attempt(bench, at(p0=1, p1=2, p2=3))
     await made.run()
-    end = bench.lifecycle.why
+    end = bench.lifecycle.recorded_end
     assert end is not None
     assert end.cause is (reaction_for(Request.COMMIT, code).cause or Cause.MEMBERSHIP_LOST)
     assert not end.can_commit

@@ -280,7 +280,7 @@ async def test_a_refused_generation_ends_by_its_transaction_too(code: int, cause
     with pytest.raises(StaleGenerationError, match="abort the transaction") as caught:
         await transact(bench, FakeProducer(refusal), p0=1)
     assert caught.value.__cause__ is refusal
-    end = bench.lifecycle.why
+    end = bench.lifecycle.recorded_end
     assert end is not None
     assert caught.value.end is end
     assert end.cause is cause
@@ -294,7 +294,7 @@ async def test_the_producer_s_own_failures_are_its_own() -> None:
     with pytest.raises(KafkaException) as caught:
         await transact(bench, FakeProducer(failure), p0=1)
     assert caught.value is failure
-    assert bench.lifecycle.why is None
+    assert bench.lifecycle.recorded_end is None
 
 
 async def test_nothing_is_given_to_the_producer_past_the_lease(

@@ -75,7 +75,7 @@ async def test_a_loss_before_it_runs_ends_it(autojump_clock: MockClock) -> None:
     made = Life()
     made.life.end(LOSS)
     await made.run()
-    assert made.life.why is LOSS
+    assert made.life.recorded_end is LOSS
     assert made.life.ended.is_set()
 
 
@@ -100,7 +100,7 @@ async def test_a_task_that_returns_ends_it(autojump_clock: MockClock, running: L
     assert not life.cut_short
     assert running.source.log == [("revoke", MEMBERSHIP.epoch)]
     assert running.drains == [(end, 10)]
-    assert life.over is end
+    assert life.final_end is end
 
 
 async def test_a_callable_without_a_name_is_named_by_its_repr(
@@ -286,7 +286,7 @@ async def test_its_own_stale_error_is_no_failure(
 
     async def commits() -> None:
         await life.ending.wait()
-        error = StaleGenerationError("gone", life.why)
+        error = StaleGenerationError("gone", life.recorded_end)
         raise ExceptionGroup("of a nursery", [error]) if grouped else error
 
     life.start_work(commits, ())
@@ -301,7 +301,9 @@ async def test_what_is_with_it_in_a_group_is_kept(autojump_clock: MockClock, run
 
     async def commits() -> None:
         await life.ending.wait()
-        raise ExceptionGroup("both", [StaleGenerationError("gone", life.why), ValueError("mine")])
+        raise ExceptionGroup(
+            "both", [StaleGenerationError("gone", life.recorded_end), ValueError("mine")]
+        )
 
     life.start_work(commits, ())
     life.end(REBALANCE)
@@ -370,8 +372,8 @@ async def test_cancelled_from_outside_it_does_not_drain(autojump_clock: MockCloc
         life = await made.begin(nursery)
         life.start_work(trio.sleep_forever, ())
         nursery.cancel_scope.cancel()
-    assert life.why is not None
-    assert life.why.cause is Cause.CANCELLED
+    assert life.recorded_end is not None
+    assert life.recorded_end.cause is Cause.CANCELLED
     assert life.state is State.ENDED
     assert life.ended.is_set()
     assert made.drains == []
@@ -438,7 +440,7 @@ async def test_closing_bounds_commits_even_after_a_loss(
     life = running.life
     life.end(LOSS)
     life.close(End(Cause.CLOSED))
-    assert life.why is LOSS
+    assert life.recorded_end is LOSS
     assert life.commit_deadline() == trio.current_time() + 10.0
 
 

@@ -10,8 +10,8 @@ names. All decisions are in the tables; this module only chooses the table for a
 the row's error into a response. The machine knows nothing of other groups, of committed offsets and
 of shards: ``registry`` and ``request_handling`` do.
 
-Nothing here waits, reads a clock or draws a random number. ``now`` comes in with every call, and a
-request that cannot be answered yet is *parked*: its ticket is kept with the member
+INVARIANT: nothing here waits, reads a clock or draws a random number. ``now`` comes in with every
+call, and a request that cannot be answered yet is *parked*: its ticket is kept with the member
 (``parked_join``, ``parked_sync``), and a later event responds to it. So one call may return several
 responses, to tickets of earlier calls, and none to its own. The order of the responses is Kafka's,
 and clients see it.

@@ -41,8 +41,9 @@ back when the program thaws. Bytes on their way to it are held by the network. T
 that is frozen can never end, so the nursery of this run could never be left. `Engine.run` thaws
 every program before it leaves, whatever ended the run.
 
-INVARIANTS: the tasks started here belong to no program, so no fault can freeze or kill them.
-After the plan's duration no fault begins and no record is written.
+INVARIANTS: every random choice comes from the plan's seed, and nothing depends on the order of a
+set. The tasks started here belong to no program, so no fault can freeze or kill them. After the
+plan's duration no fault begins and no record is written.
 """
 
 from __future__ import annotations
