@@ -1,7 +1,7 @@
 """kgroup: a Kafka consumer group whose generations are values you hold.
 
-These are the names that programs import; no module of kgroup imports them from here. README.md has
-the fifteen lines to start with. The modules are imported on first use, see ``kgroup.lazy``.
+These are the names that programs import; no module of kgroup imports them from here. The quick
+start of README.md is a complete program. The modules are imported on first use (``kgroup.lazy``).
 """
 
 import typing

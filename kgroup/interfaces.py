@@ -45,7 +45,7 @@ class Random(Protocol):
 
 
 class StreamOpener(Protocol):
-    """Opens a byte stream to a broker: over TCP, over TLS, or in memory for tests."""
+    """Opens a byte stream to a broker: over TCP, or in memory for tests."""
 
     async def __call__(self, host: str, port: int) -> trio.abc.Stream:
         """Open a stream to an address.
@@ -288,6 +288,8 @@ class DescribeResult:
 
 class Coordinator(Protocol):
     """The group's coordinator, as a member uses it; tests can replace the network by their own.
+
+    ``kgroup.client.coordinator.CoordinatorClient`` implements it.
 
     Every method sends one request, which has a deadline. It raises ``BrokerError`` if the response
     has an error code, and ``TransportError`` if there is no valid response. No method retries: the

@@ -4,7 +4,7 @@ It assigns offsets, checks idempotent producers, keeps track of transactions (th
 offset, aborted ones), searches by time and deletes from the front. Batches are not decoded when
 they are appended or fetched. Handlers decide whether a client may write, and wait for a Fetch.
 
-Invariants: batches are sorted and without gaps between ``start_offset``'s and ``end_offset``;
+INVARIANTS: batches are sorted and without gaps between ``start_offset``'s and ``end_offset``;
 a batch's bytes never change once stored; only ``wait_beyond`` waits, and the searches by time yield
 to other tasks.
 

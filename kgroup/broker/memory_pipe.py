@@ -3,7 +3,7 @@
 trio's ``memory_stream_pair`` does the same, but yields four times as often, to find mistakes in
 tests; a simulated group exchanges so many small messages that this would cost too much.
 
-Invariants: bytes arrive in order; bytes sent before an end closed can still be read; only the
+INVARIANTS: bytes arrive in order; bytes sent before an end closed can still be read; only the
 reader of an empty end ever waits.
 """
 

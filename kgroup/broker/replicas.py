@@ -4,7 +4,7 @@ Decisions without I/O, the same for partitions of topics and for the shards of t
 There is one copy of every log, however many replicas a partition has: replicas only decide which
 brokers can take over. The callers notify logs and coordinators of a new leader.
 
-Invariants: a leader is up and in sync; the leader epoch rises with every change of the leader,
+INVARIANTS: a leader is up and in sync; the leader epoch rises with every change of the leader,
 also with the change to none; at least one replica is in sync, even if it is down.
 
 Source: Kafka's ``ReplicationControlManager``, ``PartitionChangeBuilder`` (never unclean),

@@ -1,1 +1,1 @@
-"""What a member says to a cluster, and what follows the errors that it answers."""
+"""A member's requests to the cluster and to its coordinator, and the reaction to each error."""

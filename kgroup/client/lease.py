@@ -21,17 +21,16 @@ The lease is the earlier of two times:
 Both count from the sending and not from the answer. The coordinator restarted its timer at some
 moment between the two, so that the earlier one is safe. Past the lease, streams hand out nothing
 and no commit is sent, until a heartbeat confirms the membership or the generation is lost.
-This module only measures: ``RecordStream._next`` (``kgroup.generation.streams``) and ``Committer``
-(``kgroup.generation.commits``) stop.
+This module only measures. ``RecordStream`` (``kgroup.generation.streams``) and ``Committer``
+(``kgroup.generation.commits``) act on it.
 
 **Traps.**
 
 - The clock must count the time in which the machine was suspended, and must not be trio's: after a
   suspension the event loop resumes as if no time had passed.
 - A commit (OffsetCommit) renews the session, in a stable group and in one that prepares a
-  rebalance. But it is answered well during a rebalance too, and so it confirms nothing: `extend`
-  moves the first of the two times only. A member that commits busily and whose heartbeats fail
-  still stops.
+  rebalance. But it succeeds during a rebalance too, so it confirms nothing: `extend` moves the
+  first of the two times only. A member that commits busily and whose heartbeats fail still stops.
 - The lease begins when JoinGroup is *sent*. The coordinator may have parked that request for the
   whole rebalance, so the lease may be over when the answer arrives; then the generation waits for a
   heartbeat before it is handed over.

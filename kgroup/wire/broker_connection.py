@@ -1,6 +1,6 @@
 """``BrokerConnection``: the connection to one broker, opened at first use, replaced if broken.
 
-Invariant: a request is sent a second time only if it cannot have been sent the first time, or if
+INVARIANT: a request is sent a second time only if it cannot have been sent the first time, or if
 the connection had been used before and ended before the first byte of the response. Brokers close
 idle connections (``connections.max.idle.ms``), which is noticed only when something is sent. Every
 other failure is the caller's decision.

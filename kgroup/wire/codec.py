@@ -6,7 +6,7 @@ field names as keys, and responses are kio's frozen dataclasses. Callers decide 
 which version.
 
 `kgroup.wire.entity_writer` encodes, and `kgroup.wire.entity_reader` decodes. A tagged field or an
-error code that only a newer broker has is not a fault. Invariants: an ``error_code`` is an int
+error code that only a newer broker has is not a fault. INVARIANTS: an ``error_code`` is an int
 whatever its number; bytes from outside raise `ProtocolError` (or, in a request,
 `UnknownRequestError`) and nothing else.
 

@@ -5,7 +5,7 @@ their order. There is no task that reads, so a request in a shielded scope (the 
 works while everything around it is being cancelled. `kgroup.wire.broker_connection` decides when
 another connection is opened.
 
-Invariants:
+INVARIANTS:
 - a connection on which anything went wrong after the first byte of a request (cancellation, a
   deadline, a response that cannot be read) is broken and closed: a response that is left in the
   stream would be taken for that of the next request;

@@ -3,7 +3,7 @@
 A message is a mapping keyed by kio's field names, nested ones included. This module makes the
 frozen dataclass of one version from it; the bytes are `kgroup.wire.codec`'s.
 
-Invariants: a value that would be lost is refused, never dropped; a field without a default is
+INVARIANTS: a value that would be lost is refused, never dropped; a field without a default is
 never guessed. Values themselves appear in no error text: they may be secrets.
 """
 

@@ -6,7 +6,7 @@ allocates as much as an array's length announces before it checks whether the by
 that a few bytes of garbage can end the whole process. This reader decodes the same dataclasses by
 their annotations, skips unknown tagged fields and keeps unknown error codes.
 
-Invariants: nothing is allocated for an array that does not fit into the remaining bytes; time and
+INVARIANTS: nothing is allocated for an array that does not fit into the remaining bytes; time and
 memory are in proportion to the bytes, and `limit_items` also bounds the array items; an array that
 must not be null is a tuple; an error code is an int whatever its number.
 

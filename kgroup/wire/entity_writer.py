@@ -3,7 +3,7 @@
 Why not kio's own writers? They write every field by a call of its own and check each length in
 Python, which took half the time of a heartbeat. Tests compare this writer's bytes with kio's.
 
-Invariants: nothing is checked beyond what the encoding itself needs; the caller turns the error of
+INVARIANTS: nothing is checked beyond what the encoding itself needs; the caller turns the error of
 an invalid value into one that names the field. Large values are not copied until all parts are
 joined.
 

@@ -1,10 +1,10 @@
 """Byte streams to a broker: how one is opened, and how it is cut into frames.
 
 A frame is four bytes of length, then that many bytes; `kgroup.wire.codec` knows what is in it.
-``open_tcp`` opens a PLAINTEXT stream, and TLS wraps it. Everything above takes a
-`kgroup.interfaces.StreamOpener` and does not distinguish the two.
+``open_tcp`` opens a PLAINTEXT stream; TLS is not implemented. Everything above takes a
+`kgroup.interfaces.StreamOpener`, so that tests can replace the network by memory.
 
-Invariant: memory grows with the bytes that have arrived, never with a length that was only
+INVARIANT: memory grows with the bytes that have arrived, never with a length that was only
 announced.
 """
 
