@@ -90,7 +90,7 @@ class Wait(enum.Enum):
     """Whether to back off first."""
 
     NO = "no backoff"
-    IF_REPEATED = "a backoff if it failed before"
+    IF_REPEATED = "a backoff from the second failure on"
     YES = "a backoff"
 
 
@@ -126,10 +126,10 @@ class Reaction:
         steps = []
         if self.leave:
             steps.append("a LeaveGroup for the old member id")
-        if self.wait is not Wait.NO:
-            steps.append(self.wait.value)
         if self.find:
             steps.append("a new lookup of the broker")
+        if self.wait is not Wait.NO:
+            steps.append(self.wait.value)
         return f"{text}, after {' and '.join(steps)}" if steps else text
 
 

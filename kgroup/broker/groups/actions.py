@@ -23,7 +23,7 @@ _FIRST_WITH_SKIP_ASSIGNMENT = 9
 
 
 def remove_rejected(context: EventContext) -> None:
-    """Remove a member for which the group has no room, if it is one; no join completes by that."""
+    """Remove the member if the group has it but no room for it; this completes no join."""
     context.group.remove(context.event.member_id)
     context.end_session(context.event.member_id)
 
@@ -63,7 +63,7 @@ def add_member(context: EventContext) -> None:
 
 
 def rejoin(context: EventContext) -> None:
-    """Update a member and park its join; an older copy of the join is dropped.
+    """Update a member and park its join; an older parked join of it is dropped.
 
     Its session runs on (``updateMemberThenRebalanceOrCompleteJoin``).
     """
@@ -125,7 +125,7 @@ def fail_joins(context: EventContext) -> None:
 
 
 def repeat_join_response(context: EventContext) -> None:
-    """Send the member the current generation again; its session runs on."""
+    """Send the member the current generation again; its session timer is not restarted."""
     member_id = context.event.member_id
     leads = member_id == context.group.leader
     context.respond(context.join_response(member_id, with_members=leads))
@@ -167,7 +167,7 @@ def _update(context: EventContext, member: ClassicGroupMember) -> None:
 
 
 def park_sync(context: EventContext) -> None:
-    """Park a sync until the leader's comes; an older copy of it is dropped."""
+    """Park a sync until the leader's comes; an older parked sync of the member is dropped."""
     member = context.group.members[context.event.member_id]
     context.respond_to_parked(member.parked_sync, None)
     member.parked_sync = context.park()
@@ -204,7 +204,7 @@ def fail_syncs(context: EventContext) -> None:
 
 
 def repeat_sync_response(context: EventContext) -> None:
-    """Send the member its assignment again; its session runs on."""
+    """Send the member its assignment again; its session timer is not restarted."""
     group = context.group
     context.respond(
         SyncCompleted(

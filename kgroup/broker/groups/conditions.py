@@ -44,7 +44,7 @@ def instance_belongs_to_another_member(context: EventContext) -> bool:
 
 
 def is_pending(context: EventContext) -> bool:
-    """The member id was given out, and no join has come with it yet."""
+    """The member id is pending: it was given out, and no JoinGroup has come with it yet."""
     return context.event.member_id in context.group.pending
 
 

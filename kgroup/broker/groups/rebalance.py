@@ -53,7 +53,7 @@ def complete_if_all_joined(context: EventContext) -> None:
 
 
 def complete_unless_initial_wait(context: EventContext) -> None:
-    """Complete the join if all members have joined; an initial wait is not cut short."""
+    """Complete the join if all members have joined; this does not shorten the initial delay."""
     if context.group.previous is not EMPTY:
         complete_if_all_joined(context)
 

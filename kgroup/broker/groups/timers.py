@@ -31,21 +31,23 @@ class TimerKind(enum.Enum):
 #: How long each timer runs, and when it is set and stopped.
 MEANING: Final[Mapping[TimerKind, str]] = {
     TimerKind.SESSION: (
-        "one for each member and each pending member id, of its session time-out; heartbeats"
-        " and commits start it again, and so does the response to a parked request. While a new"
-        " member's join is parked, it runs 300 s instead"
+        "one for each member and each pending member id. It runs for the member's session"
+        " time-out; heartbeats, commits and the response to a parked request start it again. While"
+        " a new member's JoinGroup is parked, it runs for 300 s instead"
     ),
     TimerKind.JOIN: (
-        "one for each group that prepares a rebalance, of its members' longest rebalance"
-        " time-out; from Empty of the initial delay, repeated while new members come, up to the"
-        " first member's rebalance time-out. Cancelled when the join completes"
+        "one for each group that prepares a rebalance. It runs for the longest rebalance time-out"
+        " of the members. If the group was Empty, it runs for the initial delay, again and again"
+        " while new members join, up to the first member's rebalance time-out. The end of the join"
+        " cancels it"
     ),
     TimerKind.SYNC: (
-        "one for each group whose join has completed, of its members' longest rebalance"
-        " time-out; cancelled by the last sync and by the next rebalance"
+        "one for each group whose join has completed. It runs for the longest rebalance time-out of"
+        " the members; the last SyncGroup and the next rebalance cancel it"
     ),
     TimerKind.RETENTION: (
-        "one for the coordinator, of the check interval: it deletes offsets that were unused for"
+        "one for the coordinator. It runs for the check interval"
+        " (`offsets.retention.check.interval.ms`), then deletes the offsets that were unused for"
         " the retention, and groups without members together with their last offset"
     ),
 }
