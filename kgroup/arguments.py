@@ -50,7 +50,7 @@ def seconds(name: str, value: object) -> float | None:
     """Check a timeout; None and infinity mean no timeout, for which None is returned.
 
     Raises:
-        ArgumentError: it is no number, NaN, or negative.
+        ArgumentError: it is not a number, or it is NaN or negative.
     """
     _TIMEOUT.check(name, value, ArgumentError)
     timeout: Any = value
@@ -138,7 +138,7 @@ def offsets(value: object) -> dict[TopicPartition, OffsetAndMetadata]:
     """Check the offsets of a commit, and copy them, so that the program may change its own mapping.
 
     Raises:
-        ArgumentError: it is no mapping of partitions to offsets.
+        ArgumentError: it is not a mapping of partitions to offsets.
     """
     if not isinstance(value, Mapping):
         wanted = "it must be a mapping of kgroup.TopicPartition to an int or an OffsetAndMetadata"

@@ -141,8 +141,8 @@ class EmbeddedBroker(BrokerAdmin):
     async def disconnect(self) -> None:
         """Stop listening and cut every connection, until ``start``; the broker itself runs on.
 
-        It still leads its partitions and coordinates its groups, whose timers run on, as behind a
-        network that has failed.
+        It still leads its partitions and coordinates its groups, and their timers continue, as
+        after a failure of the network.
         """
         self.close()
         self.cut_connections()
@@ -167,8 +167,8 @@ class EmbeddedBroker(BrokerAdmin):
     def cut_connections(self, client_id: str | None = None) -> int:
         """Close connections now, all or those of one client, and return how many.
 
-        A request that waits on one has been handled: a member whose Join was parked stays in
-        its group until its timers run out.
+        A request that is parked on one has been handled: a member whose JoinGroup was parked
+        stays in its group until its timers expire.
         """
         return self._endpoint.cut_connections(client_id)
 
@@ -208,7 +208,7 @@ class EmbeddedBroker(BrokerAdmin):
         """Let the next writes of this broker's group coordinator to its log fail.
 
         Requests are answered as Kafka maps the error, and groups continue as Kafka's do: if a
-        leader's Sync cannot be written, every member must join again; a commit that cannot be
+        leader's SyncGroup cannot be written, every member must join again; a commit that cannot be
         written commits nothing. docs/coordinator.md lists the errors.
 
         Args:
@@ -221,7 +221,7 @@ class EmbeddedBroker(BrokerAdmin):
         self._endpoint.coordinator.fail_writes(error_code, times)
 
     def set_reachable(self, *, reachable: bool) -> None:
-        """While not reachable, connections stay open but no request is read and none answered.
+        """Set whether clients reach the broker; if not, connections stay open and get no answer.
 
         The broker still leads its partitions and coordinates its groups.
         """

@@ -1,9 +1,9 @@
 """Several embedded brokers as one cluster: leaders and coordinators are spread over them, and move.
 
-``ClusterState`` decides which broker leads what; here is what a test does to the whole cluster.
+``ClusterState`` decides which broker leads what. This module has what a test does to the cluster.
 
-Replication is pretended: there is one copy of every log. How many replicas a topic has decides
-which broker takes over when a leader stops, and no record is ever lost by that.
+Replication is simulated: there is one copy of every log. The replicas of a topic only decide which
+broker takes over when a leader stops; no record is lost then.
 
 Source: KIP-500 (brokers come and go), KIP-320 (leader epochs); Kafka's
 ``ReplicationControlManager`` and ``BrokerServer.shutdown``.
@@ -66,7 +66,7 @@ class EmbeddedCluster(BrokerAdmin):
 
     @property
     def bootstrap_servers(self) -> str:
-        """What a client's ``bootstrap.servers`` takes: every broker, running or not."""
+        """All brokers, running or not, for a client's ``bootstrap.servers``."""
         return ",".join(node.bootstrap_servers for node in self.nodes.values())
 
     # Leaders and coordinators.
@@ -88,11 +88,11 @@ class EmbeddedCluster(BrokerAdmin):
         return _or_none(self.cluster.shards.replicas_of(group_id).leader)
 
     def coordinator_epoch(self, group_id: str) -> int:
-        """How often the group's coordinator has moved; each time it lost what it had in memory."""
+        """How often the group's coordinator has moved; a move loses what was only in memory."""
         return self.cluster.shards.replicas_of(group_id).epoch
 
     async def move_leader(self, partition: TopicPartition, node_id: int) -> None:
-        """Let another broker lead a partition; without a replica it takes the old leader's.
+        """Let another broker lead a partition; if it has no replica, it takes the old leader's.
 
         Fetches that wait at the old leader are answered.
 
@@ -111,12 +111,12 @@ class EmbeddedCluster(BrokerAdmin):
         """Let another broker coordinate a group, and all groups of its shard.
 
         Parked requests are answered NOT_COORDINATOR, so that their clients look for the
-        coordinator again. What Kafka writes to its log moves along, what it keeps in memory only
-        is lost. A move to the broker that coordinates the group already is a failover to itself.
+        coordinator again. What Kafka writes to its log moves along; what it keeps only in memory
+        is lost. If the broker already coordinates the group, this is a failover to itself.
 
         Args:
             group: its id, or the number of a shard.
-            node_id: to which broker.
+            node_id: the broker's id.
             away: seconds in which no broker coordinates the group: requests are answered
                 NOT_COORDINATOR.
             loading: seconds after that in which they are answered
@@ -141,8 +141,8 @@ class EmbeddedCluster(BrokerAdmin):
     async def rebalance_leaders(self, *, loading: float = 0.0) -> None:
         """Give every partition and every coordinator back to its preferred broker, if it runs.
 
-        Kafka does it by itself, every five minutes (``auto.leader.rebalance.enable``); here it
-        happens only when this is called.
+        Kafka does this by itself every five minutes (``auto.leader.rebalance.enable``); the
+        embedded brokers do it only in this call.
 
         Args:
             loading: seconds for which coordinators that move are loading.

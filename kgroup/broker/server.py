@@ -1,8 +1,8 @@
-"""Where embedded brokers begin and end: each runs for as long as a context lasts.
+"""Context managers that run embedded brokers; a broker ends with its context.
 
-``serve`` and ``serve_cluster`` listen on real ports. ``in_memory`` and ``in_memory_cluster`` listen
-on none: there, nothing but trio's clock is used, so that a MockClock governs everything. Nothing is
-kept on disk: when the context ends, everything is gone.
+``serve`` and ``serve_cluster`` listen on real ports. ``in_memory`` and ``in_memory_cluster`` open
+no port and use only trio's clock, so that a MockClock controls all their time. Nothing is kept on
+disk: the records, offsets and groups are gone when the context ends.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ async def serve(
         host: the address to listen on, which clients connect to.
         port: the port; 0 takes a free one.
         settings: ``BrokerSettings``, or Kafka's property names with their values.
-        random: makes every id; by default ids differ from run to run.
+        random: the source of all ids; by default ids differ from run to run.
 
     Raises:
         OSError: the address cannot be listened on.
-        ConfigError: a property is unknown or its value refused; no host, or no port.
+        ConfigError: a property is unknown, its value is refused, or the host or port is not valid.
 
     Cancellation: connections are closed at once.
     """
@@ -68,7 +68,7 @@ async def in_memory(
     ``random``, everything it does is the same from run to run.
 
     Raises:
-        ConfigError: a property is unknown or its value refused.
+        ConfigError: a property is unknown, or its value is refused.
     """
     async with _in_memory([(MEMORY_HOST, MEMORY_PORT)], read_settings(settings), random) as cluster:
         (broker,) = cluster.nodes.values()
@@ -93,7 +93,7 @@ async def serve_cluster(
         settings: ``BrokerSettings``, or Kafka's property names with their values, for all.
             ``default.replication.factor`` is 1 as in Kafka: then a partition has no leader while
             its broker is stopped.
-        random: makes every id; by default ids differ from run to run.
+        random: the source of all ids; by default ids differ from run to run.
 
     Raises:
         OSError: an address cannot be listened on.
@@ -156,7 +156,7 @@ def read_settings(given: BrokerSettings | Mapping[str, object] | None) -> Broker
     """Settings from what a caller gives.
 
     Raises:
-        ConfigError: a property is unknown or its value refused.
+        ConfigError: a property is unknown, or its value is refused.
     """
     if given is None:
         return BrokerSettings()

