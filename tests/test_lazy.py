@@ -10,18 +10,30 @@ from types import ModuleType
 import pytest
 
 import kgroup
-import kgroup.spark
 from kgroup.lazy import lazy_names
 
 
-@pytest.mark.parametrize("package", [kgroup, kgroup.spark], ids=lambda package: package.__name__)
-def test_every_name_is_found_where_it_is_defined(package: ModuleType) -> None:
+def test_every_name_is_found_where_it_is_defined() -> None:
     """Each name in ``__all__`` is that of the module that defines it, and ``dir`` lists it."""
+    check_names(kgroup)
+
+
+def check_names(package: ModuleType) -> None:
+    """The public names of a package are found; those of ``kgroup.spark`` need PySpark."""
     for name in package.__all__:
         found = getattr(package, name)
         assert getattr(import_module(found.__module__), name) is found
     assert len(set(package.__all__)) == len(package.__all__)
     assert set(package.__all__) <= set(dir(package))
+
+
+def test_micro_batches_need_no_pyspark() -> None:
+    """Programs that drive another Spark, and tests without one, import the batch's classes."""
+    code = (
+        "import sys; sys.modules['pyspark'] = None; import kgroup.spark;"
+        " kgroup.spark.MicroBatch, kgroup.spark.foreach_batch, kgroup.spark.ReaderSettings"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_name_that_is_not_there() -> None:

@@ -32,5 +32,6 @@ __all__ = (
 __getattr__, __dir__ = kgroup.lazy.lazy_names(
     __name__,
     __all__,
-    ("offset_ranges", "reader_settings", "frames", "batch", "batch_loop", "api"),
+    # Of these only frames needs PySpark.
+    ("offset_ranges", "reader_settings", "batch", "batch_loop", "api", "frames"),
 )

@@ -1,0 +1,11 @@
+"""The public names of ``kgroup.spark``."""
+
+from __future__ import annotations
+
+import kgroup.spark
+from tests.test_lazy import check_names
+
+
+def test_every_name_is_found_where_it_is_defined() -> None:
+    """As those of ``kgroup`` are; here with PySpark, which ``read_ranges`` needs."""
+    check_names(kgroup.spark)
