@@ -1,6 +1,6 @@
-"""What a program reads partitions through: streams of records, and streams of offsets.
+"""The streams by which a program reads partitions: of records, and of offsets.
 
-A stream holds its partitions while it is open: no other stream of the generation can have them. It
+A stream holds its partitions while it is open: no other stream of the generation can read them. It
 ends when its generation does, whatever the cause. A record stream never hands out a record without
 a valid lease: `RecordStream` checks the lease last, just before the hand-over. At an offset that
 the log does not have, ``auto_offset_reset`` decides. An offset stream is for programs that read
@@ -78,11 +78,11 @@ class PartitionStream:
 
     @property
     def held_for(self) -> float:
-        """Seconds for which the program has worked on what it took last; 0 if on nothing."""
+        """The seconds for which the program has held its last batch; 0 if it holds none."""
         return 0.0 if self._held_since is None else self._member.clock.now() - self._held_since
 
     def close(self) -> None:
-        """Give the partitions up, so that another stream of this generation can have them."""
+        """Release the partitions, so that another stream of this generation can read them."""
         self._closed = True
         self._open_streams.discard(self)
 
@@ -143,11 +143,11 @@ class RecordStream(PartitionStream):
 
         Raises:
             StopAsyncIteration: the generation is over, or the stream was closed.
-            OffsetOutOfRangeError: a position does not exist and ``auto_offset_reset`` is
+            OffsetOutOfRangeError: a position is outside the log, and ``auto_offset_reset`` is
                 ``error``.
-            NoOffsetError: there is no position and ``auto_offset_reset`` is ``error``.
+            NoOffsetError: no offset is committed, and ``auto_offset_reset`` is ``error``.
             FetchError: a partition cannot be read.
-            UsageError: another task waits on this stream.
+            UsageError: another task waits for a batch of this stream.
         """
         if self._busy:
             raise UsageError(
@@ -168,7 +168,7 @@ class RecordStream(PartitionStream):
         return batch
 
     async def aclose(self) -> None:
-        """As `close`; a checkpoint."""
+        """Like `close`, as a checkpoint."""
         self.close()
         await trio.lowlevel.checkpoint()
 
@@ -258,7 +258,7 @@ class RecordStream(PartitionStream):
 
 @final
 class OffsetStream(PartitionStream):
-    """Where some partitions of one generation begin, and how far they can be read."""
+    """The offsets from which, and up to which, partitions of one generation can be read."""
 
     @property
     def config(self) -> GroupConfig:
@@ -271,9 +271,9 @@ class OffsetStream(PartitionStream):
         return self._is_running()
 
     def hold(self, *, working: bool) -> None:
-        """Report that the program works on offsets that it took, or that it is done with them.
+        """Report that the program processes the offsets that it took, or has processed them.
 
-        ``max_processing_time`` is measured by that.
+        ``max_processing_time`` counts the time in between.
         """
         self._held_since = self._member.clock.now() if working else None
 
@@ -281,9 +281,9 @@ class OffsetStream(PartitionStream):
         """Where each partition starts: the committed offset, or what ``auto_offset_reset`` says.
 
         Raises:
-            NoOffsetError: there is no position and ``auto_offset_reset`` is ``error``.
-            BrokerError: a leader refuses for good.
-            StaleGenerationError: the generation's end began before a leader had answered.
+            NoOffsetError: no offset is committed, and ``auto_offset_reset`` is ``error``.
+            BrokerError: a leader refused the request for good.
+            StaleGenerationError: the generation began to end before a leader answered.
 
         Cancellation: nothing changes.
         """
@@ -291,12 +291,12 @@ class OffsetStream(PartitionStream):
         return {name: self._positions[name] for name in sorted(self.partitions)}
 
     async def reset(self, partition: TopicPartition, offset: int) -> int:
-        """Where to go on after an offset that the log does not have, by ``auto_offset_reset``.
+        """Where to continue after an offset that is not in the log, by ``auto_offset_reset``.
 
         Raises:
             OffsetOutOfRangeError: ``auto_offset_reset`` is ``error``.
-            BrokerError: a leader refuses for good.
-            StaleGenerationError: the generation's end began before the leader had answered.
+            BrokerError: a leader refused the request for good.
+            StaleGenerationError: the generation began to end before the leader answered.
         """
         error = OffsetOutOfRangeError(
             f"{self._lifecycle.membership}: offset {offset} of {partition} is not in the log, and"
@@ -311,35 +311,35 @@ class OffsetStream(PartitionStream):
     async def first(self) -> Mapping[TopicPartition, int]:
         """The first offset of each partition's log.
 
-        A partition whose leader does not answer for now is left out.
+        A partition whose leader does not answer now is left out.
 
         Raises:
-            BrokerError: a leader refuses for good.
+            BrokerError: a leader refused the request for good.
         """
         return await self._starts.list_offsets(self.partitions, EARLIEST)
 
     async def end(
         self, isolation_level: IsolationLevel | None = None
     ) -> Mapping[TopicPartition, int]:
-        """The offset behind the last record of each partition that can be read now.
+        """The offset after the last record of each partition that can be read now.
 
         Under ``read_committed`` that is the last stable offset. A partition whose leader does not
-        answer for now is left out.
+        answer now is left out.
 
         Args:
             isolation_level: the group's by default.
 
         Raises:
-            BrokerError: a leader refuses for good.
+            BrokerError: a leader refused the request for good.
         """
         return await self._starts.list_offsets(self.partitions, LATEST, isolation_level)
 
     async def confirmed(self) -> bool:
-        """Wait until the lease is valid; False if nothing new may begin any more."""
+        """Wait until the lease is valid; return False if no new work may begin any more."""
         await self._lifecycle.wait_to_read()
         await trio.lowlevel.checkpoint()
         return self.running and self._lifecycle.lease.left > 0
 
     def serve(self, fn: Callable[[], Awaitable[None]]) -> None:
-        """Start a task that is cancelled when the generation is, unless its end has begun."""
+        """Start a task that is cancelled with the generation, unless the generation is ending."""
         self._lifecycle.start_service(fn)

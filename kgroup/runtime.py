@@ -1,7 +1,7 @@
 """The runtime of a group: its network, clock, random numbers and records, which tests can replace.
 
-Programs need not know of it. A group that gets no runtime takes that of `default_runtime_factory`,
-so that the simulator can run a program that makes its groups itself.
+Most programs do not use it. A group that gets no runtime uses that of `default_runtime_factory`, so
+that the simulator can run programs that create their groups themselves.
 """
 
 from __future__ import annotations

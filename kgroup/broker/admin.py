@@ -1,7 +1,7 @@
-"""What programs and tests do to embedded brokers without being a client of them.
+"""The calls by which programs and tests change topics, records and groups of embedded brokers.
 
-Topics, records, groups: every call goes past the wire to the state that all brokers of a cluster
-share, so it does not matter which broker leads a partition or coordinates a group.
+They use no connection: every call goes to the state that all brokers of a cluster share, so it does
+not matter which broker leads a partition or coordinates a group.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kgroup.types import OffsetAndMetadata, TopicPartition
 
 
 class BrokerAdmin(ABC):
-    """What ``EmbeddedBroker`` and ``EmbeddedCluster`` have in common.
+    """The methods that ``EmbeddedBroker`` and ``EmbeddedCluster`` have in common.
 
     Attributes:
         log: reads records, for tests and in-memory consumers.
@@ -42,7 +42,7 @@ class BrokerAdmin(ABC):
     @property
     @abstractmethod
     def bootstrap_servers(self) -> str:
-        """What a client's ``bootstrap.servers`` takes."""
+        """The value of a client's ``bootstrap.servers``."""
 
     async def open_stream(self, host: str, port: int) -> trio.abc.Stream:
         """Open a connection in memory to the broker at this address; a ``StreamOpener``.
@@ -87,10 +87,10 @@ class BrokerAdmin(ABC):
             )
 
     async def add_partitions(self, name: str, partitions: int) -> None:
-        """Give a topic more partitions, so that it has this many in all.
+        """Increase a topic's partitions to this number.
 
         Raises:
-            UsageError: there is no such topic, or it has as many partitions already.
+            UsageError: there is no such topic, or it already has that many partitions.
         """
         await trio.lowlevel.checkpoint()
         with as_usage_errors():
@@ -158,7 +158,7 @@ class BrokerAdmin(ABC):
         """Let every group coordinator fail over to itself.
 
         Parked requests are answered NOT_COORDINATOR, so that their clients look for the
-        coordinator again. What Kafka writes to its log is kept, what it keeps in memory only
+        coordinator again. What Kafka writes to its log is kept; what it keeps only in memory
         (pending member ids, a generation that is not synced yet) is lost.
 
         Args:
