@@ -64,7 +64,7 @@ class Nodes:
         await trio.lowlevel.checkpoint()
         node = self._nodes.get(f"{host}:{port}")
         if node is None or not node.up:
-            raise ConnectionRefusedError(f"nobody listens on {host}:{port}")
+            raise ConnectionRefusedError(f"no broker listens on {host}:{port}")
         ours, theirs = trio.testing.memory_stream_pair()
         self._nursery.start_soon(self._serve, f"{host}:{port}", node, theirs)
         return ours

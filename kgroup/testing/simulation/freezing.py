@@ -8,7 +8,7 @@ one of those runnable later, trio announces it to its instruments (``task_schedu
 
 Traps: trio takes all tasks of a round out of its queue before it runs the first, so a task that
 is in the current round still takes one step; `Freezer.freeze` therefore waits for the end of the
-round. And a program is never thawed by its own cancellation: whoever cancels it must thaw it.
+round. And a program is never thawed by its own cancellation: the code that cancels it must thaw it.
 """
 
 from __future__ import annotations

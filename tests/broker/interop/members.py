@@ -44,7 +44,7 @@ HEAP: Final = "96m"
 HANGING: Final = ("not shared by", "not all process", "nothing is processed", "0 records of")
 KAFKA_PYTHON: Final = pytest.mark.flaky(reruns=3, only_rerun=HANGING)
 """For tests with kafka-python: consumers of its 3.0.12 hang now and then while they join, on Apache
-Kafka as well, so what has waited for one is done anew. What fails otherwise has failed."""
+Kafka as well, so a test that waited for one runs again. Any other failure is a failure."""
 
 
 @final

@@ -82,7 +82,7 @@ def repeatable(nodes: list[Node]) -> dict[int, int]:
 async def test_a_group_goes_from_range_to_cooperative_sticky(
     real_kafka: KafkaAddress, tmp_path: Path
 ) -> None:
-    """One member after the other is started anew, twice, and no record is missed or repeated."""
+    """One member after the other is restarted, twice, and no record is missed or repeated."""
     kinds = {"one": "kgroup", "two": "kgroup", "three": "java"}
     chosen: list[str] = []
     async with on_kafka(real_kafka) as (here, producer):
