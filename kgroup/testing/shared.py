@@ -43,17 +43,17 @@ def shared_kafka(
             try:
                 folder_lock, known = _start(folder, make)
             except KafkaUnavailableError as error:
-                state.write_text(json.dumps({"unavailable": str(error)}))
+                _write(state, {"unavailable": str(error)})
                 raise
         known["users"] += 1
-        state.write_text(json.dumps(known))
+        _write(state, known)
     try:
         yield KafkaAddress(known["bootstrap_servers"], known["settings"], Path(known["log"]))
     finally:
         with lock:
             known = json.loads(state.read_text())
             known["users"] -= 1
-            state.write_text(json.dumps(known))
+            _write(state, known)
             folder_lock.release()
         # A killed user is still counted; then no process waits, and the broker ends anyway.
         if known["users"] == 0:
@@ -80,3 +80,10 @@ def _start(
         )
     kafka.hand_over()
     return folder_lock, known
+
+
+def _write(state: Path, content: dict[str, Any]) -> None:
+    """Replace the file as a whole: a process killed here leaves the old one, never half a file."""
+    new = state.with_suffix(".new")
+    new.write_text(json.dumps(content))
+    new.replace(state)

@@ -92,9 +92,9 @@ async def test_a_python_worker_has_stopped_when_the_cancelled_run_raises(
     def busy(batches: Iterable[pyarrow.RecordBatch]) -> Iterable[pyarrow.RecordBatch]:
         import time
 
+        path.write_text(str(os.getpid()))  # once: a kill during a second write would leave it empty
         for batch in batches:
             while batch is not None:
-                path.write_text(str(os.getpid()))
                 time.sleep(0.05)
             yield batch
 

@@ -24,6 +24,7 @@ from kgroup.testing.probe import free_ports
 from kgroup.testing.reaper import FolderLock, processes_of
 from kgroup.testing.shared import shared_kafka
 from kgroup.types import TopicPartition
+from tests.stopped import wait_until_one_is_stopped
 
 Own = Callable[..., RealKafka]
 
@@ -265,8 +266,7 @@ def test_a_frozen_broker_is_killed() -> None:
     with RealKafka() as kafka:
         frozen = psutil.Process(kafka.pid)
         frozen.suspend()
-        while frozen.status() != psutil.STATUS_STOPPED:
-            frozen.suspend()
+        wait_until_one_is_stopped([frozen])
         with pytest.warns(RuntimeWarning, match=f"Kafka at {kafka.bootstrap_servers} .* killed"):
             kafka.stop(timeout=0.2)
         kafka.stop()

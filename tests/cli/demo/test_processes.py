@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -14,6 +13,7 @@ import trio
 
 from kgroup.cli.demo import DemoError, processes
 from kgroup.cli.demo.processes import OVERDUE_STATUS, Child, Children, children
+from tests.stopped import wait_until_none_is_stopped, wait_until_one_is_stopped
 
 BROKER = "kgroup.cli.demo.broker"
 DEAF = "import time, signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
@@ -36,13 +36,8 @@ trio.run(main)
 
 async def until_stopped(child: Child, *, stopped: bool) -> None:
     """Wait for the kernel to show it."""
-    process = psutil.Process(child.pid)
-
-    def wait() -> None:
-        while (process.status() == psutil.STATUS_STOPPED) is not stopped:
-            time.sleep(0.01)
-
-    await trio.to_thread.run_sync(wait, abandon_on_cancel=True)
+    wait = wait_until_one_is_stopped if stopped else wait_until_none_is_stopped
+    await trio.to_thread.run_sync(wait, [psutil.Process(child.pid)], abandon_on_cancel=True)
 
 
 async def test_a_process_ends_by_itself(tmp_path: Path) -> None:

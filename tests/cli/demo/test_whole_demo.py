@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -16,6 +15,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from kgroup.testing.kafka import KafkaAddress
+from tests.stopped import wait_until_one_is_stopped
 
 LINES: Final = 6000
 KEYS: Final = {
@@ -147,9 +147,7 @@ def test_no_process_remains_after_a_kill_during_a_freeze() -> None:
         assert demo.stdout is not None
         read_until(demo.stdout, "is frozen (SIGSTOP)")
         children = psutil.Process(demo.pid).children(recursive=True)
-        # A process that gets SIGSTOP stops only when the system next schedules it.
-        while psutil.STATUS_STOPPED not in [child.status() for child in children]:
-            time.sleep(0.01)
+        wait_until_one_is_stopped(children)
         demo.kill()
     # The workers' coordinator is gone with them: they drain and leave in vain.
     _, left = psutil.wait_procs(children, timeout=60)
