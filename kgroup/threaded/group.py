@@ -199,7 +199,10 @@ class ConsumerGroup:
             return  # it is closed already
 
     def __repr__(self) -> str:
-        return f"<threaded {repr(self._group)[1:]}"
+        text = repr(self._group)
+        if self._owner is not None:  # the background thread enters the group a moment later
+            text = text.replace(", not entered>", ", joining>")
+        return f"<threaded {text[1:]}"
 
     # In the loop.
 
