@@ -1,5 +1,6 @@
 """Kafka's error codes by name: the one list for the client, the embedded broker and the tools.
 
+It only names them. What the client does about a code is in ``kgroup.client.error_policy``.
 kio's own enum of the same codes appears only in ``kgroup.wire``, in the entities that kio decodes.
 Both are ints, so that their members compare as equal.
 

@@ -2,6 +2,6 @@
 
 A watcher is an async function or method that returns an `End`. It does not know what a `Generation`
 is: ``kgroup.generation.runner`` starts it, and gives it what it polls. So it imports from
-``kgroup.event_emitter``, ``kgroup.client`` and the layers below, and neither from
-``kgroup.generation`` nor from ``kgroup.records``.
+``kgroup.event_emitter``, ``kgroup.client`` and the layers below (``kgroup.wire``, decisions, small
+mechanisms, values), and neither from ``kgroup.generation`` nor from ``kgroup.records``.
 """

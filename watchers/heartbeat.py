@@ -131,7 +131,8 @@ class Heartbeats:
             except (BrokerError, TransportError) as error:
                 reaction = decide(Request.HEARTBEAT, error)
                 if reaction.action is Action.DRAIN:
-                    # The coordinator renews the session even if it responds with this error.
+                    # REBALANCE_IN_PROGRESS. The coordinator renews the session even if it responds
+                    # with this error.
                     self._lease.extend(sent_at)
                     return End(Cause.REBALANCE) if rebalance_ends else None
                 self._emitter.failed(Request.HEARTBEAT, error, reaction)

@@ -5,6 +5,9 @@ Kafka's Java assignors of the same names give it, so that in a mixed group it ma
 which client leads. A custom assignor is any object with a ``name`` and an ``assign``
 (``kgroup.interfaces.Assignor``); ``kgroup.assignors.validation`` checks its result.
 
+To add a built-in assignor, enter it in ``BUILTIN`` below and its name in ``BUILTIN_ASSIGNORS`` of
+``kgroup.config``, which is a layer below this package and cannot import it.
+
 An assignor may also have ``user_data``, ``on_assignment`` and ``cooperative``. They are optional
 and found by name, so that a custom assignor defines only what it needs.
 

@@ -266,6 +266,7 @@ class CoordinatorClient:
         on_sent: Callable[[], None],
     ) -> Mapping[TopicPartition, int]:
         """See `Coordinator.commit`."""
+        # The generation's own ids; since KIP-848 the schema has another name for the generation id.
         identity = self._identity(membership)
         identity["generation_id_or_member_epoch"] = identity.pop("generation_id")
         retention = self._config.offset_retention

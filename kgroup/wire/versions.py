@@ -4,6 +4,9 @@ These are decisions without I/O; `kgroup.wire.connection` requests the broker's 
 more versions than kgroup uses. A version is in the table only if it means the same to the client's
 code as the others.
 
+Not here: the versions that the embedded broker offers (``kgroup.broker.apis``), and those of the
+subscription and the assignment inside JoinGroup and SyncGroup (``kgroup.wire.consumer_protocol``).
+
 Source: the message definitions in Kafka's ``clients/src/main/resources/common/message``.
 """
 
