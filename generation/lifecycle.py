@@ -10,13 +10,15 @@ in one nursery, so that nothing outlives the generation. The generation ends wit
 `Generation.start_soon` that returns or raises, and with the first service that raises or returns an
 `End`.
 
-**The end has two kinds.** `TRANSITIONS` is the whole table. After a *planned* end (a rebalance, a
-task that returned, the group that closes) the coordinator still accepts commits under this
-generation's id, until the member joins again. So the generation drains. After a *loss* (the
+**An end revokes the partitions or loses them**, as Kafka's ``onPartitionsRevoked`` and
+``onPartitionsLost`` say. `TRANSITIONS` is the whole table. After a *revocation* (a rebalance, a
+task that returned or raised, the group that closes) the coordinator still accepts commits under
+this generation's id, until the member joins again. So the generation drains. After a *loss* (the
 coordinator refused the generation, or the session has expired) a commit could only fail, and other
-members may already read the partitions. So everything is cancelled at once. A loss during a drain
-replaces the planned end, because from then on it is the reason for which commits fail. In all other
-cases the first end is the recorded one.
+members may already read the partitions. So everything is cancelled at once. A cancellation from
+outside the group counts as a loss: it cancels everything too. A loss during a drain replaces the
+revocation as the recorded end, because from then on it is the reason for which commits fail. In all
+other cases the first end is the recorded one.
 
 **What happens at an end**, in this order, in one call of `end` without a checkpoint:
 
@@ -53,7 +55,7 @@ may be on its way.
   and no failure. The same error of another generation is a mistake in the program, and surfaces.
 
 INVARIANTS: no task outlives `open`; nothing is started once the end has begun; the first end is the
-recorded one, except that a loss replaces a planned end; the drain has one deadline.
+recorded one, except that a loss replaces a revocation; the drain has one deadline.
 """
 
 from __future__ import annotations
@@ -248,7 +250,7 @@ class Lifecycle:
             self._work_changed.notify()
 
     def end(self, end: End) -> End:
-        """Begin the end, or turn a planned one into a loss; otherwise nothing.
+        """Begin the end, or turn a revocation into a loss; otherwise do nothing.
 
         Returns:
             the end that is recorded now, which is an earlier one where there was one.
@@ -277,7 +279,7 @@ class Lifecycle:
         self._bound_commits(trio.current_time() + self._drain_limit())
 
     async def drain(self) -> None:
-        """After a planned end: wait until no work is left, for a loss, or for the deadline."""
+        """After a revocation: wait until no work is left, for a loss, or for the deadline."""
         limit = self._drain_limit()
         deadline = trio.current_time() + limit
         self._bound_commits(deadline)

@@ -1,8 +1,8 @@
 """Events: everything that happens in a group, as values. Logs, metrics and displays use them.
 
 An event names its group, member and generation, and carries no secret. Its ``level`` is a
-``logging`` level: a planned rebalance is INFO, never an error. ``str(event)`` is the line that a
-log shows; no other code writes log lines about a rebalance.
+``logging`` level: a rebalance is INFO, never an error. ``str(event)`` is the line that a log shows;
+no other code writes log lines about a rebalance.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ class GenerationStarted(Event):
 
 @attrs.frozen(kw_only=True)
 class GenerationDraining(Event):
-    """The generation is ending as planned, and its tasks finish their current work.
+    """The generation is ending, commits still succeed, and its tasks finish their current work.
 
     Attributes:
         end: why the generation ends.
@@ -265,7 +265,7 @@ class GenerationDraining(Event):
         return f"draining, for at most {self.deadline:.1f} s ({self.end})"
 
 
-_PLANNED: Final = frozenset(
+_ROUTINE: Final = frozenset(
     {
         Cause.REBALANCE,
         Cause.TASK_RETURNED,
@@ -291,9 +291,9 @@ class GenerationEnded(Event):
 
     @property
     def severity(self) -> int:
-        """INFO for a planned end, WARNING for any other."""
-        planned = self.end.cause in _PLANNED and not self.cut_short
-        return logging.INFO if planned else logging.WARNING
+        """INFO for an end of normal operation, WARNING for any other and for a cut-short drain."""
+        routine = self.end.cause in _ROUTINE and not self.cut_short
+        return logging.INFO if routine else logging.WARNING
 
     def message(self) -> str:
         """See ``Event``."""
