@@ -125,20 +125,22 @@ def recovery() -> str:
         "error code of the classic group protocol, and after each failure of a connection. The",
         "last row of a request is for all other codes, such as those of newer brokers.",
         "",
-        "The last column has an entry where the failure ends the generation. *Revoked* means that",
-        "a commit can still succeed, so tasks may finish and commit (the drain of",
-        "[generations.md](generations.md#draining)); *lost* means that it cannot, so kgroup",
-        "cancels the tasks.",
+        "The last column has an entry if the failure ends the generation, where the member has",
+        "one. *Revoked* means that a commit can still succeed, so tasks may finish and commit (the",
+        "drain of [generations.md](generations.md#draining)); *lost* means that it cannot, so",
+        "kgroup cancels the tasks.",
         "",
         "Some words of the second column:",
         "",
+        "- *send the request again*: if the member has a generation, the generation continues",
+        "  meanwhile.",
         "- *a backoff*: a wait that begins with `rejoin_backoff` and doubles up to",
         "  `rejoin_backoff_max`. *From the second failure on* means no wait the first time.",
         "- *a new lookup of the broker*: FindCoordinator for the group's requests, Metadata for",
         "  ListOffsets.",
         "- *continue without it*: for Metadata, without the topic or partition that has the",
-        "  error; for LeaveGroup, without an answer: if the coordinator still has the member, it",
-        "  removes it when the session ends.",
+        "  error. For LeaveGroup, without a response; a coordinator that still has the member",
+        "  removes it when its session ends.",
     ]
     for request in Request:
         lines += [
@@ -192,9 +194,12 @@ def states() -> str:
 
 
 CAUSES: Mapping[Cause, str] = {
-    Cause.REBALANCE: "the coordinator has begun a rebalance",
+    Cause.REBALANCE: "the coordinator has begun a rebalance, or this member has to request one",
     Cause.FENCED: "another process has joined with the same `group_instance_id`",
-    Cause.MEMBERSHIP_LOST: "the coordinator does not know the member or the generation any more",
+    Cause.MEMBERSHIP_LOST: (
+        "the coordinator does not know the member or the generation any more, or another error"
+        " closes the group"
+    ),
     Cause.TASK_RETURNED: "a task of the program returned",
     Cause.TASK_RAISED: "a task of the program, or the assignor, raised an exception",
     Cause.PARTITIONS_CHANGED: "the partitions of the group's topics have changed",
@@ -372,8 +377,9 @@ def invariants() -> str:
         "",
         "A *coordinator incarnation* is the time from one loading of a group by a broker to the",
         "next; generation ids can repeat from one incarnation to the next. A hand-over of a",
-        "partition is *clean* if the owner's generation ended as planned, with time to commit all",
-        "that its program had processed.",
+        "partition is *clean* if the owner's generation ended by a rebalance, a task that",
+        "returned, a change of the partitions or of the subscription, or a close of the group, and",
+        "its program had the time to commit all that it had processed.",
         "",
         "| | invariant |",
         "| --- | --- |",

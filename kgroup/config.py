@@ -167,7 +167,7 @@ class GroupConfig:
         validator=bounds.seconds(),
         metadata=_documented(
             "How long the coordinator waits in a rebalance for this member to finish its work and"
-            " join again, and then for the leader's assignment. It bounds the drain."
+            " join again, and then for the leader's assignment. It also bounds the drain."
         ),
     )
     watch_partition_changes: bool = attrs.field(
@@ -180,7 +180,10 @@ class GroupConfig:
     partition_watch_interval: float = attrs.field(
         default=5.0,
         validator=bounds.seconds(),
-        metadata=_documented("How often the leader requests metadata to watch the partitions."),
+        metadata=_documented(
+            "How often the leader requests metadata to watch the partitions, and each member that"
+            " subscribes by pattern to watch which topics match."
+        ),
     )
     rejoin_backoff: float = attrs.field(
         default=0.1,
@@ -194,15 +197,15 @@ class GroupConfig:
         default=5.0,
         validator=bounds.seconds(),
         metadata=_documented(
-            "The longest such wait, and so how late the member may notice a recovery."
+            "The longest such wait. The member may notice a broker's recovery this much later."
         ),
     )
     drain_timeout: float = attrs.field(
         default=25.0,
         validator=bounds.seconds(0),
         metadata=_documented(
-            "How long tasks may continue their current work when a generation ends as planned; less"
-            " if rebalance_timeout requires it."
+            "How long tasks may continue their current work after an end at which commits still"
+            " succeed (the drain); less if rebalance_timeout requires it."
         ),
     )
     close_timeout: float = attrs.field(
@@ -264,8 +267,8 @@ class GroupConfig:
         default=10.0,
         validator=bounds.seconds(),
         metadata=_documented(
-            "How long kgroup waits for the response to a request; for a JoinGroup it waits"
-            " rebalance_timeout + 5 s."
+            "How long kgroup waits for the response to a request; for a JoinGroup and a follower's"
+            " SyncGroup it waits rebalance_timeout + 5 s."
         ),
     )
     commit_timeout: float = attrs.field(

@@ -5,9 +5,10 @@ A row of ``REACTIONS`` is a request and its failure: an error code in the respon
 does about it, so that no other code branches on error codes. A code that has no row gets the
 request's reaction in ``OTHERWISE``.
 
-To add an error code: name it in ``kgroup.error_codes``, add its row here, and regenerate
-docs/recovery.md. Errors of Fetch are not here: librdkafka fetches, and ``ERROR_ACTIONS`` in
-``kgroup.records.librdkafka_messages`` is the table of its errors.
+To add an error code: name it in ``kgroup.error_codes``, add its row here, add to ``_HINTS`` what
+the reader of the error can do, and regenerate docs/recovery.md. Errors of Fetch are not here:
+librdkafka fetches, and ``ERROR_ACTIONS`` in ``kgroup.records.librdkafka_messages`` is the table of
+its errors.
 
 Read the table beside Kafka's ``AbstractCoordinator`` (join, sync, heartbeat, leave) and
 ``ConsumerCoordinator`` (commit, offset fetch). Comments give the reason where kgroup reacts in
@@ -67,7 +68,7 @@ class TransportFailure(enum.Enum):
 class Action(enum.Enum):
     """What kgroup does after a failure."""
 
-    RETRY = "send the request again within the same generation"
+    RETRY = "send the request again"
     REJOIN = "join the group again"
     DRAIN = "finish and commit the current work, then join the group again"
     LOST = "give up the partitions immediately, then join the group again"

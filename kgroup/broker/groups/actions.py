@@ -40,8 +40,8 @@ def assign_member_id(context: EventContext) -> None:
 def add_member(context: EventContext) -> None:
     """Add a new member and park its join (``addMemberThenRebalanceOrCompleteJoin``).
 
-    Its session does not run yet, because the client may not know its id. Its join is kept for a
-    fixed time.
+    The client may not know its id yet, and then cannot send heartbeats. So its session timer runs
+    for a fixed time until the join completes, whatever the session time-out.
     """
     request: JoinGroup = context.event
     group = context.group
@@ -65,7 +65,7 @@ def add_member(context: EventContext) -> None:
 def rejoin(context: EventContext) -> None:
     """Update a member and park its join; an older parked join of it is dropped.
 
-    Its session runs on (``updateMemberThenRebalanceOrCompleteJoin``).
+    Its session timer is not restarted (``updateMemberThenRebalanceOrCompleteJoin``).
     """
     _update(context, context.group.members[context.event.member_id])
 

@@ -142,7 +142,7 @@ def may_wait_longer(context: EventContext) -> bool:
 
 
 def has_satisfied_heartbeat(context: EventContext) -> bool:
-    """The member has a parked join or sync, so its session cannot expire."""
+    """The member has a parked join or sync and is not new, so its session cannot expire."""
     return context.group.members[context.event.member_id].has_satisfied_heartbeat
 
 

@@ -23,8 +23,8 @@ class Endings(Check):
 
     number: ClassVar[int] = 10
     invariant: ClassVar[str] = (
-        "Every assigned partition ends exactly once, as revoked or as lost, before its owner "
-        "joins again, leaves or ends."
+        "Every assigned partition is given up exactly once, as revoked or as lost, before its "
+        "owner joins again, leaves or ends."
     )
 
     _open: dict[_Owner, int]

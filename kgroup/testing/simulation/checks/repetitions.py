@@ -35,7 +35,7 @@ from kgroup.testing.simulation.history import (
 from kgroup.testing.simulation.plan import Plan
 from kgroup.types import Cause, TopicPartition
 
-_PLANNED: Final = frozenset(
+_CLEAN_CAUSES: Final = frozenset(
     {
         Cause.REBALANCE,
         Cause.TASK_RETURNED,
@@ -66,7 +66,8 @@ class Repetitions(Check):
     invariant: ClassVar[str] = (
         "A record is handed out again only if it lies at or after the last acknowledged commit, "
         "and never after a clean hand-over of its partition. So that a hand-over can be clean, "
-        "the coordinator refuses no commit of a current member."
+        "the coordinator does not refuse a current member's commit in the current generation as "
+        "stale, nor because of a rebalance, except while the group awaits its assignment."
     )
 
     def __init__(self, plan: Plan, views: Views, on_violation: Callable[[Violation], None]) -> None:
@@ -124,7 +125,7 @@ class Repetitions(Check):
         if cause is Cause.MEMBERSHIP_LOST:  # which only a refused request causes
             refused = self.views.groups.refused_at.get(held.member_id, 0.0)
             return refused < held.joined_at and not held.was_frozen
-        if cause not in _PLANNED:
+        if cause not in _CLEAN_CAUSES:
             return False
         return not event.cut_short or not self._drained(held, at)
 
