@@ -2,8 +2,9 @@
 
 ``range``, ``roundrobin``, ``sticky`` and ``cooperative-sticky`` give each member exactly what
 Kafka's Java assignors of the same names give it, so that in a mixed group it makes no difference
-which client leads. A custom assignor is any object with a ``name`` and an ``assign``
-(``kgroup.interfaces.Assignor``); ``kgroup.assignors.validation`` checks its result.
+which client leads (docs/assignors.md has the exceptions). A custom assignor is any object with a
+``name`` and an ``assign`` (``kgroup.interfaces.Assignor``); ``kgroup.assignors.validation`` checks
+its result.
 
 To add a built-in assignor, enter it in ``BUILTIN`` below and its name in ``BUILTIN_ASSIGNORS`` of
 ``kgroup.config``, which is a layer below this package and cannot import it.
